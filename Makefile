@@ -1,0 +1,42 @@
+PYTHON ?= python3
+BIN = .venv/bin
+
+.PHONY: demo test test-slow lint clean
+
+# The main job: problems, three trainings, their grids, the comparison heatmap.
+demo: .venv/demo
+	$(BIN)/tape-arith run --pe rope,fire,tape --preset mini
+
+test: .venv/test
+	$(BIN)/python -m pytest -q -m "not slow"
+
+test-slow: .venv/test
+	$(BIN)/python -m pytest -q -m slow
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# Each stamp is an environment with what that target needs; `make demo` fetches no test tools.
+.venv/demo: pyproject.toml constraints.txt
+	$(call install,.)
+.venv/test: pyproject.toml constraints.txt
+	$(call install,.[test])
+.venv/dev: pyproject.toml constraints.txt
+	$(call install,.[dev])
+
+# A Python without ensurepip still sets up, if it has pip itself.
+define install
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv 2>/dev/null \
+		|| $(PYTHON) -m venv --clear --without-pip .venv
+	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
+		else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; \
+		echo "installing into .venv (the first time takes a minute or two)"; \
+		$$pip install -q --disable-pip-version-check -c constraints.txt -e '$(1)'
+	@touch $@
+endef
+
+clean:
+	rm -rf .venv data runs
