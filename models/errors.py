@@ -1,0 +1,20 @@
+"""Errors that a person reads: one line that says what is wrong, what is right, and what to do."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UsageError(ValueError):
+    """What was asked for cannot be done as it was asked (exit code 2)."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a `name` that no `kind` ("encoding", "preset", ...) has.
+
+    >>> str(unknown("encoding", "fier", ["rope", "fire"]))
+    "unknown encoding 'fier': did you mean 'fire'? Known: fire, rope"
+    """
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.0)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return UsageError(f"unknown {kind} '{name}': {hint}Known: {', '.join(names) or 'none'}")
