@@ -1,0 +1,176 @@
+"""Addition Bucket and its like: an endless, balanced, indexed stream of problems.
+
+n  problems asked for      W  max_digits      P  pairs of operand lengths, W * W
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from arith.data.random_bits import below, half_words, words
+from arith.data.task import Digits, Problems, Task, load_task, prefixes
+from arith.errors import UsageError
+
+Int64 = npt.NDArray[np.int64]
+
+LENGTH_TYPE = np.dtype("<u2")
+"""How the length of a problem is stored and hashed."""
+MOST_DIGITS = 4096
+"""Its square is the length of a block, and the order of a block is drawn in memory."""
+
+_CACHED_TOKENS = 2**21  # of the work arrays: more rows at once fall out of the processor's cache
+_PIECE_TOKENS = 2**23  # of what `pieces` hands out at once
+_ORDERED = 2**14  # problems whose order is drawn at once
+
+_QUAD = 4  # decimal digits from one half word
+_QUADS = np.arange(10**_QUAD)[:, None] // 10 ** np.arange(_QUAD) % 10
+_QUADS_PACKED = np.ascontiguousarray(_QUADS, dtype=np.uint8).view(np.uint32).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Problems 0, 1, 2, ... whose operands have 1 to `max_digits` digits.
+
+    Problem i is a pure function of the fields, the task's version and i. Each P consecutive
+    problems from a multiple of P on hold every pair of operand lengths once, in an order drawn for
+    them. An operand of d digits is uniform over 10**(d-1) .. 10**d - 1 (one digit: 1 .. 9).
+
+    Errors: UsageError for an unknown task or a `max_digits` out of range.
+    """
+
+    task: str
+    max_digits: int
+    seed: int
+    split: str
+    """"train", or the name of any other stream that shall share nothing with it"""
+
+    def __post_init__(self) -> None:
+        load_task(self.task)
+        if not 1 <= self.max_digits <= MOST_DIGITS:
+            raise UsageError(f"operands have 1 to {MOST_DIGITS} digits, not {self.max_digits}")
+
+    @property
+    def version(self) -> int:
+        """The version of the task."""
+        return load_task(self.task).version
+
+    @property
+    def num_pairs(self) -> int:
+        """P: how many pairs of operand lengths there are."""
+        return self.max_digits**2
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest problem, the end token included."""
+        return load_task(self.task).longest(self.max_digits)
+
+    def operand_lengths(self, start: int, stop: int) -> Int64:
+        """int64[n, 2]: how many digits the operands of problems start .. stop - 1 have."""
+        _check(start, stop)
+        together = _blocks_together(self.num_pairs) * self.num_pairs
+        spans = [np.zeros(0, dtype=np.int64)]
+        for span in range(start // together, -(-stop // together)):
+            first = span * together
+            pairs = _pairs(self, span)
+            spans.append(pairs[max(start - first, 0) : stop - first].astype(np.int64))
+        return np.stack(np.divmod(np.concatenate(spans), self.max_digits), axis=1) + 1
+
+    def problems(self, start: int, stop: int) -> Problems:
+        """Problems start .. stop - 1, all in memory."""
+        _check(start, stop)
+        return _joined(list(self._chunks(start, stop, _CACHED_TOKENS)))
+
+    def pieces(self, start: int, stop: int) -> Iterator[Problems]:
+        """The same a piece of bounded memory (some tens of MB) at a time."""
+        _check(start, stop)
+        rows = max(1, _PIECE_TOKENS // self.longest)
+        for first in range(start, stop, rows):
+            yield self.problems(first, min(first + rows, stop))
+
+    def keys(self, start: int, stop: int, draw: int = 0) -> Int64:
+        """int64[n], not negative: what seeds a model's random choices about each problem.
+
+        `draw` tells apart several choices about one problem (a second epoch, say).
+        """
+        _check(start, stop)
+        raw = words(self._key(f"key {draw}"), start, stop - start, 1)[:, 0]
+        return (raw >> np.uint64(1)).astype(np.int64)
+
+    def sha256(self, count: int) -> str:
+        """Hex hash of the first `count` problems: of the hashes of all tokens and all lengths."""
+        tokens, lengths = hashlib.sha256(), hashlib.sha256()
+        for piece in self.pieces(0, count):
+            tokens.update(piece.tokens.data)
+            lengths.update(piece.lengths.astype(LENGTH_TYPE).data)
+        return hashlib.sha256(tokens.digest() + lengths.digest()).hexdigest()
+
+    def _key(self, purpose: str) -> tuple[str | int, ...]:
+        version = load_task(self.task).version
+        return (self.task, version, self.seed, self.split, self.max_digits, purpose)
+
+    def _chunks(self, start: int, stop: int, tokens: int) -> Iterator[Problems]:
+        task: Task = load_task(self.task)
+        rows = max(1, tokens // self.longest)
+        for first in range(start, max(stop, start + 1), rows):  # once at least, if for nothing
+            last = min(first + rows, stop)
+            a, b = self._operands(first, last)
+            yield task.problems(a, b, self.max_digits)
+
+    def _operands(self, start: int, stop: int) -> tuple[Digits, Digits]:
+        # Of each problem's half words, the first two give the leading digits, the rest four
+        # digits each: W digits for a, then W for b, those past a number's length unused.
+        count, quads = stop - start, -(-self.max_digits // _QUAD)
+        raw = words(self._key("digits"), start, count, 1 + quads)
+        halves = half_words(raw)
+        leading = (below(9, halves[:, :2]) + 1).astype(np.uint8)
+        packed = _QUADS_PACKED.take(below(10**_QUAD, halves[:, 2:]), mode="wrap")  # all in range
+        lengths = self.operand_lengths(start, stop)
+
+        width = _QUAD * quads
+        inside = prefixes(width)
+        rows = np.arange(count)
+        operands = []
+        for side in (0, 1):
+            own = packed[:, side * quads : (side + 1) * quads]
+            digits = np.ascontiguousarray(own).view(np.uint8).reshape(count, width)
+            length = lengths[:, side].copy()
+            digits *= inside.take(length, axis=0)
+            digits[rows, length - 1] = leading[:, side]
+            operands.append(Digits(digits, length))
+        return operands[0], operands[1]
+
+
+def _blocks_together(num_pairs: int) -> int:
+    return -(-_ORDERED // num_pairs)
+
+
+@lru_cache(maxsize=4)
+def _pairs(bucket: Bucket, span: int) -> npt.NDArray[np.uint32]:
+    """The numbers 0 .. P - 1 of length pairs in the order of some consecutive blocks.
+
+    Kept, because a caller that walks through a block asks for it again and again.
+    """
+    num_pairs = bucket.num_pairs
+    together = _blocks_together(num_pairs)
+    raw = words(bucket._key("order"), span * together, together, num_pairs)
+    # Sorting random words that carry a pair's number in their low bits orders the pairs at random.
+    # All words differ, so that every sorting algorithm gives the same order.
+    low = np.uint64(2 ** (num_pairs - 1).bit_length() - 1)
+    tagged = (raw & ~low) | np.arange(num_pairs, dtype=np.uint64)
+    tagged.sort(axis=1)
+    return (tagged & low).astype(np.uint32).reshape(-1)
+
+
+def _joined(chunks: list[Problems]) -> Problems:
+    if len(chunks) == 1:
+        return chunks[0]
+    return Problems(*(np.concatenate(arrays) for arrays in zip(*chunks, strict=True)))
+
+
+def _check(start: int, stop: int) -> None:
+    if not 0 <= start <= stop:
+        raise ValueError(f"problems are numbered from 0 on: there is no range {start} .. {stop}")

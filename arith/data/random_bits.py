@@ -1,0 +1,52 @@
+"""Random words that are a pure function of a key and an index.
+
+Counter-based: word j of index i is found without the words before it, so that any slice of the
+data equals the same slice of the whole. The generator is Philox4x64-10 (Salmon et al. 2011,
+"Parallel random numbers: as easy as 1, 2, 3"). Only numpy's raw words are used: what its Generator
+methods make of them may change between versions of numpy.
+"""
+
+import hashlib
+import json
+
+import numpy as np
+import numpy.typing as npt
+
+_WORDS_PER_COUNTER = 4  # of Philox4x64
+_MASK = 2**64 - 1
+
+
+def words(
+    key: tuple[str | int, ...], start: int, count: int, words_each: int
+) -> npt.NDArray[np.uint64]:
+    """Random words uint64[count, words_each] of the indices start .. start + count - 1.
+
+    Two keys give two independent streams. `words_each` is part of what decides a word: index i
+    owns the counters from i * ceil(words_each / 4) on, so one key must keep to one `words_each`.
+    """
+    digest = hashlib.sha256(json.dumps(key).encode()).digest()
+    counters_each = -(-words_each // _WORDS_PER_COUNTER)
+    first = start * counters_each
+    generator = np.random.Philox(
+        key=np.frombuffer(digest, dtype="<u8", count=2).astype(np.uint64),
+        counter=np.array([first & _MASK, first >> 64, 0, 0], dtype=np.uint64),
+    )
+    row = counters_each * _WORDS_PER_COUNTER
+    raw: npt.NDArray[np.uint64] = generator.random_raw(count * row).reshape(count, row)
+    return raw[:, :words_each]
+
+
+def half_words(raw: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
+    """The 32-bit halves of words [n, m], the lower half first: uint32[n, 2 m]."""
+    # "<": the same halves in the same order on a machine of the other byte order.
+    return np.ascontiguousarray(raw, dtype="<u8").view("<u4")
+
+
+def below(bound: int, halves: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+    """Integers 0 .. bound - 1 from 32-bit words.
+
+    Multiplying and shifting rejects nothing, so each index needs a fixed number of words. The
+    price: a value's probability is off by up to bound / 2**32 of itself (10**4: 2.4e-6).
+    """
+    product = np.multiply(halves, np.uint64(bound), dtype=np.uint64)
+    return (product >> np.uint64(32)).view(np.int64)  # below 2**32: the view is exact

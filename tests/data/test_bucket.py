@@ -1,0 +1,133 @@
+"""Balance, uniformity, slicing, keys, and hashes that hold the stream still."""
+
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from arith.data import bucket as bucket_module
+from arith.data.bucket import Bucket
+from arith.data.task import Problems
+from arith.errors import UsageError
+
+# The first 10,000 problems. Where one of these changes, the task's version must be raised and the
+# changelog must say so under "Changes numbers": results before and after do not compare.
+GOLDEN = {
+    (8, 0, "train"): "9b13b81ceeb5775c56314c0ae3467e109abab6dca346ecc2df4ecf17eee27832",
+    (40, 0, "train"): "7ba0a01cfad2251a006ff5ccb1a864647f21609b8019c727b65b708a24670b11",
+    (80, 0, "evaluation"): "3e608c3cf4195dbe70252cc9c707020b261b6e6fcfa0806730cef59f398c208d",
+}
+
+
+def same(left: Problems, right: Problems) -> bool:
+    pairs = zip(map(np.asarray, left), map(np.asarray, right), strict=True)
+    return all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in pairs)
+
+
+@pytest.mark.parametrize("fields", GOLDEN)
+def test_golden_hashes(fields: tuple[int, int, str]) -> None:
+    max_digits, seed, split = fields
+    assert Bucket("addition", max_digits, seed, split).sha256(10_000) == GOLDEN[fields]
+
+
+@pytest.mark.parametrize("max_digits", [1, 2, 8, 40])
+def test_each_block_holds_every_pair_once_in_an_order_of_its_own(max_digits: int) -> None:
+    bucket = Bucket("addition", max_digits, 0, "train")
+    pairs, blocks = bucket.num_pairs, 12
+    lengths = bucket.operand_lengths(0, blocks * pairs).reshape(blocks, pairs, 2)
+    numbers = (lengths[:, :, 0] - 1) * max_digits + lengths[:, :, 1] - 1
+    assert (np.sort(numbers, axis=1) == np.arange(pairs)).all()
+    if max_digits >= 8:
+        assert len({tuple(block) for block in numbers.tolist()}) == blocks
+        # Mixed: where a pair stands in a block says nothing of its lengths.
+        assert abs(np.corrcoef(np.tile(np.arange(pairs), blocks), numbers.ravel())[0, 1]) < 0.1
+
+
+@pytest.mark.parametrize("max_digits", [1, 2, 8, 40, 300])
+def test_any_slicing_gives_the_same(max_digits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = Bucket("addition", max_digits, 1, "train")
+    start, stop = 16_000, 17_000  # crosses blocks, and the span whose order is drawn at once
+    whole = bucket.problems(start, stop)
+    cuts = [start, start + 1, 16_383, 16_384, 16_400, 16_400, stop]
+    parts = [bucket.problems(a, b) for a, b in pairwise(cuts)]
+    joined = Problems(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    assert same(whole, joined)
+    assert np.array_equal(whole.operand_lengths, bucket.operand_lengths(start, stop))
+    monkeypatch.setattr(bucket_module, "_CACHED_TOKENS", 5000)
+    monkeypatch.setattr(bucket_module, "_PIECE_TOKENS", 20_000)
+    assert same(whole, bucket.problems(start, stop))
+    pieces = Problems(*map(np.concatenate, zip(*bucket.pieces(start, stop), strict=True)))
+    assert same(whole, pieces)
+
+
+def test_nothing_is_asked_for() -> None:
+    bucket = Bucket("addition", 8, 0, "train")
+    empty = bucket.problems(70, 70)
+    assert [len(array) for array in empty] == [0, 0, 0, 0, 0]
+    assert empty.operand_lengths.shape == (0, 2) and empty.tokens.dtype == np.uint8
+    assert len(bucket.keys(5, 5)) == 0 and list(bucket.pieces(5, 5)) == []
+    with pytest.raises(ValueError, match="from 0 on"):
+        bucket.problems(-1, 3)
+
+
+def chi_square(counts: npt.NDArray[np.int64]) -> float:
+    expected = counts.sum() / counts.size
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+def test_digits_are_uniform() -> None:
+    problems = Bucket("addition", 40, 11, "train").problems(0, 40_000)
+    starts = np.cumsum(problems.lengths) - problems.lengths
+    first_length, second_length = problems.operand_lengths.T
+    operands = ((starts, first_length), (starts + first_length + 1, second_length))
+    # Thresholds: one sound stream in 1,000 exceeds them (degrees of freedom 8, 9 and 99).
+    for start, length in operands:
+        leading = problems.tokens[start + length - 1] - 4
+        assert chi_square(np.bincount(leading, minlength=10)[1:]) < 26.2 and leading.min() == 1
+        single = leading[length == 1]
+        assert chi_square(np.bincount(single, minlength=10)[1:]) < 26.2
+        for place in (0, 1, 2, 3, 4, 20):
+            digits = problems.tokens[(start + place)[length > place + 1]] - 4
+            assert chi_square(np.bincount(digits, minlength=10)) < 27.9, place
+    both = problems.operand_lengths.min(axis=1) > 2
+    first, second = (problems.tokens[start[both]] - 4 for start, _ in operands)
+    assert chi_square(np.bincount(first * 10 + second, minlength=100)) < 148.3
+    neighbour = problems.tokens[starts[both] + 1] - 4
+    assert chi_square(np.bincount(first * 10 + neighbour, minlength=100)) < 148.3
+
+
+def test_streams_differ_in_every_field() -> None:
+    base = Bucket("addition", 8, 0, "train")
+    others = [
+        Bucket("addition", 8, 1, "train"),
+        Bucket("addition", 8, 0, "evaluation"),
+        Bucket("addition", 9, 0, "train"),
+    ]
+    assert len({bucket.sha256(100) for bucket in [base, *others]}) == 4
+
+
+def test_keys_tell_apart_indices_draws_seeds_and_splits() -> None:
+    base = Bucket("addition", 8, 0, "train")
+    keys = base.keys(0, 2000)
+    assert keys.dtype == np.int64 and keys.min() >= 0
+    assert keys.max() > 2**62  # all 63 bits are in use
+    assert np.array_equal(keys[500:700], base.keys(500, 700))
+    many = [
+        keys,
+        base.keys(0, 2000, draw=1),
+        Bucket("addition", 8, 1, "train").keys(0, 2000),
+        Bucket("addition", 8, 0, "evaluation").keys(0, 2000),
+    ]
+    assert len(np.unique(np.concatenate(many))) == 8000
+
+
+@pytest.mark.parametrize("max_digits", [0, -3, 4097])
+def test_lengths_out_of_range(max_digits: int) -> None:
+    with pytest.raises(UsageError, match=f"1 to 4096 digits, not {max_digits}"):
+        Bucket("addition", max_digits, 0, "train")
+
+
+def test_unknown_task() -> None:
+    with pytest.raises(UsageError, match="did you mean 'addition'"):
+        Bucket("additon", 8, 0, "train")
