@@ -1,0 +1,55 @@
+"""From a name to an encoding, and to a decoder that holds it."""
+
+import importlib
+from typing import Any
+
+import torch
+
+from models import catalog
+from models.catalog import Name, Part
+from models.decoder import Decoder, DecoderConfig
+from models.encoding import PositionalEncoding, Setting
+from models.errors import UsageError
+from models.extrapolation import Extrapolation
+from models.families.rotary import Rotary
+
+
+def build(name: Name | str, setting: Setting) -> PositionalEncoding:
+    """The encoding that `name` stands for, freshly initialized.
+
+    Errors: UsageError for a name or option that is not there, or an extrapolation of an encoding
+    that has no rotation to extrapolate.
+    """
+    name = catalog.parse(name) if isinstance(name, str) else name
+    encoding = _construct("encoding", name.encoding, setting)
+    assert isinstance(encoding, PositionalEncoding)
+    if name.extrapolation is not None:
+        extrapolate(encoding, name.extrapolation)
+    return encoding
+
+
+def extrapolate(encoding: PositionalEncoding, part: Part) -> None:
+    """Give `encoding` the extrapolation that `part` names, for evaluation."""
+    extrapolation = _construct("extrapolation", part)
+    assert isinstance(extrapolation, Extrapolation)
+    if not isinstance(encoding, Rotary):
+        raise UsageError(
+            f"'{part.name}' changes the frequencies of a rotary encoding; "
+            f"{type(encoding).__name__} has none"
+        )
+    encoding.extrapolation = extrapolation
+
+
+def build_decoder(config: DecoderConfig, name: Name | str, setting: Setting, seed: int) -> Decoder:
+    """A decoder whose own weights depend on `seed` alone, whatever the encoding draws."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        decoder = Decoder(config, build(name, setting))
+    decoder.initialize(torch.Generator().manual_seed(seed))
+    return decoder
+
+
+def _construct(kind: str, part: Part, *arguments: Any) -> object:
+    entry = catalog.entry(kind, part.name)
+    module = importlib.import_module(f"models.{kind}s.{entry.module}")
+    return getattr(module, entry.class_name)(*arguments, **dict(part.options))

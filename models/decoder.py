@@ -1,0 +1,96 @@
+"""A decoder-only transformer in which nothing but the positional encoding varies.
+
+Pre-norm RMSNorm, gated GELU, no biases, no dropout, untied output in float32.
+Legend: B batch, T tokens, D hidden, H heads, K head dim, M MLP, V vocabulary.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.encoding import PositionalEncoding, PositionalLayer, State
+from models.sequences import Sequences
+
+NORM_EPSILON = 1e-6
+INITIAL_STD = 0.02
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """Sizes of a decoder. `mlp_size` is M: the input projection is M gates and M values."""
+
+    vocabulary_size: int
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    head_dim: int
+    mlp_size: int
+
+
+class Block(nn.Module):
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.num_heads * config.head_dim
+        self.attention_norm = nn.RMSNorm(config.hidden_size, eps=NORM_EPSILON)
+        self.qkv = nn.Linear(config.hidden_size, 3 * width, bias=False)
+        self.output = nn.Linear(width, config.hidden_size, bias=False)
+        self.mlp_norm = nn.RMSNorm(config.hidden_size, eps=NORM_EPSILON)
+        self.gate_value = nn.Linear(config.hidden_size, 2 * config.mlp_size, bias=False)
+        self.down = nn.Linear(config.mlp_size, config.hidden_size, bias=False)
+
+    def forward(
+        self, x: Tensor, layer: PositionalLayer, state: State, seqs: Sequences
+    ) -> tuple[Tensor, State]:
+        normed = self.attention_norm(x)
+        qkv = self.qkv(normed).unflatten(-1, (3, self.config.num_heads, self.config.head_dim))
+        q, k, v = qkv.unbind(-3)
+        heads, state = layer.attend(normed, q, k, v, state, seqs)
+        x = x + self.output(heads.flatten(-2))
+        gate, value = self.gate_value(self.mlp_norm(x)).chunk(2, -1)
+        mlp_out = self.down(F.gelu(gate) * value)
+        return x + mlp_out, layer.update(mlp_out, state, seqs)
+
+
+class Decoder(nn.Module):
+    """Logits over the vocabulary for each next token, given a positional encoding."""
+
+    def __init__(self, config: DecoderConfig, pe: PositionalEncoding) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary_size, config.hidden_size)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.final_norm = nn.RMSNorm(config.hidden_size, eps=NORM_EPSILON)
+        self.head = nn.Linear(config.hidden_size, config.vocabulary_size, bias=False)
+        self.pe = pe
+
+    def initialize(self, generator: torch.Generator) -> None:
+        """N(0, 0.02), residual outputs divided by sqrt(2 x layers). The encoding initialized its
+        own parameters when it was built."""
+        residual_std = INITIAL_STD / (2 * self.config.num_layers) ** 0.5
+        for name, parameter in self.named_parameters():
+            if name.startswith("pe.") or parameter.ndim < 2:
+                continue
+            std = residual_std if name.endswith(("output.weight", "down.weight")) else INITIAL_STD
+            nn.init.normal_(parameter, std=std, generator=generator)
+
+    def forward(self, seqs: Sequences, where: Tensor | None = None) -> Tensor:
+        """Logits [B, T, V], or [n, V] for the tokens that `where` (bool [B, T]) selects.
+
+        float32 whatever the autocast, float64 for a float64 decoder.
+        """
+        index = self.pe.indices(seqs)
+        x = self.pe.embed(self.embedding(seqs.tokens), index, seqs)
+        state = self.pe.start(x, index, seqs)
+        for i, (block, layer) in enumerate(zip(self.blocks, self.pe.layers, strict=True)):
+            if seqs.watch is not None:
+                seqs.watch(i, "state", state)
+            x, state = block(x, layer, state, seqs)
+        x = x if where is None else x[where]
+        with torch.autocast(x.device.type, enabled=False):
+            return self.head(self.final_norm(x.to(self.head.weight.dtype)))
+
+    def num_parameters(self) -> int:
+        return sum(p.numel() for p in self.parameters())

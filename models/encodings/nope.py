@@ -1,0 +1,13 @@
+"""NoPE: no positional encoding."""
+
+from models.encoding import PositionalEncoding
+
+
+class NoPE(PositionalEncoding):
+    """None: position comes through the causal mask alone.
+
+    Needs at least two layers: a single one cannot tell the order of earlier tokens.
+    """
+
+    kind = "none"
+    paper = "Kazemnejad et al. 2023, arXiv 2305.19466; Haviv et al. 2022, arXiv 2203.16634"

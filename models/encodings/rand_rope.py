@@ -1,0 +1,22 @@
+"""RandPE: rotary position embedding at randomized positions."""
+
+from models.encoding import Setting
+from models.encodings.rope import RoPE
+from models.families.randomized import Randomized
+
+
+class RandRoPE(Randomized, RoPE):
+    """RoPE at a sorted random subset of 0 .. l_max - 1 (the RandPE of the TAPE paper).
+
+    One subset a sequence, shared by layers, drawn in training and at test time (one draw a
+    problem). The authors' code draws one subset a batch and, for RoPE, a fresh one a layer; the
+    paper says neither. `l_max` defaults to 2 L1.
+    """
+
+    kind = "randomized"
+    paper = "Ruoss et al. 2023, arXiv 2305.16843; Su et al. 2021, arXiv 2104.09864"
+    aliases = ("randpe",)
+
+    def __init__(self, setting: Setting, *, l_max: int | None = None) -> None:
+        super().__init__(setting)
+        self.set_l_max(l_max)

@@ -1,0 +1,14 @@
+"""RoPE: rotary position embedding."""
+
+from models.families.rotary import Rotary
+
+
+class RoPE(Rotary):
+    """Queries and keys turned by theta_f x index, over all head dimensions, base 10000.
+
+    q~_t = Rot(theta_f t) q_t, k~_i = Rot(theta_f i) k_i, so that scores depend on t - i alone
+    (Eq. 34 of the paper). Pairing (f, f + K/2).
+    """
+
+    kind = "rotary"
+    paper = "Su et al. 2021, arXiv 2104.09864"

@@ -1,0 +1,78 @@
+"""YaRN: slow rotations are interpolated, fast ones kept."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from models.encoding import Setting
+from models.errors import UsageError
+from models.extrapolation import Extrapolation
+
+# Rotations within the trained length: from BETA_FAST on a frequency is kept, below BETA_SLOW it
+# is interpolated fully (the paper's alpha = 1 and beta = 32).
+BETA_FAST, BETA_SLOW = 32, 1
+
+
+class YaRN(Extrapolation):
+    """Interpolate slow frequencies and keep fast ones, by per-problem scale.
+
+    theta'_f = theta_f [(1 - g_f)/s + g_f], cos and sin times 0.1 ln s + 1.
+
+    - `ramp=code` (default): g falls linearly in the *index* f, as in the authors' code, which
+      keeps the fastest frequency whole at the lengths of this suite; `ramp=paper`: g is linear in
+      the number of rotations r = L0 theta / 2 pi, (r - 1)/31 clamped to [0, 1] (Eq. 18 and 19 of
+      2309.00071), which slows even theta = 1 by a fifth when L0 = 124. They differ: name which.
+    - `scale=problem` (default): s = max(1, final_length / L0) of each row, fixed before decoding;
+      `scale=static`: s = L1 / L0 for all rows.
+    """
+
+    kind = "at test time"
+    paper = "Peng et al. 2023, arXiv 2309.00071"
+
+    def __init__(
+        self,
+        *,
+        ramp: Literal["code", "paper"] = "code",
+        scale: Literal["problem", "static"] = "problem",
+    ) -> None:
+        self.ramp = {"code": code_ramp, "paper": paper_ramp}[ramp]
+        self.scale = scale
+
+    def __call__(
+        self, theta: Tensor, final_length: Tensor, setting: Setting
+    ) -> tuple[Tensor, Tensor]:
+        length = torch.as_tensor(setting.max_length, device=theta.device)[None]
+        if self.scale == "problem":
+            length = final_length
+        s = (length.to(torch.float64) / setting.trained_length).clamp_min(1.0)
+        keep = self.ramp(theta, setting.trained_length)
+        # keep + (1 - keep)/s would leave rows of s = 1 a rounding away from the trained model.
+        scaled = theta * torch.where(s[:, None] > 1, (1 - keep) / s[:, None] + keep, 1.0)
+        return scaled, 0.1 * s.log() + 1
+
+
+def code_ramp(theta: Tensor, trained_length: int) -> Tensor:
+    """g_f by index, as in jquesnelle/yarn; float64 [F]."""
+    frequencies = theta.shape[-1]
+
+    def index_of(rotations: int) -> float:
+        """The (real) index whose frequency turns so often within the trained length."""
+        return frequencies * math.log(trained_length / (rotations * 2 * math.pi)) / math.log(10000)
+
+    low = max(math.floor(index_of(BETA_FAST)), 0)
+    high = min(math.ceil(index_of(BETA_SLOW)), 2 * frequencies - 1)
+    if high <= low:
+        raise UsageError(
+            f"yarn: a trained length of {trained_length} tokens is less than one turn of the "
+            "fastest frequency; use ramp=paper"
+        )
+    index = torch.arange(frequencies, dtype=torch.float64, device=theta.device)
+    return 1 - ((index - low) / (high - low)).clamp(0, 1)
+
+
+def paper_ramp(theta: Tensor, trained_length: int) -> Tensor:
+    """gamma(r) of the paper, r the rotations within the trained length; float64 [F]."""
+    rotations = trained_length * theta / (2 * math.pi)
+    return ((rotations - BETA_SLOW) / (BETA_FAST - BETA_SLOW)).clamp(0, 1)

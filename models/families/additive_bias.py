@@ -1,0 +1,46 @@
+"""Encodings that add a bias to the scores.
+
+Legend: B batch, T tokens, H heads.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from models.attention import attention
+from models.encoding import PositionalEncoding, PositionalLayer
+from models.sequences import Sequences
+
+
+class Distances(NamedTuple):
+    """delta [B or 1, T, T]: how far key i is behind query t, 0 where it is ahead; query
+    [B or 1, T, 1]: the index of the query. Floats of the model's type, float32 at the least."""
+
+    delta: Tensor
+    query: Tensor
+
+
+class AdditiveBiasLayer(PositionalLayer):
+    """A leaf fills in `bias`."""
+
+    def bias(self, distances: Distances) -> Tensor:
+        """What is added to the scaled scores: [B or 1, H, T, T]; future keys are masked later."""
+        raise NotImplementedError
+
+    def attend(
+        self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: Distances, seqs: Sequences
+    ) -> tuple[Tensor, Distances]:
+        # Distances beyond 256 are not all numbers in bfloat16, so autocast stays out.
+        with torch.autocast(x.device.type, enabled=False):
+            bias = self.bias(state)
+        (heads,) = attention(q, k, (v,), bias=bias)
+        return heads, state
+
+
+class AdditiveBias(PositionalEncoding):
+    """Base: carries the distances; a leaf says which layer turns them into a bias."""
+
+    def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> Distances:
+        query = index.to(torch.promote_types(torch.float32, x.dtype))[:, :, None]
+        return Distances((query - query.transpose(1, 2)).clamp_min(0), query)
