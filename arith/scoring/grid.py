@@ -1,0 +1,428 @@
+"""The grid of exact match over operand lengths: counts per cell, its file, its means.
+
+Shapes: N the longest operand scored, n problems of one chunk. Cell (i, j) holds the problems whose
+first operand has i digits and whose second has j; it is `array[i - 1, j - 1]` everywhere.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import fsum
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arith.errors import Failure, UsageError
+from arith.files import read_json, write_text
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Region = Literal["trained", "one_longer", "both_longer", "out_of_distribution", "all"]
+
+REGIONS: tuple[Region, ...] = get_args(Region)
+SCHEMA = 1
+CONVERGED = 0.99
+"""In distribution mean from which a run counts as converged (the protocol)."""
+MOST_PER_CELL = 2**20
+"""Most problems a cell may hold: up to here every sum below is exact in float64."""
+# Shares are rounded to multiples of this before they are added, so that sums are exact and do not
+# depend on the order or the size of the chunks. The rounding itself is below 5e-10.
+SHARE_UNIT = 2.0**-30
+
+_RUN = ("encoding", "extrapolation", "preset", "seed", "trained_digits", "budget", "evaluation")
+_FIGURE = ("preset", "trained_digits", "budget", "evaluation")
+
+
+class Mean(NamedTuple):
+    """Mean of exact match over the cells of a region, each cell with the same weight."""
+
+    value: float | None
+    """Fraction in 0..1; None where a cell of the region is missing or the region is empty."""
+    cells: int
+    missing: int
+
+
+def mask(region: Region, max_digits: int, trained_digits: int) -> Bools:
+    """Which cells belong to `region`: bool[N, N].
+
+    >>> mask("one_longer", 2, 1).astype(int).tolist()
+    [[0, 1], [1, 0]]
+    """
+    if region not in REGIONS:
+        raise UsageError(f"unknown region '{region}'. Known: {', '.join(REGIONS)}")
+    longer = np.arange(1, max_digits + 1) > trained_digits
+    first, second = longer[:, None], longer[None, :]
+    if region == "trained":
+        return ~(first | second)
+    if region == "one_longer":
+        return first ^ second
+    if region == "both_longer":
+        return first & second
+    if region == "out_of_distribution":
+        return first | second
+    return np.ones((max_digits, max_digits), dtype=np.bool_)
+
+
+@dataclass(eq=False)
+class Grid:
+    """What one trained run scores: counts per pair of operand lengths, missing cells included."""
+
+    encoding: str
+    """Canonical name, options included, without what is added at test time."""
+    extrapolation: str | None
+    preset: str
+    seed: int
+    trained_digits: int
+    budget: dict[str, Any]
+    """What training cost (steps, batch size, ...): equal in everything that is compared."""
+    evaluation: dict[str, Any]
+    """The problems: task, version, seed, max_digits (N), problems_per_cell, sha256."""
+    exact: Ints
+    """int64[N, N]: problems answered exactly."""
+    total: Ints
+    """int64[N, N]: problems scored; 0 is a missing cell."""
+    right_sum: Floats
+    """float64[N, N]: sum over problems of the share of right answer tokens."""
+    first_wrong_sum: Ints
+    """int64[N, N]: sum over wrong answers of the first wrong place, 0 the least significant."""
+    blocks_done: int = 0
+    """Leading blocks of the evaluation set that are counted: where scoring resumes."""
+    scoring: dict[str, Any] = field(default_factory=dict)
+    """How it was scored (type, threshold, ...): kept beside the counts, never compared."""
+
+    @classmethod
+    def empty(
+        cls,
+        encoding: str,
+        *,
+        extrapolation: str | None = None,
+        preset: str,
+        seed: int,
+        trained_digits: int,
+        budget: dict[str, Any],
+        evaluation: dict[str, Any],
+        scoring: dict[str, Any] | None = None,
+    ) -> Self:
+        """A grid of which every cell is missing; N is `evaluation["max_digits"]`.
+
+        Errors: UsageError where nothing could be scored on it.
+        """
+        size, per_cell = evaluation["max_digits"], evaluation["problems_per_cell"]
+        if trained_digits < 1:
+            raise UsageError(f"operands have 1 digit or more, not {trained_digits}")
+        if size < trained_digits:
+            raise UsageError(
+                f"a grid to {size} digits does not cover the {trained_digits} trained digits: "
+                f"score to {trained_digits} digits or more"
+            )
+        if not 1 <= per_cell <= MOST_PER_CELL:
+            raise UsageError(f"{per_cell} problems a cell: give 1 to {MOST_PER_CELL:,}")
+        return cls(
+            encoding,
+            extrapolation,
+            preset,
+            seed,
+            trained_digits,
+            # As a file gives it back (a tuple becomes a list), so that the two compare equal.
+            json.loads(json.dumps(budget)),
+            json.loads(json.dumps(evaluation)),
+            exact=np.zeros((size, size), dtype=np.int64),
+            total=np.zeros((size, size), dtype=np.int64),
+            right_sum=np.zeros((size, size), dtype=np.float64),
+            first_wrong_sum=np.zeros((size, size), dtype=np.int64),
+            scoring={} if scoring is None else scoring,
+        )
+
+    @property
+    def name(self) -> str:
+        """As on the command line: "tape", "tape+yarn"."""
+        return self.encoding + (f"+{self.extrapolation}" if self.extrapolation else "")
+
+    @property
+    def max_digits(self) -> int:
+        return len(self.total)
+
+    @property
+    def accuracy(self) -> Floats:
+        """float64[N, N]: exact match per cell, 0..1; nan where missing."""
+        return _ratio(self.exact, self.total)
+
+    @property
+    def right_share(self) -> Floats:
+        """float64[N, N]: mean share of right answer tokens, 0..1; nan where missing."""
+        return _ratio(self.right_sum, self.total)
+
+    @property
+    def first_wrong(self) -> Floats:
+        """float64[N, N]: mean place of the first wrong answer token among wrong answers, 0 the
+        least significant; nan where no answer is wrong."""
+        return _ratio(self.first_wrong_sum, self.total - self.exact)
+
+    def mask(self, region: Region) -> Bools:
+        return mask(region, self.max_digits, self.trained_digits)
+
+    def mean(self, region: Region) -> Mean:
+        """The mean over the cells of `region`. A missing cell makes it None: it is never 0."""
+        values = self.accuracy[self.mask(region)]
+        missing = int(np.isnan(values).sum())
+        whole = len(values) > 0 and missing == 0
+        return Mean(fsum(values) / len(values) if whole else None, len(values), missing)
+
+    @property
+    def converged(self) -> bool | None:
+        """Whether the trained lengths were learned; None while cells of them are missing."""
+        value = self.mean("trained").value
+        # The slack is for the last bit of a mean that is 99 % exactly.
+        return None if value is None else value >= CONVERGED - 1e-12
+
+    def add(
+        self,
+        operand_lengths: NDArray[np.integer[Any]],
+        exact: Bools,
+        right: NDArray[np.integer[Any]],
+        answer_tokens: NDArray[np.integer[Any]],
+        first_wrong: NDArray[np.integer[Any]],
+    ) -> None:
+        """Count a chunk of scored problems: int[n, 2], bool[n], and three of int[n].
+
+        `right` of `answer_tokens` are as they should be; `first_wrong` is the place of the first
+        one that is not, -1 where the answer is exact. In any order and any chunks the sums come
+        out the same to the last bit. `blocks_done` is the caller's to raise.
+        """
+        size = self.max_digits
+        assert operand_lengths.shape == (len(exact), 2)
+        assert len(exact) == len(right) == len(answer_tokens) == len(first_wrong)
+        if len(exact) == 0:
+            return
+        assert operand_lengths.min() >= 1 and operand_lengths.max() <= size
+        assert np.all((right >= 0) & (right <= answer_tokens) & (answer_tokens > 0))
+        assert np.array_equal(exact, right == answer_tokens)
+        assert np.array_equal(exact, first_wrong == -1) and first_wrong.min() >= -1
+        places = operand_lengths.astype(np.int64) - 1
+        cells = places[:, 0] * size + places[:, 1]
+
+        def summed(values: NDArray[Any]) -> Floats:
+            flat = np.bincount(cells, weights=values, minlength=size * size)
+            return flat.astype(np.float64).reshape(size, size)
+
+        share = np.rint(right / answer_tokens / SHARE_UNIT) * SHARE_UNIT
+        self.total += np.bincount(cells, minlength=size * size).reshape(size, size)
+        self.exact += summed(exact).astype(np.int64)
+        self.right_sum += summed(share)
+        self.first_wrong_sum += summed(np.maximum(first_wrong, 0)).astype(np.int64)
+        assert self.total.max() <= self.evaluation["problems_per_cell"], "a chunk counted twice"
+
+    def merge(self, other: "Grid") -> None:
+        """Add the counts of other problems of the same run. Errors: UsageError for another run."""
+        differs = _difference(self, other, _RUN)
+        if differs:
+            raise UsageError(
+                f"only grids of one run and one evaluation set can be merged: {differs}"
+            )
+        self.exact += other.exact
+        self.total += other.total
+        self.right_sum += other.right_sum
+        self.first_wrong_sum += other.first_wrong_sum
+        self.blocks_done += other.blocks_done
+        assert self.total.max() <= self.evaluation["problems_per_cell"], "a chunk counted twice"
+
+    def same_run(self, other: "Grid") -> bool:
+        """Whether both are of one run, one way of scoring and one evaluation set."""
+        return _difference(self, other, _RUN) is None
+
+    def content(self) -> dict[str, Any]:
+        """What the file says, as plain Python: means instead of sums, None instead of nan."""
+        return {
+            "schema": SCHEMA,
+            "kind": "grid",
+            "encoding": self.encoding,
+            "extrapolation": self.extrapolation,
+            "preset": self.preset,
+            "seed": self.seed,
+            "trained_digits": self.trained_digits,
+            "budget": self.budget,
+            "evaluation": self.evaluation,
+            "scoring": self.scoring,
+            "blocks_done": self.blocks_done,
+            "exact": self.exact.tolist(),
+            "total": self.total.tolist(),
+            "right_share": _nullable(self.right_share),
+            "first_wrong": _nullable(self.first_wrong),
+        }
+
+    def save(self, path: Path) -> None:
+        """Write JSON, a row of cells a line. Errors: Failure where the disk refuses."""
+        entries = []
+        for key, value in self.content().items():
+            text = json.dumps(value, allow_nan=False)
+            if key in ("exact", "total", "right_share", "first_wrong"):
+                text = "[\n  " + ",\n  ".join(json.dumps(row) for row in value) + "\n ]"
+            entries.append(f'"{key}": {text}')
+        write_text(path, "{\n " + ",\n ".join(entries) + "\n}\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save` wrote. Errors: Failure, naming the file and what is wrong in it."""
+        try:
+            content = read_json(path, "grid")
+        except RecursionError as error:
+            raise Failure(f"{path} is corrupt: nested too deep") from error
+        try:
+            return cls._checked(content)
+        except _Corrupt as error:
+            raise Failure(f"{path} is corrupt: {error}; score the run again") from error
+
+    @classmethod
+    def _checked(cls, content: dict[str, Any]) -> Self:
+        wanted = {"schema", "kind", "scoring", "blocks_done", *_RUN}
+        wanted |= {"exact", "total", "right_share", "first_wrong"}
+        if content.keys() != wanted:
+            odd = sorted(content.keys() ^ wanted)[0]
+            raise _Corrupt(f"{odd!r} is {'unknown' if odd in content else 'missing'}")
+        text, whole = {}, {}
+        for key in ("encoding", "preset"):
+            text[key] = _text(content[key], key)
+        for key in ("seed", "blocks_done"):
+            whole[key] = _integer(content[key], key, 0)
+        extrapolation = content["extrapolation"]
+        if extrapolation is not None:
+            extrapolation = _text(extrapolation, "extrapolation")
+        budget, evaluation, scoring = (
+            _object(content[key], key) for key in ("budget", "evaluation", "scoring")
+        )
+        for key in ("task", "sha256"):
+            _text(evaluation.get(key), f"evaluation.{key}")
+        for key in ("version", "seed"):
+            _integer(evaluation.get(key), f"evaluation.{key}", 0)
+        size = _integer(evaluation.get("max_digits"), "evaluation.max_digits", 1)
+        per_cell = _integer(
+            evaluation.get("problems_per_cell"), "evaluation.problems_per_cell", 1, MOST_PER_CELL
+        )
+        trained = _integer(content["trained_digits"], "trained_digits", 1, size)
+
+        total = np.array(_rows(content["total"], "total", size, per_cell), dtype=np.int64)
+        exact = np.array(_rows(content["exact"], "exact", size, per_cell), dtype=np.int64)
+        if (exact > total).any():
+            raise _Corrupt("more exact answers than problems in a cell")
+        share = _means(content["right_share"], "right_share", total, 1.0)
+        place = _means(content["first_wrong"], "first_wrong", total - exact, float(MOST_PER_CELL))
+        # Sums are multiples of a known unit, so means give them back to the last bit.
+        right_sum = np.rint(share * total / SHARE_UNIT) * SHARE_UNIT
+        if (right_sum < exact).any() or (right_sum > total).any():
+            raise _Corrupt("'right_share' disagrees with 'exact'")
+        return cls(
+            text["encoding"],
+            extrapolation,
+            text["preset"],
+            whole["seed"],
+            trained,
+            budget,
+            evaluation,
+            exact=exact,
+            total=total,
+            right_sum=right_sum,
+            first_wrong_sum=np.rint(place * (total - exact)).astype(np.int64),
+            blocks_done=whole["blocks_done"],
+            scoring=scoring,
+        )
+
+
+def comparable(grids: Sequence[Grid]) -> None:
+    """Errors: UsageError, saying what differs, where `grids` must not stand in one figure."""
+    for grid in grids[1:]:
+        differs = _difference(grids[0], grid, _FIGURE)
+        if differs:
+            raise UsageError(
+                f"one figure needs one preset, budget and evaluation set: {differs}; "
+                "draw them apart, or train and score them alike"
+            )
+
+
+def _difference(one: Grid, other: Grid, fields: Sequence[str]) -> str | None:
+    """The first difference between two grids in words, or None."""
+    for key in fields:
+        mine, yours = getattr(one, key), getattr(other, key)
+        if mine == yours:
+            continue
+        if isinstance(mine, dict) and isinstance(yours, dict):
+            inner = next(
+                k for k in [*mine, *yours] if k not in mine or k not in yours or mine[k] != yours[k]
+            )
+            key = f"{key} {inner}"
+            mine, yours = mine.get(inner, "nothing"), yours.get(inner, "nothing")
+        return (
+            f"{key} is {mine} for {one.name} (seed {one.seed}) "
+            f"but {yours} for {other.name} (seed {other.seed})"
+        )
+    return None
+
+
+class _Corrupt(Exception):
+    """What is wrong in a file; `load` adds the file's name."""
+
+
+def _ratio(sums: NDArray[Any], counts: Ints) -> Floats:
+    result = np.full(counts.shape, np.nan)
+    np.divide(sums, counts, out=result, where=counts > 0)
+    return result
+
+
+def _nullable(values: Floats) -> list[list[float | None]]:
+    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
+
+
+def _integer(value: object, name: str, low: int, high: int = 2**63 - 1) -> int:
+    # type() and not isinstance(): true is no number of problems.
+    if type(value) is not int or not low <= value <= high:
+        raise _Corrupt(f"{name!r} must be an integer from {low} to {high}")
+    return value
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise _Corrupt(f"{name!r} must be text")
+    return value
+
+
+def _object(value: object, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _Corrupt(f"{name!r} must be an object")
+    try:
+        json.dumps(value, allow_nan=False)  # Python's parser lets NaN and Infinity pass
+    except ValueError as error:
+        raise _Corrupt(f"{name!r} holds a number that is not finite") from error
+    return value
+
+
+def _square(value: object, name: str, size: int) -> list[list[object]]:
+    if (
+        not isinstance(value, list)
+        or len(value) != size
+        or not all(isinstance(row, list) and len(row) == size for row in value)
+    ):
+        raise _Corrupt(f"{name!r} must be {size} rows of {size}, as 'evaluation.max_digits' says")
+    return value
+
+
+def _rows(value: object, name: str, size: int, high: int) -> list[list[int]]:
+    return [[_integer(cell, name, 0, high) for cell in row] for row in _square(value, name, size)]
+
+
+def _means(value: object, name: str, counts: Ints, high: float) -> Floats:
+    """float64[N, N] of the means in a file, 0 where `counts` is 0 and the file says null."""
+    result = np.zeros(counts.shape)
+    for i, row in enumerate(_square(value, name, len(counts))):
+        for j, cell in enumerate(row):
+            if counts[i, j] == 0:
+                if cell is not None:
+                    raise _Corrupt(f"{name!r} has a mean over nothing")
+            elif isinstance(cell, bool) or not isinstance(cell, int | float):
+                raise _Corrupt(f"{name!r} must be numbers where something was counted")
+            elif not 0 <= cell <= high:  # nan too
+                raise _Corrupt(f"{name!r} must lie between 0 and {high:g}")
+            else:
+                result[i, j] = cell
+    return result

@@ -1,0 +1,165 @@
+"""Which answers are exact, by one teacher-forced pass.
+
+For a deterministic causal model the greedy answer is exact if and only if, fed the right answer,
+the argmax at every answer position, the end token included, is right. So a forward scores a
+problem: no generation loop and no KV cache.
+
+Legend: n rows, T tokens, V vocabulary, m scored tokens of all rows.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from arith.data.batches import Rows, groups_of_tokens
+from arith.data.bucket import Bucket
+from arith.data.task import Problems
+from arith.scoring.grid import Grid
+from models.decoder import Decoder
+from models.hardware import Hardware
+from models.sequences import Sequences
+
+# Tokens of a forward: enough to fill the device, little enough to stay in its caches or memory.
+TOKENS_A_BATCH = {"cpu": 8_192, "cuda": 131_072}
+# Rows over which the error of low precision is measured.
+PROBE_ROWS = 1_000
+# Rows between two savings of a grid.
+ROWS_A_CHUNK = 16_384
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of each of n problems: whether the answer is exact, how many of its tokens (end included)
+    are right, how many it has, the place of the first wrong one (0 is the least significant
+    digit, -1 where all are right) and the margin that decided: the least, over its tokens, of
+    the right logit minus the best other."""
+
+    exact: NDArray[np.bool_]
+    right: NDArray[np.int64]
+    answer_tokens: NDArray[np.int64]
+    first_wrong: NDArray[np.int64]
+    margin: NDArray[np.float64]
+
+
+def sequences(rows: Rows, device: str) -> Sequences:
+    """The rows as the decoder takes them."""
+
+    def tensor(array: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
+
+    return Sequences(tensor(rows.inputs), tensor(rows.final_lengths), tensor(rows.keys))
+
+
+def answer_logits(decoder: Decoder, rows: Rows, hardware: Hardware) -> Tensor:
+    """Logits of the scored tokens, row after row: float32 [m, V]."""
+    where = torch.from_numpy(rows.is_answer).to(hardware.device)
+    with torch.no_grad(), hardware.autocast():
+        return decoder(sequences(rows, hardware.device), where)
+
+
+def score(
+    decoder: Decoder,
+    problems: Problems,
+    keys: NDArray[np.int64],
+    hardware: Hardware,
+    threshold: float = 0.0,
+) -> Outcome:
+    """Score `problems`; where the margin is under `threshold`, again in float32."""
+    n = len(problems.lengths)
+    outcome = Outcome(
+        exact=np.zeros(n, np.bool_),
+        right=np.zeros(n, np.int64),
+        answer_tokens=np.zeros(n, np.int64),
+        first_wrong=np.zeros(n, np.int64),
+        margin=np.zeros(n, np.float64),
+    )
+    _score(decoder, problems, keys, hardware, outcome)
+    close = np.flatnonzero(np.abs(outcome.margin) < threshold)
+    if len(close) and hardware.dtype != torch.float32:
+        _score(decoder, problems, keys, hardware.exactly(), outcome, close)
+    return outcome
+
+
+def _score(
+    decoder: Decoder,
+    problems: Problems,
+    keys: NDArray[np.int64],
+    hardware: Hardware,
+    whole: Outcome,
+    among: NDArray[np.int64] | None = None,
+) -> None:
+    """Write the outcome of the problems `among` (all, if None) to their places in `whole`."""
+    for rows in groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device], among):
+        logits = answer_logits(decoder, rows, hardware)
+        targets = torch.from_numpy(rows.targets[rows.is_answer]).to(hardware.device)
+        correct = logits.argmax(-1) == targets
+        right_logit = logits.gather(-1, targets[:, None])
+        best_other = logits.scatter(-1, targets[:, None], float("-inf")).amax(-1)
+        margins = right_logit[:, 0] - best_other
+
+        right = np.zeros(rows.is_answer.shape, bool)
+        right[rows.is_answer] = correct.cpu().numpy()
+        margin = np.full(rows.is_answer.shape, np.inf)
+        margin[rows.is_answer] = margins.cpu().numpy()
+        wrong = rows.is_answer & ~right
+        whole.exact[rows.place] = ~wrong.any(1)
+        whole.right[rows.place] = right.sum(1)
+        whole.answer_tokens[rows.place] = rows.is_answer.sum(1)
+        first = wrong.argmax(1) - (rows.prompt_lengths - 1)
+        whole.first_wrong[rows.place] = np.where(wrong.any(1), first, -1)
+        whole.margin[rows.place] = margin.min(1)
+
+
+def low_precision_threshold(
+    decoder: Decoder, problems: Problems, keys: NDArray[np.int64], hardware: Hardware
+) -> float:
+    """Twice the largest difference between logits in low precision and in float32; 0 where
+    float32 is what is used. A margin beyond it cannot have been turned by rounding."""
+    if hardware.dtype == torch.float32:
+        return 0.0
+    largest = 0.0
+    for rows in groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device]):
+        low = answer_logits(decoder, rows, hardware)
+        high = answer_logits(decoder, rows, hardware.exactly())
+        largest = max(largest, float((low - high).abs().max()))
+    return 2 * largest
+
+
+def score_grid(
+    decoder: Decoder,
+    bucket: Bucket,
+    grid: Grid,
+    hardware: Hardware,
+    save: Callable[[Grid], None],
+    progress: Callable[[int], None] = lambda rows: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Grid:
+    """Fill `grid` from where it stands, block by block of `bucket`: each block is one problem of
+    every cell. `save` is called after every chunk; `should_stop` is asked before each."""
+    decoder.eval()
+    blocks, pairs = grid.evaluation["problems_per_cell"], bucket.num_pairs
+    probe = min(PROBE_ROWS, blocks * pairs)
+    threshold = low_precision_threshold(
+        decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
+    )
+    grid.scoring = {"dtype": hardware.dtype_name, "threshold": threshold}
+    while grid.blocks_done < blocks and not should_stop():
+        stop_block = min(blocks, grid.blocks_done + max(1, ROWS_A_CHUNK // pairs))
+        start, stop = grid.blocks_done * pairs, stop_block * pairs
+        problems = bucket.problems(start, stop)
+        outcome = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
+        grid.add(
+            problems.operand_lengths,
+            outcome.exact,
+            outcome.right,
+            outcome.answer_tokens,
+            outcome.first_wrong,
+        )
+        grid.blocks_done = stop_block
+        save(grid)
+        progress(stop - start)
+    return grid

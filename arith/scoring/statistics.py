@@ -1,0 +1,193 @@
+"""Intervals and tests for grids, in closed form (scipy is only the oracle of the tests).
+
+The unit of a claim about an encoding is the training run: Student t over the means of seeds.
+What counts problems instead of runs speaks of these runs only, and says so (`Interval.of`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import erfc as complementary_error
+from math import exp, fsum, lgamma, log1p, sqrt
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from arith.scoring.grid import Bools, Floats, Grid, Region
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean with its interval, all fractions in 0..1."""
+
+    mean: float
+    low: float
+    high: float
+    half_width: float
+    """What stands after the ±: the longer arm, before it is clipped to 0..1."""
+    of: Literal["seeds", "this run only"]
+    """Whether it covers new training runs, or only new problems for the same run."""
+    count: int
+    """How many seeds, or how many problems."""
+
+
+def wilson(exact: ArrayLike, total: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
+    """Wilson's score interval of exact/total, elementwise; nan where total is 0.
+
+    All wrong gives a lower end of exactly 0, all right an upper end of exactly 1.
+    Source: Wilson 1927, Probable inference, the law of succession, and statistical inference.
+    """
+    right, n = np.asarray(exact, dtype=np.float64), np.asarray(total, dtype=np.float64)
+    z = _z(level)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        p = right / n
+        centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+        arm = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    low = np.where(right == 0, 0.0, np.maximum(centre - arm, 0.0))
+    high = np.where(right == n, 1.0, np.minimum(centre + arm, 1.0))
+    return np.where(n > 0, low, np.nan), np.where(n > 0, high, np.nan)
+
+
+def student_t(means: Sequence[float], level: float = 0.95) -> Interval | None:
+    """Student t over the means of seeds; None for fewer than two: one run has no spread to show.
+
+    The ends are clipped to 0..1; equal means give an interval of width 0.
+    """
+    n = len(means)
+    if n < 2:
+        return None
+    mean = fsum(means) / n
+    # Equal means must give 0, whatever the last bit of their mean.
+    spread = fsum((value - mean) ** 2 for value in means) if len(set(means)) > 1 else 0.0
+    half = t_quantile((1 + level) / 2, n - 1) * sqrt(spread / (n - 1) / n)
+    return Interval(mean, max(mean - half, 0.0), min(mean + half, 1.0), half, "seeds", n)
+
+
+def one_run(grid: Grid, region: Region, level: float = 0.95) -> Interval | None:
+    """The interval of one run's mean under other problems; None where cells are missing.
+
+    Wilson's interval at the mean over cells, with the number of problems that gives the mean over
+    cells its variance (the harmonic one where cells hold unequal numbers). The cells are strata,
+    so it is never too narrow; and unlike the sum of their variances, never of width 0.
+    """
+    mean = grid.mean(region).value
+    if mean is None:
+        return None
+    cells = grid.total[grid.mask(region)]
+    n = len(cells) ** 2 / float((1 / cells).sum())
+    # All right and all wrong must be recognized, whatever the last bit of the two products.
+    low, high = wilson(n if mean == 1 else mean * n, n, level)
+    arm = max(mean - float(low), float(high) - mean)
+    return Interval(mean, float(low), float(high), arm, "this run only", int(cells.sum()))
+
+
+def over_seeds(grids: Sequence[Grid], region: Region, level: float = 0.95) -> Interval | None:
+    """Mean and interval of the seeds of one encoding: `student_t`, or `one_run` for one seed.
+
+    None where there is no grid, or where any of them misses a cell of the region.
+    """
+    if len(grids) == 1:
+        return one_run(grids[0], region, level)
+    values = [grid.mean(region).value for grid in grids]
+    known = [value for value in values if value is not None]
+    return student_t(known, level) if len(known) == len(values) else None
+
+
+def two_proportion(
+    exact_a: ArrayLike, total_a: ArrayLike, exact_b: ArrayLike, total_b: ArrayLike
+) -> Floats:
+    """Two-sided p of the pooled two-proportion z test, elementwise; nan where a total is 0.
+
+    The same as Pearson's chi-squared of the 2x2 table without correction. Where both are all
+    right, or both all wrong, nothing differs: p is 1.
+    """
+    right_a, n_a, right_b, n_b = (
+        np.asarray(x, dtype=np.float64) for x in (exact_a, total_a, exact_b, total_b)
+    )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        pooled = (right_a + right_b) / (n_a + n_b)
+        variance = pooled * (1 - pooled) * (1 / n_a + 1 / n_b)
+        z = np.abs(right_a / n_a - right_b / n_b) / np.sqrt(variance)
+    same = (right_a + right_b == 0) | (right_a + right_b == n_a + n_b)
+    z = np.where(same, 0.0, z)
+    tails = np.array([complementary_error(value / sqrt(2)) for value in z.ravel().tolist()])
+    return np.where((n_a > 0) & (n_b > 0), tails.reshape(z.shape), np.nan)
+
+
+def false_discovery(p: NDArray[Any], rate: float = 0.05) -> Bools:
+    """Which of the tests are significant at a false discovery rate: bool of p's shape.
+
+    nan is no test: it is never significant and does not count among them.
+    Source: Benjamini and Hochberg 1995, Controlling the false discovery rate.
+    """
+    tested = np.sort(p[~np.isnan(p)])
+    ranks = np.arange(1, len(tested) + 1)
+    passed = tested[tested <= rate * ranks / max(len(tested), 1)]
+    if len(passed) == 0:
+        return np.zeros(p.shape, dtype=np.bool_)
+    significant: Bools = p <= passed[-1]  # nan compares as False
+    return significant
+
+
+@lru_cache(maxsize=256)
+def t_quantile(probability: float, df: float) -> float:
+    """The t below which Student's distribution with `df` > 0 degrees holds `probability`.
+
+    Bisection on the upper tail, to the last bits of a float64.
+    """
+    if not 0 < probability < 1 or df <= 0:
+        raise ValueError(f"no quantile at {probability} with {df} degrees of freedom")
+    if probability < 0.5:
+        return -t_quantile(1 - probability, df)
+    tail = 1 - probability
+    low, high = 0.0, 1.0
+    while _upper_tail(high, df) > tail:
+        low, high = high, 2 * high
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if _upper_tail(middle, df) > tail else (low, middle)
+    return high if probability > 0.5 else 0.0
+
+
+def _upper_tail(t: float, df: float) -> float:
+    return 0.5 * _incomplete_beta(df, t * t)
+
+
+def _incomplete_beta(df: float, square: float) -> float:
+    """The regularized incomplete beta function I_x(df / 2, 1 / 2) at x = df / (df + square).
+
+    Source: continued fraction of Abramowitz and Stegun 26.5.8, by Lentz's method.
+    """
+    a, b = df / 2, 0.5
+    if square == 0:
+        return 1.0
+    log_x, log_rest = -log1p(square / df), -log1p(df / square)
+    front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log_x + b * log_rest)
+    x = exp(log_x)
+    if x < (a + 1) / (a + b + 2):
+        return front * _fraction(a, b, x) / a
+    return 1.0 - front * _fraction(b, a, exp(log_rest)) / b
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    tiny = 1e-300
+    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
+    value = d
+    for m in range(1, 10_000):
+        for term in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / ((1 + term * d) or tiny)
+            c = (1 + term / c) or tiny
+            value *= c * d
+        if abs(c * d - 1) < 1e-16:
+            break
+    return value
+
+
+def _z(level: float) -> float:
+    if not 0 < level < 1:
+        raise ValueError(f"a level lies between 0 and 1, not {level}")
+    return NormalDist().inv_cdf((1 + level) / 2)
