@@ -1,0 +1,108 @@
+"""Everything that decides a run's numbers besides the encoding and the seed. No torch here."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from arith.errors import UsageError, unknown
+
+
+@dataclass(frozen=True)
+class Config:
+    """One recipe: task, size of the decoder, optimization, evaluation.
+
+    Operand lengths are in digits; `warmup` and `cooldown` are shares of `steps`; `groups` is how
+    many length-sorted groups a batch is cut into (it changes rounding, not the gradient).
+    """
+
+    task: str
+    trained_digits: int
+    tested_digits: int
+    num_problems: int
+
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    head_dim: int
+    mlp_size: int
+
+    batch_size: int
+    steps: int
+    learning_rate: float
+    warmup: float
+    cooldown: float
+    beta1: float
+    beta2: float
+    epsilon: float
+    weight_decay: float
+    clip: float
+    groups: int
+
+    problems_per_cell: int
+    evaluation_seed: int
+
+    def __post_init__(self) -> None:
+        positive = ("trained_digits", "num_problems", "num_layers", "hidden_size", "num_heads")
+        positive += ("head_dim", "mlp_size", "batch_size", "steps", "groups", "problems_per_cell")
+        for name in positive:
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        for name in ("learning_rate", "epsilon", "clip"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise UsageError(f"{name} must be more than 0, not {getattr(self, name)}")
+        for name in ("warmup", "cooldown", "beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UsageError(f"{name} must be in [0, 1), not {getattr(self, name)}")
+        if self.tested_digits < self.trained_digits:
+            raise UsageError(
+                f"tested_digits={self.tested_digits} must not be less than "
+                f"trained_digits={self.trained_digits}"
+            )
+
+    def with_settings(self, settings: Mapping[str, str]) -> "Config":
+        """This config with `key=value` settings of the command line.
+
+        Errors: UsageError for an unknown key or a value of the wrong type.
+        """
+        kinds = {field.name: type(getattr(self, field.name)) for field in fields(self)}
+        values: dict[str, Any] = {}
+        for key, text in settings.items():
+            if key not in kinds:
+                raise unknown("setting", key, kinds)
+            try:
+                values[key] = kinds[key](text)
+            except ValueError:
+                kind = "a whole number" if kinds[key] is int else "a number"
+                raise UsageError(f"{key} must be {kind}, not '{text}'") from None
+        return replace(self, **values)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Config":
+        """Strict: every key, no other, each of its type. Errors: UsageError."""
+        kinds = {field.name: field.type for field in fields(cls)}
+        for key in content:
+            if key not in kinds:
+                raise unknown("setting", key, kinds)
+        for key, kind in kinds.items():
+            if key not in content:
+                raise UsageError(f"setting '{key}' is missing")
+            accepted = (int, float) if kind is float else (kind,)
+            if not isinstance(content[key], accepted) or isinstance(content[key], bool):  # type: ignore[arg-type]
+                raise UsageError(f"setting '{key}' must be {kind}, not {content[key]!r}")
+        return cls(**{k: float(v) if kinds[k] is float else v for k, v in content.items()})
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of all settings but `steps`, which `train RUN --steps` may raise."""
+        content = {key: value for key, value in self.as_dict().items() if key != "steps"}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def differences(self, other: "Config") -> str:
+        """`key: mine, not theirs` for each setting that differs."""
+        mine, theirs = self.as_dict(), other.as_dict()
+        return ", ".join(f"{k}: {mine[k]}, not {theirs[k]}" for k in mine if mine[k] != theirs[k])

@@ -1,0 +1,255 @@
+"""The training loop: a pure function of encoding, config and seed, whenever it is interrupted.
+
+Legend: B batch, T tokens, V vocabulary.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from arith.data.batches import Rows, concatenate, groups_of_rows
+from arith.data.bucket import Bucket
+from arith.data.task import Problems
+from arith.errors import Failure
+from arith.scoring.score import score, sequences
+from arith.training.config import Config
+from arith.training.schedule import Schedule
+from models.decoder import Decoder
+from models.hardware import Hardware
+
+HELD_OUT_PROBLEMS = 512
+
+
+class Source(Protocol):
+    """Where problems come from: a Bucket makes them, a Dataset reads them; both are the same."""
+
+    def problems(self, start: int, stop: int) -> Problems: ...
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """One line of metrics.jsonl. `loss` is the mean over the steps since the line before, in nats
+    a scored token; `exact_match` is of held-out problems of the trained lengths, None where it
+    was not taken; `tokens` counts real tokens so far, padding excluded."""
+
+    step: int
+    loss: float
+    learning_rate: float
+    gradient_norm: float
+    tokens: int
+    tokens_per_second: float
+    seconds: float
+    exact_match: float | None
+
+
+class Trainer:
+    """Steps `decoder` through `schedule`. Step s takes problems s B .. s B + B - 1 of `source`,
+    modulo `config.num_problems`."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        source: Source,
+        bucket: Bucket,
+        config: Config,
+        schedule: Schedule,
+        hardware: Hardware,
+    ) -> None:
+        self.decoder = decoder.to(hardware.device)
+        self.source = source
+        self.bucket = bucket
+        self.config = config
+        self.schedule = schedule
+        self.hardware = hardware
+        self.optimizer = make_optimizer(decoder, config)
+        self.step = 0
+        self.tokens = 0
+        self.seconds = 0.0
+        self.losses: list[Tensor] = []  # of the steps since the last line of metrics
+
+    def batch(self, step: int) -> tuple[Problems, NDArray[np.int64]]:
+        """The problems of a step and their keys; at the end of the data it starts over."""
+        size, total = self.config.batch_size, self.config.num_problems
+        start = step * size
+        spans = []
+        while start < (step + 1) * size:
+            first = start % total
+            count = min(total - first, (step + 1) * size - start)
+            spans.append((first, first + count))
+            start += count
+        problems = concatenate([self.source.problems(*span) for span in spans])
+        # A problem met again is given other random positions.
+        keys = [self.bucket.keys(*span, draw=step * size // total) for span in spans]
+        return problems, np.concatenate(keys)
+
+    def train_step(self) -> tuple[Tensor, Tensor]:
+        """One step of the optimizer: the loss, summed over answer tokens and divided once by
+        their number, and the norm of its gradient before clipping. Tensors, so that nobody waits
+        for the device."""
+        problems, keys = self.batch(self.step)
+        answer_tokens = int((problems.lengths - problems.prompt_lengths).sum())
+        self.decoder.train()
+        loss = torch.zeros((), device=self.hardware.device)
+        with self.hardware.autocast():
+            for rows in groups_of_rows(problems, keys, self.config.groups):
+                part = summed_loss(self.decoder, rows, self.hardware.device) / answer_tokens
+                part.backward()
+                loss += part.detach()
+        norm = torch.nn.utils.clip_grad_norm_(self.decoder.parameters(), self.config.clip)
+        factor = self.schedule.factor(self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.config.learning_rate * factor * group["lr_factor"]
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.decoder.pe.after_step()
+        self.step += 1
+        self.tokens += len(problems.tokens)
+        return loss, norm
+
+    def run(
+        self,
+        *,
+        log_every: int,
+        evaluate_every: int,
+        save_every: int,
+        log: Callable[[Metrics], None],
+        tick: Callable[[int], None],
+        save: Callable[[], None],
+        keep: Callable[[], None],
+        should_stop: Callable[[], bool],
+    ) -> bool:
+        """Train to the end of the schedule; True when it is reached, False when `should_stop`
+        said so after a step. `save` is called every `save_every` steps and when stopped, `keep`
+        before the first step of the cool-down, `tick` with the step after every step."""
+        began = time.perf_counter() - self.seconds
+        mark = (self.seconds, self.tokens)
+        while self.step < self.schedule.steps:
+            if self.step == self.schedule.cooldown_start:
+                keep()
+            loss, norm = self.train_step()
+            self.losses.append(loss)
+            last = self.step == self.schedule.steps
+            if self.step % log_every == 0 or last:
+                mean_loss = float(torch.stack(self.losses).mean())
+                self.losses.clear()
+                self.seconds = time.perf_counter() - began
+                if not (math.isfinite(mean_loss) and math.isfinite(float(norm))):
+                    raise Failure(
+                        f"the loss or its gradient is not finite at step {self.step} (learning "
+                        f"rate {self.learning_rate:g}): lower learning_rate, then train again"
+                    )
+                rate = (self.tokens - mark[1]) / (self.seconds - mark[0])
+                due = self.step % evaluate_every == 0 or last
+                exact = self.held_out_exact_match() if due else None
+                log(
+                    Metrics(
+                        step=self.step,
+                        loss=mean_loss,
+                        learning_rate=self.learning_rate,
+                        gradient_norm=float(norm),
+                        tokens=self.tokens,
+                        tokens_per_second=rate,
+                        seconds=self.seconds,
+                        exact_match=exact,
+                    )
+                )
+                mark = (time.perf_counter() - began, self.tokens)
+            tick(self.step)
+            stop = not last and should_stop()
+            if stop or (self.step % save_every == 0 and not last):
+                self.seconds = time.perf_counter() - began
+                save()
+            if stop:
+                return False
+        return True
+
+    def held_out_exact_match(self) -> float:
+        """Share of exact answers among held-out problems of the trained lengths."""
+        held_out = replace(self.bucket, split="held-out")
+        problems = held_out.problems(0, HELD_OUT_PROBLEMS)
+        self.decoder.eval()
+        keys = held_out.keys(0, HELD_OUT_PROBLEMS)
+        return float(score(self.decoder, problems, keys, self.hardware).exact.mean())
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the step taken last, where no group of parameters has a factor of its own."""
+        return self.config.learning_rate * self.schedule.factor(self.step - 1)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and facts from which `restore` continues exactly."""
+        tensors: dict[str, Tensor] = {}
+        for name, parameter in self.decoder.named_parameters():
+            moments = self.optimizer.state[parameter]
+            tensors[f"model/{name}"] = parameter
+            for moment in ("exp_avg", "exp_avg_sq"):
+                tensors[f"{moment}/{name}"] = moments[moment]
+        facts = {
+            "step": self.step,
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+            "losses": [float(loss) for loss in self.losses],
+        }
+        return tensors, facts
+
+    def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any], path: object) -> None:
+        """Continue from a state. Errors: Failure, naming `path`, where it does not fit."""
+        try:
+            self.step, self.tokens = int(facts["step"]), int(facts["tokens"])
+            self.seconds = float(facts["seconds"])
+            device = self.hardware.device
+            self.losses = [torch.tensor(loss, device=device) for loss in facts["losses"]]
+            for name, parameter in self.decoder.named_parameters():
+                parameter.data.copy_(fitting(tensors[f"model/{name}"], parameter))
+                self.optimizer.state[parameter] = {
+                    "step": torch.tensor(float(self.step), device=device),
+                    "exp_avg": fitting(tensors[f"exp_avg/{name}"], parameter).clone(),
+                    "exp_avg_sq": fitting(tensors[f"exp_avg_sq/{name}"], parameter).clone(),
+                }
+        except (KeyError, TypeError, ValueError) as error:
+            raise Failure(f"{path} is not a state of this run: {error}") from error
+
+
+def summed_loss(decoder: Decoder, rows: Rows, device: str) -> Tensor:
+    """Cross-entropy summed over the answer tokens, the end token included."""
+    where = torch.from_numpy(rows.is_answer).to(device)
+    targets = torch.from_numpy(rows.targets[rows.is_answer]).to(device)
+    logits = decoder(sequences(rows, device), where)
+    with torch.autocast(device, enabled=False):
+        return F.cross_entropy(logits, targets, reduction="sum")
+
+
+def make_optimizer(decoder: Decoder, config: Config) -> torch.optim.AdamW:
+    """AdamW. Norms get no weight decay; what the encoding names gets what it says."""
+    exceptions = {id(p): wish for p, wish in decoder.pe.parameter_groups()}
+    groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
+    for parameter in decoder.parameters():
+        decay = config.weight_decay if parameter.ndim > 1 else 0.0
+        wish = exceptions.get(id(parameter), {})
+        key = (wish.get("weight_decay", decay), wish.get("lr_factor", 1.0))
+        groups.setdefault(key, []).append(parameter)
+    return torch.optim.AdamW(
+        [
+            {"params": parameters, "weight_decay": decay, "lr_factor": factor}
+            for (decay, factor), parameters in groups.items()
+        ],
+        lr=config.learning_rate,
+        betas=(config.beta1, config.beta2),
+        eps=config.epsilon,
+        fused=True,
+    )
+
+
+def fitting(tensor: Tensor, parameter: Tensor) -> Tensor:
+    """`tensor`, which must have the shape and type of `parameter`."""
+    if tensor.shape != parameter.shape or tensor.dtype != parameter.dtype:
+        raise ValueError(f"shape {tuple(tensor.shape)} in place of {tuple(parameter.shape)}")
+    return tensor
