@@ -1,0 +1,185 @@
+"""Runs on disk: where each thing of a run is, and which runs there are. No torch here.
+
+    RUNS/PRESET/PE/seed-S/
+        run.json          what was asked for: encoding, seed, config, data
+        environment.json  what it ran on
+        metrics.jsonl     a line every few steps
+        timings.json      seconds of each stage
+        grid.json         exact match by operand lengths (grid+yarn.json: scored with YaRN)
+        weights/          safetensors; everything but this is small enough to carry away
+
+Facts are read from the files, never from their names.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from arith.errors import Failure, UsageError
+from arith.files import read_json, write_json, write_text
+from arith.scoring.grid import Grid
+from arith.training.config import Config
+from arith.training.schedule import Schedule
+from models.catalog import Part, parse
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a run is: run.json. `steps` in `config` is the present budget, `first_steps` the one
+    it began with (which fixed the warm-up); `data` the hash of the dataset it
+    read, None where problems are made as needed: both give the same run."""
+
+    encoding: str
+    seed: int
+    preset: str
+    config: Config
+    first_steps: int
+    data: str | None
+    version: str
+
+    @property
+    def schedule(self) -> Schedule:
+        config = self.config
+        return Schedule.of(config.steps, self.first_steps, config.warmup, config.cooldown)
+
+    @property
+    def budget(self) -> dict[str, Any]:
+        """What must be equal for two results to be compared."""
+        return {
+            "steps": self.config.steps,
+            "first_steps": self.first_steps,
+            "batch_size": self.config.batch_size,
+            "config_sha256": self.config.sha256,
+        }
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run."""
+
+    path: Path
+
+    @property
+    def record_file(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def timings_file(self) -> Path:
+        return self.path / "timings.json"
+
+    @property
+    def final(self) -> Path:
+        """Weights after the last step."""
+        return self.path / "weights" / "final.safetensors"
+
+    @property
+    def latest(self) -> Path:
+        """Where an unfinished training goes on."""
+        return self.path / "weights" / "latest.safetensors"
+
+    @property
+    def before_cooldown(self) -> Path:
+        """From where `train RUN --steps N` goes on."""
+        return self.path / "weights" / "before-cooldown.safetensors"
+
+    def grid_file(self, extrapolation: Part | None = None, max_digits: int | None = None) -> Path:
+        """Each way of scoring has a file of its own; `max_digits` None is the preset's."""
+        way = f"+{slug(str(extrapolation))}" if extrapolation else ""
+        reach = f"-to-{max_digits}" if max_digits else ""
+        return self.path / f"grid{way}{reach}.json"
+
+    def exists(self) -> bool:
+        return self.record_file.exists()
+
+    def finished(self) -> bool:
+        """Trained to the end of its budget."""
+        return self.final.exists() and not self.latest.exists()
+
+    def record(self) -> RunRecord:
+        """Errors: Failure where there is none or it is corrupt."""
+        content = read_json(self.record_file, "run")
+        try:
+            return RunRecord(
+                encoding=str(parse(content["encoding"])),
+                seed=int(content["seed"]),
+                preset=str(content["preset"]),
+                config=Config.from_dict(content["config"]),
+                first_steps=int(content["first_steps"]),
+                data=content["data"],
+                version=str(content["version"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise Failure(f"{self.record_file} is corrupt: {error}") from error
+
+    def write_record(self, record: RunRecord) -> None:
+        content = {**vars(record), "config": record.config.as_dict()}
+        write_json(self.record_file, {"schema": 1, "kind": "run", **content})
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl; none where there is no such file."""
+        if not self.metrics_file.exists():
+            return []
+        try:
+            text = self.metrics_file.read_text(encoding="utf-8")
+            return [json.loads(line) for line in text.splitlines()]
+        except (OSError, ValueError) as error:
+            raise Failure(f"{self.metrics_file} is corrupt: {error}") from error
+
+    def keep_metrics_to(self, step: int) -> None:
+        """Drop the lines of steps that will be taken again, and a line that a kill cut short."""
+        kept = []
+        if self.metrics_file.exists():
+            for line in self.metrics_file.read_text(encoding="utf-8").splitlines():
+                try:
+                    content = json.loads(line)
+                except ValueError:
+                    break
+                if content["step"] <= step:
+                    kept.append(line + "\n")
+        write_text(self.metrics_file, "".join(kept))
+
+    def timings(self) -> dict[str, float]:
+        if not self.timings_file.exists():
+            return {}
+        content = read_json(self.timings_file, "timings")["seconds"]
+        return {str(stage): float(seconds) for stage, seconds in content.items()}
+
+    def write_timing(self, stage: str, seconds: float) -> None:
+        stages = self.timings() | {stage: round(seconds, 3)}
+        write_json(self.timings_file, {"schema": 1, "kind": "timings", "seconds": stages})
+
+
+def run_folder(root: Path, preset: str, encoding: Part, seed: int) -> RunFolder:
+    """Where a run lives. Its parts are names, so nothing in them can lead elsewhere."""
+    return RunFolder(root / preset / slug(str(encoding)) / f"seed-{seed}")
+
+
+def find_runs(root: Path) -> list[RunFolder]:
+    """Every run below `root`, sorted by path."""
+    return [RunFolder(file.parent) for file in sorted(root.glob("*/*/seed-*/run.json"))]
+
+
+def find_grids(root: Path, preset: str | None = None) -> list[Grid]:
+    """Every grid over the preset's own lengths, of the runs below `root`."""
+    pattern = f"{preset or '*'}/*/seed-*/grid*.json"
+    files = (file for file in sorted(root.glob(pattern)) if "-to-" not in file.name)
+    return [Grid.load(file) for file in files]
+
+
+def existing_run(path: Path) -> RunFolder:
+    """The run at `path`. Errors: UsageError where there is none."""
+    folder = RunFolder(path)
+    if not folder.exists():
+        raise UsageError(f"{path} holds no run: `tape-arith list` shows where runs are")
+    return folder
+
+
+def slug(name: str) -> str:
+    """A name as part of a path that every file system takes."""
+    return re.sub(r"[^A-Za-z0-9.+=_-]", "@", name)

@@ -1,0 +1,87 @@
+"""What there is: encodings, extrapolations, presets, tasks, runs. No torch here."""
+
+from pathlib import Path
+from typing import Any
+
+from arith.data.task import tasks
+from arith.errors import Failure
+from arith.suite.folders import RunFolder, find_runs
+from arith.suite.presets import describe, load_preset, presets
+from models import catalog
+
+SCHEMA = 1
+
+
+def everything(root: Path) -> dict[str, Any]:
+    """Plain Python, with stable keys, for `list --json`."""
+    return {
+        "schema": SCHEMA,
+        "encodings": [encoding(entry) for entry in catalog.entries("encoding")],
+        "extrapolations": [encoding(entry) for entry in catalog.entries("extrapolation")],
+        "presets": [
+            {"name": name, "summary": describe(name), "config": load_preset(name).as_dict()}
+            for name in presets()
+        ],
+        "tasks": tasks(),
+        "runs": [run(folder) for folder in find_runs(root)],
+    }
+
+
+def encoding(entry: catalog.Entry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "kind": entry.kind,
+        "summary": entry.summary,
+        "paper": entry.paper,
+        "aliases": list(entry.aliases),
+        "options": {
+            name: {"type": option.annotation, "default": option.default}
+            for name, option in entry.options.items()
+        },
+    }
+
+
+def run(folder: RunFolder) -> dict[str, Any]:
+    """A run that cannot be read is listed with what is wrong, so that it does not hide others."""
+    try:
+        record, metrics = folder.record(), folder.metrics()
+    except Failure as error:
+        return {"path": str(folder.path), "state": f"unreadable: {error}"}
+    step = metrics[-1]["step"] if metrics else 0
+    state = "trained" if folder.finished() else f"step {step} of {record.config.steps}"
+    grids = sorted(file.stem for file in folder.path.glob("grid*.json"))
+    return {
+        "path": str(folder.path),
+        "preset": record.preset,
+        "encoding": record.encoding,
+        "seed": record.seed,
+        "state": state,
+        "grids": grids,
+    }
+
+
+def as_text(content: dict[str, Any]) -> str:
+    lines = ["ENCODINGS (tape-arith train --pe NAME[:option=value])"]
+    lines += [_line(entry) for entry in content["encodings"]]
+    lines += ["", "AT TEST TIME (NAME+...)"]
+    lines += [_line(entry) for entry in content["extrapolations"]]
+    lines += ["", "PRESETS (--preset)"]
+    lines += [f"  {preset['name']:<12} {preset['summary']}" for preset in content["presets"]]
+    lines += ["", "TASKS (--task)"]
+    lines += [f"  {task}" for task in content["tasks"]]
+    lines += ["", "RUNS"]
+    for entry in content["runs"]:
+        grids = ", ".join(entry.get("grids", [])) or "not scored"
+        lines.append(f"  {entry['path']}: {entry['state']}; {grids}")
+    return "\n".join(lines if content["runs"] else [*lines, "  none yet"])
+
+
+def _line(entry: dict[str, Any]) -> str:
+    options = ", ".join(f"{k}={_default(v['default'])}" for k, v in entry["options"].items())
+    aliases = f" (also {', '.join(entry['aliases'])})" if entry["aliases"] else ""
+    text = f"  {entry['name']:<12} {entry['summary']}{aliases} {entry['paper']}."
+    return f"{text} Options: {options}." if options else text
+
+
+def _default(value: object) -> str:
+    return "auto" if value is None else str(value)

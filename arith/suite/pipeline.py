@@ -1,0 +1,88 @@
+"""From nothing to a heatmap: generate, train, score and draw, never a thing twice."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from arith.data.bucket import Bucket
+from arith.errors import UsageError
+from arith.figures.heatmap import draw
+from arith.figures.table import rows, to_csv, to_markdown
+from arith.files import write_text
+from arith.suite.compare import figure_path, summary
+from arith.suite.folders import find_grids
+from arith.suite.problems import dataset_folder, generate_dataset
+from arith.suite.progress import say
+from arith.suite.runs import score_run, train_run
+from arith.training.config import Config
+from models.catalog import Name
+
+
+def run_all(
+    names: Sequence[Name],
+    seeds: Sequence[int],
+    preset: str,
+    config: Config,
+    *,
+    runs: Path,
+    data: Path,
+    workers: int,
+    should_stop: Callable[[], bool],
+) -> bool:
+    """All encodings of the first seed, then of the next: what is there when the time is up is a
+    whole comparison. True when everything is done."""
+    if not names or not seeds:
+        raise UsageError("nothing to run: name encodings with --pe and seeds with --seeds")
+    done = True
+    for seed in seeds:
+        if should_stop():
+            done = False
+            break
+        folder = dataset_folder(data, config, seed)
+        bucket = Bucket(config.task, config.trained_digits, seed, "train")
+        generated = generate_dataset(folder, bucket, config.num_problems, workers=workers)
+        for name in names:
+            done = done and one_run(
+                name, seed, preset, config, runs, folder, generated, should_stop
+            )
+    draw_comparison(names, runs, preset)
+    return done
+
+
+def one_run(
+    name: Name,
+    seed: int,
+    preset: str,
+    config: Config,
+    runs: Path,
+    data: Path,
+    generated: float,
+    should_stop: Callable[[], bool],
+) -> bool:
+    """Train and score one encoding; False where it was stopped before its end."""
+    if should_stop():
+        return False
+    folder = train_run(
+        runs, preset, config, name.encoding, seed, data=data, should_stop=should_stop
+    )
+    if "generate" not in folder.timings():
+        folder.write_timing("generate", generated)
+    if not folder.finished() or should_stop():
+        return False
+    grid = score_run(folder, name.extrapolation, should_stop=should_stop)
+    say(summary(grid))
+    return grid.blocks_done == config.problems_per_cell
+
+
+def draw_comparison(names: Sequence[Name], runs: Path, preset: str) -> None:
+    """The heatmap and the table of what is scored so far, beside the runs of the preset."""
+    grids = find_grids(runs, preset)
+    scored = [[g for g in grids if g.name == str(name)] for name in names]
+    panels = [panel for panel in scored if panel]
+    if not panels:
+        say("nothing is scored yet, so nothing is drawn")
+        return
+    figure = figure_path(runs, panels)
+    draw(panels, figure)
+    write_text(runs / preset / "table.md", to_markdown(rows(panels)))
+    write_text(runs / preset / "table.csv", to_csv(rows(panels)))
+    print(figure)

@@ -1,0 +1,41 @@
+"""Presets: one TOML file each in the folder beside this file. No torch here."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from arith.errors import Failure, UsageError, unknown
+from arith.training.config import Config
+
+FOLDER = Path(__file__).parent / "presets"
+
+
+def presets() -> list[str]:
+    """Names of presets: the files of the folder."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load_preset(name: str) -> Config:
+    """The config of a preset. Errors: UsageError for an unknown name."""
+    if name not in presets():
+        raise unknown("preset", name, presets())
+    path = FOLDER / f"{name}.toml"
+    try:
+        return Config.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (UsageError, tomllib.TOMLDecodeError) as error:
+        raise Failure(f"{path}: {error}") from error
+
+
+def pairs(settings: Sequence[str]) -> dict[str, str]:
+    """`key=value` settings of the command line. Errors: UsageError where one is not that."""
+    split = [setting.partition("=") for setting in settings]
+    for (_, equals, _), setting in zip(split, settings, strict=True):
+        if not equals:
+            raise UsageError(f"--set takes key=value, not '{setting}'")
+    return {key: value for key, _, value in split}
+
+
+def describe(name: str) -> str:
+    """The comment that opens the preset's file."""
+    first = (FOLDER / f"{name}.toml").read_text(encoding="utf-8").split("\n")[0]
+    return first.removeprefix("#").strip()

@@ -1,0 +1,66 @@
+"""Datasets of training problems: where they lie, how they are written. No torch here."""
+
+import os
+import time
+from pathlib import Path
+
+from arith.data.bucket import Bucket
+from arith.data.dataset import generate, verify
+from arith.data.export import write_parquet, write_text
+from arith.errors import unknown
+from arith.suite.progress import bar
+from arith.training.config import Config
+
+FORMATS = {"tokens": "", "text": ".txt", "parquet": ".parquet"}
+
+
+def dataset_folder(root: Path, config: Config, seed: int) -> Path:
+    """Where the training problems of a seed lie: data/addition-bucket-40, ...-40-seed-1."""
+    suffix = f"-seed-{seed}" if seed else ""
+    return root / f"{config.task}-bucket-{config.trained_digits}{suffix}"
+
+
+def generate_dataset(
+    folder: Path, bucket: Bucket, count: int, *, workers: int = 0, fresh: bool = False
+) -> float:
+    """Write a dataset with a bar, `workers` processes (0: all cores); the seconds it took."""
+    began = time.perf_counter()
+    processes = workers or os.cpu_count() or 1
+    with bar(f"generate {folder.name}", count) as update:
+        generate(folder, bucket, count, workers=processes, progress=update, fresh=fresh)
+    return time.perf_counter() - began
+
+
+def write(
+    config: Config,
+    seed: int,
+    *,
+    out: Path | None,
+    count: int | None,
+    workers: int,
+    form: str,
+    fresh: bool,
+) -> Path:
+    """Write the training problems of a config in one of FORMATS; where they are.
+
+    Errors: UsageError for an unknown format, or a place that holds something else.
+    """
+    if form not in FORMATS:
+        raise unknown("format", form, FORMATS)
+    bucket = Bucket(config.task, config.trained_digits, seed, "train")
+    number = config.num_problems if count is None else count
+    folder = dataset_folder(Path("data"), config, seed)
+    if form == "tokens":
+        path = out or folder
+        generate_dataset(path, bucket, number, workers=workers, fresh=fresh)
+        return path
+    path = out or folder.with_name(folder.name + FORMATS[form])
+    writer = {"text": write_text, "parquet": write_parquet}[form]
+    with bar(f"generate {path.name}", number) as update:
+        return writer(path, bucket, number, progress=update, fresh=fresh)
+
+
+def verified(folder: Path) -> str:
+    """Check every hash of a dataset; a line that says so. Errors: Failure naming what is wrong."""
+    manifest = verify(folder)
+    return f"{folder}: {manifest.count:,} problems, every hash is right ({manifest.sha256[:12]})"

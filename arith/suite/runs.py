@@ -1,0 +1,339 @@
+"""Train a run, extend it, score it: each call goes on where the last one stopped."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from arith.data.bucket import Bucket
+from arith.data.dataset import Dataset
+from arith.data.task import load_task
+from arith.data.vocabulary import DIGIT_ZERO, EOS, SIZE, token
+from arith.errors import Failure, UsageError
+from arith.files import read_json, write_json
+from arith.scoring.grid import Grid
+from arith.scoring.score import score_grid
+from arith.suite.environment import DECIDES_BITS, environment, own_version
+from arith.suite.folders import RunFolder, RunRecord, run_folder
+from arith.suite.progress import bar, say
+from arith.training import checkpoint
+from arith.training.config import Config
+from arith.training.train import Metrics, Source, Trainer
+from models.build import build_decoder
+from models.catalog import Name, Part, parse
+from models.decoder import Decoder, DecoderConfig
+from models.encoding import Setting
+from models.hardware import Hardware, detect
+
+# In steps; a checkpoint costs a few milliseconds at mini and two seconds at the paper's size.
+LOG_EVERY, EVALUATE_EVERY, SAVE_EVERY = 20, 100, 100
+
+
+def train_run(
+    root: Path,
+    preset: str,
+    config: Config,
+    encoding: Part,
+    seed: int,
+    *,
+    data: Path | None = None,
+    fresh: bool = False,
+    should_stop: Callable[[], bool],
+) -> RunFolder:
+    """Train, or go on training, the run of `encoding` and `seed`; nothing is done twice.
+
+    Stops in good order when `should_stop` says so: see RunFolder.finished. Errors: UsageError
+    where the folder holds a run of another config, or `data` is not what the run trains on.
+    """
+    folder = run_folder(root, preset, encoding, seed)
+    if data is not None:
+        config = replace(config, num_problems=Dataset(data).manifest.count)
+    record = RunRecord(
+        encoding=str(encoding),
+        seed=seed,
+        preset=preset,
+        config=config,
+        first_steps=config.steps,
+        data=None if data is None else Dataset(data).manifest.sha256,
+        version=own_version(),
+    )
+    if fresh and folder.exists():
+        forget(folder)
+    if not folder.exists():
+        # Building it is the last check of what was asked for: nothing is written before.
+        decoder_for(config, encoding, seed)
+        folder.write_record(record)
+    there = folder.record()
+    if there.config != config and replace(there.config, steps=config.steps) == config:
+        raise UsageError(
+            f"{folder.path} has a budget of {there.config.steps} steps, not {config.steps}: "
+            f"`tape-arith train {folder.path} --steps {config.steps}` extends it, --fresh starts "
+            "it over"
+        )
+    if there.config != config or there.encoding != record.encoding:
+        raise UsageError(
+            f"{folder.path} holds another run ({there.config.differences(config)}): train into "
+            "another folder with --out, or start this one over with --fresh"
+        )
+    return continue_run(folder, data=data, should_stop=should_stop)
+
+
+def extend_run(folder: RunFolder, steps: int) -> None:
+    """Raise the budget of a run to `steps`; training goes on from before the cool-down.
+
+    Errors: UsageError where the run is not finished or already went further.
+    """
+    record = folder.record()
+    if steps == record.config.steps:
+        return
+    if not folder.finished():
+        raise UsageError(f"{folder.path} is not finished: `tape-arith train {folder.path}` first")
+    if steps < record.config.steps:
+        raise UsageError(f"{folder.path} was trained for {record.config.steps} steps already")
+    extended = replace(record, config=replace(record.config, steps=steps))
+    kept = record.schedule.cooldown_start
+    if extended.schedule.cooldown_start < kept:
+        raise UsageError(f"{steps} steps would cool down before step {kept}, which is kept: more")
+    tensors, facts = checkpoint.load(folder.before_cooldown, "cpu")
+    # The unfinished state comes first: whatever kills us next, the run reads as unfinished.
+    checkpoint.save(folder.latest, tensors, facts)
+    folder.write_record(extended)
+    for grid in folder.path.glob("grid*.json"):
+        grid.unlink()
+
+
+def continue_run(
+    folder: RunFolder, *, data: Path | None = None, should_stop: Callable[[], bool]
+) -> RunFolder:
+    """Train the run in `folder` from where it stands to the end of its budget."""
+    record = folder.record()
+    if folder.finished():
+        return folder
+    config, seed = record.config, record.seed
+    hardware = detect()
+    resume_environment(folder, hardware)
+    bucket = Bucket(config.task, config.trained_digits, seed, "train")
+    source: Source = bucket if data is None else dataset_of(data, bucket, config)
+    decoder = decoder_for(config, parse(record.encoding).encoding, seed)
+    trainer = Trainer(decoder, source, bucket, config, record.schedule, hardware)
+    if folder.latest.exists():
+        tensors, facts = load_state(folder.latest, record, hardware.device)
+        trainer.restore(tensors, facts, folder.latest)
+    folder.keep_metrics_to(trainer.step)
+    say(
+        f"training {record.encoding}, seed {seed}, preset {record.preset}: "
+        f"{decoder.num_parameters():,} parameters, {hardware.dtype_name} on {hardware.device}"
+        + (f", from step {trainer.step}" if trainer.step else "")
+    )
+
+    def save(to: Path) -> None:
+        tensors, facts = trainer.state()
+        checkpoint.save(to, tensors, facts | identity(record))
+
+    note = ""
+
+    def log(metrics: Metrics) -> None:
+        nonlocal note
+        with open(folder.metrics_file, "a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(metrics)) + "\n")
+        exact = "" if metrics.exact_match is None else f"exact {metrics.exact_match:.1%}, "
+        note = f"loss {metrics.loss:.4f}, {exact}{metrics.tokens_per_second:,.0f} tokens/s"
+
+    steps = record.schedule.steps
+    with bar(f"train {record.encoding} seed {seed}", steps, trainer.step) as update:
+        done = trainer.run(
+            log_every=LOG_EVERY,
+            evaluate_every=EVALUATE_EVERY,
+            save_every=SAVE_EVERY,
+            log=log,
+            tick=lambda step: update(step, note),
+            save=lambda: save(folder.latest),
+            keep=lambda: save(folder.before_cooldown),
+            should_stop=should_stop,
+        )
+    if done:
+        weights = {f"model/{name}": p.data for name, p in decoder.named_parameters()}
+        checkpoint.save(folder.final, weights, {"step": trainer.step} | identity(record))
+        folder.latest.unlink(missing_ok=True)
+        folder.write_timing("train", trainer.seconds)
+    return folder
+
+
+def score_run(
+    folder: RunFolder,
+    extrapolation: Part | None = None,
+    *,
+    max_digits: int | None = None,
+    fresh: bool = False,
+    should_stop: Callable[[], bool],
+) -> Grid:
+    """The grid of a finished run, to the preset's tested digits or to `max_digits`; goes on where
+    an interrupted scoring stopped. Errors: UsageError where training is not finished."""
+    record = folder.record()
+    if not folder.finished():
+        raise UsageError(
+            f"{folder.path} is not trained to its end: `tape-arith train {folder.path}`"
+        )
+    config = record.config
+    digits = max_digits or config.tested_digits
+    file = folder.grid_file(extrapolation, None if digits == config.tested_digits else digits)
+    bucket = Bucket(config.task, digits, config.evaluation_seed, "evaluation")
+    empty = Grid.empty(
+        record.encoding,
+        extrapolation=str(extrapolation) if extrapolation else None,
+        preset=record.preset,
+        seed=record.seed,
+        trained_digits=config.trained_digits,
+        budget=record.budget,
+        evaluation={
+            "task": config.task,
+            "version": bucket.version,
+            "seed": config.evaluation_seed,
+            "max_digits": digits,
+            "problems_per_cell": config.problems_per_cell,
+            "sha256": bucket.sha256(config.problems_per_cell * bucket.num_pairs),
+        },
+    )
+    grid = empty
+    if file.exists() and not fresh:
+        grid = Grid.load(file)
+        if not grid.same_run(empty):
+            raise UsageError(f"{file} is of another run or evaluation set: --fresh scores again")
+        if grid.blocks_done == config.problems_per_cell:
+            return grid
+    hardware = detect()
+    name = Name(parse(record.encoding).encoding, extrapolation)
+    decoder = decoder_for(config, name, record.seed, max_digits=digits)
+    tensors, _ = load_state(folder.final, record, hardware.device)
+    load_weights(decoder, tensors, folder.final)
+    decoder.to(hardware.device)
+    rows = config.problems_per_cell * bucket.num_pairs
+    done = grid.blocks_done * bucket.num_pairs
+    began = time.perf_counter()
+    with bar(f"score {name} seed {record.seed}", rows, done) as update:
+
+        def progress(count: int) -> None:
+            nonlocal done
+            done += count
+            update(done)
+
+        grid = score_grid(
+            decoder,
+            bucket,
+            grid,
+            hardware,
+            save=lambda grid: grid.save(file),
+            progress=progress,
+            should_stop=should_stop,
+        )
+    stage = file.stem.replace("grid", "score", 1)
+    earlier = folder.timings().get(stage, 0.0) if grid is not empty else 0.0
+    folder.write_timing(stage, earlier + time.perf_counter() - began)
+    return grid
+
+
+def setting_for(config: Config, max_digits: int | None = None) -> Setting:
+    """What an encoding may know of task and size."""
+    task = load_task(config.task)
+    return Setting(
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        head_dim=config.head_dim,
+        hidden_size=config.hidden_size,
+        trained_length=task.longest(config.trained_digits),
+        max_length=task.longest(max_digits or config.tested_digits),
+        digit_ids=tuple(range(DIGIT_ZERO, DIGIT_ZERO + 10)),
+        separator_ids=(token(task.symbol), token("=")),
+        end_id=EOS,
+    )
+
+
+def decoder_for(
+    config: Config, encoding: Name | Part, seed: int, max_digits: int | None = None
+) -> Decoder:
+    """A fresh decoder of the config's size that holds `encoding`."""
+    name = Name(encoding) if isinstance(encoding, Part) else encoding
+    sizes = DecoderConfig(
+        vocabulary_size=SIZE,
+        num_layers=config.num_layers,
+        hidden_size=config.hidden_size,
+        num_heads=config.num_heads,
+        head_dim=config.head_dim,
+        mlp_size=config.mlp_size,
+    )
+    return build_decoder(sizes, name, setting_for(config, max_digits), seed)
+
+
+def dataset_of(path: Path, bucket: Bucket, config: Config) -> Dataset:
+    """The dataset at `path`, which must be what the run would make itself."""
+    dataset = Dataset(path)
+    if dataset.bucket != bucket:
+        there, here = dataset.bucket, bucket
+        raise UsageError(
+            f"{path} holds {there.task} to {there.max_digits} digits of seed {there.seed}, and "
+            f"this run trains on {here.task} to {here.max_digits} digits of seed {here.seed}: "
+            f"generate that with --seed {here.seed}, or leave --data out"
+        )
+    if dataset.manifest.count != config.num_problems:
+        raise UsageError(
+            f"{path} holds {dataset.manifest.count:,} problems and this run takes "
+            f"{config.num_problems:,}"
+        )
+    return dataset
+
+
+def identity(record: RunRecord) -> dict[str, Any]:
+    """What a checkpoint must say to belong to a run."""
+    return {
+        "encoding": record.encoding,
+        "seed": record.seed,
+        "config_sha256": record.config.sha256,
+    }
+
+
+def load_state(
+    path: Path, record: RunRecord, device: str
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """A checkpoint of this run. Errors: Failure where it is of another."""
+    tensors, facts = checkpoint.load(path, device)
+    for key, value in identity(record).items():
+        if facts.get(key) != value:
+            raise Failure(f"{path} belongs to another run: {key} is {facts.get(key)}, not {value}")
+    return tensors, facts
+
+
+def load_weights(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> None:
+    weights = {name.removeprefix("model/"): tensor for name, tensor in tensors.items()}
+    try:
+        decoder.load_state_dict(weights)
+    except RuntimeError as error:
+        raise Failure(f"{path} does not fit the run's decoder: {error}") from error
+
+
+def resume_environment(folder: RunFolder, hardware: Hardware) -> None:
+    """Record what the run runs on; on resuming, restore the threads and say what cannot be."""
+    file = folder.path / "environment.json"
+    if folder.latest.exists() and file.exists():
+        before = read_json(file, "environment")
+        torch.set_num_threads(int(before["threads"]))
+        now = environment(hardware)
+        changed = [key for key in DECIDES_BITS if before.get(key) != now[key]]
+        if changed:
+            what = ", ".join(f"{key} {before.get(key)}, now {now[key]}" for key in changed)
+            say(f"note: this will not be bit for bit an unbroken run: it began with {what}")
+    now = environment(hardware)
+    write_json(file, {"schema": 1, "kind": "environment", **now})
+
+
+def forget(folder: RunFolder) -> None:
+    """Remove a run's own files, so that it starts over; the record goes first, so that a kill
+    leaves no run that reads as one."""
+    names = ("run.json", "environment.json", "metrics.jsonl", "timings.json", "grid*.json")
+    for pattern in (*names, "weights/*.safetensors"):
+        for file in folder.path.glob(pattern):
+            file.unlink()

@@ -1,0 +1,64 @@
+"""When to stop in good order: the time is up, or somebody said so. No torch here."""
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Stopper:
+    """Call it to ask whether to stop. `reason` says why, once it says yes."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self.deadline = None if seconds is None else time.monotonic() + seconds
+        self.signal: int | None = None
+
+    def __call__(self) -> bool:
+        return self.signal is not None or self.time_is_up
+
+    @property
+    def time_is_up(self) -> bool:
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    @property
+    def exit_code(self) -> int:
+        """130 where a signal stopped it, 3 (partly done) where the time did, else 0."""
+        if self.signal is not None:
+            return 130
+        return 3 if self.time_is_up else 0
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take the first SIGINT or SIGTERM as a wish to stop after the present step; a second
+        one ends the process as usual."""
+
+        def note(number: int, frame: FrameType | None) -> None:
+            self.signal = number
+            restore()
+
+        def restore() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, note) for number in numbers}
+        try:
+            yield
+        finally:
+            restore()
+
+
+def seconds(text: str) -> float:
+    """A duration: "90", "90s", "25m", "3h".
+
+    >>> seconds("25m")
+    1500.0
+    """
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    unit = units.get(text[-1:], 0.0)
+    number = text[:-1] if unit else text
+    value = float(number) * (unit or 1.0)
+    if not 0 < value < float("inf"):
+        raise ValueError(text)
+    return value
