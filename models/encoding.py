@@ -81,6 +81,8 @@ class PositionalEncoding(nn.Module):
     paper: ClassVar[str] = ""
     #: Other names accepted on the command line.
     aliases: ClassVar[tuple[str, ...]] = ()
+    #: Endings of parameters that cannot act, kept because the paper's formula has them.
+    inert: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, setting: Setting) -> None:
         super().__init__()

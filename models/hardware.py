@@ -1,8 +1,15 @@
-"""Where to compute, and in which precision."""
+"""Where to compute, in which precision, on how many threads."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TypeVar
 
 import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -12,13 +19,25 @@ class Hardware:
 
     device: str
     dtype: torch.dtype
+    threads: int = 1
 
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device, self.dtype, enabled=self.dtype != torch.float32)
 
     def exactly(self) -> "Hardware":
         """The same device in float32."""
-        return Hardware(self.device, torch.float32)
+        return replace(self, dtype=torch.float32)
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """`function` of each item, in order; on a CPU several at once, one thread each.
+
+        At the sizes that suit a CPU an operation is too small to share: two threads in one product
+        gain a fifth and, beside another process, lose a factor of fifty waiting for each other.
+        And what comes out does not depend on the number of threads.
+        """
+        if self.device != "cpu" or self.threads == 1:
+            return map(function, items)
+        return _pool(self.threads).map(function, items)
 
     @property
     def dtype_name(self) -> str:
@@ -38,11 +57,27 @@ class Hardware:
 
 
 def detect() -> Hardware:
-    """The GPU if there is one, else the CPU; bfloat16 only where products in it are fast."""
+    """The GPU if there is one, else the CPU with as many threads as torch was given (a core each,
+    OMP_NUM_THREADS, torch.set_num_threads); bfloat16 only where products in it are fast.
+
+    On a CPU torch itself is left with one thread: the threads go to `Hardware.map`.
+    """
     if torch.cuda.is_available():
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
         return Hardware("cuda", torch.bfloat16 if fast else torch.float32)
-    return Hardware("cpu", torch.bfloat16 if _cpu_has_bfloat16() else torch.float32)
+    threads = _threads()
+    torch.set_num_threads(1)
+    return Hardware("cpu", torch.bfloat16 if _cpu_has_bfloat16() else torch.float32, threads)
+
+
+@cache
+def _threads() -> int:
+    return torch.get_num_threads()
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
 
 
 def _cpu_has_bfloat16() -> bool:

@@ -60,11 +60,14 @@ def pad(problems: Problems, keys: Integers, place: Integers) -> Rows:
     )
 
 
-def groups_of_rows(problems: Problems, keys: Integers, count: int) -> Iterator[Rows]:
-    """At most `count` groups of about equally many rows, by length."""
-    order = np.argsort(problems.lengths, kind="stable")
-    for place in np.array_split(order, min(count, len(order))):
-        yield pad(problems, keys, place)
+def equal_groups(problems: Problems, keys: Integers, count: int) -> Iterator[Rows]:
+    """At most `count` groups of about equally many tokens, the longest rows first."""
+    order = np.argsort(-problems.lengths, kind="stable")
+    tokens = np.cumsum(problems.lengths[order])
+    cuts = np.searchsorted(tokens, tokens[-1] * np.arange(1, count) / count)
+    for place in np.split(order, np.unique(cuts)):
+        if len(place):
+            yield pad(problems, keys, place)
 
 
 def groups_of_tokens(

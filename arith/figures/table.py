@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from arith.figures import captions
 from arith.figures.captions import Panel
@@ -98,7 +98,7 @@ def to_json(rows: Sequence[Row]) -> str:
             "seeds": row.seeds,
             "converged": row.mark is None,
             "mark": row.mark,
-            "means": {name: mean and mean._asdict() for name, mean in row.means.items()},
+            "means": {name: asdict(mean) if mean else None for name, mean in row.means.items()},
         }
         for row in rows
     ]

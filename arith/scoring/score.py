@@ -93,7 +93,8 @@ def _score(
     among: NDArray[np.int64] | None = None,
 ) -> None:
     """Write the outcome of the problems `among` (all, if None) to their places in `whole`."""
-    for rows in groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device], among):
+
+    def write(rows: Rows) -> None:
         logits = answer_logits(decoder, rows, hardware)
         targets = torch.from_numpy(rows.targets[rows.is_answer]).to(hardware.device)
         correct = logits.argmax(-1) == targets
@@ -113,6 +114,10 @@ def _score(
         whole.first_wrong[rows.place] = np.where(wrong.any(1), first, -1)
         whole.margin[rows.place] = margin.min(1)
 
+    groups = groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device], among)
+    for _ in hardware.map(write, groups):
+        pass
+
 
 def low_precision_threshold(
     decoder: Decoder, problems: Problems, keys: NDArray[np.int64], hardware: Hardware
@@ -121,12 +126,14 @@ def low_precision_threshold(
     float32 is what is used. A margin beyond it cannot have been turned by rounding."""
     if hardware.dtype == torch.float32:
         return 0.0
-    largest = 0.0
-    for rows in groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device]):
+
+    def difference(rows: Rows) -> float:
         low = answer_logits(decoder, rows, hardware)
         high = answer_logits(decoder, rows, hardware.exactly())
-        largest = max(largest, float((low - high).abs().max()))
-    return 2 * largest
+        return float((low - high).abs().max())
+
+    groups = groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device])
+    return 2 * max(hardware.map(difference, groups))
 
 
 def score_grid(

@@ -12,7 +12,7 @@ import torch
 from models.hardware import Hardware
 
 # What must be equal for a resumed training to be bit for bit that of an unbroken one.
-DECIDES_BITS = ("torch", "device", "hardware", "dtype", "threads")
+DECIDES_BITS = ("torch", "device", "hardware", "dtype")
 
 
 def environment(hardware: Hardware) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def environment(hardware: Hardware) -> dict[str, Any]:
         "device": hardware.device,
         "hardware": hardware.name,
         "dtype": hardware.dtype_name,
-        "threads": torch.get_num_threads(),
+        "threads": hardware.threads,
         "system": f"{platform.system()} {platform.machine()}",
     }
 

@@ -53,7 +53,10 @@ def _terminal_bar(title: str, total: int, done: int) -> Iterator[Bar]:
         task = progress.add_task(title, total=total, completed=done, note="")
 
         def update(done: int, note: str = "") -> None:
-            progress.update(task, completed=done, **({"note": note} if note else {}))
+            if note:
+                progress.update(task, completed=done, note=note)
+            else:
+                progress.update(task, completed=done)
 
         yield update
 

@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from arith.data.bucket import Bucket
@@ -316,11 +315,10 @@ def load_weights(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> No
 
 
 def resume_environment(folder: RunFolder, hardware: Hardware) -> None:
-    """Record what the run runs on; on resuming, restore the threads and say what cannot be."""
+    """Record what the run runs on; on resuming, say what keeps it from being bit for bit."""
     file = folder.path / "environment.json"
     if folder.latest.exists() and file.exists():
         before = read_json(file, "environment")
-        torch.set_num_threads(int(before["threads"]))
         now = environment(hardware)
         changed = [key for key in DECIDES_BITS if before.get(key) != now[key]]
         if changed:

@@ -44,8 +44,11 @@ class Config:
     evaluation_seed: int
 
     def __post_init__(self) -> None:
-        positive = ("trained_digits", "num_problems", "num_layers", "hidden_size", "num_heads")
-        positive += ("head_dim", "mlp_size", "batch_size", "steps", "groups", "problems_per_cell")
+        positive = (
+            *("trained_digits", "num_problems", "problems_per_cell"),
+            *("num_layers", "hidden_size", "num_heads", "head_dim", "mlp_size"),
+            *("batch_size", "steps", "groups"),
+        )
         for name in positive:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be 1 or more, not {getattr(self, name)}")
@@ -91,7 +94,8 @@ class Config:
             accepted = (int, float) if kind is float else (kind,)
             if not isinstance(content[key], accepted) or isinstance(content[key], bool):  # type: ignore[arg-type]
                 raise UsageError(f"setting '{key}' must be {kind}, not {content[key]!r}")
-        return cls(**{k: float(v) if kinds[k] is float else v for k, v in content.items()})
+        values: dict[str, Any] = {k: kinds[k](v) for k, v in content.items()}  # type: ignore[operator]
+        return cls(**values)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from arith.data.batches import Rows, concatenate, groups_of_rows
+from arith.data.batches import Rows, concatenate, equal_groups
 from arith.data.bucket import Bucket
 from arith.data.task import Problems
 from arith.errors import Failure
@@ -97,12 +97,19 @@ class Trainer:
         problems, keys = self.batch(self.step)
         answer_tokens = int((problems.lengths - problems.prompt_lengths).sum())
         self.decoder.train()
-        loss = torch.zeros((), device=self.hardware.device)
-        with self.hardware.autocast():
-            for rows in groups_of_rows(problems, keys, self.config.groups):
+        parameters = list(self.decoder.parameters())
+
+        def gradients(rows: Rows) -> tuple[Tensor, tuple[Tensor, ...]]:
+            with self.hardware.autocast():
                 part = summed_loss(self.decoder, rows, self.hardware.device) / answer_tokens
-                part.backward()
-                loss += part.detach()
+            return part.detach(), torch.autograd.grad(part, parameters)
+
+        groups = equal_groups(problems, keys, self.config.groups)
+        loss = torch.zeros((), device=self.hardware.device)
+        for part, gradient in self.hardware.map(gradients, groups):
+            loss += part
+            for parameter, piece in zip(parameters, gradient, strict=True):
+                parameter.grad = piece if parameter.grad is None else parameter.grad.add_(piece)
         norm = torch.nn.utils.clip_grad_norm_(self.decoder.parameters(), self.config.clip)
         factor = self.schedule.factor(self.step)
         for group in self.optimizer.param_groups:

@@ -24,7 +24,7 @@ class FIRELayer(AdditiveBiasLayer):
     def bias(self, distances: Distances) -> Tensor:
         threshold = (self.l_multiplier * self.init_l).abs()
         normalizer = self.psi(torch.maximum(distances.query, threshold)) + EPSILON
-        distance = self.psi(distances.delta) / normalizer
+        distance = (self.psi(distances.delta) / normalizer).to(self.hidden.weight.dtype)
         return self.output(self.hidden(distance[..., None]).relu()).permute(0, 3, 1, 2)
 
 
@@ -39,6 +39,7 @@ class FIRE(AdditiveBias):
 
     kind = "relative bias"
     paper = "Li et al. 2023, arXiv 2310.04418"
+    inert = ("output.bias",)  # the same for all keys, so the softmax cancels it
 
     def __init__(self, setting: Setting, *, init_l: float | None = None, width: int = 32) -> None:
         self.init_l = setting.trained_length / 2 if init_l is None else init_l

@@ -55,7 +55,7 @@ class TapeHeadsLayer(PositionalLayer):
         if not self.contextual:
             return state
         (e,) = state
-        gate = F.silu(F.linear(mlp_out, self.wx)).to(e.dtype)
+        gate = F.silu(F.linear(mlp_out, self.wx))
         # Wd diag(g) Wu is linear in g: one H x H matrix a token in place of two products of W.
         heads = len(self.s)
         matrices = (self.wd[:, None] * self.wu.T[None]).flatten(0, 1)  # [H H, W]

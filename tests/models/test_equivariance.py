@@ -123,7 +123,7 @@ def orthogonal(heads: int, *, reflections: bool) -> Tensor:
     """Random R_f in O(2), [heads, F, 2, 2]; every other one a reflection, or none."""
     generator = torch.Generator().manual_seed(6)
     gaussian = torch.randn(heads, FREQUENCIES, 2, 2, generator=generator, dtype=torch.float64)
-    turns = torch.linalg.qr(gaussian).Q
+    turns: Tensor = torch.linalg.qr(gaussian).Q
     wanted = torch.ones(FREQUENCIES, dtype=torch.float64)
     if reflections:
         wanted[::2] = -1
