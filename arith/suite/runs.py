@@ -103,7 +103,9 @@ def extend_run(folder: RunFolder, steps: int) -> None:
     checkpoint.save(folder.latest, tensors, facts)
     folder.write_record(extended)
     for grid in folder.path.glob("grid*.json"):
-        grid.unlink()
+        earlier = folder.path / f"at-{record.config.steps}-steps" / grid.name
+        earlier.parent.mkdir(exist_ok=True)
+        grid.replace(earlier)
 
 
 def continue_run(
@@ -207,7 +209,7 @@ def score_run(
             return grid
     hardware = detect()
     name = Name(parse(record.encoding).encoding, extrapolation)
-    decoder = decoder_for(config, name, record.seed, max_digits=digits)
+    decoder = decoder_for(config, name, record.seed)
     tensors, _ = load_state(folder.final, record, hardware.device)
     load_weights(decoder, tensors, folder.final)
     decoder.to(hardware.device)
@@ -236,8 +238,8 @@ def score_run(
     return grid
 
 
-def setting_for(config: Config, max_digits: int | None = None) -> Setting:
-    """What an encoding may know of task and size."""
+def setting_for(config: Config) -> Setting:
+    """What an encoding may know of task and size: the preset's, however far it is scored."""
     task = load_task(config.task)
     return Setting(
         num_layers=config.num_layers,
@@ -245,16 +247,14 @@ def setting_for(config: Config, max_digits: int | None = None) -> Setting:
         head_dim=config.head_dim,
         hidden_size=config.hidden_size,
         trained_length=task.longest(config.trained_digits),
-        max_length=task.longest(max_digits or config.tested_digits),
+        max_length=task.longest(config.tested_digits),
         digit_ids=tuple(range(DIGIT_ZERO, DIGIT_ZERO + 10)),
         separator_ids=(token(task.symbol), token("=")),
         end_id=EOS,
     )
 
 
-def decoder_for(
-    config: Config, encoding: Name | Part, seed: int, max_digits: int | None = None
-) -> Decoder:
+def decoder_for(config: Config, encoding: Name | Part, seed: int) -> Decoder:
     """A fresh decoder of the config's size that holds `encoding`."""
     name = Name(encoding) if isinstance(encoding, Part) else encoding
     sizes = DecoderConfig(
@@ -265,7 +265,7 @@ def decoder_for(
         head_dim=config.head_dim,
         mlp_size=config.mlp_size,
     )
-    return build_decoder(sizes, name, setting_for(config, max_digits), seed)
+    return build_decoder(sizes, name, setting_for(config), seed)
 
 
 def dataset_of(path: Path, bucket: Bucket, config: Config) -> Dataset:
