@@ -33,8 +33,9 @@ class FIRE(AdditiveBias):
 
     b(t, i) = f(psi(t - i) / psi(max(t, L))), psi(x) = ln(|c| x + 1), f an MLP 1-width-H with
     ReLU, c and L learned per layer (Eq. 6 and 7 of the paper), c = 0.1 and L = init_l at first.
-    `init_l` defaults to L0 / 2 here: the 512 of the published baselines never interpolates at
-    the lengths of addition. Not shift-invariant once t > L.
+    `init_l` defaults to L0 here, the better of L0 and L0 / 2 in distribution at mini (99.8 and
+    99.6 %, one seed); the 512 of the published baselines never interpolates at the lengths of
+    addition. Not shift-invariant once t > L.
     """
 
     kind = "relative bias"
@@ -42,7 +43,7 @@ class FIRE(AdditiveBias):
     inert = ("output.bias",)  # the same for all keys, so the softmax cancels it
 
     def __init__(self, setting: Setting, *, init_l: float | None = None, width: int = 32) -> None:
-        self.init_l = setting.trained_length / 2 if init_l is None else init_l
+        self.init_l = float(setting.trained_length) if init_l is None else init_l
         self.width = width
         super().__init__(setting)
 
