@@ -144,6 +144,11 @@ class RunFolder:
                     kept.append(line + "\n")
         write_text(self.metrics_file, "".join(kept))
 
+    def remove_partial(self) -> None:
+        """Drop what a kill in the middle of writing left; it is never read."""
+        for file in self.path.rglob(".*.partial"):
+            file.unlink()
+
     def timings(self) -> dict[str, float]:
         if not self.timings_file.exists():
             return {}

@@ -66,6 +66,7 @@ def train_run(
     if not folder.exists():
         # Building it is the last check of what was asked for: nothing is written before.
         decoder_for(config, encoding, seed)
+        forget(folder)  # what a killed --fresh left
         folder.write_record(record)
     there = folder.record()
     if there.config != config and replace(there.config, steps=config.steps) == config:
@@ -101,11 +102,11 @@ def extend_run(folder: RunFolder, steps: int) -> None:
     tensors, facts = checkpoint.load(folder.before_cooldown, "cpu")
     # The unfinished state comes first: whatever kills us next, the run reads as unfinished.
     checkpoint.save(folder.latest, tensors, facts)
-    folder.write_record(extended)
     for grid in folder.path.glob("grid*.json"):
         earlier = folder.path / f"at-{record.config.steps}-steps" / grid.name
         earlier.parent.mkdir(exist_ok=True)
         grid.replace(earlier)
+    folder.write_record(extended)
 
 
 def continue_run(
@@ -126,6 +127,7 @@ def continue_run(
         tensors, facts = load_state(folder.latest, record, hardware.device)
         trainer.restore(tensors, facts, folder.latest)
     folder.keep_metrics_to(trainer.step)
+    folder.remove_partial()
     say(
         f"training {record.encoding}, seed {seed}, preset {record.preset}: "
         f"{decoder.num_parameters():,} parameters, {hardware.dtype_name} on {hardware.device}"
@@ -311,7 +313,8 @@ def load_weights(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> No
     try:
         decoder.load_state_dict(weights)
     except RuntimeError as error:
-        raise Failure(f"{path} does not fit the run's decoder: {error}") from error
+        reason = " ".join(str(error).split())
+        raise Failure(f"{path} does not fit the run's decoder: {reason}") from error
 
 
 def resume_environment(folder: RunFolder, hardware: Hardware) -> None:
@@ -332,6 +335,7 @@ def forget(folder: RunFolder) -> None:
     """Remove a run's own files, so that it starts over; the record goes first, so that a kill
     leaves no run that reads as one."""
     names = ("run.json", "environment.json", "metrics.jsonl", "timings.json", "grid*.json")
-    for pattern in (*names, "weights/*.safetensors"):
+    for pattern in (*names, "weights/*.safetensors", "at-*-steps/grid*.json"):
         for file in folder.path.glob(pattern):
             file.unlink()
+    folder.remove_partial()

@@ -17,7 +17,10 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     header = {"tape-arith": json.dumps({"schema": 1, **facts})}
     plain = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     with atomic(path) as temporary:
-        save_file(plain, temporary, metadata=header)
+        try:
+            save_file(plain, temporary, metadata=header)
+        except SafetensorError as error:  # how it reports a full disk
+            raise Failure(f"cannot write {path}: {error}") from error
 
 
 def load(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -33,6 +36,8 @@ def load(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise Failure(f"{path} is corrupt: {error}") from error
     except OSError as error:
         raise Failure(f"cannot read {path}: {error.strerror or error}") from error
+    if not isinstance(facts, dict):
+        raise Failure(f"{path} is corrupt: its header holds no object")
     if facts.get("schema") != 1:
         raise Failure(f"{path} has schema {facts.get('schema')!r}; this version reads schema 1")
     return tensors, facts

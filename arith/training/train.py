@@ -83,11 +83,11 @@ class Trainer:
         while start < (step + 1) * size:
             first = start % total
             count = min(total - first, (step + 1) * size - start)
-            spans.append((first, first + count))
+            # A problem met again is given other random positions.
+            spans.append((first, first + count, start // total))
             start += count
-        problems = concatenate([self.source.problems(*span) for span in spans])
-        # A problem met again is given other random positions.
-        keys = [self.bucket.keys(*span, draw=step * size // total) for span in spans]
+        problems = concatenate([self.source.problems(first, stop) for first, stop, _ in spans])
+        keys = [self.bucket.keys(first, stop, draw=epoch) for first, stop, epoch in spans]
         return problems, np.concatenate(keys)
 
     def train_step(self) -> tuple[Tensor, Tensor]:
@@ -148,11 +148,7 @@ class Trainer:
                 mean_loss = float(torch.stack(self.losses).mean())
                 self.losses.clear()
                 self.seconds = time.perf_counter() - began
-                if not (math.isfinite(mean_loss) and math.isfinite(float(norm))):
-                    raise Failure(
-                        f"the loss or its gradient is not finite at step {self.step} (learning "
-                        f"rate {self.learning_rate:g}): lower learning_rate, then train again"
-                    )
+                self.check_finite(mean_loss, norm)
                 rate = (self.tokens - mark[1]) / (self.seconds - mark[0])
                 due = self.step % evaluate_every == 0 or last
                 exact = self.held_out_exact_match() if due else None
@@ -172,11 +168,22 @@ class Trainer:
             tick(self.step)
             stop = not last and should_stop()
             if stop or (self.step % save_every == 0 and not last):
+                self.check_finite(loss, norm)
                 self.seconds = time.perf_counter() - began
                 save()
             if stop:
                 return False
+        if self.schedule.cooldown_steps == 0:
+            keep()
         return True
+
+    def check_finite(self, loss: float | Tensor, norm: Tensor) -> None:
+        """Errors: Failure where training went astray; no state of it is saved."""
+        if not (math.isfinite(float(loss)) and math.isfinite(float(norm))):
+            raise Failure(
+                f"the loss or its gradient is not finite at step {self.step} (learning "
+                f"rate {self.learning_rate:g}): lower learning_rate, then train again"
+            )
 
     def held_out_exact_match(self) -> float:
         """Share of exact answers among held-out problems of the trained lengths."""
@@ -195,10 +202,11 @@ class Trainer:
         """Tensors and facts from which `restore` continues exactly."""
         tensors: dict[str, Tensor] = {}
         for name, parameter in self.decoder.named_parameters():
-            moments = self.optimizer.state[parameter]
+            # Before the first step there are no moments yet: they begin as zeros.
+            moments = self.optimizer.state.get(parameter, {})
             tensors[f"model/{name}"] = parameter
             for moment in ("exp_avg", "exp_avg_sq"):
-                tensors[f"{moment}/{name}"] = moments[moment]
+                tensors[f"{moment}/{name}"] = moments.get(moment, torch.zeros_like(parameter))
         facts = {
             "step": self.step,
             "tokens": self.tokens,

@@ -1,0 +1,129 @@
+"""Padded rows and groups against a plain loop over problems."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arith.data.batches import Rows, concatenate, equal_groups, groups_of_tokens, pad
+from arith.data.bucket import Bucket
+from arith.data.task import Problems
+from arith.data.vocabulary import EOS, PAD
+
+SHAPES = st.lists(st.tuples(st.integers(2, 12), st.integers(1, 9)), min_size=1, max_size=25)
+
+
+def made(shapes: list[tuple[int, int]]) -> tuple[Problems, list[list[int]]]:
+    """Problems of so many prompt and answer tokens, and the tokens of each."""
+    generator = np.random.Generator(np.random.Philox(7))
+    rows = [[*generator.integers(4, 19, p + a - 1).tolist(), EOS] for p, a in shapes]
+    prompts = np.array([p for p, _ in shapes], dtype=np.int64)
+    problems = Problems(
+        tokens=np.concatenate([np.array(row, dtype=np.uint8) for row in rows]),
+        lengths=np.array([len(row) for row in rows], dtype=np.int64),
+        prompt_lengths=prompts,
+        operand_lengths=np.stack([prompts, prompts], axis=1),
+        final_lengths=prompts + 20,
+    )
+    return problems, rows
+
+
+def keys_of(count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.arange(count, dtype=np.int64) * 7 + 3
+
+
+def assert_rows(rows: Rows, problems: Problems, all_tokens: list[list[int]]) -> None:
+    """Each row is its problem, shifted by one, padded to the longest of its group."""
+    width = max(len(all_tokens[place]) for place in rows.place) - 1
+    assert rows.inputs.shape == rows.targets.shape == rows.is_answer.shape
+    assert rows.inputs.shape == (len(rows.place), width)
+    for row, place in enumerate(rows.place):
+        tokens = all_tokens[place]
+        prompt = int(problems.prompt_lengths[place])
+        padding = [PAD] * (width + 1 - len(tokens))
+        assert rows.inputs[row].tolist() == [*tokens, *padding][:-1]
+        assert rows.targets[row].tolist() == [*tokens, *padding][1:]
+        # The token after the prompt's last one is the first that is scored.
+        scored = [prompt <= column + 1 < len(tokens) for column in range(width)]
+        assert rows.is_answer[row].tolist() == scored
+        assert rows.targets[row][rows.is_answer[row]].tolist() == tokens[prompt:]
+        assert rows.prompt_lengths[row] == prompt
+        assert rows.final_lengths[row] == problems.final_lengths[place]
+        assert rows.keys[row] == keys_of(len(all_tokens))[place]
+
+
+@given(SHAPES)
+def test_pad(shapes: list[tuple[int, int]]) -> None:
+    problems, tokens = made(shapes)
+    place = np.random.Generator(np.random.Philox(len(shapes))).permutation(len(shapes))
+    place = place[: max(1, len(place) * 2 // 3)]
+    rows = pad(problems, keys_of(len(shapes)), place)
+    assert np.array_equal(rows.place, place)
+    assert_rows(rows, problems, tokens)
+
+
+@given(SHAPES, st.integers(1, 9))
+def test_equal_groups(shapes: list[tuple[int, int]], count: int) -> None:
+    problems, tokens = made(shapes)
+    groups = list(equal_groups(problems, keys_of(len(shapes)), count))
+    assert 1 <= len(groups) <= count
+    places = np.concatenate([group.place for group in groups])
+    assert sorted(places.tolist()) == list(range(len(shapes)))
+    lengths = problems.lengths[places].tolist()
+    assert lengths == sorted(lengths, reverse=True)
+    share = sum(lengths) / count + max(lengths)
+    for group in groups:
+        assert_rows(group, problems, tokens)
+        assert problems.lengths[group.place].sum() <= share
+
+
+@given(SHAPES, st.integers(1, 120), st.sets(st.integers(0, 24)))
+def test_groups_of_tokens(shapes: list[tuple[int, int]], most: int, chosen: set[int]) -> None:
+    problems, tokens = made(shapes)
+    keys = keys_of(len(shapes))
+    among = np.array(sorted(chosen & set(range(len(shapes)))), dtype=np.int64)
+    for some, expected in ((None, list(range(len(shapes)))), (among, among.tolist())):
+        groups = list(groups_of_tokens(problems, keys, most, some))
+        assert sorted(place for group in groups for place in group.place) == expected
+        sizes = [len(group.place) * int(problems.lengths[group.place].max()) for group in groups]
+        for group, size in zip(groups, sizes, strict=True):
+            assert_rows(group, problems, tokens)
+            assert size <= most or len(group.place) == 1
+        # No group could have taken the first row of the next as well.
+        for group, after in pairwise(groups):
+            width = int(problems.lengths[after.place[0]])
+            assert (len(group.place) + 1) * width > most
+
+
+def test_equal_lengths_make_equal_groups() -> None:
+    problems, _ = made([(6, 3)] * 32)
+    groups = equal_groups(problems, keys_of(32), 4)
+    sizes = [len(group.place) for group in groups]
+    assert len(sizes) == 4 and max(sizes) - min(sizes) <= 2
+
+
+def test_sorting_by_length_leaves_little_padding() -> None:
+    bucket = Bucket("addition", 8, 0, "train")
+    problems, keys = bucket.problems(0, 256), bucket.keys(0, 256)
+    real = int((problems.lengths - 1).sum())
+    padded = [sum(g.inputs.size for g in equal_groups(problems, keys, n)) for n in (1, 4)]
+    assert padded[1] < 1.25 * real < padded[0]
+
+
+def test_concatenate() -> None:
+    bucket = Bucket("addition", 5, 0, "train")
+    spans = [(90, 100), (0, 3), (7, 8)]
+    joined = concatenate([bucket.problems(*span) for span in spans])
+    assert len(joined.lengths) == 14 and len(joined.tokens) == joined.lengths.sum()
+    ones = [bucket.problems(i, i + 1) for span in spans for i in range(*span)]
+    for whole, parts in zip(joined, zip(*ones, strict=True), strict=True):
+        assert np.array_equal(np.asarray(whole), np.concatenate(parts))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_one_problem(count: int) -> None:
+    problems, tokens = made([(4, 2)])
+    (rows,) = equal_groups(problems, keys_of(1), count)
+    assert_rows(rows, problems, tokens)

@@ -1,0 +1,116 @@
+"""The decoder: its size, how it begins, and what comes out of it."""
+
+import pytest
+import torch
+
+from models.build import build, build_decoder
+from models.catalog import names
+from models.contract import problem
+from models.decoder import Decoder, DecoderConfig
+from models.encoding import Setting
+
+PAPER = DecoderConfig(19, 16, 1024, 16, 64, 1024)
+SMALL = DecoderConfig(19, 3, 16, 2, 8, 24)
+
+
+def setting_of(config: DecoderConfig) -> Setting:
+    return Setting(
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        head_dim=config.head_dim,
+        hidden_size=config.hidden_size,
+        trained_length=124,
+        max_length=244,
+        digit_ids=tuple(range(4, 14)),
+        separator_ids=(14, 17),
+        end_id=3,
+    )
+
+
+def small(name: str, seed: int = 0) -> Decoder:
+    return build_decoder(SMALL, name, setting_of(SMALL), seed)
+
+
+def own(decoder: Decoder) -> dict[str, torch.Tensor]:
+    """The weights that are not the encoding's."""
+    return {k: v.detach() for k, v in decoder.named_parameters() if not k.startswith("pe.")}
+
+
+@pytest.mark.parametrize("name", names("encoding"))
+def test_the_size_of_the_paper(name: str) -> None:
+    with torch.device("meta"):
+        decoder = Decoder(PAPER, build(name, setting_of(PAPER)))
+    assert 117e6 <= decoder.num_parameters() <= 121e6
+    products = sum(p.numel() for block in decoder.blocks for p in block.parameters() if p.ndim == 2)
+    assert products == 16 * (4 * 1024**2 + 3 * 1024**2)
+
+
+def test_the_encodings_differ_in_little() -> None:
+    with torch.device("meta"):
+        sizes = {
+            name: Decoder(PAPER, build(name, setting_of(PAPER))).num_parameters()
+            for name in names("encoding")
+        }
+    assert sizes["nope"] == sizes["rope"] == sizes["rand-rope"] == min(sizes.values())
+
+
+def test_how_it_begins() -> None:
+    config = DecoderConfig(200, 4, 256, 4, 64, 300)
+    decoder = build_decoder(config, "rope", setting_of(config), seed=3)
+    shared = 0.02 / 8**0.5
+    for name, parameter in own(decoder).items():
+        if parameter.ndim == 1:
+            assert torch.equal(parameter, torch.ones_like(parameter)), name
+            continue
+        residual = name.endswith(("output.weight", "down.weight"))
+        assert float(parameter.std()) == pytest.approx(shared if residual else 0.02, rel=0.02), name
+        assert abs(float(parameter.mean())) < 3e-4, name
+    assert not any(name.endswith("bias") for name in own(decoder))
+    assert not torch.equal(decoder.head.weight, decoder.embedding.weight)
+
+
+@pytest.mark.parametrize("name", names("encoding"))
+def test_its_own_weights_depend_on_the_seed_alone(name: str) -> None:
+    expected = own(small("nope"))
+    torch.manual_seed(4)
+    before = torch.random.get_rng_state()
+    decoder = small(name)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert own(decoder).keys() == expected.keys()
+    assert all(torch.equal(tensor, expected[key]) for key, tensor in own(decoder).items())
+    torch.manual_seed(5)
+    again, other = small(name), small(name, seed=1)
+    for key, tensor in again.named_parameters():
+        assert torch.equal(tensor, decoder.get_parameter(key)), key
+    key = "blocks.0.qkv.weight"
+    assert not torch.equal(other.get_parameter(key), decoder.get_parameter(key))
+
+
+@pytest.mark.parametrize("name", names("encoding"))
+def test_logits_are_float32_whatever_the_autocast(name: str) -> None:
+    decoder, seqs = small(name), problem()
+    with torch.no_grad():
+        assert decoder(seqs).dtype == torch.float32
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = decoder(seqs)
+            assert logits.dtype == torch.float32
+        assert decoder.double()(seqs).dtype == torch.float64
+    # Not merely cast in the end: a bfloat16 holds 8 bits.
+    assert not torch.equal(logits, logits.bfloat16().float())
+
+
+@pytest.mark.parametrize("name", names("encoding"))
+def test_where_selects_the_same_logits(name: str) -> None:
+    decoder, seqs = small(name).double(), problem()
+    where = torch.rand(seqs.tokens.shape, generator=torch.Generator().manual_seed(0)) < 0.3
+    with torch.no_grad():
+        whole, chosen = decoder(seqs), decoder(seqs, where)
+    assert whole.shape == (*seqs.tokens.shape, 19) and chosen.shape == (int(where.sum()), 19)
+    torch.testing.assert_close(chosen, whole[where], rtol=0, atol=1e-14)
+
+
+def test_evaluation_is_training() -> None:
+    """No dropout and no mode: what is scored is what was trained."""
+    decoder, seqs = small("rand-rope"), problem()
+    with torch.no_grad():
+        assert torch.equal(decoder.train()(seqs), decoder.eval()(seqs))

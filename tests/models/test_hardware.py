@@ -1,0 +1,105 @@
+"""Where to compute: what is detected, and that several threads keep order."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from models import hardware
+from models.hardware import Hardware, detect
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+    hardware._threads.cache_clear()
+
+
+@pytest.fixture
+def cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_map_keeps_order(threads: int) -> None:
+    def slowly(item: int) -> int:
+        time.sleep(0.002 * (5 - item % 5))
+        return item * item
+
+    items = iter(range(20))
+    assert list(Hardware("cpu", torch.float32, threads).map(slowly, items)) == [
+        item * item for item in range(20)
+    ]
+
+
+def test_map_runs_side_by_side_with_one_thread_of_torch_each() -> None:
+    both = threading.Barrier(2, timeout=10)
+
+    def meet(item: int) -> int:
+        both.wait()
+        return torch.get_num_threads()
+
+    assert list(Hardware("cpu", torch.float32, 2).map(meet, range(4))) == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_map_passes_errors_on(threads: int) -> None:
+    def fail(item: int) -> int:
+        raise ValueError(f"item {item}")
+
+    with pytest.raises(ValueError, match="item 0"):
+        list(Hardware("cpu", torch.float32, threads).map(fail, range(3)))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.usefixtures("cpu_only")
+def test_a_cpu_gives_its_threads_to_map(threads: int) -> None:
+    hardware._threads.cache_clear()
+    torch.set_num_threads(threads)
+    assert detect().threads == threads
+    assert torch.get_num_threads() == 1
+    # Asked again, it has not forgotten that torch was given more.
+    assert detect().threads == threads
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.usefixtures("cpu_only")
+def test_bfloat16_only_where_a_cpu_has_it(monkeypatch: pytest.MonkeyPatch, fast: bool) -> None:
+    for test in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, test, lambda: fast, raising=False)
+    found = detect()
+    assert found.device == "cpu"
+    assert found.dtype == (torch.bfloat16 if fast else torch.float32)
+    assert found.dtype_name == ("bfloat16" if fast else "float32")
+
+
+@pytest.mark.usefixtures("cpu_only")
+def test_a_torch_without_the_tests_has_no_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    for test in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.delattr(torch.cpu, test, raising=False)
+    assert detect().dtype == torch.float32
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_bfloat16_only_where_a_gpu_has_it(monkeypatch: pytest.MonkeyPatch, fast: bool) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: fast)
+    assert detect() == Hardware("cuda", torch.bfloat16 if fast else torch.float32)
+
+
+def test_exactly_is_float32() -> None:
+    low = Hardware("cpu", torch.bfloat16, 2)
+    assert low.exactly() == Hardware("cpu", torch.float32, 2)
+    a = torch.ones(3, 3)
+    with low.autocast():
+        assert (a @ a).dtype == torch.bfloat16
+        with low.exactly().autocast():
+            assert (a @ a).dtype == torch.float32
+
+
+def test_the_part_has_a_name() -> None:
+    assert Hardware("cpu", torch.float32).name

@@ -1,0 +1,84 @@
+"""Philox 4x32-10 against the known answers of its authors (Random123, kat_vectors)."""
+
+import pytest
+import torch
+
+from models.philox import philox, words
+
+KNOWN = [
+    (
+        "00000000 00000000 00000000 00000000",
+        "00000000 00000000",
+        "6627e8d5 e169c58d bc57ac4c 9b00dbd8",
+    ),
+    (
+        "ffffffff ffffffff ffffffff ffffffff",
+        "ffffffff ffffffff",
+        "408f276d 41c83b0e a20bc7c6 6d5451fd",
+    ),
+    (
+        "243f6a88 85a308d3 13198a2e 03707344",
+        "a4093822 299f31d0",
+        "d16cfe09 94fdcceb 5001e420 24126ea1",
+    ),
+]
+
+
+def numbers(text: str) -> list[torch.Tensor]:
+    return [torch.tensor([int(word, 16)]) for word in text.split()]
+
+
+@pytest.mark.parametrize("counter, key, answer", KNOWN)
+def test_known_answers(counter: str, key: str, answer: str) -> None:
+    a, b, c, d = numbers(counter)
+    k0, k1 = numbers(key)
+    assert [int(word) for word in philox((a, b, c, d), (k0, k1))] == [
+        int(word) for word in numbers(answer)
+    ]
+
+
+def test_known_answers_side_by_side() -> None:
+    counters = [torch.cat(column) for column in zip(*(numbers(k[0]) for k in KNOWN), strict=True)]
+    keys = [torch.cat(column) for column in zip(*(numbers(k[1]) for k in KNOWN), strict=True)]
+    answers = [torch.cat(column) for column in zip(*(numbers(k[2]) for k in KNOWN), strict=True)]
+    a, b, c, d = counters
+    k0, k1 = keys
+    for ours, theirs in zip(philox((a, b, c, d), (k0, k1)), answers, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_words_count_blocks_under_the_halves_of_a_key() -> None:
+    key = 0x7FEDCBA987654321
+    counter = torch.arange(3)
+    zero = torch.zeros_like(counter)
+    halves = (torch.tensor(0x87654321), torch.tensor(0x7FEDCBA9))
+    expected = torch.stack(philox((counter, zero, zero, zero), halves), -1).flatten()
+    assert torch.equal(words(torch.tensor([key]), 12)[0], expected)
+    first = [int(word) for word in words(torch.tensor([0]), 4)[0]]
+    assert first == [int(word, 16) for word in KNOWN[0][2].split()]
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 8, 13])
+def test_fewer_words_are_the_first_of_more(count: int) -> None:
+    keys = torch.arange(5) + 2**62
+    assert words(keys, count).shape == (5, count)
+    assert torch.equal(words(keys, count), words(keys, 16)[:, :count])
+    assert torch.equal(words(keys[2:3], count), words(keys, count)[2:3])
+
+
+def test_words_are_uniform_and_keys_tell_them_apart() -> None:
+    drawn = words(torch.arange(4000), 25)
+    assert drawn.dtype == torch.int64
+    assert int(drawn.min()) >= 0 and int(drawn.max()) < 2**32
+    # 100,000 words: about one pair of them would meet by chance.
+    assert len(drawn.unique()) > drawn.numel() - 8
+    bits = (drawn.flatten()[:, None] >> torch.arange(32)) & 1
+    assert float((bits.double().mean(0) - 0.5).abs().max()) < 4 * 0.5 / drawn.numel() ** 0.5
+    counts = torch.bincount(drawn.flatten() >> 24, minlength=256).double()
+    chi_square = float(((counts - drawn.numel() / 256) ** 2 / (drawn.numel() / 256)).sum())
+    assert 170 < chi_square < 350  # 255 degrees of freedom, a standard deviation of 23
+
+
+def test_both_halves_of_a_key_count() -> None:
+    keys = torch.tensor([5, 5 + 2**32, 5 + 2**33, 6])
+    assert len({tuple(row) for row in words(keys, 4).tolist()}) == 4

@@ -1,0 +1,403 @@
+"""One teacher-forced pass is greedy decoding, token by token, for every encoding.
+
+The naive twin decodes from the prompt alone: one token at a time, the whole sequence again for
+each. A random decoder is always wrong, which would prove little, so what it decodes itself is
+taken for the right answer, and then one token of that is changed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from arith.data.batches import groups_of_tokens, pad
+from arith.data.bucket import Bucket
+from arith.data.task import Problems
+from arith.data.vocabulary import EOS, SIZE
+from arith.scoring import score as module
+from arith.scoring.grid import Grid
+from arith.scoring.score import (
+    Outcome,
+    answer_logits,
+    low_precision_threshold,
+    score,
+    score_grid,
+)
+from arith.suite.runs import decoder_for
+from models.catalog import names, parse
+from models.decoder import Decoder
+from models.hardware import Hardware
+from models.sequences import Sequences
+from tests.training.small import cpu, small, train, trainer
+
+NAMES = [*names("encoding"), "rope+yarn", "tape+yarn"]
+CONFIG = small(trained_digits=3, tested_digits=6)
+BUCKET = Bucket("addition", 6, 0, "evaluation")  # to twice the trained digits
+ONE_DIGIT = small(
+    trained_digits=1, tested_digits=2, hidden_size=32, mlp_size=32, batch_size=32, steps=150
+)
+FLOAT32, BFLOAT16 = cpu(), cpu(torch.bfloat16)
+Keys = NDArray[np.int64]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def perturbed(name: str, size: float = 0.4) -> Decoder:
+    """A decoder whose answers vary, in float64 so that no rounding decides."""
+    decoder = decoder_for(CONFIG, parse(name), 0).double().eval()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+            parameter.add_(size * noise)
+    return decoder
+
+
+def last_logits(decoder: Decoder, tokens: list[int], final_length: int, key: int) -> Tensor:
+    seqs = Sequences(torch.tensor([tokens]), torch.tensor([final_length]), torch.tensor([key]))
+    with torch.no_grad():
+        return decoder(seqs)[0, -1]
+
+
+def rows_of(problems: Problems) -> list[tuple[list[int], list[int], int]]:
+    """Prompt, answer and final length of each problem."""
+    ends = np.cumsum(problems.lengths)
+    rows = []
+    for row, end in enumerate(ends):
+        tokens = problems.tokens[end - problems.lengths[row] : end].tolist()
+        prompt = int(problems.prompt_lengths[row])
+        rows.append((tokens[:prompt], tokens[prompt:], int(problems.final_lengths[row])))
+    return rows
+
+
+def greedy(decoder: Decoder, problems: Problems, keys: Keys) -> list[list[int]]:
+    """What the decoder answers, from the prompts alone, to the end token or the last place."""
+    answers = []
+    for (prompt, _, final_length), key in zip(rows_of(problems), keys.tolist(), strict=True):
+        tokens = list(prompt)
+        while len(tokens) < final_length:
+            tokens.append(int(last_logits(decoder, tokens, final_length, key).argmax()))
+            if tokens[-1] == EOS:
+                break
+        answers.append(tokens[len(prompt) :])
+    return answers
+
+
+def with_answers(problems: Problems, answers: list[list[int]]) -> Problems:
+    """The same prompts, with other tokens for right answers."""
+    prompts = [prompt for prompt, _, _ in rows_of(problems)]
+    rows = [[*prompt, *answer] for prompt, answer in zip(prompts, answers, strict=True)]
+    return problems._replace(
+        tokens=np.concatenate([np.array(row, dtype=np.uint8) for row in rows]),
+        lengths=np.array([len(row) for row in rows], dtype=np.int64),
+    )
+
+
+class Row(NamedTuple):
+    exact: bool
+    right: int
+    answer_tokens: int
+    first_wrong: int
+    margin: float
+
+
+def looped(decoder: Decoder, problems: Problems, keys: Keys) -> list[Row]:
+    """The outcome by a forward on every prefix and the definitions of its numbers."""
+    found = []
+    for (prompt, answer, final), key in zip(rows_of(problems), keys.tolist(), strict=True):
+        right, margins = [], []
+        for place, token in enumerate(answer):
+            logits = last_logits(decoder, [*prompt, *answer[:place]], final, key).tolist()
+            others = [logit for other, logit in enumerate(logits) if other != token]
+            margins.append(logits[token] - max(others))
+            right.append(logits.index(max(logits)) == token)
+        first = right.index(False) if False in right else -1
+        found.append(Row(all(right), sum(right), len(answer), first, min(margins)))
+    return found
+
+
+def assert_outcome(outcome: Outcome, expected: list[Row], tolerance: float = 1e-9) -> None:
+    assert [f.name for f in fields(Outcome)] == list(Row._fields)
+    for ours, theirs in zip(zip(*astuple(outcome), strict=True), expected, strict=True):
+        assert tuple(ours[:4]) == tuple(theirs[:4])
+        assert float(ours[4]) == pytest.approx(theirs[4], abs=tolerance)
+        assert theirs.exact == (theirs.margin > 0)
+
+
+def problems_of(start: int, stop: int) -> tuple[Problems, Keys]:
+    return BUCKET.problems(start, stop), BUCKET.keys(start, stop)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
+    decoder = perturbed(name)
+    problems, keys = problems_of(0, 16)
+    assert len(set(problems.lengths.tolist())) > 5
+    answers = greedy(decoder, problems, keys)
+    assert len({token for answer in answers for token in answer}) > 3, "too dull a decoder"
+    own = with_answers(problems, answers)
+    outcome = score(decoder, own, keys, FLOAT32)
+    assert outcome.exact.all() and (outcome.first_wrong == -1).all()
+    assert (outcome.margin > 0).all()
+    assert outcome.right.tolist() == outcome.answer_tokens.tolist() == list(map(len, answers))
+    assert_outcome(outcome, looped(decoder, own, keys))
+
+    # One token changed, at every place in turn.
+    for place in range(max(map(len, answers))):
+        others = [list(answer) for answer in answers]
+        changed = [place % len(answer) for answer in answers]
+        for answer, at in zip(others, changed, strict=True):
+            answer[at] = (answer[at] + 1 + place) % SIZE
+        altered = with_answers(problems, others)
+        outcome = score(decoder, altered, keys, FLOAT32)
+        assert not outcome.exact.any() and (outcome.margin < 0).all()
+        assert outcome.first_wrong.tolist() == changed
+        assert (outcome.right >= outcome.first_wrong).all()
+        assert (outcome.right < outcome.answer_tokens).all()
+        if place in (0, 2):
+            assert_outcome(outcome, looped(decoder, altered, keys))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_true_answers_and_its_own_side_by_side(name: str) -> None:
+    decoder = perturbed(name)
+    problems, keys = problems_of(40, 60)
+    answers = greedy(decoder, problems, keys)
+    true = [answer for _, answer, _ in rows_of(problems)]
+    mixed = [own if row % 2 else right for row, (own, right) in enumerate(zip(answers, true))]  # noqa: B905
+    outcome = score(decoder, with_answers(problems, mixed), keys, FLOAT32)
+    expected = [right == own for right, own in zip(mixed, answers, strict=True)]
+    assert outcome.exact.tolist() == expected
+    assert 0 < sum(expected) < len(expected)
+
+
+@pytest.fixture(scope="module")
+def trained() -> Decoder:
+    """Rope, part of the way to adding two digits."""
+    torch.set_num_threads(1)
+    return train(trainer(ONE_DIGIT)).decoder.eval()
+
+
+def test_a_trained_decoder_is_right_and_wrong(trained: Decoder) -> None:
+    bucket = Bucket("addition", 1, 5, "evaluation")
+    problems, keys = bucket.problems(0, 120), bucket.keys(0, 120)
+    answers = greedy(trained, problems, keys)
+    outcome = score(trained, problems, keys, FLOAT32)
+    expected = [own == right for own, (_, right, _) in zip(answers, rows_of(problems), strict=True)]
+    assert outcome.exact.tolist() == expected
+    assert 5 < sum(expected) < 115
+    assert_outcome(outcome, looped(trained, problems, keys), 1e-4)
+
+
+def test_held_out_exact_match_is_their_mean(
+    trained: Decoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arith.training.train.HELD_OUT_PROBLEMS", 60)
+    of = trainer(ONE_DIGIT)
+    of.decoder = trained
+    held_out = Bucket("addition", 1, 0, "held-out")
+    problems, keys = held_out.problems(0, 60), held_out.keys(0, 60)
+    answers = greedy(of.decoder, problems, keys)
+    right = [own == true for own, (_, true, _) in zip(answers, rows_of(problems), strict=True)]
+    assert of.held_out_exact_match() == np.mean(right)
+    assert 0 < np.mean(right) < 1
+
+
+@pytest.mark.parametrize("name", ["rand-rope", "tape+yarn"])
+def test_order_batches_and_threads_change_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = perturbed(name)
+    problems, keys = problems_of(0, 72)
+    answers = greedy(decoder, problems, keys)
+    for row in range(0, 72, 3):
+        answers[row][-1] = 4 if answers[row][-1] != 4 else 5
+    problems = with_answers(problems, answers)
+    expected = score(decoder, problems, keys, FLOAT32)
+    assert expected.exact.sum() == 48
+    order = np.random.Generator(np.random.Philox(3)).permutation(72)
+    rows = rows_of(problems)
+    shuffled = Problems(
+        np.concatenate([np.array(rows[i][0] + rows[i][1], dtype=np.uint8) for i in order]),
+        *(array[order] for array in problems[1:]),
+    )
+    for tokens in (8_192, 100, 1):
+        monkeypatch.setitem(module.TOKENS_A_BATCH, "cpu", tokens)
+        for hardware in (FLOAT32, cpu(threads=2)):
+            outcome = score(decoder, shuffled, keys[order], hardware)
+            for got, field in zip(astuple(outcome)[:4], astuple(expected)[:4], strict=True):
+                assert np.array_equal(got, field[order])
+            assert outcome.margin == pytest.approx(expected.margin[order], abs=1e-12)
+
+
+# ---- low precision -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def close() -> tuple[Decoder, Problems, Keys]:
+    """A decoder with two nearly equal tokens for every one, and its answers of one token in
+    float32."""
+    torch.set_num_threads(1)
+    decoder = perturbed("rope").float()
+    with torch.no_grad():
+        pairs = decoder.head.weight[:18].unflatten(0, (9, 2))
+        pairs[:, 1] = pairs[:, 0] + 0.03 * pairs[:, 1]
+    problems, keys = problems_of(0, 400)
+    firsts = [
+        [int(last_logits(decoder, prompt, final, key).argmax())]
+        for (prompt, _, final), key in zip(rows_of(problems), keys.tolist(), strict=True)
+    ]
+    return decoder, with_answers(problems, firsts), keys
+
+
+Close = tuple[Decoder, Problems, Keys]
+
+
+def test_where_rounding_could_decide_float32_does(close: Close) -> None:
+    low = score(*close, BFLOAT16)
+    assert 0 < (~low.exact).sum() < 200, "bfloat16 must go wrong for this to mean anything"
+    threshold = low_precision_threshold(*close, BFLOAT16)
+    again = score(*close, BFLOAT16, threshold)
+    assert again.exact.all() and (again.right == 1).all() and (again.first_wrong == -1).all()
+    assert (again.margin > 0).all()
+
+
+def test_only_close_rows_are_scored_again(close: Close) -> None:
+    low, high = score(*close, BFLOAT16), score(*close, FLOAT32)
+    threshold = float(np.median(np.abs(low.margin)))
+    mixed = score(*close, BFLOAT16, threshold)
+    near = np.abs(low.margin) < threshold
+    assert near.sum() == 200
+    assert np.array_equal(mixed.margin[~near], low.margin[~near])
+    assert mixed.margin[near] == pytest.approx(high.margin[near], abs=1e-6)
+    assert not np.allclose(low.margin[near], high.margin[near], atol=1e-6)
+    assert np.array_equal(mixed.exact, np.where(near, high.exact, low.exact))
+
+
+def test_the_threshold_is_twice_the_largest_difference(close: Close) -> None:
+    decoder, problems, keys = close
+    assert low_precision_threshold(decoder, problems, keys, FLOAT32) == 0.0
+    differences = []
+    for rows in groups_of_tokens(problems, keys, module.TOKENS_A_BATCH["cpu"]):
+        where = torch.from_numpy(rows.is_answer)
+        seqs = module.sequences(rows, "cpu")
+        with torch.no_grad():
+            high = decoder(seqs)[where]
+            with torch.autocast("cpu", torch.bfloat16):
+                low = decoder(seqs)[where]
+        differences.append(float((low - high).abs().max()))
+    threshold = low_precision_threshold(decoder, problems, keys, BFLOAT16)
+    assert threshold == pytest.approx(2 * max(differences), rel=1e-3)
+    assert threshold > 0
+
+
+def test_margins_beyond_the_threshold_keep_their_sign(close: Close) -> None:
+    low, high = score(*close, BFLOAT16), score(*close, FLOAT32)
+    threshold = low_precision_threshold(*close, BFLOAT16)
+    far = np.abs(low.margin) >= threshold
+    assert np.array_equal(low.exact[far], high.exact[far])
+
+
+def test_logits_of_the_scored_tokens_alone() -> None:
+    decoder = perturbed("rope")
+    problems, keys = problems_of(0, 5)
+    rows = pad(problems, keys, np.arange(5))
+    logits = answer_logits(decoder, rows, FLOAT32)
+    assert logits.shape == (int((problems.lengths - problems.prompt_lengths).sum()), SIZE)
+    assert not logits.requires_grad
+
+
+# ---- the grid ------------------------------------------------------------------------------
+
+GRID_BUCKET = Bucket("addition", 2, 0, "evaluation")
+PER_CELL = 11
+
+
+def empty() -> Grid:
+    return Grid.empty(
+        "rope",
+        preset="mini",
+        seed=0,
+        trained_digits=1,
+        budget={"steps": 120},
+        evaluation={
+            "task": "addition",
+            "version": 1,
+            "seed": 0,
+            "max_digits": 2,
+            "problems_per_cell": PER_CELL,
+            "sha256": GRID_BUCKET.sha256(PER_CELL * 4),
+        },
+    )
+
+
+def scored(decoder: Decoder, hardware: Hardware = FLOAT32, **options: Any) -> Grid:
+    options = {"save": lambda grid: None, **options}
+    return score_grid(decoder, GRID_BUCKET, options.pop("grid", empty()), hardware, **options)
+
+
+def test_the_grid_counts_what_is_decoded(trained: Decoder) -> None:
+    grid = scored(trained)
+    problems, keys = GRID_BUCKET.problems(0, PER_CELL * 4), GRID_BUCKET.keys(0, PER_CELL * 4)
+    answers = greedy(trained, problems, keys)
+    exact, total = np.zeros((2, 2), int), np.zeros((2, 2), int)
+    for own, (_, true, _), (a, b) in zip(
+        answers, rows_of(problems), problems.operand_lengths.tolist(), strict=True
+    ):
+        total[a - 1, b - 1] += 1
+        exact[a - 1, b - 1] += own == true
+    assert np.array_equal(grid.total, total) and (total == PER_CELL).all()
+    assert np.array_equal(grid.exact, exact) and 0 < exact.sum() < 4 * PER_CELL
+    wrong = [row for row in looped(trained, problems, keys) if not row.exact]
+    assert grid.first_wrong_sum.sum() == sum(row.first_wrong for row in wrong)
+    assert grid.blocks_done == PER_CELL
+    assert grid.scoring == {"dtype": "float32", "threshold": 0.0}
+
+
+@pytest.mark.parametrize("hardware", [FLOAT32, BFLOAT16, cpu(threads=2)], ids=str)
+def test_a_grid_that_was_stopped_goes_on(
+    trained: Decoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, hardware: Hardware
+) -> None:
+    expected = scored(trained, hardware)
+    assert (expected.scoring["threshold"] > 0) == (hardware.dtype == torch.bfloat16)
+    monkeypatch.setattr(module, "ROWS_A_CHUNK", 10)  # two blocks of four pairs
+    saved: list[int] = []
+    done: list[int] = []
+    file = tmp_path / "grid.json"
+
+    def save(grid: Grid) -> None:
+        saved.append(grid.blocks_done)
+        grid.save(file)
+
+    empty().save(file)
+    stops = 0
+    while Grid.load(file).blocks_done < PER_CELL:
+        asked = iter([False, False, True])
+        grid = scored(
+            trained,
+            hardware,
+            grid=Grid.load(file),
+            save=save,
+            progress=done.append,
+            should_stop=lambda asked=asked: next(asked),
+        )
+        stops += 1
+    assert saved == [2, 4, 6, 8, 10, 11] and done == [8, 8, 8, 8, 8, 4] and stops == 3
+    assert grid.content() == expected.content()
+
+
+def test_nothing_is_scored_when_told_to_stop_at_once(trained: Decoder) -> None:
+    grid = scored(trained, should_stop=lambda: True)
+    assert grid.blocks_done == 0 and grid.total.sum() == 0

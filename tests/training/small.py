@@ -1,0 +1,131 @@
+"""Recipes small enough to train many of them in a test, and what runs are compared by."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from arith.data.bucket import Bucket
+from arith.suite.folders import RunFolder
+from arith.suite.runs import decoder_for
+from arith.training import checkpoint
+from arith.training.config import Config
+from arith.training.schedule import Schedule
+from arith.training.train import Source, Trainer
+from models.catalog import parse
+from models.hardware import Hardware
+
+TIMING = ("seconds", "tokens_per_second")
+SMALL = Config(
+    task="addition",
+    trained_digits=2,
+    tested_digits=3,
+    num_problems=100_000,
+    num_layers=2,
+    hidden_size=16,
+    num_heads=2,
+    head_dim=8,
+    mlp_size=16,
+    batch_size=16,
+    steps=30,
+    learning_rate=3e-3,
+    warmup=0.1,
+    cooldown=0.2,
+    beta1=0.9,
+    beta2=0.98,
+    epsilon=1e-12,
+    weight_decay=0.01,
+    clip=0.5,
+    groups=3,
+    problems_per_cell=5,
+    evaluation_seed=0,
+)
+
+
+def small(**changes: Any) -> Config:
+    return replace(SMALL, **changes)
+
+
+def cpu(dtype: torch.dtype = torch.float32, threads: int = 1) -> Hardware:
+    return Hardware("cpu", dtype, threads)
+
+
+def trainer(
+    config: Config,
+    name: str = "rope",
+    *,
+    seed: int = 0,
+    schedule: Schedule | None = None,
+    hardware: Hardware | None = None,
+    source: Source | None = None,
+) -> Trainer:
+    """A trainer as a run makes it."""
+    bucket = Bucket(config.task, config.trained_digits, seed, "train")
+    whole = Schedule.of(config.steps, config.steps, config.warmup, config.cooldown)
+    return Trainer(
+        decoder_for(config, parse(name), seed),
+        source or bucket,
+        bucket,
+        config,
+        schedule or whole,
+        hardware or cpu(),
+    )
+
+
+def train(trainer: Trainer, log: Callable[[Any], None] = lambda metrics: None) -> Trainer:
+    """To the end of its schedule, logging as often as the runs of these tests do."""
+    assert trainer.run(
+        log_every=5,
+        evaluate_every=10,
+        save_every=10**9,
+        log=log,
+        tick=lambda step: None,
+        save=lambda: None,
+        keep=lambda: None,
+        should_stop=lambda: False,
+    )
+    return trainer
+
+
+def weights(trainer: Trainer) -> dict[str, Tensor]:
+    return {f"model/{name}": p.detach() for name, p in trainer.decoder.named_parameters()}
+
+
+def final_weights(folder: RunFolder) -> dict[str, Tensor]:
+    return checkpoint.load(folder.final, "cpu")[0]
+
+
+def assert_same_bits(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, tensor in ours.items():
+        assert torch.equal(tensor, theirs[name]), f"{name} differs"
+
+
+def untimed(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Lines of metrics.jsonl without what a clock says."""
+    return [{key: line[key] for key in line if key not in TIMING} for line in lines]
+
+
+def stop_after(steps: int) -> Callable[[], bool]:
+    """Says yes when asked for the `steps`-th time: it is asked after every step."""
+    asked = 0
+
+    def should_stop() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked >= steps
+
+    return should_stop
+
+
+def never() -> bool:
+    return False
+
+
+def contents(path: Path) -> dict[str, tuple[bytes, int]]:
+    """Of every file below `path`: its bytes and when it was written."""
+    files = (file for file in sorted(path.rglob("*")) if file.is_file())
+    return {str(f.relative_to(path)): (f.read_bytes(), f.stat().st_mtime_ns) for f in files}

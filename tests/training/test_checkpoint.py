@@ -1,0 +1,248 @@
+"""Checkpoints are whole, ours and of this run, or there is one line that says what is wrong."""
+
+import errno
+import json
+import os
+import resource
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from arith.errors import Failure
+from arith.suite.folders import RunFolder
+from arith.suite.runs import continue_run, score_run, train_run
+from arith.training import checkpoint
+from models.catalog import parse
+from tests.training.small import (
+    assert_same_bits,
+    contents,
+    final_weights,
+    never,
+    small,
+    stop_after,
+    train,
+    trainer,
+    weights,
+)
+
+pytestmark = pytest.mark.usefixtures("often")
+TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(7.0)}
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "weights" / "x.safetensors"
+    facts = {"step": 3, "losses": [0.1, float("nan")], "encoding": "fire:init_l=512"}
+    checkpoint.save(path, {"a": TENSORS["a"].T, "b": TENSORS["b"].requires_grad_()}, facts)
+    tensors, found = checkpoint.load(path, "cpu")
+    assert_same_bits(tensors, {"a": TENSORS["a"].T, "b": TENSORS["b"]})
+    assert str(found) == str({"schema": 1, **facts})
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def cut_in_the_header(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:50])
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def overwritten(path: Path) -> None:
+    path.write_bytes(os.urandom(4096))
+
+
+def a_pickle(path: Path) -> None:
+    torch.save(TENSORS, path)
+
+
+def without_our_header(path: Path) -> None:
+    save_file(TENSORS, path)
+
+
+def with_another_header(path: Path) -> None:
+    save_file(TENSORS, path, metadata={"format": "pt"})
+
+
+def with_a_header_that_is_no_json(path: Path) -> None:
+    save_file(TENSORS, path, metadata={"tape-arith": "{"})
+
+
+def with_a_header_that_is_no_object(path: Path) -> None:
+    save_file(TENSORS, path, metadata={"tape-arith": "[1]"})
+
+
+def of_another_schema(path: Path) -> None:
+    save_file(TENSORS, path, metadata={"tape-arith": '{"schema": 2}'})
+
+
+def gone(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGE = [
+    (truncated, "is corrupt"),
+    (cut_in_the_header, "is corrupt"),
+    (emptied, "is corrupt"),
+    (overwritten, "is corrupt"),
+    (a_pickle, "is corrupt"),
+    (without_our_header, "is not a checkpoint of tape-arith"),
+    (with_another_header, "is not a checkpoint of tape-arith"),
+    (with_a_header_that_is_no_json, "is corrupt"),
+    (with_a_header_that_is_no_object, "is corrupt"),
+    (of_another_schema, "has schema 2; this version reads schema 1"),
+    (gone, ""),
+]
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> RunFolder:
+    return run(tmp_path / "runs", stop=13)
+
+
+def run(root: Path, name: str = "rope", seed: int = 0, stop: int = 0, **changes: Any) -> RunFolder:
+    return train_run(
+        root,
+        "mini",
+        small(**changes),
+        parse(name).encoding,
+        seed,
+        should_stop=stop_after(stop) if stop else never,
+    )
+
+
+@pytest.mark.parametrize("damage, says", DAMAGE, ids=[d[0].__name__ for d in DAMAGE])
+def test_a_damaged_state_is_named(
+    stopped: RunFolder, damage: Callable[[Path], None], says: str
+) -> None:
+    damage(stopped.latest)
+    with pytest.raises(Failure) as caught:
+        continue_run(stopped, should_stop=never)
+    message = str(caught.value)
+    assert str(stopped.latest) in message and says in message and "\n" not in message
+
+
+def test_damaged_weights_are_named_when_scored(tmp_path: Path) -> None:
+    folder = run(tmp_path, steps=5)
+    truncated(folder.final)
+    with pytest.raises(Failure, match=rf"{folder.final} is corrupt"):
+        score_run(folder, should_stop=never)
+
+
+@pytest.mark.parametrize(
+    "other, says",
+    [
+        ({"seed": 1}, "seed is 1, not 0"),
+        ({"name": "nope"}, "encoding is nope, not rope"),
+        ({"learning_rate": 1e-2}, "config_sha256 is"),
+        ({"hidden_size": 32}, "config_sha256 is"),
+    ],
+    ids=str,
+)
+def test_a_state_of_another_run_is_refused(
+    stopped: RunFolder, tmp_path: Path, other: dict[str, Any], says: str
+) -> None:
+    theirs = run(tmp_path / "other", stop=3, **other)
+    theirs.latest.replace(stopped.latest)
+    with pytest.raises(Failure, match="belongs to another run") as caught:
+        continue_run(stopped, should_stop=never)
+    assert str(stopped.latest) in str(caught.value) and says in str(caught.value)
+
+
+def spoiled(state: dict[str, Tensor], facts: dict[str, Any], how: str) -> None:
+    name = "exp_avg/blocks.0.qkv.weight"
+    if how == "missing":
+        del state[name]
+    elif how == "shape":
+        state[name] = state[name][:3]
+    elif how == "type":
+        state[name] = state[name].double()
+    elif how == "no step":
+        del facts["step"]
+    else:
+        facts["losses"] = None
+
+
+@pytest.mark.parametrize("how", ["missing", "shape", "type", "no step", "losses"])
+def test_a_state_that_does_not_fit_is_refused(stopped: RunFolder, how: str) -> None:
+    tensors, facts = checkpoint.load(stopped.latest, "cpu")
+    spoiled(tensors, facts, how)
+    checkpoint.save(stopped.latest, tensors, facts)
+    with pytest.raises(Failure, match="is not a state of this run") as caught:
+        continue_run(stopped, should_stop=never)
+    assert str(stopped.latest) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_weights_that_do_not_fit_are_refused_in_one_line(tmp_path: Path) -> None:
+    folder = run(tmp_path, steps=5)
+    tensors, facts = checkpoint.load(folder.final, "cpu")
+    del tensors["model/head.weight"]
+    tensors["model/more"] = torch.zeros(2)
+    checkpoint.save(folder.final, tensors, facts)
+    with pytest.raises(Failure, match="does not fit the run's decoder") as caught:
+        score_run(folder, should_stop=never)
+    assert "\n" not in str(caught.value)
+
+
+# ---- a full disk ---------------------------------------------------------------------------
+
+
+def refused(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_keeps_the_state_before(
+    stopped: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(stopped.path / "weights")
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_file", refused)
+        with pytest.raises(Failure, match=rf"cannot write {stopped.latest}: No space left"):
+            continue_run(stopped, should_stop=never)
+    assert contents(stopped.path / "weights") == before
+    assert checkpoint.load(stopped.latest, "cpu")[1]["step"] == 13
+    continue_run(stopped, should_stop=never)
+    assert_same_bits(final_weights(stopped), weights(train(trainer(small()))))
+
+
+def test_a_disk_that_really_refuses(tmp_path: Path) -> None:
+    """Past a limit on file sizes, as past the end of a disk, the library itself finds out."""
+    path = tmp_path / "x.safetensors"
+    checkpoint.save(path, TENSORS, {"step": 1})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(Failure, match=rf"cannot write {path}") as caught:
+            checkpoint.save(path, {"a": torch.zeros(100_000)}, {"step": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "\n" not in str(caught.value)
+    assert checkpoint.load(path, "cpu")[1]["step"] == 1
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file where the folder should be")
+    with pytest.raises(Failure, match="cannot write") as caught:
+        run(tmp_path / "runs")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_record_says_what_the_state_must(stopped: RunFolder) -> None:
+    """`steps` alone may differ between a state and the record it goes on under."""
+    record = stopped.record()
+    more = replace(record.config, steps=99)
+    assert more.sha256 == record.config.sha256
+    facts = checkpoint.load(stopped.latest, "cpu")[1]
+    assert facts["config_sha256"] == record.config.sha256
+    assert json.dumps(facts)

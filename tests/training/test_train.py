@@ -1,0 +1,279 @@
+"""Runs are a function of encoding, config and seed, wherever they are stopped."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from arith.data.bucket import Bucket
+from arith.data.dataset import Dataset, generate
+from arith.errors import Failure, UsageError
+from arith.suite import runs
+from arith.suite.folders import RunFolder
+from arith.suite.runs import continue_run, extend_run, train_run
+from arith.training import checkpoint
+from arith.training.config import Config
+from arith.training.schedule import Schedule
+from arith.training.train import Metrics
+from models.catalog import names, parse
+from tests.training.small import (
+    assert_same_bits,
+    contents,
+    cpu,
+    final_weights,
+    never,
+    small,
+    stop_after,
+    train,
+    trainer,
+    untimed,
+    weights,
+)
+
+pytestmark = pytest.mark.usefixtures("often")
+
+
+def run(root: Path, config: Config, name: str = "rope", seed: int = 0, **options: Any) -> RunFolder:
+    options = {"should_stop": never, **options}
+    return train_run(root, "mini", config, parse(name).encoding, seed, **options)
+
+
+def resumed(root: Path, config: Config, every: int, name: str = "rope") -> RunFolder:
+    """A run that is stopped after so many steps again and again."""
+    for _ in range(config.steps):
+        folder = run(root, config, name, should_stop=stop_after(every))
+        if folder.finished():
+            return folder
+        assert folder.latest.exists()
+    raise AssertionError("never finished")
+
+
+@pytest.fixture(scope="module")
+def expected() -> tuple[dict[str, torch.Tensor], list[dict[str, Any]]]:
+    """Weights and metrics of the small recipe, from a trainer that nobody interrupts."""
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("arith.training.train.HELD_OUT_PROBLEMS", 32)
+        lines: list[Metrics] = []
+        done = train(trainer(small()), lines.append)
+    return weights(done), untimed([asdict(line) for line in lines])
+
+
+Expected = tuple[dict[str, torch.Tensor], list[dict[str, Any]]]
+
+
+def test_a_run_is_its_trainer(tmp_path: Path, expected: Expected) -> None:
+    folder = run(tmp_path, small())
+    assert folder.finished() and not folder.latest.exists()
+    assert_same_bits(final_weights(folder), expected[0])
+    assert untimed(folder.metrics()) == expected[1]
+    assert [line["step"] for line in folder.metrics()] == [5, 10, 15, 20, 25, 30]
+    assert [line["exact_match"] is None for line in folder.metrics()] == [True, False] * 3
+    facts = checkpoint.load(folder.before_cooldown, "cpu")[1]
+    assert facts["step"] == 24
+
+
+@pytest.mark.parametrize("every", [4, 10, 23, 24, pytest.param(1, marks=pytest.mark.slow)])
+def test_stopped_and_resumed_is_unbroken(tmp_path: Path, expected: Expected, every: int) -> None:
+    folder = resumed(tmp_path, small(), every)
+    assert_same_bits(final_weights(folder), expected[0])
+    assert untimed(folder.metrics()) == expected[1]
+
+
+@pytest.mark.parametrize("name", names("encoding"))
+def test_every_encoding_resumes_in_bfloat16(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(runs, "detect", lambda: cpu(torch.bfloat16))
+    config = small(steps=8, batch_size=8)
+    folder = resumed(tmp_path, config, 5, name)
+    unbroken = train(trainer(config, name, hardware=cpu(torch.bfloat16)))
+    assert_same_bits(final_weights(folder), weights(unbroken))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["rope", "tape-heads"])
+def test_the_number_of_threads_changes_no_bit(name: str, dtype: torch.dtype) -> None:
+    config = small(steps=10, groups=5)
+    one, two = (train(trainer(config, name, hardware=cpu(dtype, threads))) for threads in (1, 2))
+    assert_same_bits(weights(two), weights(one))
+
+
+def test_a_run_may_change_threads_on_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: Expected
+) -> None:
+    run(tmp_path, small(), should_stop=stop_after(13))
+    monkeypatch.setattr(runs, "detect", lambda: cpu(threads=2))
+    assert_same_bits(final_weights(run(tmp_path, small())), expected[0])
+
+
+def test_a_dataset_and_problems_made_as_needed_give_one_run(tmp_path: Path) -> None:
+    config = small(num_problems=100)  # 30 batches of 16: nearly five times over
+    bucket = Bucket(config.task, config.trained_digits, 0, "train")
+    generate(tmp_path / "data", bucket, 100, shard_size=30)
+    made = train(trainer(config))
+    read = train(trainer(config, source=Dataset(tmp_path / "data")))
+    assert_same_bits(weights(read), weights(made))
+    folder = run(tmp_path / "runs", config, data=tmp_path / "data", should_stop=stop_after(11))
+    assert_same_bits(final_weights(run(tmp_path / "runs", config)), weights(made))
+    assert folder.record().data == Dataset(tmp_path / "data").manifest.sha256
+
+
+def test_other_seeds_are_other_runs() -> None:
+    config = small(steps=5)
+    runs_of_seeds = [weights(train(trainer(config, seed=seed))) for seed in (0, 1)]
+    name = "model/blocks.0.qkv.weight"
+    assert not torch.equal(runs_of_seeds[0][name], runs_of_seeds[1][name])
+    one, other = (trainer(config, seed=seed).batch(0) for seed in (0, 1))
+    assert one[0].tokens.tobytes() != other[0].tokens.tobytes()
+    assert set(one[1].tolist()).isdisjoint(other[1].tolist())
+
+
+def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
+    folder = run(tmp_path, small())
+    before = contents(tmp_path)
+    assert run(tmp_path, small()) == folder
+    continue_run(folder, should_stop=never)
+    extend_run(folder, 30)
+    assert contents(tmp_path) == before
+
+
+def test_another_config_is_refused(tmp_path: Path) -> None:
+    folder = run(tmp_path, small(), should_stop=stop_after(1))
+    before = contents(tmp_path)
+    with pytest.raises(UsageError, match=r"learning_rate: 0\.003, not 0\.1"):
+        run(tmp_path, small(learning_rate=0.1))
+    with pytest.raises(UsageError, match=r"budget of 30 steps, not 31: .*--steps 31"):
+        run(tmp_path, small(steps=31))
+    with pytest.raises(UsageError, match="is not finished"):
+        extend_run(folder, 60)
+    assert contents(tmp_path) == before
+
+
+def test_a_fresh_start_forgets_the_old_run(tmp_path: Path, expected: Expected) -> None:
+    run(tmp_path, small(learning_rate=0.1, steps=20))
+    folder = run(tmp_path, small(), fresh=True)
+    assert_same_bits(final_weights(folder), expected[0])
+    assert untimed(folder.metrics()) == expected[1]
+
+
+def test_a_fresh_start_that_was_killed_leaves_no_finished_run(tmp_path: Path) -> None:
+    """The record is removed first; the weights of the earlier run must not pass for the next."""
+    folder = run(tmp_path, small(steps=20))
+    folder.record_file.unlink()
+    again = run(tmp_path, small())
+    assert checkpoint.load(again.final, "cpu")[1]["step"] == 30
+
+
+# ---- extension -----------------------------------------------------------------------------
+
+
+def extended(steps: int, config: Config) -> Expected:
+    """What a trainer gives in one go with the schedule of an extended run."""
+    schedule = Schedule.of(steps, config.steps, config.warmup, config.cooldown)
+    lines: list[Metrics] = []
+    done = train(trainer(replace(config, steps=steps), schedule=schedule), lines.append)
+    return weights(done), untimed([asdict(line) for line in lines])
+
+
+@pytest.mark.parametrize("steps", [31, 50])
+def test_an_extension_goes_on_from_before_the_cooldown(tmp_path: Path, steps: int) -> None:
+    folder = run(tmp_path, small())
+    first = final_weights(folder)
+    extend_run(folder, steps)
+    assert not folder.finished()
+    assert checkpoint.load(folder.latest, "cpu")[1]["step"] == 24
+    continue_run(folder, should_stop=never)
+    assert folder.finished()
+    expected_weights, lines = extended(steps, small())
+    assert_same_bits(final_weights(folder), expected_weights)
+    assert untimed(folder.metrics()) == lines
+    assert checkpoint.load(folder.final, "cpu")[1]["step"] == steps
+    name = "model/head.weight"
+    assert not torch.equal(final_weights(folder)[name], first[name])
+    # The rate stays up where the first run cooled down: the warm-up alone would not tell.
+    assert folder.record().schedule.warmup_steps == 3
+
+
+def test_an_extension_that_is_stopped_resumes_and_extends_again(tmp_path: Path) -> None:
+    folder = run(tmp_path, small())
+    extend_run(folder, 40)
+    while not folder.finished():
+        continue_run(folder, should_stop=stop_after(3))
+    assert_same_bits(final_weights(folder), extended(40, small())[0])
+    extend_run(folder, 55)
+    extend_run(folder, 55)  # called again, as after a kill
+    continue_run(folder, should_stop=never)
+    assert_same_bits(final_weights(folder), extended(55, small())[0])
+
+
+def test_an_extension_killed_before_its_record_is_the_old_run(tmp_path: Path) -> None:
+    folder = run(tmp_path, small())
+    first, record = final_weights(folder), folder.record()
+    extend_run(folder, 50)
+    folder.write_record(record)
+    continue_run(folder, should_stop=never)
+    assert_same_bits(final_weights(folder), first)
+
+
+@pytest.mark.parametrize("steps", [29, 0, -1])
+def test_a_run_is_never_shortened(tmp_path: Path, steps: int) -> None:
+    folder = run(tmp_path, small())
+    before = contents(tmp_path)
+    with pytest.raises(UsageError, match="was trained for 30 steps already"):
+        extend_run(folder, steps)
+    assert contents(tmp_path) == before
+
+
+def test_a_run_without_cooldown_is_extended_from_its_end(tmp_path: Path) -> None:
+    config = small(cooldown=0.0)
+    folder = run(tmp_path, config)
+    extend_run(folder, 45)
+    continue_run(folder, should_stop=never)
+    assert_same_bits(final_weights(folder), extended(45, config)[0])
+
+
+def test_a_cooldown_from_the_first_step_on(tmp_path: Path) -> None:
+    config = small(cooldown=0.99, steps=10)
+    folder = run(tmp_path, config)
+    assert folder.record().schedule.cooldown_start == 0
+    assert_same_bits(final_weights(folder), weights(train(trainer(config))))
+    extend_run(folder, 12)
+    continue_run(folder, should_stop=never)
+    assert_same_bits(final_weights(folder), extended(12, config)[0])
+
+
+# ---- what goes wrong -----------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:.*overflow.*")
+def test_a_loss_that_is_not_finite_names_step_and_rate(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"not finite at step 5 \(learning rate 1e\+38\)") as caught:
+        run(tmp_path, small(learning_rate=1e38, warmup=0.0))
+    assert "\n" not in str(caught.value)
+
+
+def test_metrics_cut_short_by_a_kill_are_mended(tmp_path: Path, expected: Expected) -> None:
+    folder = run(tmp_path, small(), should_stop=stop_after(17))
+    with open(folder.metrics_file, "a") as file:
+        file.write('{"step": 20, "loss": 1.0}\n{"step": 25, "lo')
+    assert untimed(run(tmp_path, small()).metrics()) == expected[1]
+
+
+@pytest.fixture(scope="module")
+def learned() -> tuple[float, float]:
+    """First and last loss of rope on sums of two digits."""
+    torch.set_num_threads(1)
+    config = small(trained_digits=1, steps=200, hidden_size=32, mlp_size=32, batch_size=32)
+    lines: list[Metrics] = []
+    train(trainer(config), lines.append)
+    return lines[0].loss, lines[-1].loss
+
+
+def test_rope_learns_to_add_two_digits(learned: tuple[float, float]) -> None:
+    first, last = learned
+    # By chance a digit costs log 10 = 2.3 nats, an end token little: some 1.3 a scored token.
+    assert first > 2
+    assert last < 0.5
