@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from arith.training.config import Config
 
 app = typer.Typer(
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Length generalization in addition: generate problems, train decoders that differ only "
     "in their positional encoding, score exact match, draw comparison heatmaps.",
@@ -43,7 +42,7 @@ def _complete_preset(incomplete: str) -> list[str]:
 
 Preset = Annotated[
     str | None,
-    typer.Option(help="mini, paper-20, paper-40", autocompletion=_complete_preset),
+    typer.Option(help="A preset of `tape-arith list`.", autocompletion=_complete_preset),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -137,6 +136,8 @@ def train(
     if steps is not None and run is None:
         raise UsageError("--steps extends a run that is there; for a new one use --set steps=N")
     names = catalog.parse_list(pe) if pe is not None else []
+    if run is None and not names:
+        raise UsageError("--pe is empty: name an encoding, as in --pe tape")
     if len(names) > 1:
         raise UsageError(f"train takes one encoding: `tape-arith run --pe {pe}` takes several")
 
@@ -149,7 +150,7 @@ def train(
         if run is not None:
             folder = existing_run(run)
             if steps is not None:
-                suite.extend_run(folder, steps)
+                suite.extend_run(folder, steps, data=data)
             suite.continue_run(folder, data=data, should_stop=stopper)
             extrapolation = None
         else:
@@ -159,16 +160,20 @@ def train(
                 out,
                 name,
                 config,
-                names[0].encoding,
+                names[0],
                 seed,
                 data=data,
                 fresh=fresh,
                 should_stop=stopper,
             )
-        if folder.finished() and not no_score and not stopper():
-            _report(suite.score_run(folder, extrapolation, should_stop=stopper), as_json=False)
+        done = folder.finished()
+        if done and not no_score:
+            grid = suite.score_run(folder, extrapolation, should_stop=stopper)
+            done = grid.complete
+            _report(grid, as_json=False)
     print(folder.path)
-    _leave(stopper)
+    if not done:
+        _leave(stopper)
 
 
 @app.command(epilog="Example: tape-arith score runs/mini/rope/seed-0 --with yarn")
@@ -201,7 +206,8 @@ def score(
             should_stop=stopper,
         )
     _report(grid, as_json)
-    _leave(stopper)
+    if not grid.complete:
+        _leave(stopper)
 
 
 @app.command(
@@ -257,8 +263,9 @@ def heatmap(
     """Draw exact match over operand lengths, a panel an encoding."""
     from arith.figures.heatmap import draw
     from arith.suite.compare import figure_path, panels
+    from arith.suite.presets import known
 
-    chosen = panels(runs, catalog.parse_list(compare), preset)
+    chosen = panels(runs, catalog.parse_list(compare), known(preset))
     path = out or figure_path(runs, chosen)
     draw(chosen, path, seed=seed)
     print(path)
@@ -280,6 +287,9 @@ def table(
     if format not in FORMATS:
         raise UsageError(f"unknown format '{format}'. Known: {', '.join(FORMATS)}")
     names = catalog.parse_list(compare)
+    from arith.suite.presets import known
+
+    preset = known(preset)
     chosen = panels(runs, names, preset) if names else all_panels(runs, preset)
     print(FORMATS[format](rows(chosen)), end="")
 
@@ -356,13 +366,19 @@ def _interrupt(*_: object) -> None:
     raise _Interrupted
 
 
+def _one_line(error: Exception) -> str:
+    """typer's own errors know more than their text: which option it was."""
+    message = getattr(error, "format_message", lambda: str(error))()
+    return " ".join(message.split())
+
+
 def main() -> None:
     """The console script: errors for people become one line and an exit code."""
     signal.signal(signal.SIGINT, _interrupt)
     try:
-        app()
-    except UsageError as error:
-        print(f"tape-arith: {error}", file=sys.stderr)
+        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+    except (UsageError, typer.TyperException) as error:
+        print(f"tape-arith: {_one_line(error)}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
     except Failure as error:
         print(f"tape-arith: {error}", file=sys.stderr)

@@ -7,6 +7,7 @@ are read as text here, never imported, so that listing and completion need no to
 import ast
 from dataclasses import dataclass
 from functools import cache
+from math import isfinite
 from pathlib import Path
 
 from models.errors import UsageError, unknown
@@ -36,7 +37,10 @@ class Option:
             if self.annotation.startswith("int"):
                 return int(text)
             if self.annotation.startswith("float"):
-                return float(text)
+                number = float(text)
+                if not isfinite(number):
+                    raise ValueError
+                return number
         except ValueError:
             kind = "a whole number" if self.annotation.startswith("int") else "a number"
             raise ValueError(kind) from None
@@ -171,6 +175,8 @@ def _part(kind: str, text: str) -> Part:
             raise UsageError(f"'{text}': an option reads key=value, not '{setting}'")
         if key not in declared:
             raise unknown(f"option of {name}", key, declared)
+        if key in chosen:
+            raise UsageError(f"'{text}' gives {key} twice")
         try:
             chosen[key] = declared[key].read(value)
         except ValueError as error:
@@ -193,15 +199,18 @@ def _resolve(kind: str, name: str) -> str:
 def _text(value: Value) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    # Every digit counts: two values never share a name. A plus would start an extrapolation.
+    return str(value).removesuffix(".0").replace("e+", "e")
 
 
 def _public_class(path: Path, name: str) -> ast.ClassDef:
     """The class that the file exists for: its last one (helpers stand above it)."""
+    try:
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+    except SyntaxError as error:
+        raise UsageError(f"models/{path.parent.name}/{path.name} is not Python: {error}") from error
     classes = [
-        node
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        node for node in body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
     if not classes:
         raise UsageError(f"models/{path.parent.name}/{path.name} defines no class for '{name}'")

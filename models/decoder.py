@@ -30,6 +30,8 @@ class DecoderConfig:
 
 
 class Block(nn.Module):
+    """Attention, then the MLP, each behind a norm and beside a residual."""
+
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         self.config = config

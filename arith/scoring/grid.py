@@ -146,6 +146,11 @@ class Grid:
         return len(self.total)
 
     @property
+    def complete(self) -> bool:
+        """Whether every problem of the evaluation set is counted."""
+        return bool(self.blocks_done == self.evaluation["problems_per_cell"])
+
+    @property
     def accuracy(self) -> Floats:
         """float64[N, N]: exact match per cell, 0..1; nan where missing."""
         return _ratio(self.exact, self.total)

@@ -16,6 +16,7 @@ DECIDES_BITS = ("torch", "device", "hardware", "dtype")
 
 
 def environment(hardware: Hardware) -> dict[str, Any]:
+    """What environment.json says: versions, commit, command, machine."""
     return {
         "tape-arith": own_version(),
         "commit": commit(),

@@ -114,7 +114,9 @@ class RunFolder:
                 data=content["data"],
                 version=str(content["version"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except KeyError as error:
+            raise Failure(f"{self.record_file} is corrupt: {error} is missing") from error
+        except (AttributeError, TypeError, ValueError) as error:
             raise Failure(f"{self.record_file} is corrupt: {error}") from error
 
     def write_record(self, record: RunRecord) -> None:
@@ -127,7 +129,7 @@ class RunFolder:
             return []
         try:
             text = self.metrics_file.read_text(encoding="utf-8")
-            return [json.loads(line) for line in text.splitlines()]
+            return [_metrics_line(line) for line in text.splitlines()]
         except (OSError, ValueError) as error:
             raise Failure(f"{self.metrics_file} is corrupt: {error}") from error
 
@@ -135,9 +137,9 @@ class RunFolder:
         """Drop the lines of steps that will be taken again, and a line that a kill cut short."""
         kept = []
         if self.metrics_file.exists():
-            for line in self.metrics_file.read_text(encoding="utf-8").splitlines():
+            for line in self.metrics_file.read_text("utf-8", errors="replace").splitlines():
                 try:
-                    content = json.loads(line)
+                    content = _metrics_line(line)
                 except ValueError:
                     break
                 if content["step"] <= step:
@@ -150,10 +152,14 @@ class RunFolder:
             file.unlink()
 
     def timings(self) -> dict[str, float]:
+        """Seconds of each stage; none where there is no such file. Errors: Failure."""
         if not self.timings_file.exists():
             return {}
-        content = read_json(self.timings_file, "timings")["seconds"]
-        return {str(stage): float(seconds) for stage, seconds in content.items()}
+        content = read_json(self.timings_file, "timings")
+        try:
+            return {str(stage): float(s) for stage, s in content["seconds"].items()}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise Failure(f"{self.timings_file} is corrupt: remove it, it only times") from error
 
     def write_timing(self, stage: str, seconds: float) -> None:
         stages = self.timings() | {stage: round(seconds, 3)}
@@ -183,6 +189,13 @@ def existing_run(path: Path) -> RunFolder:
     if not folder.exists():
         raise UsageError(f"{path} holds no run: `tape-arith list` shows where runs are")
     return folder
+
+
+def _metrics_line(line: str) -> dict[str, Any]:
+    content = json.loads(line)
+    if not isinstance(content, dict) or not isinstance(content.get("step"), int):
+        raise ValueError(f"a line without its step: {line[:40]}")
+    return content
 
 
 def slug(name: str) -> str:

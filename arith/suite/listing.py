@@ -28,6 +28,7 @@ def everything(root: Path) -> dict[str, Any]:
 
 
 def encoding(entry: catalog.Entry) -> dict[str, Any]:
+    """What the list says of an encoding or an extrapolation."""
     return {
         "name": entry.name,
         "kind": entry.kind,
@@ -61,6 +62,7 @@ def run(folder: RunFolder) -> dict[str, Any]:
 
 
 def as_text(content: dict[str, Any]) -> str:
+    """What `everything` found, for people."""
     lines = ["ENCODINGS (tape-arith train --pe NAME[:option=value])"]
     lines += [_line(entry) for entry in content["encodings"]]
     lines += ["", "AT TEST TIME (NAME+...)"]

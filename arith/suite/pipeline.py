@@ -12,7 +12,7 @@ from arith.suite.compare import figure_path, summary
 from arith.suite.folders import find_grids
 from arith.suite.problems import dataset_folder, generate_dataset
 from arith.suite.progress import say
-from arith.suite.runs import score_run, train_run
+from arith.suite.runs import check, score_run, train_run
 from arith.training.config import Config
 from models.catalog import Name
 
@@ -32,6 +32,8 @@ def run_all(
     whole comparison. True when everything is done."""
     if not names or not seeds:
         raise UsageError("nothing to run: name encodings with --pe and seeds with --seeds")
+    for name in names:
+        check(config, name)
     done = True
     for seed in seeds:
         if should_stop():
@@ -61,16 +63,14 @@ def one_run(
     """Train and score one encoding; False where it was stopped before its end."""
     if should_stop():
         return False
-    folder = train_run(
-        runs, preset, config, name.encoding, seed, data=data, should_stop=should_stop
-    )
+    folder = train_run(runs, preset, config, name, seed, data=data, should_stop=should_stop)
     if "generate" not in folder.timings():
         folder.write_timing("generate", generated)
     if not folder.finished() or should_stop():
         return False
     grid = score_run(folder, name.extrapolation, should_stop=should_stop)
     say(summary(grid))
-    return grid.blocks_done == config.problems_per_cell
+    return grid.complete
 
 
 def draw_comparison(names: Sequence[Name], runs: Path, preset: str) -> None:

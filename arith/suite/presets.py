@@ -15,10 +15,16 @@ def presets() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
+def known(name: str | None) -> str | None:
+    """`name`, if any, which must be a preset's. Errors: UsageError."""
+    if name is not None and name not in presets():
+        raise unknown("preset", name, presets())
+    return name
+
+
 def load_preset(name: str) -> Config:
     """The config of a preset. Errors: UsageError for an unknown name."""
-    if name not in presets():
-        raise unknown("preset", name, presets())
+    known(name)
     path = FOLDER / f"{name}.toml"
     try:
         return Config.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))

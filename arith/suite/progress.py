@@ -20,6 +20,8 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class Bar(Protocol):
+    """Call it with how much is done, and what else there is to say."""
+
     def __call__(self, done: int, note: str = "") -> None: ...
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from arith.data.bucket import Bucket
@@ -15,7 +16,7 @@ from arith.data.task import load_task
 from arith.data.vocabulary import DIGIT_ZERO, EOS, SIZE, token
 from arith.errors import Failure, UsageError
 from arith.files import read_json, write_json
-from arith.scoring.grid import Grid
+from arith.scoring.grid import MOST_PER_CELL, Grid
 from arith.scoring.score import score_grid
 from arith.suite.environment import DECIDES_BITS, environment, own_version
 from arith.suite.folders import RunFolder, RunRecord, run_folder
@@ -37,7 +38,7 @@ def train_run(
     root: Path,
     preset: str,
     config: Config,
-    encoding: Part,
+    encoding: Name | Part,
     seed: int,
     *,
     data: Path | None = None,
@@ -49,11 +50,13 @@ def train_run(
     Stops in good order when `should_stop` says so: see RunFolder.finished. Errors: UsageError
     where the folder holds a run of another config, or `data` is not what the run trains on.
     """
-    folder = run_folder(root, preset, encoding, seed)
+    name = Name(encoding) if isinstance(encoding, Part) else encoding
+    folder = run_folder(root, preset, name.encoding, seed)
+    check(config, name)
     if data is not None:
         config = replace(config, num_problems=Dataset(data).manifest.count)
     record = RunRecord(
-        encoding=str(encoding),
+        encoding=str(name.encoding),
         seed=seed,
         preset=preset,
         config=config,
@@ -61,11 +64,11 @@ def train_run(
         data=None if data is None else Dataset(data).manifest.sha256,
         version=own_version(),
     )
+    if data is not None:
+        dataset_of(data, Bucket(config.task, config.trained_digits, seed, "train"), config)
     if fresh and folder.exists():
         forget(folder)
     if not folder.exists():
-        # Building it is the last check of what was asked for: nothing is written before.
-        decoder_for(config, encoding, seed)
         forget(folder)  # what a killed --fresh left
         folder.write_record(record)
     there = folder.record()
@@ -75,15 +78,30 @@ def train_run(
             f"`tape-arith train {folder.path} --steps {config.steps}` extends it, --fresh starts "
             "it over"
         )
-    if there.config != config or there.encoding != record.encoding:
+    if (there.config, there.encoding, there.seed) != (config, record.encoding, seed):
+        differs = there.config.differences(config) or f"{there.encoding}, seed {there.seed}"
         raise UsageError(
-            f"{folder.path} holds another run ({there.config.differences(config)}): train into "
+            f"{folder.path} holds another run ({differs}): train into "
             "another folder with --out, or start this one over with --fresh"
         )
     return continue_run(folder, data=data, should_stop=should_stop)
 
 
-def extend_run(folder: RunFolder, steps: int) -> None:
+def check(config: Config, name: Name) -> None:
+    """Refuse, before anything is written, what could not be trained and scored.
+
+    Errors: UsageError.
+    """
+    Bucket(config.task, config.tested_digits, config.evaluation_seed, "evaluation")
+    if config.problems_per_cell > MOST_PER_CELL:
+        raise UsageError(
+            f"problems_per_cell must be at most {MOST_PER_CELL:,}, not {config.problems_per_cell:,}"
+        )
+    with torch.device("meta"):
+        decoder_for(config, name, seed=0)
+
+
+def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> None:
     """Raise the budget of a run to `steps`; training goes on from before the cool-down.
 
     Errors: UsageError where the run is not finished or already went further.
@@ -99,6 +117,10 @@ def extend_run(folder: RunFolder, steps: int) -> None:
     kept = record.schedule.cooldown_start
     if extended.schedule.cooldown_start < kept:
         raise UsageError(f"{steps} steps would cool down before step {kept}, which is kept: more")
+    if data is not None:
+        config = record.config
+        bucket = Bucket(config.task, config.trained_digits, record.seed, "train")
+        dataset_of(data, bucket, config)
     tensors, facts = checkpoint.load(folder.before_cooldown, "cpu")
     # The unfinished state comes first: whatever kills us next, the run reads as unfinished.
     checkpoint.save(folder.latest, tensors, facts)
@@ -142,8 +164,11 @@ def continue_run(
 
     def log(metrics: Metrics) -> None:
         nonlocal note
-        with open(folder.metrics_file, "a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(metrics)) + "\n")
+        try:
+            with open(folder.metrics_file, "a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(metrics)) + "\n")
+        except OSError as error:
+            raise Failure(f"cannot write {folder.metrics_file}: {error.strerror}") from error
         exact = "" if metrics.exact_match is None else f"exact {metrics.exact_match:.1%}, "
         note = f"loss {metrics.loss:.4f}, {exact}{metrics.tokens_per_second:,.0f} tokens/s"
 
@@ -207,7 +232,7 @@ def score_run(
         grid = Grid.load(file)
         if not grid.same_run(empty):
             raise UsageError(f"{file} is of another run or evaluation set: --fresh scores again")
-        if grid.blocks_done == config.problems_per_cell:
+        if grid.complete:
             return grid
     hardware = detect()
     name = Name(parse(record.encoding).encoding, extrapolation)
@@ -309,6 +334,7 @@ def load_state(
 
 
 def load_weights(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> None:
+    """Put a checkpoint into `decoder`. Errors: Failure where it does not fit."""
     weights = {name.removeprefix("model/"): tensor for name, tensor in tensors.items()}
     try:
         decoder.load_state_dict(weights)

@@ -8,6 +8,8 @@ from typing import Any
 
 from arith.errors import UsageError, unknown
 
+_WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text"}
+
 
 @dataclass(frozen=True)
 class Config:
@@ -55,6 +57,10 @@ class Config:
         for name in ("learning_rate", "epsilon", "clip"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise UsageError(f"{name} must be more than 0, not {getattr(self, name)}")
+        if not 0 <= self.weight_decay < float("inf"):
+            raise UsageError(f"weight_decay must be 0 or more, not {self.weight_decay:g}")
+        if self.evaluation_seed < 0:
+            raise UsageError(f"evaluation_seed must be 0 or more, not {self.evaluation_seed}")
         for name in ("warmup", "cooldown", "beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(f"{name} must be in [0, 1), not {getattr(self, name)}")
@@ -77,8 +83,7 @@ class Config:
             try:
                 values[key] = kinds[key](text)
             except ValueError:
-                kind = "a whole number" if kinds[key] is int else "a number"
-                raise UsageError(f"{key} must be {kind}, not '{text}'") from None
+                raise UsageError(f"{key} must be {_WORDS[kinds[key]]}, not '{text}'") from None
         return replace(self, **values)
 
     @classmethod
@@ -93,7 +98,7 @@ class Config:
                 raise UsageError(f"setting '{key}' is missing")
             accepted = (int, float) if kind is float else (kind,)
             if not isinstance(content[key], accepted) or isinstance(content[key], bool):  # type: ignore[arg-type]
-                raise UsageError(f"setting '{key}' must be {kind}, not {content[key]!r}")
+                raise UsageError(f"setting '{key}' must be {_WORDS[kind]}, not {content[key]!r}")
         values: dict[str, Any] = {k: kinds[k](v) for k, v in content.items()}  # type: ignore[operator]
         return cls(**values)
 

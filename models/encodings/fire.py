@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from models.encoding import PositionalLayer, Setting
+from models.errors import UsageError
 from models.families.additive_bias import AdditiveBias, AdditiveBiasLayer, Distances
 
 EPSILON = 1e-6
@@ -44,6 +45,8 @@ class FIRE(AdditiveBias):
 
     def __init__(self, setting: Setting, *, init_l: float | None = None, width: int = 32) -> None:
         self.init_l = float(setting.trained_length) if init_l is None else init_l
+        if width < 1:
+            raise UsageError(f"fire: width must be 1 or more, not {width}")
         self.width = width
         super().__init__(setting)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from models.attention import attention
 from models.encoding import PositionalEncoding, PositionalLayer, Setting, State
+from models.errors import UsageError
 from models.extrapolation import Extrapolation
 from models.sequences import Sequences
 
@@ -56,7 +57,7 @@ class Rotary(PositionalEncoding):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         if setting.head_dim % 2:
-            raise ValueError(f"a rotary encoding needs an even head_dim, not {setting.head_dim}")
+            raise UsageError(f"a rotary encoding needs an even head_dim, not {setting.head_dim}")
 
     def layer(self, i: int) -> PositionalLayer:
         return RotaryLayer()

@@ -1,0 +1,77 @@
+"""What programs read: the keys of `list --json`, `table` and `score --json` are promises."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+from arith.scoring.grid import REGIONS
+from models import catalog
+from tests.suite.tiny import done
+
+
+def test_list_as_json(comparison: Path) -> None:
+    content = json.loads(done("list", "--json").out)
+    assert list(content) == [
+        *("schema", "encodings", "extrapolations", "presets", "tasks", "runs"),
+    ]
+    assert content["schema"] == 1 and content["tasks"] == ["addition"]
+    keys = ["name", "kind", "summary", "paper", "aliases", "options"]
+    for kind in ("encoding", "extrapolation"):
+        entries = content[f"{kind}s"]
+        assert [entry["name"] for entry in entries] == catalog.names(kind)
+        for entry in entries:
+            assert list(entry) == keys
+            assert entry["kind"] and entry["summary"].endswith(".") and "arXiv" in entry["paper"]
+            for option in entry["options"].values():
+                assert list(option) == ["type", "default"]
+    for preset in content["presets"]:
+        assert list(preset) == ["name", "summary", "config"]
+    assert [run["path"] for run in content["runs"]] == sorted(
+        run["path"] for run in content["runs"]
+    )
+    assert content["runs"][2] == {
+        "path": "runs/mini/rope/seed-0",
+        "preset": "mini",
+        "encoding": "rope",
+        "seed": 0,
+        "state": "trained",
+        "grids": ["grid"],
+    }
+
+
+def test_list_for_people(comparison: Path) -> None:
+    text = done("list").out
+    for kind in ("encoding", "extrapolation"):
+        for entry in catalog.entries(kind):
+            (line,) = (line for line in text.splitlines() if line.split()[:1] == [entry.name])
+            assert entry.summary in line and entry.paper in line
+            assert all(option in line for option in entry.options)
+    assert "(also randpe)" in text
+    assert "runs/mini/tape/seed-1: trained; grid+yarn" in text
+    Path("runs/mini/rope/seed-0/weights/final.safetensors").unlink()
+    assert "runs/mini/rope/seed-0: step 4 of 4; grid" in done("list").out
+    assert "none yet" in done("list", "--runs", "nowhere").out
+
+
+def test_score_as_json(comparison: Path) -> None:
+    content = json.loads(done("score", "runs/mini/rope/seed-0", "--json").out)
+    assert content == json.loads(Path("runs/mini/rope/seed-0/grid.json").read_text())
+    assert content["schema"] == 1 and content["kind"] == "grid"
+    assert content["encoding"] == "rope" and content["extrapolation"] is None
+    assert sum(map(sum, content["total"])) == 27
+    line = done("score", "runs/mini/rope/seed-0").out
+    assert line.startswith("rope seed 0: out of distribution ") and "in distribution" in line
+
+
+def test_tables(comparison: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(done("table", "--format", "csv").out)))
+    assert {row["encoding"] for row in rows} == {"rope", "fire", "tape+yarn"}
+    content = json.loads(done("table", "--format", "json").out)
+    assert list(content) == ["schema", "rows"] and content["schema"] == 1
+    for row in content["rows"]:
+        assert list(row) == ["encoding", "seeds", "converged", "mark", "means"]
+        assert row["seeds"] == [0, 1] and set(row["means"]) == set(REGIONS)
+        assert row["converged"] is False and row["mark"] == "not converged"
+    chosen = done("table", "--compare", "fire,rope").out.splitlines()
+    assert len(chosen) == 4 and chosen[0].startswith("| encoding |")

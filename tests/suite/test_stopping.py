@@ -1,0 +1,48 @@
+"""When to stop in good order."""
+
+import re
+import signal
+
+import pytest
+
+from arith.suite.stopping import Stopper, seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "right"), [("90", 90), ("90s", 90), ("25m", 1500), ("3h", 10800), ("0.5h", 1800)]
+)
+def test_durations(text: str, right: float) -> None:
+    assert seconds(text) == right
+
+
+@pytest.mark.parametrize("text", ["", "s", "0", "-3s", "soon", "1d", "nan", "inf", "1e999h"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text) or "convert"):
+        seconds(text)
+
+
+def test_the_time() -> None:
+    assert not Stopper()() and Stopper().exit_code == 0
+    assert not Stopper(1e6)()
+    late = Stopper(1e-9)
+    assert late() and late.exit_code == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_is_a_wish_and_the_second_is_not(number: signal.Signals) -> None:
+    def second(*_: object) -> None:
+        raise InterruptedError
+
+    before = signal.signal(number, second)
+    try:
+        stopper = Stopper(1e-9)
+        with stopper.listening():
+            signal.raise_signal(number)
+            assert stopper() and stopper.exit_code == 130
+            with pytest.raises(InterruptedError):
+                signal.raise_signal(number)
+        with Stopper().listening():
+            pass
+        assert signal.getsignal(number) is second
+    finally:
+        signal.signal(number, before)

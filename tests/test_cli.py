@@ -1,0 +1,260 @@
+"""The command line: the card's three lines, one line for each error, and what is imported."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from arith.suite import estimate
+from arith.suite.folders import RunFolder
+from models.hardware import Hardware
+from tests.suite.tiny import contents, done, refused, settings, untouched
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test has an empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_card_s_three_lines(here: Path) -> None:
+    tiny = settings()[2:]  # as typed: without --preset
+    assert done("generate", "--preset", "mini", *tiny).out == "data/addition-bucket-2\n"
+    trained = done("train", "--pe", "tape", *tiny)
+    (why,) = (line for line in trained.err.splitlines() if line.startswith("preset "))
+    assert why.startswith("preset mini: there is no GPU, and paper-40 would take at least ")
+    assert "--preset" in why
+    assert trained.out.splitlines()[-1] == "runs/mini/tape/seed-0"
+    assert trained.out.startswith("tape seed 0: out of distribution ")
+    done("train", "--pe", "fire", *tiny)
+    assert done("heatmap", "--compare", "fire,tape").out == "runs/mini/fire-tape.png\n"
+    assert Path("runs/mini/fire-tape.png").stat().st_size > 10_000
+
+
+def test_the_preset_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fast(Hardware):
+        @property
+        def name(self) -> str:
+            return "Some GPU"
+
+    monkeypatch.setattr(estimate, "detect", lambda: Fast("cuda", torch.bfloat16))
+    assert estimate.default_preset() == ("paper-40", "preset paper-40: there is a GPU (Some GPU)")
+
+
+def test_no_score() -> None:
+    trained = done("train", "--pe", "nope", "--no-score", *settings())
+    assert trained.out == "runs/mini/nope/seed-0\n"
+    assert not list(Path("runs").rglob("grid*.json"))
+    assert "nope seed 0" in done("train", "runs/mini/nope/seed-0").out
+
+
+def test_a_name_trains_what_it_says() -> None:
+    done("train", "--pe", "randpe", "--no-score", *settings())
+    done("train", "--pe", "tape_heads:width=8", "--no-score", *settings())
+    done("train", "--pe", "fire:width=32", "--no-score", *settings())
+    names = {file.parent.name for file in Path("runs/mini").glob("*/seed-0")}
+    assert names == {"rand-rope", "tape-heads@width=8", "fire"}
+    record = RunFolder(Path("runs/mini/tape-heads@width=8/seed-0")).record()
+    assert record.encoding == "tape-heads:width=8"
+
+
+@pytest.mark.parametrize("precise", ["0.1234567", "12345678.5", "1e30", "1e-7"])
+def test_an_option_is_recorded_as_given(precise: str) -> None:
+    done("train", "--pe", f"fire:init_l={precise}", "--no-score", *settings())
+    (file,) = Path("runs").rglob("run.json")
+    name = RunFolder(file.parent).record().encoding
+    assert float(name.removeprefix("fire:init_l=")) == float(precise)
+    done("train", file.parent)
+
+
+REFUSED = {
+    "tapee": "unknown encoding 'tapee': did you mean 'tape'?",
+    "tape:wdth=3": "unknown option of tape 'wdth': did you mean 'width'?",
+    "rope:base=3": "unknown option of rope 'base'",
+    "fire:init_l=x": "init_l must be a number, not 'x'",
+    "fire:init_l=nan": "init_l must be a number, not 'nan'",
+    "fire:width=1.5": "width must be a whole number, not '1.5'",
+    "fire:width=0": "width",
+    "fire:width=-1": "width",
+    "fire:width": "an option reads key=value, not 'width'",
+    "fire:width=3:width=4": "width",
+    "rand-rope:l_max=3": "l_max=3 is less than the longest tested sequence",
+    "tape+yran": "unknown extrapolation 'yran': did you mean 'yarn'?",
+    "tape+rope": "unknown extrapolation 'rope'",
+    "tape+yarn+yarn": "at most one extrapolation",
+    "tape+yarn:ramp=x": "ramp must be one of code, paper, not 'x'",
+    "nope+yarn": "NoPE has none",
+    "fire+yarn": "FIRE has none",
+}
+
+
+@pytest.mark.parametrize("pe", REFUSED)
+def test_encodings_that_are_refused(here: Path, pe: str) -> None:
+    for command in (("train", "--pe", pe), ("run", "--pe", f"rope,{pe}")):
+        assert REFUSED[pe] in refused(*command, *settings())
+        assert contents(here) == {}  # before anything is made or trained
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("train",), "--pe"),
+        (("train", "runs/x", "--pe", "rope"), "--pe"),
+        (("train", "--pe", ""), "--pe"),
+        (("train", "--pe", "tape,rope"), "tape-arith run --pe tape,rope"),
+        (("train", "--pe", "rope", "--steps", "9"), "--set steps=N"),
+        (("train", "--pe", "rope", "--time-limit", "soon"), "90s, 25m or 3h, not 'soon'"),
+        (("train", "--pe", "rope", "--time-limit", "-3s"), "90s, 25m or 3h, not '-3s'"),
+        (("train", "--pe", "rope", "--time-limit", "0"), "90s, 25m or 3h, not '0'"),
+        (("train", "--pe", "rope", "--preset", "minni"), "did you mean 'mini'?"),
+        (("train", "--pe", "rope", "--preset", "mini", "--task", "additon"), "'addition'"),
+        (("train", "--pe", "rope", "--pressed", "mini"), "No such option: --pressed"),
+        (("train", "--pe", "rope", "--seed", "-1"), "--seed"),
+        (("train", "--pe", "rope", "--seed", "x"), "--seed"),
+        (("train", "--pe", "rope", "--threads", "0"), "--threads"),
+        (("train", "--pe", "rope", "--preset"), "--preset"),
+        (("train", "runs/x", "--set", "steps=8"), "a run keeps its settings"),
+        (("train", "runs/x"), "runs/x holds no run"),
+        (("run", "--pe", "rope", "--seeds", "a,b"), "as in 0,1,2, not 'a,b'"),
+        (("run", "--pe", "rope", "--seeds", ""), "as in 0,1,2"),
+        (("run", "--pe", "rope", "--seeds", "-1"), "as in 0,1,2"),
+        (("run",), "--pe"),
+        (("score",), "run"),
+        (("score", "runs/x", "--max-digits", "0"), "--max-digits"),
+        (("heatmap",), "--compare"),
+        (("heatmap", "--compare", ""), "--compare"),
+        (("heatmap", "--compare", "fier"), "did you mean 'fire'?"),
+        (("generate", "extra"), "extra"),
+        (("trian",), "trian"),
+    ],
+)
+def test_usage_that_is_refused(here: Path, command: tuple[str, ...], told: str) -> None:
+    assert told in refused(*command)
+    assert contents(here) == {}
+
+
+def test_help() -> None:
+    top = done("--help").out
+    for name in ("generate", "train", "score", "run", "heatmap", "table", "list"):
+        assert name in top
+        assert "Example: tape-arith " in done(name, "--help").out
+    assert done().out == top
+
+
+# In a process of its own: what the others imported is not in the way.
+LIGHT = """
+import os, sys
+sys.argv = ["tape-arith"]
+import cli
+def call(*arguments, heavy=("torch", "pandas", "matplotlib")):
+    sys.argv[1:] = arguments
+    try:
+        cli.main()
+    except SystemExit as leaving:
+        assert not leaving.code, (arguments, leaving.code)
+    for name in heavy:
+        assert name not in sys.modules, (arguments, name)
+call("--help")
+call("train", "--help")
+call("list")
+call("list", "--json")
+call("generate", "--preset", "mini", "--set", "trained_digits=2", "--count", "50")
+call("generate", "--verify", "data/addition-bucket-2")
+os.environ |= {"_TAPE_ARITH_COMPLETE": "complete_bash", "COMP_CWORD": "3"}
+for words in ("train --pe ta", "heatmap --compare rope,fi", "train --preset pa"):
+    os.environ["COMP_WORDS"] = "tape-arith " + words
+    call()
+del os.environ["_TAPE_ARITH_COMPLETE"]
+call("heatmap", "--compare", "rope,fire", heavy=["torch"])
+"""
+
+
+def test_what_is_imported() -> None:
+    """Help, listing, completion, generating and drawing start without torch."""
+    for name in ("rope", "fire"):
+        done("train", "--pe", name, *settings())
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(
+        [sys.executable, "-c", LIGHT], env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    words = result.stdout.split()
+    for completed in ("tape", "tape-heads", "rope,fire", "paper-20", "paper-40"):
+        assert completed in words
+
+
+def test_the_console_script() -> None:
+    script = Path(sys.executable).with_name("tape-arith")
+    if not script.exists():
+        pytest.skip("the package is not installed")
+    result = subprocess.run([script, "heatmap"], capture_output=True, text=True)
+    assert result.returncode == 2 and result.stdout == ""
+    assert result.stderr.startswith("tape-arith: ") and result.stderr.count("\n") == 1
+
+
+LONG = settings(steps=300, num_problems=4096)
+
+
+def start(*command: str) -> "subprocess.Popen[str]":
+    code = "import cli; cli.main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *command],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
+    """Until training has written a line of metrics."""
+    deadline = time.monotonic() + 120
+    while not (path.exists() and path.stat().st_size):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_a_run_that_resumes(number: signal.Signals) -> None:
+    train = ("train", "--pe", "tape", "--no-score", *LONG)
+    whole = start(*train, "--out", "whole")
+    whole.communicate(timeout=300)
+    assert whole.returncode == 0
+    process = start(*train)
+    folder = RunFolder(Path("runs/mini/tape/seed-0"))
+    wait_for(folder.metrics_file, process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "the same command goes on from here" in err and "Traceback" not in err
+    assert out == "runs/mini/tape/seed-0\n"
+    assert folder.latest.exists() and not folder.finished()
+    with untouched(Path()):
+        assert "is not trained to its end" in refused("score", folder.path)
+    resumed = start(*train)
+    _, err = resumed.communicate(timeout=300)
+    assert resumed.returncode == 0 and "from step" in err
+    other = Path("whole/mini/tape/seed-0")
+    assert folder.final.read_bytes() == RunFolder(other).final.read_bytes()
+    assert [line["loss"] for line in folder.metrics()] == [
+        line["loss"] for line in RunFolder(other).metrics()
+    ]
+
+
+@pytest.mark.slow
+def test_a_signal_before_anything_began() -> None:
+    """While torch is being imported."""
+    process = start("train", "--pe", "tape", *LONG)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in err, err
