@@ -3,16 +3,16 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from arith.data.bucket import Bucket
 from arith.errors import UsageError
 from arith.figures.heatmap import draw
 from arith.figures.table import rows, to_csv, to_markdown
 from arith.files import write_text
+from arith.suite.building import check, training_bucket
 from arith.suite.compare import figure_path, summary
 from arith.suite.folders import find_grids
 from arith.suite.problems import dataset_folder, generate_dataset
 from arith.suite.progress import say
-from arith.suite.runs import check, score_run, train_run
+from arith.suite.runs import score_run, train_run
 from arith.training.config import Config
 from models.catalog import Name
 
@@ -40,7 +40,7 @@ def run_all(
             done = False
             break
         folder = dataset_folder(data, config, seed)
-        bucket = Bucket(config.task, config.trained_digits, seed, "train")
+        bucket = training_bucket(config, seed)
         generated = generate_dataset(folder, bucket, config.num_problems, workers=workers)
         for name in names:
             done = done and one_run(

@@ -5,29 +5,29 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
 
 from arith.data.bucket import Bucket
 from arith.data.dataset import Dataset
-from arith.data.task import load_task
-from arith.data.vocabulary import DIGIT_ZERO, EOS, SIZE, token
 from arith.errors import Failure, UsageError
 from arith.files import read_json, write_json
-from arith.scoring.grid import MOST_PER_CELL, Grid
+from arith.scoring.grid import Grid
 from arith.scoring.score import score_grid
+from arith.suite.building import (
+    check,
+    dataset_of,
+    decoder_for,
+    identity,
+    load_state,
+    load_weights,
+    training_bucket,
+)
 from arith.suite.environment import DECIDES_BITS, environment, own_version
 from arith.suite.folders import RunFolder, RunRecord, run_folder
 from arith.suite.progress import bar, say
 from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.train import Metrics, Source, Trainer
-from models.build import build_decoder
 from models.catalog import Name, Part, parse
-from models.decoder import Decoder, DecoderConfig
-from models.encoding import Setting
 from models.hardware import Hardware, detect
 
 # In steps; a checkpoint costs a few milliseconds at mini and two seconds at the paper's size.
@@ -38,34 +38,33 @@ def train_run(
     root: Path,
     preset: str,
     config: Config,
-    encoding: Name | Part,
+    name: Name,
     seed: int,
     *,
     data: Path | None = None,
     fresh: bool = False,
     should_stop: Callable[[], bool],
 ) -> RunFolder:
-    """Train, or go on training, the run of `encoding` and `seed`; nothing is done twice.
+    """Train, or go on training, the run of `name` and `seed`; nothing is done twice.
 
     Stops in good order when `should_stop` says so: see RunFolder.finished. Errors: UsageError
     where the folder holds a run of another config, or `data` is not what the run trains on.
     """
-    name = Name(encoding) if isinstance(encoding, Part) else encoding
     folder = run_folder(root, preset, name.encoding, seed)
     check(config, name)
+    dataset = None
     if data is not None:
         config = replace(config, num_problems=Dataset(data).manifest.count)
+        dataset = dataset_of(data, config, seed)
     record = RunRecord(
         encoding=str(name.encoding),
         seed=seed,
         preset=preset,
         config=config,
         first_steps=config.steps,
-        data=None if data is None else Dataset(data).manifest.sha256,
+        data=None if dataset is None else dataset.manifest.sha256,
         version=own_version(),
     )
-    if data is not None:
-        dataset_of(data, Bucket(config.task, config.trained_digits, seed, "train"), config)
     if fresh and folder.exists():
         forget(folder)
     if not folder.exists():
@@ -87,20 +86,6 @@ def train_run(
     return continue_run(folder, data=data, should_stop=should_stop)
 
 
-def check(config: Config, name: Name) -> None:
-    """Refuse, before anything is written, what could not be trained and scored.
-
-    Errors: UsageError.
-    """
-    Bucket(config.task, config.tested_digits, config.evaluation_seed, "evaluation")
-    if config.problems_per_cell > MOST_PER_CELL:
-        raise UsageError(
-            f"problems_per_cell must be at most {MOST_PER_CELL:,}, not {config.problems_per_cell:,}"
-        )
-    with torch.device("meta"):
-        decoder_for(config, name, seed=0)
-
-
 def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> None:
     """Raise the budget of a run to `steps`; training goes on from before the cool-down.
 
@@ -118,9 +103,7 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
     if extended.schedule.cooldown_start < kept:
         raise UsageError(f"{steps} steps would cool down before step {kept}, which is kept: more")
     if data is not None:
-        config = record.config
-        bucket = Bucket(config.task, config.trained_digits, record.seed, "train")
-        dataset_of(data, bucket, config)
+        dataset_of(data, record.config, record.seed)
     tensors, facts = checkpoint.load(folder.before_cooldown, "cpu")
     # The unfinished state comes first: whatever kills us next, the run reads as unfinished.
     checkpoint.save(folder.latest, tensors, facts)
@@ -141,9 +124,9 @@ def continue_run(
     config, seed = record.config, record.seed
     hardware = detect()
     resume_environment(folder, hardware)
-    bucket = Bucket(config.task, config.trained_digits, seed, "train")
-    source: Source = bucket if data is None else dataset_of(data, bucket, config)
-    decoder = decoder_for(config, parse(record.encoding).encoding, seed)
+    bucket = training_bucket(config, seed)
+    source: Source = bucket if data is None else dataset_of(data, config, seed)
+    decoder = decoder_for(config, parse(record.encoding), seed)
     trainer = Trainer(decoder, source, bucket, config, record.schedule, hardware)
     if folder.latest.exists():
         tensors, facts = load_state(folder.latest, record, hardware.device)
@@ -263,84 +246,6 @@ def score_run(
     earlier = folder.timings().get(stage, 0.0) if grid is not empty else 0.0
     folder.write_timing(stage, earlier + time.perf_counter() - began)
     return grid
-
-
-def setting_for(config: Config) -> Setting:
-    """What an encoding may know of task and size: the preset's, however far it is scored."""
-    task = load_task(config.task)
-    return Setting(
-        num_layers=config.num_layers,
-        num_heads=config.num_heads,
-        head_dim=config.head_dim,
-        hidden_size=config.hidden_size,
-        trained_length=task.longest(config.trained_digits),
-        max_length=task.longest(config.tested_digits),
-        digit_ids=tuple(range(DIGIT_ZERO, DIGIT_ZERO + 10)),
-        separator_ids=(token(task.symbol), token("=")),
-        end_id=EOS,
-    )
-
-
-def decoder_for(config: Config, encoding: Name | Part, seed: int) -> Decoder:
-    """A fresh decoder of the config's size that holds `encoding`."""
-    name = Name(encoding) if isinstance(encoding, Part) else encoding
-    sizes = DecoderConfig(
-        vocabulary_size=SIZE,
-        num_layers=config.num_layers,
-        hidden_size=config.hidden_size,
-        num_heads=config.num_heads,
-        head_dim=config.head_dim,
-        mlp_size=config.mlp_size,
-    )
-    return build_decoder(sizes, name, setting_for(config), seed)
-
-
-def dataset_of(path: Path, bucket: Bucket, config: Config) -> Dataset:
-    """The dataset at `path`, which must be what the run would make itself."""
-    dataset = Dataset(path)
-    if dataset.bucket != bucket:
-        there, here = dataset.bucket, bucket
-        raise UsageError(
-            f"{path} holds {there.task} to {there.max_digits} digits of seed {there.seed}, and "
-            f"this run trains on {here.task} to {here.max_digits} digits of seed {here.seed}: "
-            f"generate that with --seed {here.seed}, or leave --data out"
-        )
-    if dataset.manifest.count != config.num_problems:
-        raise UsageError(
-            f"{path} holds {dataset.manifest.count:,} problems and this run takes "
-            f"{config.num_problems:,}"
-        )
-    return dataset
-
-
-def identity(record: RunRecord) -> dict[str, Any]:
-    """What a checkpoint must say to belong to a run."""
-    return {
-        "encoding": record.encoding,
-        "seed": record.seed,
-        "config_sha256": record.config.sha256,
-    }
-
-
-def load_state(
-    path: Path, record: RunRecord, device: str
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """A checkpoint of this run. Errors: Failure where it is of another."""
-    tensors, facts = checkpoint.load(path, device)
-    for key, value in identity(record).items():
-        if facts.get(key) != value:
-            raise Failure(f"{path} belongs to another run: {key} is {facts.get(key)}, not {value}")
-    return tensors, facts
-
-
-def load_weights(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> None:
-    """Put a checkpoint into `decoder`. Errors: Failure where it does not fit."""
-    weights = {name.removeprefix("model/"): tensor for name, tensor in tensors.items()}
-    try:
-        decoder.load_state_dict(weights)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise Failure(f"{path} does not fit the run's decoder: {reason}") from error
 
 
 def resume_environment(folder: RunFolder, hardware: Hardware) -> None:

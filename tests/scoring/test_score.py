@@ -29,7 +29,7 @@ from arith.scoring.score import (
     score,
     score_grid,
 )
-from arith.suite.runs import decoder_for
+from arith.suite.building import decoder_for
 from models.catalog import names, parse
 from models.decoder import Decoder
 from models.hardware import Hardware

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from arith.data.bucket import Bucket
+from arith.suite.building import decoder_for
 from arith.suite.folders import RunFolder
-from arith.suite.runs import decoder_for
 from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.schedule import Schedule

@@ -115,7 +115,7 @@ def run(root: Path, name: str = "rope", seed: int = 0, stop: int = 0, **changes:
         root,
         "mini",
         small(**changes),
-        parse(name).encoding,
+        parse(name),
         seed,
         should_stop=stop_after(stop) if stop else never,
     )

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from arith.data.batches import concatenate, pad
 from arith.data.bucket import Bucket
 from arith.data.vocabulary import PAD
-from arith.suite.runs import decoder_for
+from arith.suite.building import decoder_for
 from arith.training.train import Trainer, make_optimizer, summed_loss
 from models.catalog import names, parse
 from models.decoder import Decoder

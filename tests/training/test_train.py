@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("often")
 
 def run(root: Path, config: Config, name: str = "rope", seed: int = 0, **options: Any) -> RunFolder:
     options = {"should_stop": never, **options}
-    return train_run(root, "mini", config, parse(name).encoding, seed, **options)
+    return train_run(root, "mini", config, parse(name), seed, **options)
 
 
 def resumed(root: Path, config: Config, every: int, name: str = "rope") -> RunFolder:

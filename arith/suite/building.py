@@ -1,0 +1,117 @@
+"""From a run's config to its decoder, its problems and its weights."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from arith.data.bucket import Bucket
+from arith.data.dataset import Dataset
+from arith.data.task import load_task
+from arith.data.vocabulary import DIGIT_ZERO, EOS, SIZE, token
+from arith.errors import Failure, UsageError
+from arith.scoring.grid import MOST_PER_CELL
+from arith.suite.folders import RunRecord
+from arith.training import checkpoint
+from arith.training.config import Config
+from models.build import build_decoder
+from models.catalog import Name
+from models.decoder import Decoder, DecoderConfig
+from models.encoding import Setting
+
+
+def check(config: Config, name: Name) -> None:
+    """Refuse, before anything is written, what could not be trained and scored.
+
+    Errors: UsageError.
+    """
+    Bucket(config.task, config.tested_digits, config.evaluation_seed, "evaluation")
+    if config.problems_per_cell > MOST_PER_CELL:
+        raise UsageError(
+            f"problems_per_cell must be at most {MOST_PER_CELL:,}, not {config.problems_per_cell:,}"
+        )
+    with torch.device("meta"):
+        decoder_for(config, name, seed=0)
+
+
+def setting_for(config: Config) -> Setting:
+    """What an encoding may know of task and size: the preset's, however far it is scored."""
+    task = load_task(config.task)
+    return Setting(
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        head_dim=config.head_dim,
+        hidden_size=config.hidden_size,
+        trained_length=task.longest(config.trained_digits),
+        max_length=task.longest(config.tested_digits),
+        digit_ids=tuple(range(DIGIT_ZERO, DIGIT_ZERO + 10)),
+        separator_ids=(token(task.symbol), token("=")),
+        end_id=EOS,
+    )
+
+
+def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
+    """A fresh decoder of the config's size that holds the encoding `name`."""
+    sizes = DecoderConfig(
+        vocabulary_size=SIZE,
+        num_layers=config.num_layers,
+        hidden_size=config.hidden_size,
+        num_heads=config.num_heads,
+        head_dim=config.head_dim,
+        mlp_size=config.mlp_size,
+    )
+    return build_decoder(sizes, name, setting_for(config), seed)
+
+
+def training_bucket(config: Config, seed: int) -> Bucket:
+    """The problems that a run of `seed` is trained on."""
+    return Bucket(config.task, config.trained_digits, seed, "train")
+
+
+def dataset_of(path: Path, config: Config, seed: int) -> Dataset:
+    """The dataset at `path`, which must be what the run would make itself. Errors: UsageError."""
+    dataset, bucket = Dataset(path), training_bucket(config, seed)
+    if dataset.bucket != bucket:
+        there, here = dataset.bucket, bucket
+        raise UsageError(
+            f"{path} holds {there.task} to {there.max_digits} digits of seed {there.seed}, and "
+            f"this run trains on {here.task} to {here.max_digits} digits of seed {here.seed}: "
+            f"generate that with --seed {here.seed}, or leave --data out"
+        )
+    if dataset.manifest.count != config.num_problems:
+        raise UsageError(
+            f"{path} holds {dataset.manifest.count:,} problems and this run takes "
+            f"{config.num_problems:,}"
+        )
+    return dataset
+
+
+def identity(record: RunRecord) -> dict[str, Any]:
+    """What a checkpoint must say to belong to a run."""
+    return {
+        "encoding": record.encoding,
+        "seed": record.seed,
+        "config_sha256": record.config.sha256,
+    }
+
+
+def load_state(
+    path: Path, record: RunRecord, device: str
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """A checkpoint of this run. Errors: Failure where it is of another."""
+    tensors, facts = checkpoint.load(path, device)
+    for key, value in identity(record).items():
+        if facts.get(key) != value:
+            raise Failure(f"{path} belongs to another run: {key} is {facts.get(key)}, not {value}")
+    return tensors, facts
+
+
+def load_weights(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> None:
+    """Put a checkpoint into `decoder`. Errors: Failure where it does not fit."""
+    weights = {name.removeprefix("model/"): tensor for name, tensor in tensors.items()}
+    try:
+        decoder.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise Failure(f"{path} does not fit the run's decoder: {reason}") from error
