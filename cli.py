@@ -230,9 +230,9 @@ def run_command(
     """Generate, train, score and draw; what is done already is never done again."""
     names = catalog.parse_list(pe)
     numbers = _seeds(seeds)
-    name, config = _config(preset, settings, task)
     stopper = _stopper(time_limit)
     _threads(threads)
+    name, config = _config(preset, settings, task)
     from arith.suite import pipeline
 
     with stopper.listening():
@@ -380,8 +380,8 @@ def main() -> None:
     except (UsageError, typer.TyperException) as error:
         print(f"tape-arith: {_one_line(error)}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
-    except Failure as error:
-        print(f"tape-arith: {error}", file=sys.stderr)
+    except (Failure, OSError) as error:
+        print(f"tape-arith: {_one_line(error)}", file=sys.stderr)
         sys.exit(EXIT_FAILED)
     except _Interrupted:
         print("tape-arith: interrupted; the same command goes on from here", file=sys.stderr)

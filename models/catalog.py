@@ -113,8 +113,11 @@ def entry(kind: str, name: str) -> Entry:
     facts: dict[str, Value | tuple[str, ...]] = {}
     options: dict[str, Option] = {}
     for node in public.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant | ast.Tuple):
-            facts |= {ast.unparse(target): ast.literal_eval(node.value) for target in node.targets}
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(
+            node.value, ast.Constant | ast.Tuple
+        ):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            facts |= {ast.unparse(target): ast.literal_eval(node.value) for target in targets}
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             options = _options(node.args)
     aliases = facts.get("aliases", ())
@@ -217,11 +220,22 @@ def _public_class(path: Path, name: str) -> ast.ClassDef:
     return classes[-1]
 
 
+def _literal(default: ast.expr, name: str) -> Value:
+    try:
+        value: Value = ast.literal_eval(default)
+    except ValueError:
+        raise UsageError(
+            f"the default of option '{name}' is `{ast.unparse(default)}`: write it as a plain "
+            "value, since names and options are read without importing"
+        ) from None
+    return value
+
+
 def _options(arguments: ast.arguments) -> dict[str, Option]:
     return {
         argument.arg: Option(
             ast.unparse(argument.annotation) if argument.annotation else "str",
-            None if default is None else ast.literal_eval(default),
+            None if default is None else _literal(default, argument.arg),
         )
         for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     }

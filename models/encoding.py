@@ -32,7 +32,7 @@ State = Any
 
 @dataclass(frozen=True)
 class Setting:
-    """The plain values that an encoding is built from; kept in the checkpoint.
+    """The plain values that an encoding is built from; they follow from the run's config.
 
     `trained_length` and `max_length` are the longest sequences, in tokens, of training and test
     (L0 and L1 in the docstrings of the encodings).

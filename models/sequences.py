@@ -20,7 +20,8 @@ class Sequences:
     key           int64 [B]  each row's only source of randomness, so that resuming, padding and
                   the number of processes change nothing
     offset        index of the first token (studies of translation shift it)
-    watch         called as watch(layer, name, value) by someone who studies a forward, else None
+    watch         what studies a forward: the decoder calls watch(i, "state", state) with the state
+                  that enters block i; None otherwise
     """
 
     tokens: Tensor

@@ -97,6 +97,13 @@ class _OpenShard:
         path = directory / shard.tokens
         tokens = _mapped(path, np.dtype(np.uint8), shard.num_tokens)
         lengths = _mapped(directory / shard.lengths, LENGTH_TYPE, shard.count)
+        # A flipped digit is a wrong sum that nothing below would notice; a second a GB settles it.
+        for file, digest in (
+            (shard.tokens, shard.tokens_sha256),
+            (shard.lengths, shard.lengths_sha256),
+        ):
+            if sha256(directory / file) != digest:
+                raise Failure(f"{directory / file} is corrupt: wrong hash; {again(directory)}")
         steps = np.arange(0, shard.count, _STRIDE)
         ends = np.cumsum(np.add.reduceat(lengths, steps, dtype=np.int64))
         if ends[-1] != shard.num_tokens:

@@ -310,6 +310,8 @@ class Grid:
 
         total = np.array(_rows(content["total"], "total", size, per_cell), dtype=np.int64)
         exact = np.array(_rows(content["exact"], "exact", size, per_cell), dtype=np.int64)
+        if total.min() < whole["blocks_done"]:  # a block holds a problem of every cell
+            raise _Corrupt("'total' disagrees with 'blocks_done'")
         if (exact > total).any():
             raise _Corrupt("more exact answers than problems in a cell")
         share = _means(content["right_share"], "right_share", total, 1.0)

@@ -101,6 +101,9 @@ def _score(
         right_logit = logits.gather(-1, targets[:, None])
         best_other = logits.scatter(-1, targets[:, None], float("-inf")).amax(-1)
         margins = right_logit[:, 0] - best_other
+        # Logits that overflowed answer nothing, however argmax orders them: decidedly wrong.
+        correct &= margins.isfinite()
+        margins = margins.nan_to_num(nan=float("-inf"), posinf=float("-inf"))
 
         right = np.zeros(rows.is_answer.shape, bool)
         right[rows.is_answer] = correct.cpu().numpy()
@@ -130,7 +133,8 @@ def low_precision_threshold(
     def difference(rows: Rows) -> float:
         low = answer_logits(decoder, rows, hardware)
         high = answer_logits(decoder, rows, hardware.exactly())
-        return float((low - high).abs().max())
+        differences = (low - high).abs()
+        return float(differences.where(differences.isfinite(), 0.0).max())
 
     groups = groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device])
     return 2 * max(hardware.map(difference, groups))

@@ -42,6 +42,8 @@ def own_version() -> str:
 
 def commit() -> str | None:
     """The commit of the source tree, with "+" where files differ from it; None outside git."""
+    if not (_root() / "pyproject.toml").exists():  # installed: a repository around it is not ours
+        return None
     try:
         head = _git("rev-parse", "--short=12", "HEAD")
         return head + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")

@@ -9,10 +9,11 @@ from arith.figures.table import rows, to_csv, to_markdown
 from arith.files import write_text
 from arith.suite.building import check, training_bucket
 from arith.suite.compare import figure_path, summary
-from arith.suite.folders import find_grids
+from arith.suite.folders import find_grids, run_folder
 from arith.suite.problems import dataset_folder, generate_dataset
 from arith.suite.progress import say
 from arith.suite.runs import score_run, train_run
+from arith.suite.stopping import Stopped
 from arith.training.config import Config
 from models.catalog import Name
 
@@ -39,12 +40,16 @@ def run_all(
         if should_stop():
             done = False
             break
-        folder = dataset_folder(data, config, seed)
-        bucket = training_bucket(config, seed)
-        generated = generate_dataset(folder, bucket, config.num_problems, workers=workers)
         for name in names:
             done = done and one_run(
-                name, seed, preset, config, runs, folder, generated, should_stop
+                name,
+                seed,
+                preset,
+                config,
+                runs=runs,
+                data=dataset_folder(data, config, seed),
+                workers=workers,
+                should_stop=should_stop,
             )
     draw_comparison(names, runs, preset)
     return done
@@ -55,17 +60,35 @@ def one_run(
     seed: int,
     preset: str,
     config: Config,
+    *,
     runs: Path,
     data: Path,
-    generated: float,
+    workers: int,
     should_stop: Callable[[], bool],
 ) -> bool:
-    """Train and score one encoding; False where it was stopped before its end."""
+    """Generate, train and score one encoding; False where it was stopped before its end."""
     if should_stop():
         return False
-    folder = train_run(runs, preset, config, name, seed, data=data, should_stop=should_stop)
-    if "generate" not in folder.timings():
-        folder.write_timing("generate", generated)
+    trained = run_folder(runs, preset, name.encoding, seed).finished()
+    if not trained:
+        bucket = training_bucket(config, seed)
+        try:
+            seconds = generate_dataset(
+                data, bucket, config.num_problems, workers=workers, should_stop=should_stop
+            )
+        except Stopped:
+            return False
+    folder = train_run(
+        runs,
+        preset,
+        config,
+        name,
+        seed,
+        data=None if trained else data,
+        should_stop=should_stop,
+    )
+    if not trained and "generate" not in folder.timings():
+        folder.write_timing("generate", seconds)
     if not folder.finished() or should_stop():
         return False
     grid = score_run(folder, name.extrapolation, should_stop=should_stop)

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from arith.data.bucket import Bucket
@@ -9,6 +10,7 @@ from arith.data.dataset import generate, verify
 from arith.data.export import write_parquet, write_text
 from arith.errors import unknown
 from arith.suite.progress import bar
+from arith.suite.stopping import Stopped
 from arith.training.config import Config
 
 FORMATS = {"tokens": "", "text": ".txt", "parquet": ".parquet"}
@@ -21,13 +23,28 @@ def dataset_folder(root: Path, config: Config, seed: int) -> Path:
 
 
 def generate_dataset(
-    folder: Path, bucket: Bucket, count: int, *, workers: int = 0, fresh: bool = False
+    folder: Path,
+    bucket: Bucket,
+    count: int,
+    *,
+    workers: int = 0,
+    fresh: bool = False,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> float:
-    """Write a dataset with a bar, `workers` processes (0: all cores); the seconds it took."""
+    """Write a dataset with a bar, `workers` processes (0: all cores); the seconds it took.
+
+    Errors: Stopped where `should_stop` said so between two shards; the next call goes on.
+    """
     began = time.perf_counter()
     processes = workers or os.cpu_count() or 1
     with bar(f"generate {folder.name}", count) as update:
-        generate(folder, bucket, count, workers=processes, progress=update, fresh=fresh)
+
+        def progress(done: int) -> None:
+            update(done)
+            if done < count and should_stop():
+                raise Stopped
+
+        generate(folder, bucket, count, workers=processes, progress=progress, fresh=fresh)
     return time.perf_counter() - began
 
 

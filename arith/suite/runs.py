@@ -72,10 +72,11 @@ def train_run(
         folder.write_record(record)
     there = folder.record()
     if there.config != config and replace(there.config, steps=config.steps) == config:
+        extend = f"`tape-arith train {folder.path} --steps {config.steps}` extends it"
+        apart = "train into another folder with --out"
         raise UsageError(
             f"{folder.path} has a budget of {there.config.steps} steps, not {config.steps}: "
-            f"`tape-arith train {folder.path} --steps {config.steps}` extends it, --fresh starts "
-            "it over"
+            f"{extend if config.steps > there.config.steps else apart}, --fresh starts it over"
         )
     if (there.config, there.encoding, there.seed) != (config, record.encoding, seed):
         differs = there.config.differences(config) or f"{there.encoding}, seed {there.seed}"

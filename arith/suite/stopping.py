@@ -7,6 +7,10 @@ from contextlib import contextmanager
 from types import FrameType
 
 
+class Stopped(Exception):
+    """Work was left in good order before its end."""
+
+
 class Stopper:
     """Call it to ask whether to stop. `reason` says why, once it says yes."""
 

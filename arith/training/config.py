@@ -64,6 +64,11 @@ class Config:
         for name in ("warmup", "cooldown", "beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(f"{name} must be in [0, 1), not {getattr(self, name)}")
+        if self.warmup + self.cooldown > 1:
+            raise UsageError(
+                f"warmup={self.warmup:g} and cooldown={self.cooldown:g} are shares of the steps: "
+                "together at most 1"
+            )
         if self.tested_digits < self.trained_digits:
             raise UsageError(
                 f"tested_digits={self.tested_digits} must not be less than "

@@ -47,6 +47,8 @@ class FIRE(AdditiveBias):
         self.init_l = float(setting.trained_length) if init_l is None else init_l
         if width < 1:
             raise UsageError(f"fire: width must be 1 or more, not {width}")
+        if init_l is not None and init_l <= 0:
+            raise UsageError(f"fire: init_l must be more than 0, not {init_l:g}")
         self.width = width
         super().__init__(setting)
 

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from models.attention import attention
 from models.encoding import PositionalLayer, Setting
+from models.errors import UsageError
 from models.families.rotary import Rotary, rotate, rotation
 from models.sequences import Sequences
 
@@ -81,6 +82,8 @@ class TapeHeads(Rotary):
     paper = "Zhu et al. 2025, arXiv 2501.00712 (VITA-Group/TAPE)"
 
     def __init__(self, setting: Setting, *, width: int = 48) -> None:
+        if width < 1:
+            raise UsageError(f"tape-heads: width must be 1 or more, not {width}")
         self.width = width
         super().__init__(setting)
 

@@ -236,7 +236,7 @@ def test_a_run_without_cooldown_is_extended_from_its_end(tmp_path: Path) -> None
 
 
 def test_a_cooldown_from_the_first_step_on(tmp_path: Path) -> None:
-    config = small(cooldown=0.99, steps=10)
+    config = small(warmup=0.0, cooldown=0.99, steps=10)
     folder = run(tmp_path, config)
     assert folder.record().schedule.cooldown_start == 0
     assert_same_bits(final_weights(folder), weights(train(trainer(config))))
