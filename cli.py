@@ -90,6 +90,8 @@ def generate(
     from arith.suite import problems
 
     if verify is not None:
+        if out or count is not None or seed or workers or task or settings or fresh:
+            raise UsageError("--verify DIR only checks what is there: give it no other option")
         print(problems.verified(verify))
         return
     _, config = _config(preset, settings, task)
@@ -113,7 +115,10 @@ def train(
         ),
     ] = None,
     preset: Preset = None,
-    seed: Seed = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Initialization, training problems, positions [default: 0]."),
+    ] = None,
     settings: Settings = None,
     task: TaskName = None,
     steps: Annotated[
@@ -122,7 +127,7 @@ def train(
     data: Annotated[
         Path | None, typer.Option(help="A generated dataset [default: made as needed].")
     ] = None,
-    out: Runs = Path("runs"),
+    out: Annotated[Path | None, typer.Option(help="The folder of runs [default: runs].")] = None,
     no_score: Annotated[bool, typer.Option("--no-score", help="Leave the grid out.")] = False,
     time_limit: TimeLimit = None,
     threads: Threads = None,
@@ -131,7 +136,7 @@ def train(
     """Train one encoding, or go on with a run, then score its grid."""
     if (run is None) == (pe is None):
         raise UsageError("name an encoding (--pe tape) or the folder of a run to go on with")
-    if run is not None and (preset or settings or task or fresh):
+    if run is not None and (preset or settings or task or fresh or out or seed is not None):
         raise UsageError("a run keeps its settings: only --steps, --data and limits go with RUN")
     if steps is not None and run is None:
         raise UsageError("--steps extends a run that is there; for a new one use --set steps=N")
@@ -157,11 +162,11 @@ def train(
             extrapolation = names[0].extrapolation
             name, config = _config(preset, settings, task)
             folder = suite.train_run(
-                out,
+                out or Path("runs"),
                 name,
                 config,
                 names[0],
-                seed,
+                seed or 0,
                 data=data,
                 fresh=fresh,
                 should_stop=stopper,
