@@ -6,12 +6,14 @@ from typing import Any
 import torch
 
 from models import catalog
+from models.backends import choose
 from models.catalog import Name, Part
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import PositionalEncoding, Setting
 from models.errors import UsageError
 from models.extrapolation import Extrapolation
 from models.families.rotary import Rotary
+from models.hardware import Hardware
 
 
 def build(name: Name | str, setting: Setting) -> PositionalEncoding:
@@ -47,6 +49,24 @@ def build_decoder(config: DecoderConfig, name: Name | str, setting: Setting, see
         decoder = Decoder(config, build(name, setting))
     decoder.initialize(torch.Generator().manual_seed(seed))
     return decoder
+
+
+def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
+    """`decoder` on `hardware`, its attention computed by the backend that is asked for there.
+
+    Errors: UsageError where that backend cannot do what the encoding needs.
+    """
+    decoder.attend_with(choose(hardware.attention, decoder.pe.needs, hardware))
+    return decoder.to(hardware.device)
+
+
+def compile_blocks(decoder: Decoder) -> None:
+    """Compile each block on its own, which takes a minute once; changes no name of a parameter.
+
+    Worth it on a GPU alone: on a CPU it gains nothing that its time would not eat up.
+    """
+    for block in decoder.blocks:
+        block.compile()
 
 
 def _construct(kind: str, part: Part, *arguments: Any) -> object:

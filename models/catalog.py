@@ -16,6 +16,7 @@ FOLDERS = {
     "encoding": Path(__file__).parent / "encodings",
     "extrapolation": Path(__file__).parent / "extrapolations",
 }
+BACKENDS = Path(__file__).parent / "backends"
 Value = str | int | float | bool | None
 
 
@@ -239,3 +240,9 @@ def _options(arguments: ast.arguments) -> dict[str, Option]:
         )
         for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     }
+
+
+def backends() -> list[str]:
+    """What computes attention, as after --attention: the files of models/backends."""
+    own = ("__init__", "backend")
+    return sorted(f.stem.replace("_", "-") for f in BACKENDS.glob("*.py") if f.stem not in own)

@@ -147,6 +147,24 @@ def check_prefix(name: str) -> None:
         assert_close(prefix[:, -1], whole[:, length - 1], f"prefix of {length} tokens")
 
 
+def check_packed(name: str) -> None:
+    """Sequences packed end to end, one of them empty, have the logits that each has alone."""
+    decoder, lengths = decoder_for(name), [20, 1, 0, 13]
+    if not decoder.pe.needs.packed:
+        return
+    seqs = problem(rows=len(lengths))
+    tokens = torch.cat([row[:n] for row, n in zip(seqs.tokens, lengths, strict=True)])[None]
+    starts = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
+    final_length = torch.tensor([23, 40, 9, 60])
+    packed = Sequences(tokens, final_length, seqs.key, starts=starts, longest=20)
+    together = forward(decoder, packed)[0].split(lengths)
+    for row, length in enumerate(lengths):
+        if length:
+            one = slice(row, row + 1)
+            alone = Sequences(seqs.tokens[one, :length], final_length[one], seqs.key[one])
+            assert_close(together[row], forward(decoder, alone)[0], f"packed sequence {row}")
+
+
 def check_bfloat16(name: str) -> None:
     """Autocast and plain bfloat16 weights stay near float64."""
     exact = forward(decoder_for(name), problem())
@@ -165,6 +183,7 @@ CHECKS: tuple[Callable[[str], None], ...] = (
     check_rows,
     check_deterministic,
     check_prefix,
+    check_packed,
     check_bfloat16,
 )
 

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.backends.backend import Backend
 from models.encoding import PositionalEncoding, PositionalLayer, State
+from models.norm import RMSNorm
 from models.sequences import Sequences
 
 NORM_EPSILON = 1e-6
@@ -36,24 +38,36 @@ class Block(nn.Module):
         super().__init__()
         self.config = config
         width = config.num_heads * config.head_dim
-        self.attention_norm = nn.RMSNorm(config.hidden_size, eps=NORM_EPSILON)
+        self.attention_norm = RMSNorm(config.hidden_size, NORM_EPSILON)
         self.qkv = nn.Linear(config.hidden_size, 3 * width, bias=False)
         self.output = nn.Linear(width, config.hidden_size, bias=False)
-        self.mlp_norm = nn.RMSNorm(config.hidden_size, eps=NORM_EPSILON)
+        self.mlp_norm = RMSNorm(config.hidden_size, NORM_EPSILON)
         self.gate_value = nn.Linear(config.hidden_size, 2 * config.mlp_size, bias=False)
         self.down = nn.Linear(config.mlp_size, config.hidden_size, bias=False)
 
     def forward(
-        self, x: Tensor, layer: PositionalLayer, state: State, seqs: Sequences
+        self,
+        x: Tensor,
+        layer: PositionalLayer,
+        state: State,
+        seqs: Sequences,
+        where: Tensor | None = None,
     ) -> tuple[Tensor, State]:
+        """x [B, T, D] and the state after the block. With `where` (int64 [m]), x [m, D] of those
+        tokens alone and the state as it was: for the last block, whose other tokens nobody reads.
+        """
         normed = self.attention_norm(x)
         qkv = self.qkv(normed).unflatten(-1, (3, self.config.num_heads, self.config.head_dim))
         q, k, v = qkv.unbind(-3)
         heads, state = layer.attend(normed, q, k, v, state, seqs)
-        x = x + self.output(heads.flatten(-2))
+        heads = heads.flatten(-2)
+        if where is not None:
+            heads = heads.flatten(0, 1).index_select(0, where)
+            x = x.flatten(0, 1).index_select(0, where)
+        x = x + self.output(heads)
         gate, value = self.gate_value(self.mlp_norm(x)).chunk(2, -1)
         mlp_out = self.down(F.gelu(gate) * value)
-        return x + mlp_out, layer.update(mlp_out, state, seqs)
+        return x + mlp_out, state if where is not None else layer.update(mlp_out, state, seqs)
 
 
 class Decoder(nn.Module):
@@ -64,9 +78,17 @@ class Decoder(nn.Module):
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary_size, config.hidden_size)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
-        self.final_norm = nn.RMSNorm(config.hidden_size, eps=NORM_EPSILON)
+        self.final_norm = RMSNorm(config.hidden_size, NORM_EPSILON)
         self.head = nn.Linear(config.hidden_size, config.vocabulary_size, bias=False)
         self.pe = pe
+        self.packs = False
+
+    def attend_with(self, backend: Backend) -> None:
+        """Compute attention with `backend` from now on; `packs` then says whether sequences may
+        come packed end to end."""
+        for layer in self.pe.layers:
+            layer.attention = backend
+        self.packs = backend.packs and self.pe.needs.packed
 
     def initialize(self, generator: torch.Generator) -> None:
         """N(0, 0.02), residual outputs divided by sqrt(2 x layers). The encoding initialized its
@@ -79,18 +101,18 @@ class Decoder(nn.Module):
             nn.init.normal_(parameter, std=std, generator=generator)
 
     def forward(self, seqs: Sequences, where: Tensor | None = None) -> Tensor:
-        """Logits [B, T, V], or [n, V] for the tokens that `where` (bool [B, T]) selects.
+        """Logits [B, T, V], or [m, V] for the tokens `where` (int64 [m], places among the B x T).
 
         float32 whatever the autocast, float64 for a float64 decoder.
         """
         index = self.pe.indices(seqs)
         x = self.pe.embed(self.embedding(seqs.tokens), index, seqs)
         state = self.pe.start(x, index, seqs)
+        last = len(self.blocks) - 1
         for i, (block, layer) in enumerate(zip(self.blocks, self.pe.layers, strict=True)):
             if seqs.watch is not None:
                 seqs.watch(i, "state", state)
-            x, state = block(x, layer, state, seqs)
-        x = x if where is None else x[where]
+            x, state = block(x, layer, state, seqs, where if i == last else None)
         with torch.autocast(x.device.type, enabled=False):
             return self.head(self.final_norm(x.to(self.head.weight.dtype)))
 

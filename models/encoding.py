@@ -20,10 +20,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
-from models.attention import attention
+from models.backends.backend import Backend, Needs
+from models.backends.eager import Eager
+from models.products import Extent, Product
 from models.sequences import Sequences
 
 # A NamedTuple of tensors of the encoding's own, opaque to the decoder; () where it carries nothing.
@@ -52,6 +53,9 @@ class Setting:
 class PositionalLayer(nn.Module):
     """What one block does with positions; the base does nothing."""
 
+    #: What computes attention; `Decoder.attend_with` sets it for all layers.
+    attention: Backend = Eager()
+
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: State, seqs: Sequences
     ) -> tuple[Tensor, State]:
@@ -60,7 +64,7 @@ class PositionalLayer(nn.Module):
         x [B, T, D] is the block's normalized input; q, k, v [B, T, H, K]. Returns the heads
         [B, T, H, K] before the output projection, and the state.
         """
-        (heads,) = attention(q, k, (v,))
+        (heads,) = self.attention(q, k, (v,), seqs)
         return heads, state
 
     def update(self, mlp_out: Tensor, state: State, seqs: Sequences) -> State:
@@ -83,6 +87,8 @@ class PositionalEncoding(nn.Module):
     aliases: ClassVar[tuple[str, ...]] = ()
     #: Endings of parameters that cannot act, kept because the paper's formula has them.
     inert: ClassVar[tuple[str, ...]] = ()
+    #: What it asks of attention.
+    needs: ClassVar[Needs] = Needs()
 
     def __init__(self, setting: Setting) -> None:
         super().__init__()
@@ -95,8 +101,7 @@ class PositionalEncoding(nn.Module):
 
     def indices(self, seqs: Sequences) -> Tensor:
         """Which number each token gets: int64 [1, T], or [B, T] where rows differ."""
-        tokens = seqs.tokens.shape[1]
-        return torch.arange(tokens, device=seqs.tokens.device)[None] + seqs.offset
+        return seqs.place + seqs.offset
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
         """Token embeddings [B, T, D] with what an absolute encoding adds to them."""
@@ -104,6 +109,11 @@ class PositionalEncoding(nn.Module):
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
         """What travels between layers: angles, biases, TAPE's e."""
+        return ()
+
+    def products(self, extent: Extent) -> Iterable[Product]:
+        """The matrix products that this encoding adds to a forward of all layers, over its plain
+        twin of attention (every pair counts that `extent` counts): what a count of FLOPs adds."""
         return ()
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:

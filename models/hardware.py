@@ -14,19 +14,21 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Hardware:
-    """A device ("cpu", "cuda") and the type of its fast matrix products: bfloat16 where the
-    hardware has it, else float32. Weights, norms, softmax and logits stay in float32."""
+    """A device ("cpu", "cuda"), the type of its fast matrix products (bfloat16 where the hardware
+    has it, else float32; weights, norms, softmax and logits stay in float32) and the backend of
+    attention: a name of models/backends, or "auto"."""
 
     device: str
     dtype: torch.dtype
     threads: int = 1
+    attention: str = "auto"
 
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device, self.dtype, enabled=self.dtype != torch.float32)
 
     def exactly(self) -> "Hardware":
-        """The same device in float32."""
-        return replace(self, dtype=torch.float32)
+        """The same device in float32, and a backend of attention that can do that."""
+        return replace(self, dtype=torch.float32, attention="auto")
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """`function` of each item, in order; on a CPU several at once, one thread each.
@@ -56,7 +58,7 @@ class Hardware:
         return models[0] if models else "CPU"
 
 
-def detect() -> Hardware:
+def detect(attention: str = "auto") -> Hardware:
     """The GPU if there is one, else the CPU with as many threads as torch was given (a core each,
     OMP_NUM_THREADS, torch.set_num_threads); bfloat16 only where products in it are fast.
 
@@ -64,10 +66,11 @@ def detect() -> Hardware:
     """
     if torch.cuda.is_available():
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
-        return Hardware("cuda", torch.bfloat16 if fast else torch.float32)
+        return Hardware("cuda", torch.bfloat16 if fast else torch.float32, attention=attention)
     threads = _threads()
     torch.set_num_threads(1)
-    return Hardware("cpu", torch.bfloat16 if _cpu_has_bfloat16() else torch.float32, threads)
+    dtype = torch.bfloat16 if _cpu_has_bfloat16() else torch.float32
+    return Hardware("cpu", dtype, threads, attention)
 
 
 @cache

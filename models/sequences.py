@@ -1,27 +1,32 @@
 """What every hook of an encoding may know of a batch besides its features.
 
-Legend: B batch, T tokens.
+Legend: B batch, T tokens, n sequences.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """A batch of right-padded rows.
+    """A batch of right-padded rows, n = B, or of sequences packed end to end, B = 1.
 
     tokens        int64 [B, T]
-    final_length  int64 [B]  upper bound of each row's length, known from its prompt alone; never
-                  read off padding or the true answer, whose length would tell of a last carry
-    key           int64 [B]  each row's only source of randomness, so that resuming, padding and
-                  the number of processes change nothing
+    final_length  int64 [n]  upper bound of each sequence's length, known from its prompt alone;
+                  never read off padding or the true answer, whose length would tell of a last carry
+    key           int64 [n]  each sequence's only source of randomness, so that resuming, padding,
+                  packing and the number of processes change nothing
     offset        index of the first token (studies of translation shift it)
     watch         what studies a forward: the decoder calls watch(i, "state", state) with the state
                   that enters block i; None otherwise
+    starts        int32 [n + 1]  where packed sequences start, and T; None where rows are padded
+    longest       where packed: no sequence is longer; a plain number, so that nothing has to wait
+                  for the device to learn it
     """
 
     tokens: Tensor
@@ -29,3 +34,31 @@ class Sequences:
     key: Tensor
     offset: int = 0
     watch: Callable[[int, str, Any], None] | None = None
+    starts: Tensor | None = None
+    longest: int = 0
+
+    @cached_property
+    def row(self) -> Tensor:
+        """Which sequence each packed token is of, int64 [1, T]."""
+        assert self.starts is not None
+        tokens = torch.arange(self.tokens.shape[1], device=self.tokens.device)
+        return torch.searchsorted(self.starts, tokens.to(self.starts.dtype), right=True)[None] - 1
+
+    @cached_property
+    def place(self) -> Tensor:
+        """Which token of its sequence each token is, from 0: int64 [1, T]."""
+        tokens = torch.arange(self.tokens.shape[1], device=self.tokens.device)[None]
+        return tokens if self.starts is None else tokens - self.starts[self.row]
+
+    @property
+    def cumulative(self) -> tuple[Tensor, int]:
+        """`starts` and `longest`, of padded rows as well: each is a sequence of T tokens."""
+        if self.starts is not None:
+            return self.starts, self.longest
+        rows, tokens = self.tokens.shape
+        starts = torch.arange(rows + 1, device=self.tokens.device, dtype=torch.int32) * tokens
+        return starts, tokens
+
+    def per_token(self, x: Tensor) -> Tensor:
+        """A value of each sequence, [n, ...], laid beside its tokens: [B, 1 or T, ...]."""
+        return x[:, None] if self.starts is None else x[self.row]

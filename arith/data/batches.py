@@ -1,10 +1,11 @@
-"""Problems as padded rows, sorted by length so that little of a batch is padding.
+"""Problems as a model takes them: padded rows, sorted by length so that little of a batch is
+padding, or end to end, with none.
 
-Legend: n rows, T tokens of the longest row.
+Legend: n rows, T tokens of the longest row; packed: C tokens, N sequences, the n rows and fillers.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,10 @@ Integers = NDArray[np.int64]
 class Rows(NamedTuple):
     """Right-padded rows. The end token is never an input, so inputs are T - 1 wide.
 
+    Or packed: inputs, targets and is_answer are [1, C], all rows end to end; final_lengths and
+    keys are [N], since what is left of C tokens is divided among sequences of padding, which count
+    for nothing. `starts` says where each sequence begins.
+
     place           int64 [n]       where each row stood among the problems
     inputs          int64 [n, T-1]  tokens but the last
     targets         int64 [n, T-1]  the token after each input
@@ -25,6 +30,9 @@ class Rows(NamedTuple):
     prompt_lengths  int64 [n]
     final_lengths   int64 [n]
     keys            int64 [n]
+    answer_tokens   int64 [n]       how many targets of each row are scored, one at the least
+    starts          int32 [N + 1]   None where rows are padded
+    longest         packed: no sequence is longer
     """
 
     place: Integers
@@ -34,11 +42,14 @@ class Rows(NamedTuple):
     prompt_lengths: Integers
     final_lengths: Integers
     keys: Integers
+    answer_tokens: Integers
+    starts: NDArray[np.int32] | None = None
+    longest: int = 0
 
-
-def concatenate(parts: Sequence[Problems]) -> Problems:
-    """Problems end to end."""
-    return Problems(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    @property
+    def answers(self) -> Integers:
+        """Places of the scored tokens among all inputs, row after row: int64 [m]."""
+        return np.flatnonzero(self.is_answer)
 
 
 def pad(problems: Problems, keys: Integers, place: Integers) -> Rows:
@@ -57,6 +68,48 @@ def pad(problems: Problems, keys: Integers, place: Integers) -> Rows:
         prompt_lengths=prompts,
         final_lengths=problems.final_lengths[place],
         keys=keys[place],
+        answer_tokens=lengths - prompts,
+    )
+
+
+def pack(
+    problems: Problems,
+    keys: Integers,
+    place: Integers,
+    capacity: int | None = None,
+    longest: int | None = None,
+) -> Rows:
+    """The rows of `problems` at `place`, end to end; filled up to `capacity` tokens with sequences
+    of padding, so that shapes stay the same from batch to batch."""
+    widths = problems.lengths[place] - 1
+    prompts = problems.prompt_lengths[place]
+    longest = int(widths.max()) if longest is None else longest
+    ends = np.cumsum(widths)
+    used = int(ends[-1])
+    capacity = used if capacity is None else max(capacity, used)
+    # As many fillers as an empty batch would take, so that their number is the same for all.
+    fillers = used + longest * np.arange(1, -(-capacity // longest) + 1)
+    starts = np.concatenate(([0], ends, np.minimum(fillers, capacity))).astype(np.int32)
+    row = np.repeat(np.arange(len(place)), widths)
+    column = np.arange(used) - starts[row]
+    source = (np.cumsum(problems.lengths) - problems.lengths)[place][row] + column
+
+    def filled(values: NDArray[np.generic], shape: int, fill: int) -> NDArray[Any]:
+        return np.concatenate((values, np.full(shape - len(values), fill, values.dtype)))
+
+    tokens = problems.tokens.astype(np.int64)
+    count = len(starts) - 1
+    return Rows(
+        place=place,
+        inputs=filled(tokens[source], capacity, PAD)[None],
+        targets=filled(tokens[source + 1], capacity, PAD)[None],
+        is_answer=filled(column >= prompts[row] - 1, capacity, False)[None],
+        prompt_lengths=prompts,
+        final_lengths=filled(problems.final_lengths[place], count, longest),
+        keys=filled(keys[place], count, 0),
+        answer_tokens=problems.lengths[place] - prompts,
+        starts=starts,
+        longest=longest,
     )
 
 
@@ -71,17 +124,26 @@ def equal_groups(problems: Problems, keys: Integers, count: int) -> Iterator[Row
 
 
 def groups_of_tokens(
-    problems: Problems, keys: Integers, most: int, among: Integers | None = None
+    problems: Problems,
+    keys: Integers,
+    most: int,
+    among: Integers | None = None,
+    *,
+    packed: bool = False,
 ) -> Iterator[Rows]:
-    """Groups, by length, of at most `most` padded tokens each (one row at the least), of all
-    problems or of those at the places `among`."""
+    """Groups, by length, of at most `most` tokens each (one row at the least), padding included,
+    of all problems or of those at the places `among`."""
     among = np.arange(len(problems.lengths)) if among is None else among
     order = among[np.argsort(problems.lengths[among], kind="stable")]
     lengths = problems.lengths[order]
     start = 0
     while start < len(order):
         # Rows grow longer, so the last row that fits is found by the width it would force.
-        size = np.arange(1, len(order) - start + 1) * lengths[start:]
+        if packed:
+            size = np.cumsum(lengths[start:] - 1)
+        else:
+            size = np.arange(1, len(order) - start + 1) * lengths[start:]
         stop = start + max(1, int(np.searchsorted(size, most, side="right")))
-        yield pad(problems, keys, order[start:stop])
+        place = order[start:stop]
+        yield pack(problems, keys, place, most) if packed else pad(problems, keys, place)
         start = stop

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from arith.data.random_bits import below, half_words, words
-from arith.data.task import Digits, Problems, Task, load_task, prefixes
+from arith.data.task import Digits, Problems, Task, concatenate, load_task, prefixes
 from arith.errors import UsageError
 
 Int64 = npt.NDArray[np.int64]
@@ -82,7 +82,7 @@ class Bucket:
     def problems(self, start: int, stop: int) -> Problems:
         """Problems start .. stop - 1, all in memory."""
         _check(start, stop)
-        return _joined(list(self._chunks(start, stop, _CACHED_TOKENS)))
+        return concatenate(list(self._chunks(start, stop, _CACHED_TOKENS)))
 
     def pieces(self, start: int, stop: int) -> Iterator[Problems]:
         """The same a piece of bounded memory (some tens of MB) at a time."""
@@ -163,12 +163,6 @@ def _pairs(bucket: Bucket, span: int) -> npt.NDArray[np.uint32]:
     tagged = (raw & ~low) | np.arange(num_pairs, dtype=np.uint64)
     tagged.sort(axis=1)
     return (tagged & low).astype(np.uint32).reshape(-1)
-
-
-def _joined(chunks: list[Problems]) -> Problems:
-    if len(chunks) == 1:
-        return chunks[0]
-    return Problems(*(np.concatenate(arrays) for arrays in zip(*chunks, strict=True)))
 
 
 def _check(start: int, stop: int) -> None:

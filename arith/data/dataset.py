@@ -57,7 +57,8 @@ class Dataset:
                 f"{self.directory} holds problems 0 .. {len(self)}: not {start}:{stop}"
             )
         operand_lengths = self.bucket.operand_lengths(start, stop)
-        prompt_lengths = operand_lengths.sum(axis=1) + 2
+        task = load_task(self.bucket.task)
+        prompt_lengths = task.prompt_lengths(operand_lengths)
         tokens, lengths = [np.zeros(0, np.uint8)], [np.zeros(0, np.int64)]
         number = int(np.searchsorted(self._starts, start, side="right")) - 1
         at = start
@@ -74,7 +75,7 @@ class Dataset:
             lengths=np.concatenate(lengths),
             prompt_lengths=prompt_lengths,
             operand_lengths=operand_lengths,
-            final_lengths=load_task(self.bucket.task).final_lengths(operand_lengths),
+            final_lengths=task.final_lengths(operand_lengths),
         )
 
     def _shard(self, number: int) -> "_OpenShard":

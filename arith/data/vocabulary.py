@@ -2,9 +2,6 @@
 
 from collections.abc import Iterable
 
-import numpy as np
-import numpy.typing as npt
-
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
 SYMBOLS = "0123456789+-x= "
@@ -23,15 +20,6 @@ def token(symbol: str) -> int:
     if symbol not in _IDS:
         raise ValueError(f"no token for {symbol!r}: the vocabulary has {SYMBOLS!r}")
     return _IDS[symbol]
-
-
-def encode(text: str) -> npt.NDArray[np.uint8]:
-    """The ids of `text`, uint8[n], one a character and no end token; UNK for what has none.
-
-    >>> encode("12+9=").tolist()
-    [5, 6, 14, 13, 17]
-    """
-    return np.array([_IDS.get(symbol, UNK) for symbol in text], dtype=np.uint8)
 
 
 def decode(ids: Iterable[int]) -> str:

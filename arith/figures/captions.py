@@ -20,6 +20,9 @@ MEANS: dict[Region, str] = {
 }
 """The means that every figure prints, in this order."""
 
+MOST_SETTINGS = 4
+"""So many of the settings that are not the preset's are named; the others are counted."""
+
 
 def chosen(panels: Sequence[Panel], seed: int | None = None) -> list[list[Grid]]:
     """The grids to compare, seeds in order; with `seed` only that one of each encoding.
@@ -122,11 +125,29 @@ def footnote(panels: Sequence[Panel]) -> str:
     marked = any(grid.converged is False for panel in panels for grid in panel)
     return (
         f"Task {evaluation['task']}, trained to {first.trained_digits} digits "
-        f"(preset {first.preset}), {evaluation['problems_per_cell']} problems a cell, "
+        f"(preset {_preset(panels)}), {evaluation['problems_per_cell']} problems a cell, "
         f"evaluation set {evaluation['sha256'][:8]}, {_all_seeds(panels)}. "
         f"± is the 95{NBSP}% interval: {spread}.{cells}"
         + (f" Not converged: below 99{NBSP}% in distribution." if marked else "")
     )
+
+
+def _preset(panels: Sequence[Panel]) -> str:
+    """ "mini", "mini with steps=2,000, batch_size=64": all grids have the same settings, but those
+    of older versions do not tell them."""
+    grids = [grid for panel in panels for grid in panel]
+    settings = next((grid.settings for grid in grids if grid.settings), {})
+    if not settings:
+        return grids[0].preset
+    told = [f"{key}={_setting(value)}" for key, value in settings.items()][:MOST_SETTINGS]
+    others = len(settings) - len(told)
+    return f"{grids[0].preset} with {', '.join(told)}" + (f" and {others} more" if others else "")
+
+
+def _setting(value: int | float | str) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def _all_seeds(panels: Sequence[Panel]) -> str:

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
+from matplotlib.textpath import TextPath
 
 from arith.errors import UsageError
 from arith.figures import captions, panel
@@ -116,6 +117,17 @@ def significant(one: Panel, other: Panel) -> Bools:
     return false_discovery(two_proportion(*counts), DISCOVERY_RATE)
 
 
+def lines(text: str, width: float, size: float) -> list[str]:
+    """`text` in lines of at most `width`, in letters of `size`, all in points."""
+    letters = int(width / (0.51 * size))  # of prose; digits and what stands between them are wider
+    while letters > 1:
+        made = wrap(text, letters)
+        if all(TextPath((0, 0), line, size=size).get_extents().x1 <= width for line in made):
+            return made
+        letters -= 1
+    return wrap(text, 1)
+
+
 class _Sheet:
     """The page: its size follows from the panels, in inches, so that no text meets another."""
 
@@ -126,8 +138,7 @@ class _Sheet:
         self.missing = False
         across = place.columns * (place.side + place.gap) - place.gap
         self.width = LEFT + across + BAR_ROOM * (2 if self.compared else 1)
-        letters = int((self.width - 2 * EDGE) * 72 / (place.letters * 0.51))
-        self.note = wrap(captions.footnote(panels), letters)
+        self.note = lines(captions.footnote(panels), (self.width - 2 * EDGE) * 72, place.letters)
         note_height = len(self.note) * place.letters * 1.3 / 72
         self.bottom = EDGE + note_height + LEGEND + BELOW
         self.top = self.bottom + place.rows * place.pitch - place.pitch + place.side

@@ -1,4 +1,4 @@
-"""The grid of exact match over operand lengths: counts per cell, its file, its means.
+"""The grid of exact match over operand lengths: counts per cell and their means.
 
 Shapes: N the longest operand scored, n problems of one chunk. Cell (i, j) holds the problems whose
 first operand has i digits and whose second has j; it is `array[i - 1, j - 1]` everywhere.
@@ -8,14 +8,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import fsum
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arith.errors import Failure, UsageError
-from arith.files import read_json, write_text
+from arith.errors import UsageError
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -92,6 +90,8 @@ class Grid:
     """Leading blocks of the evaluation set that are counted: where scoring resumes."""
     scoring: dict[str, Any] = field(default_factory=dict)
     """How it was scored (type, threshold, ...): kept beside the counts, never compared."""
+    settings: dict[str, int | float | str] = field(default_factory=dict)
+    """What was set in place of the preset's: for people; the budget has a hash that is compared."""
 
     @classmethod
     def empty(
@@ -105,6 +105,7 @@ class Grid:
         budget: dict[str, Any],
         evaluation: dict[str, Any],
         scoring: dict[str, Any] | None = None,
+        settings: dict[str, int | float | str] | None = None,
     ) -> Self:
         """A grid of which every cell is missing; N is `evaluation["max_digits"]`.
 
@@ -134,6 +135,7 @@ class Grid:
             right_sum=np.zeros((size, size), dtype=np.float64),
             first_wrong_sum=np.zeros((size, size), dtype=np.int64),
             scoring={} if scoring is None else scoring,
+            settings={} if settings is None else settings,
         )
 
     @property
@@ -246,6 +248,7 @@ class Grid:
             "encoding": self.encoding,
             "extrapolation": self.extrapolation,
             "preset": self.preset,
+            **({"settings": self.settings} if self.settings else {}),
             "seed": self.seed,
             "trained_digits": self.trained_digits,
             "budget": self.budget,
@@ -257,84 +260,6 @@ class Grid:
             "right_share": _nullable(self.right_share),
             "first_wrong": _nullable(self.first_wrong),
         }
-
-    def save(self, path: Path) -> None:
-        """Write JSON, a row of cells a line. Errors: Failure where the disk refuses."""
-        entries = []
-        for key, value in self.content().items():
-            text = json.dumps(value, allow_nan=False)
-            if key in ("exact", "total", "right_share", "first_wrong"):
-                text = "[\n  " + ",\n  ".join(json.dumps(row) for row in value) + "\n ]"
-            entries.append(f'"{key}": {text}')
-        write_text(path, "{\n " + ",\n ".join(entries) + "\n}\n")
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read what `save` wrote. Errors: Failure, naming the file and what is wrong in it."""
-        try:
-            content = read_json(path, "grid")
-        except RecursionError as error:
-            raise Failure(f"{path} is corrupt: nested too deep") from error
-        try:
-            return cls._checked(content)
-        except _Corrupt as error:
-            raise Failure(f"{path} is corrupt: {error}; score the run again") from error
-
-    @classmethod
-    def _checked(cls, content: dict[str, Any]) -> Self:
-        wanted = {"schema", "kind", "scoring", "blocks_done", *_RUN}
-        wanted |= {"exact", "total", "right_share", "first_wrong"}
-        if content.keys() != wanted:
-            odd = sorted(content.keys() ^ wanted)[0]
-            raise _Corrupt(f"{odd!r} is {'unknown' if odd in content else 'missing'}")
-        text, whole = {}, {}
-        for key in ("encoding", "preset"):
-            text[key] = _text(content[key], key)
-        for key in ("seed", "blocks_done"):
-            whole[key] = _integer(content[key], key, 0)
-        extrapolation = content["extrapolation"]
-        if extrapolation is not None:
-            extrapolation = _text(extrapolation, "extrapolation")
-        budget, evaluation, scoring = (
-            _object(content[key], key) for key in ("budget", "evaluation", "scoring")
-        )
-        for key in ("task", "sha256"):
-            _text(evaluation.get(key), f"evaluation.{key}")
-        for key in ("version", "seed"):
-            _integer(evaluation.get(key), f"evaluation.{key}", 0)
-        size = _integer(evaluation.get("max_digits"), "evaluation.max_digits", 1)
-        per_cell = _integer(
-            evaluation.get("problems_per_cell"), "evaluation.problems_per_cell", 1, MOST_PER_CELL
-        )
-        trained = _integer(content["trained_digits"], "trained_digits", 1, size)
-
-        total = np.array(_rows(content["total"], "total", size, per_cell), dtype=np.int64)
-        exact = np.array(_rows(content["exact"], "exact", size, per_cell), dtype=np.int64)
-        if total.min() < whole["blocks_done"]:  # a block holds a problem of every cell
-            raise _Corrupt("'total' disagrees with 'blocks_done'")
-        if (exact > total).any():
-            raise _Corrupt("more exact answers than problems in a cell")
-        share = _means(content["right_share"], "right_share", total, 1.0)
-        place = _means(content["first_wrong"], "first_wrong", total - exact, float(MOST_PER_CELL))
-        # Sums are multiples of a known unit, so means give them back to the last bit.
-        right_sum = np.rint(share * total / SHARE_UNIT) * SHARE_UNIT
-        if (right_sum < exact).any() or (right_sum > total).any():
-            raise _Corrupt("'right_share' disagrees with 'exact'")
-        return cls(
-            text["encoding"],
-            extrapolation,
-            text["preset"],
-            whole["seed"],
-            trained,
-            budget,
-            evaluation,
-            exact=exact,
-            total=total,
-            right_sum=right_sum,
-            first_wrong_sum=np.rint(place * (total - exact)).astype(np.int64),
-            blocks_done=whole["blocks_done"],
-            scoring=scoring,
-        )
 
 
 def comparable(grids: Sequence[Grid]) -> None:
@@ -367,10 +292,6 @@ def _difference(one: Grid, other: Grid, fields: Sequence[str]) -> str | None:
     return None
 
 
-class _Corrupt(Exception):
-    """What is wrong in a file; `load` adds the file's name."""
-
-
 def _ratio(sums: NDArray[Any], counts: Ints) -> Floats:
     result = np.full(counts.shape, np.nan)
     np.divide(sums, counts, out=result, where=counts > 0)
@@ -379,57 +300,3 @@ def _ratio(sums: NDArray[Any], counts: Ints) -> Floats:
 
 def _nullable(values: Floats) -> list[list[float | None]]:
     return [[None if np.isnan(value) else float(value) for value in row] for row in values]
-
-
-def _integer(value: object, name: str, low: int, high: int = 2**63 - 1) -> int:
-    # type() and not isinstance(): true is no number of problems.
-    if type(value) is not int or not low <= value <= high:
-        raise _Corrupt(f"{name!r} must be an integer from {low} to {high}")
-    return value
-
-
-def _text(value: object, name: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise _Corrupt(f"{name!r} must be text")
-    return value
-
-
-def _object(value: object, name: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _Corrupt(f"{name!r} must be an object")
-    try:
-        json.dumps(value, allow_nan=False)  # Python's parser lets NaN and Infinity pass
-    except ValueError as error:
-        raise _Corrupt(f"{name!r} holds a number that is not finite") from error
-    return value
-
-
-def _square(value: object, name: str, size: int) -> list[list[object]]:
-    if (
-        not isinstance(value, list)
-        or len(value) != size
-        or not all(isinstance(row, list) and len(row) == size for row in value)
-    ):
-        raise _Corrupt(f"{name!r} must be {size} rows of {size}, as 'evaluation.max_digits' says")
-    return value
-
-
-def _rows(value: object, name: str, size: int, high: int) -> list[list[int]]:
-    return [[_integer(cell, name, 0, high) for cell in row] for row in _square(value, name, size)]
-
-
-def _means(value: object, name: str, counts: Ints, high: float) -> Floats:
-    """float64[N, N] of the means in a file, 0 where `counts` is 0 and the file says null."""
-    result = np.zeros(counts.shape)
-    for i, row in enumerate(_square(value, name, len(counts))):
-        for j, cell in enumerate(row):
-            if counts[i, j] == 0:
-                if cell is not None:
-                    raise _Corrupt(f"{name!r} has a mean over nothing")
-            elif isinstance(cell, bool) or not isinstance(cell, int | float):
-                raise _Corrupt(f"{name!r} must be numbers where something was counted")
-            elif not 0 <= cell <= high:  # nan too
-                raise _Corrupt(f"{name!r} must lie between 0 and {high:g}")
-            else:
-                result[i, j] = cell
-    return result

@@ -19,6 +19,7 @@ from arith.data.batches import Rows, groups_of_tokens
 from arith.data.bucket import Bucket
 from arith.data.task import Problems
 from arith.scoring.grid import Grid
+from models.build import prepare
 from models.decoder import Decoder
 from models.hardware import Hardware
 from models.sequences import Sequences
@@ -48,15 +49,21 @@ class Outcome:
 def sequences(rows: Rows, device: str) -> Sequences:
     """The rows as the decoder takes them."""
 
-    def tensor(array: NDArray[np.int64]) -> Tensor:
+    def tensor(array: NDArray[np.int64] | NDArray[np.int32]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
 
-    return Sequences(tensor(rows.inputs), tensor(rows.final_lengths), tensor(rows.keys))
+    return Sequences(
+        tensor(rows.inputs),
+        tensor(rows.final_lengths),
+        tensor(rows.keys),
+        starts=None if rows.starts is None else tensor(rows.starts),
+        longest=rows.longest,
+    )
 
 
 def answer_logits(decoder: Decoder, rows: Rows, hardware: Hardware) -> Tensor:
     """Logits of the scored tokens, row after row: float32 [m, V]."""
-    where = torch.from_numpy(rows.is_answer).to(hardware.device)
+    where = torch.from_numpy(rows.answers).to(hardware.device)
     with torch.no_grad(), hardware.autocast():
         return decoder(sequences(rows, hardware.device), where)
 
@@ -105,19 +112,23 @@ def _score(
         correct &= margins.isfinite()
         margins = margins.nan_to_num(nan=float("-inf"), posinf=float("-inf"))
 
-        right = np.zeros(rows.is_answer.shape, bool)
-        right[rows.is_answer] = correct.cpu().numpy()
-        margin = np.full(rows.is_answer.shape, np.inf)
-        margin[rows.is_answer] = margins.cpu().numpy()
-        wrong = rows.is_answer & ~right
-        whole.exact[rows.place] = ~wrong.any(1)
-        whole.right[rows.place] = right.sum(1)
-        whole.answer_tokens[rows.place] = rows.is_answer.sum(1)
-        first = wrong.argmax(1) - (rows.prompt_lengths - 1)
-        whole.first_wrong[rows.place] = np.where(wrong.any(1), first, -1)
-        whole.margin[rows.place] = margin.min(1)
+        # Of each row the scored tokens stand together, so it is a span of what came out.
+        count = rows.answer_tokens
+        span = np.cumsum(count) - count
+        digit = np.arange(count.sum()) - np.repeat(span, count)
+        wrong = ~correct.cpu().numpy()
+        errors = np.add.reduceat(wrong, span, dtype=np.int64)
+        first = np.minimum.reduceat(np.where(wrong, digit, len(digit)), span)
+        whole.exact[rows.place] = errors == 0
+        whole.right[rows.place] = count - errors
+        whole.answer_tokens[rows.place] = count
+        whole.first_wrong[rows.place] = np.where(errors > 0, first, -1)
+        whole.margin[rows.place] = np.minimum.reduceat(margins.cpu().numpy(), span)
 
-    groups = groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device], among)
+    prepare(decoder, hardware)
+    groups = groups_of_tokens(
+        problems, keys, TOKENS_A_BATCH[hardware.device], among, packed=decoder.packs
+    )
     for _ in hardware.map(write, groups):
         pass
 
@@ -130,14 +141,18 @@ def low_precision_threshold(
     if hardware.dtype == torch.float32:
         return 0.0
 
-    def difference(rows: Rows) -> float:
-        low = answer_logits(decoder, rows, hardware)
-        high = answer_logits(decoder, rows, hardware.exactly())
-        differences = (low - high).abs()
-        return float(differences.where(differences.isfinite(), 0.0).max())
+    def logits(exact: bool) -> list[Tensor]:
+        with_what = hardware.exactly() if exact else hardware
+        prepare(decoder, with_what)
+        # The same padded groups for both, whatever the backend would take.
+        groups = groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device])
+        return list(hardware.map(lambda rows: answer_logits(decoder, rows, with_what), groups))
 
-    groups = groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device])
-    return 2 * max(hardware.map(difference, groups))
+    most = 0.0
+    for low, high in zip(logits(exact=False), logits(exact=True), strict=True):
+        differences = (low - high).abs()
+        most = max(most, float(differences.where(differences.isfinite(), 0.0).max()))
+    return 2 * most
 
 
 def score_grid(

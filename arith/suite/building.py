@@ -1,5 +1,6 @@
 """From a run's config to its decoder, its problems and its weights."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,19 @@ from arith.data.task import load_task
 from arith.data.vocabulary import DIGIT_ZERO, EOS, SIZE, token
 from arith.errors import Failure, UsageError
 from arith.scoring.grid import MOST_PER_CELL
-from arith.suite.folders import RunRecord
+from arith.suite.folders import FIRST_TASK_VERSION, RunRecord
 from arith.training import checkpoint
 from arith.training.config import Config
+from models.backends import choose
 from models.build import build_decoder
 from models.catalog import Name
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import Setting
+from models.hardware import Hardware, detect
 
 
-def check(config: Config, name: Name) -> None:
-    """Refuse, before anything is written, what could not be trained and scored.
+def check(config: Config, name: Name, attention: str = "auto") -> None:
+    """Refuse, before anything is written, what could not be trained and scored here.
 
     Errors: UsageError.
     """
@@ -32,7 +35,17 @@ def check(config: Config, name: Name) -> None:
             f"problems_per_cell must be at most {MOST_PER_CELL:,}, not {config.problems_per_cell:,}"
         )
     with torch.device("meta"):
-        decoder_for(config, name, seed=0)
+        decoder = decoder_for(config, name, seed=0)
+    settled(detect(attention), decoder)
+
+
+def settled(hardware: Hardware, decoder: Decoder) -> Hardware:
+    """`hardware` with the backend of attention that `decoder` is to use, in place of "auto".
+
+    Errors: UsageError where the one asked for cannot do what the encoding needs.
+    """
+    backend = choose(hardware.attention, decoder.pe.needs, hardware)
+    return replace(hardware, attention=backend.name)
 
 
 def setting_for(config: Config) -> Setting:
@@ -69,8 +82,21 @@ def training_bucket(config: Config, seed: int) -> Bucket:
     return Bucket(config.task, config.trained_digits, seed, "train")
 
 
-def dataset_of(path: Path, config: Config, seed: int) -> Dataset:
-    """The dataset at `path`, which must be what the run would make itself. Errors: UsageError."""
+def same_task_version(path: Path, record: RunRecord) -> None:
+    """Errors: UsageError where the run at `path` is of problems that this installation does not
+    make: it could neither go on nor be scored on what it was trained for."""
+    task = load_task(record.config.task)
+    if record.task_version != task.version:
+        raise UsageError(
+            f"{path} was trained on version {record.task_version} of {task.name}, and this "
+            f"tape-arith makes version {task.version}: go on with tape-arith {record.version}, or "
+            "train it anew, with --fresh or into another folder with --out"
+        )
+
+
+def dataset_of(path: Path, config: Config, seed: int, began_on: str | None = None) -> Dataset:
+    """The dataset at `path`, which must be what the run would make itself, and the one of hash
+    `began_on` where the run began on one. Errors: UsageError."""
     dataset, bucket = Dataset(path), training_bucket(config, seed)
     if dataset.bucket != bucket:
         there, here = dataset.bucket, bucket
@@ -84,6 +110,11 @@ def dataset_of(path: Path, config: Config, seed: int) -> Dataset:
             f"{path} holds {dataset.manifest.count:,} problems and this run takes "
             f"{config.num_problems:,}"
         )
+    if began_on not in (None, dataset.manifest.sha256):
+        raise UsageError(
+            f"{path} is not the dataset that the run began on ({dataset.manifest.sha256[:12]}, not "
+            f"{began_on[:12]}): give that one, or leave --data out and the problems are made anew"
+        )
     return dataset
 
 
@@ -92,6 +123,7 @@ def identity(record: RunRecord) -> dict[str, Any]:
     return {
         "encoding": record.encoding,
         "seed": record.seed,
+        "task_version": record.task_version,
         "config_sha256": record.config.sha256,
     }
 
@@ -101,6 +133,7 @@ def load_state(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """A checkpoint of this run. Errors: Failure where it is of another."""
     tensors, facts = checkpoint.load(path, device)
+    facts = {"task_version": FIRST_TASK_VERSION, **facts}
     for key, value in identity(record).items():
         if facts.get(key) != value:
             raise Failure(f"{path} belongs to another run: {key} is {facts.get(key)}, not {value}")

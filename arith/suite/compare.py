@@ -18,7 +18,7 @@ def panels(root: Path, names: Sequence[Name], preset: str | None = None) -> list
     if not names:
         raise UsageError("nothing to compare: name encodings, as in --compare fire,tape")
     wanted = [str(name) for name in names]
-    grids = [grid for grid in find_grids(root, preset) if grid.name in wanted]
+    grids = find_grids(root, preset, names)
     have = {grid.preset: {g.name for g in grids if g.preset == grid.preset} for grid in grids}
     complete = [name for name, there in have.items() if len(there) == len(set(wanted))]
     if len(complete) > 1:

@@ -12,7 +12,7 @@ import torch
 from models.hardware import Hardware
 
 # What must be equal for a resumed training to be bit for bit that of an unbroken one.
-DECIDES_BITS = ("torch", "device", "hardware", "dtype")
+DECIDES_BITS = ("torch", "device", "hardware", "dtype", "attention")
 
 
 def environment(hardware: Hardware) -> dict[str, Any]:
@@ -27,6 +27,7 @@ def environment(hardware: Hardware) -> dict[str, Any]:
         "hardware": hardware.name,
         "dtype": hardware.dtype_name,
         "threads": hardware.threads,
+        "attention": hardware.attention,
         "system": f"{platform.system()} {platform.machine()}",
     }
 

@@ -13,28 +13,37 @@ Facts are read from the files, never from their names.
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from arith.errors import Failure, UsageError
 from arith.files import read_json, write_json, write_text
+from arith.scoring import grid_file
 from arith.scoring.grid import Grid
+from arith.suite.presets import load_preset, presets
+from arith.suite.progress import say
 from arith.training.config import Config
 from arith.training.schedule import Schedule
-from models.catalog import Part, parse
+from models.catalog import Name, Part, parse
+
+FIRST_TASK_VERSION = 1
+"""Of the runs that do not say: until they did, there was no other."""
 
 
 @dataclass(frozen=True)
 class RunRecord:
     """What a run is: run.json. `steps` in `config` is the present budget, `first_steps` the one
-    it began with (which fixed the warm-up); `data` the hash of the dataset it
-    read, None where problems are made as needed: both give the same run."""
+    it began with (which fixed the warm-up); `task_version` that of the problems it is trained on;
+    `data` the hash of the dataset it began on, None where problems are made as needed: both give
+    the same run; `version` that of tape-arith."""
 
     encoding: str
     seed: int
     preset: str
     config: Config
+    task_version: int
     first_steps: int
     data: str | None
     version: str
@@ -53,6 +62,15 @@ class RunRecord:
             "batch_size": self.config.batch_size,
             "config_sha256": self.config.sha256,
         }
+
+    @property
+    def settings(self) -> dict[str, int | float | str]:
+        """The settings that are not the preset's: by --set or --task, a longer budget, a dataset
+        of another count."""
+        if self.preset not in presets():  # another version's: nothing to tell them from
+            return {}
+        usual = load_preset(self.preset).as_dict()
+        return {key: value for key, value in self.config.as_dict().items() if value != usual[key]}
 
 
 @dataclass(frozen=True)
@@ -110,8 +128,9 @@ class RunFolder:
                 seed=int(content["seed"]),
                 preset=str(content["preset"]),
                 config=Config.from_dict(content["config"]),
+                task_version=int(content.get("task_version", FIRST_TASK_VERSION)),
                 first_steps=int(content["first_steps"]),
-                data=content["data"],
+                data=None if content["data"] is None else str(content["data"]),
                 version=str(content["version"]),
             )
         except KeyError as error:
@@ -176,11 +195,52 @@ def find_runs(root: Path) -> list[RunFolder]:
     return [RunFolder(file.parent) for file in sorted(root.glob("*/*/seed-*/run.json"))]
 
 
-def find_grids(root: Path, preset: str | None = None) -> list[Grid]:
-    """Every grid over the preset's own lengths, of the runs below `root`."""
-    pattern = f"{preset or '*'}/*/seed-*/grid*.json"
-    files = (file for file in sorted(root.glob(pattern)) if "-to-" not in file.name)
-    return [Grid.load(file) for file in files]
+def find_grids(
+    root: Path, preset: str | None = None, names: Sequence[Name] | None = None
+) -> list[Grid]:
+    """The grids over their runs' own lengths, below `root`: all of them, or those of `names`.
+
+    Errors: Failure for a grid that is asked for and corrupt. Of `names`, another grid of the same
+    run that is corrupt is told on stderr, and the runs of other encodings are not opened.
+    """
+    if names is None:
+        folders = map(RunFolder, sorted(root.glob(f"{preset or '*'}/*/seed-*")))
+        return [grid for folder in folders for grid in _own(folder, list(_grids(folder)))]
+    result = []
+    for encoding in dict.fromkeys(name.encoding for name in names):
+        ways = [name for name in names if name.encoding == encoding]
+        wanted = [str(name) for name in ways]
+        for path in sorted(root.glob(f"{preset or '*'}/{slug(str(encoding))}/seed-*")):
+            folder = RunFolder(path)
+            asked = [folder.grid_file(name.extrapolation) for name in ways]
+            grids = [grid for grid in _grids(folder, asked) if grid.name in wanted]
+            result += _own(folder, grids)
+    return result
+
+
+def _grids(folder: RunFolder, asked: Sequence[Path] | None = None) -> Iterator[Grid]:
+    """All grids of a run. Errors: Failure for a corrupt one among those `asked` for, or of all."""
+    for file in sorted(folder.path.glob("grid*.json")):
+        try:
+            yield grid_file.load(file)
+        except Failure as error:
+            if asked is None or file in asked:
+                raise
+            say(f"note: {error}")
+
+
+def _own(folder: RunFolder, grids: list[Grid]) -> list[Grid]:
+    """Those of a run's `grids` that go to its own lengths, not to those of `score --max-digits`."""
+    if not grids:
+        return []
+    try:
+        own = folder.record().config.tested_digits
+    except Failure:
+        # A grid is worth showing without its record, where it is the only one of its name.
+        if len({grid.name for grid in grids}) < len(grids):
+            raise
+        return grids
+    return [grid for grid in grids if grid.max_digits == own]
 
 
 def existing_run(path: Path) -> RunFolder:

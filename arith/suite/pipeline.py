@@ -27,6 +27,7 @@ def run_all(
     runs: Path,
     data: Path,
     workers: int,
+    attention: str = "auto",
     should_stop: Callable[[], bool],
 ) -> bool:
     """All encodings of the first seed, then of the next: what is there when the time is up is a
@@ -34,7 +35,7 @@ def run_all(
     if not names or not seeds:
         raise UsageError("nothing to run: name encodings with --pe and seeds with --seeds")
     for name in names:
-        check(config, name)
+        check(config, name, attention)
     done = True
     for seed in seeds:
         if should_stop():
@@ -49,6 +50,7 @@ def run_all(
                 runs=runs,
                 data=dataset_folder(data, config, seed),
                 workers=workers,
+                attention=attention,
                 should_stop=should_stop,
             )
     draw_comparison(names, runs, preset)
@@ -64,6 +66,7 @@ def one_run(
     runs: Path,
     data: Path,
     workers: int,
+    attention: str = "auto",
     should_stop: Callable[[], bool],
 ) -> bool:
     """Generate, train and score one encoding; False where it was stopped before its end."""
@@ -85,20 +88,21 @@ def one_run(
         name,
         seed,
         data=None if trained else data,
+        attention=attention,
         should_stop=should_stop,
     )
     if not trained and "generate" not in folder.timings():
         folder.write_timing("generate", seconds)
     if not folder.finished() or should_stop():
         return False
-    grid = score_run(folder, name.extrapolation, should_stop=should_stop)
+    grid = score_run(folder, name.extrapolation, attention=attention, should_stop=should_stop)
     say(summary(grid))
     return grid.complete
 
 
 def draw_comparison(names: Sequence[Name], runs: Path, preset: str) -> None:
     """The heatmap and the table of what is scored so far, beside the runs of the preset."""
-    grids = find_grids(runs, preset)
+    grids = find_grids(runs, preset, names)
     scored = [[g for g in grids if g.name == str(name)] for name in names]
     panels = [panel for panel in scored if panel]
     if not panels:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from arith.data.bucket import Bucket
 from arith.data.dataset import generate, verify
-from arith.data.export import write_parquet, write_text
 from arith.errors import unknown
+from arith.export.problems import write_parquet, write_text
 from arith.suite.progress import bar
 from arith.suite.stopping import Stopped
 from arith.training.config import Config

@@ -10,6 +10,7 @@ from arith.data.bucket import Bucket
 from arith.data.dataset import Dataset
 from arith.errors import Failure, UsageError
 from arith.files import read_json, write_json
+from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.score import score_grid
 from arith.suite.building import (
@@ -19,6 +20,8 @@ from arith.suite.building import (
     identity,
     load_state,
     load_weights,
+    same_task_version,
+    settled,
     training_bucket,
 )
 from arith.suite.environment import DECIDES_BITS, environment, own_version
@@ -42,6 +45,7 @@ def train_run(
     seed: int,
     *,
     data: Path | None = None,
+    attention: str = "auto",
     fresh: bool = False,
     should_stop: Callable[[], bool],
 ) -> RunFolder:
@@ -51,7 +55,7 @@ def train_run(
     where the folder holds a run of another config, or `data` is not what the run trains on.
     """
     folder = run_folder(root, preset, name.encoding, seed)
-    check(config, name)
+    check(config, name, attention)
     dataset = None
     if data is not None:
         config = replace(config, num_problems=Dataset(data).manifest.count)
@@ -61,6 +65,7 @@ def train_run(
         seed=seed,
         preset=preset,
         config=config,
+        task_version=training_bucket(config, seed).version,
         first_steps=config.steps,
         data=None if dataset is None else dataset.manifest.sha256,
         version=own_version(),
@@ -84,15 +89,16 @@ def train_run(
             f"{folder.path} holds another run ({differs}): train into "
             "another folder with --out, or start this one over with --fresh"
         )
-    return continue_run(folder, data=data, should_stop=should_stop)
+    return continue_run(folder, data=data, attention=attention, should_stop=should_stop)
 
 
 def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> None:
     """Raise the budget of a run to `steps`; training goes on from before the cool-down.
 
-    Errors: UsageError where the run is not finished or already went further.
+    Errors: UsageError where the run is not finished or already went further, and as `continue_run`.
     """
     record = folder.record()
+    same_task_version(folder.path, record)
     if steps == record.config.steps:
         return
     if not folder.finished():
@@ -104,7 +110,7 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
     if extended.schedule.cooldown_start < kept:
         raise UsageError(f"{steps} steps would cool down before step {kept}, which is kept: more")
     if data is not None:
-        dataset_of(data, record.config, record.seed)
+        dataset_of(data, record.config, record.seed, record.data)
     tensors, facts = checkpoint.load(folder.before_cooldown, "cpu")
     # The unfinished state comes first: whatever kills us next, the run reads as unfinished.
     checkpoint.save(folder.latest, tensors, facts)
@@ -116,18 +122,26 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
 
 
 def continue_run(
-    folder: RunFolder, *, data: Path | None = None, should_stop: Callable[[], bool]
+    folder: RunFolder,
+    *,
+    data: Path | None = None,
+    attention: str = "auto",
+    should_stop: Callable[[], bool],
 ) -> RunFolder:
-    """Train the run in `folder` from where it stands to the end of its budget."""
+    """Train the run in `folder` from where it stands to the end of its budget.
+
+    Errors: UsageError where it began on another version of the task, or on other data than `data`.
+    """
     record = folder.record()
+    same_task_version(folder.path, record)
     if folder.finished():
         return folder
     config, seed = record.config, record.seed
-    hardware = detect()
+    decoder = decoder_for(config, parse(record.encoding), seed)
+    hardware = settled(detect(attention), decoder)
     resume_environment(folder, hardware)
     bucket = training_bucket(config, seed)
-    source: Source = bucket if data is None else dataset_of(data, config, seed)
-    decoder = decoder_for(config, parse(record.encoding), seed)
+    source: Source = bucket if data is None else dataset_of(data, config, seed, record.data)
     trainer = Trainer(decoder, source, bucket, config, record.schedule, hardware)
     if folder.latest.exists():
         tensors, facts = load_state(folder.latest, record, hardware.device)
@@ -136,8 +150,8 @@ def continue_run(
     folder.remove_partial()
     say(
         f"training {record.encoding}, seed {seed}, preset {record.preset}: "
-        f"{decoder.num_parameters():,} parameters, {hardware.dtype_name} on {hardware.device}"
-        + (f", from step {trainer.step}" if trainer.step else "")
+        f"{decoder.num_parameters():,} parameters, {hardware.dtype_name} on {hardware.device}, "
+        f"{hardware.attention} attention" + (f", from step {trainer.step}" if trainer.step else "")
     )
 
     def save(to: Path) -> None:
@@ -181,12 +195,15 @@ def score_run(
     extrapolation: Part | None = None,
     *,
     max_digits: int | None = None,
+    attention: str = "auto",
     fresh: bool = False,
     should_stop: Callable[[], bool],
 ) -> Grid:
     """The grid of a finished run, to the preset's tested digits or to `max_digits`; goes on where
-    an interrupted scoring stopped. Errors: UsageError where training is not finished."""
+    an interrupted scoring stopped. Errors: UsageError where training is not finished, or was on
+    another version of the task."""
     record = folder.record()
+    same_task_version(folder.path, record)
     if not folder.finished():
         raise UsageError(
             f"{folder.path} is not trained to its end: `tape-arith train {folder.path}`"
@@ -210,17 +227,18 @@ def score_run(
             "problems_per_cell": config.problems_per_cell,
             "sha256": bucket.sha256(config.problems_per_cell * bucket.num_pairs),
         },
+        settings=record.settings,
     )
     grid = empty
     if file.exists() and not fresh:
-        grid = Grid.load(file)
+        grid = grid_file.load(file)
         if not grid.same_run(empty):
             raise UsageError(f"{file} is of another run or evaluation set: --fresh scores again")
         if grid.complete:
             return grid
-    hardware = detect()
     name = Name(parse(record.encoding).encoding, extrapolation)
     decoder = decoder_for(config, name, record.seed)
+    hardware = settled(detect(attention), decoder)
     tensors, _ = load_state(folder.final, record, hardware.device)
     load_weights(decoder, tensors, folder.final)
     decoder.to(hardware.device)
@@ -239,7 +257,7 @@ def score_run(
             bucket,
             grid,
             hardware,
-            save=lambda grid: grid.save(file),
+            save=lambda grid: grid_file.save(grid, file),
             progress=progress,
             should_stop=should_stop,
         )
@@ -255,7 +273,7 @@ def resume_environment(folder: RunFolder, hardware: Hardware) -> None:
     if folder.latest.exists() and file.exists():
         before = read_json(file, "environment")
         now = environment(hardware)
-        changed = [key for key in DECIDES_BITS if before.get(key) != now[key]]
+        changed = [key for key in DECIDES_BITS if before.get(key, now[key]) != now[key]]
         if changed:
             what = ", ".join(f"{key} {before.get(key)}, now {now[key]}" for key in changed)
             say(f"note: this will not be bit for bit an unbroken run: it began with {what}")

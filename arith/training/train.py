@@ -5,7 +5,7 @@ Legend: B batch, T tokens, V vocabulary.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from arith.data.batches import Rows, concatenate, equal_groups
+from arith.data.batches import Rows, equal_groups, pack
 from arith.data.bucket import Bucket
-from arith.data.task import Problems
+from arith.data.task import Problems, concatenate, load_task
 from arith.errors import Failure
 from arith.scoring.score import score, sequences
 from arith.training.config import Config
 from arith.training.schedule import Schedule
+from models.build import compile_blocks, prepare
 from models.decoder import Decoder
 from models.hardware import Hardware
 
@@ -63,7 +64,7 @@ class Trainer:
         schedule: Schedule,
         hardware: Hardware,
     ) -> None:
-        self.decoder = decoder.to(hardware.device)
+        self.decoder = prepare(decoder, hardware)
         self.source = source
         self.bucket = bucket
         self.config = config
@@ -74,6 +75,9 @@ class Trainer:
         self.tokens = 0
         self.seconds = 0.0
         self.losses: list[Tensor] = []  # of the steps since the last line of metrics
+        self.capacity = self.packed_tokens()
+        if hardware.device == "cuda":
+            compile_blocks(self.decoder)
 
     def batch(self, step: int) -> tuple[Problems, NDArray[np.int64]]:
         """The problems of a step and their keys; at the end of the data it starts over."""
@@ -90,6 +94,22 @@ class Trainer:
         keys = [self.bucket.keys(first, stop, draw=epoch) for first, stop, epoch in spans]
         return problems, np.concatenate(keys)
 
+    def packed_tokens(self) -> int:
+        """Tokens of a packed batch: the mean of the first batches and four standard deviations
+        of rows drawn apart, so that one shape serves (almost) all steps."""
+        lengths = self.bucket.problems(0, 16 * self.config.batch_size).lengths - 1
+        size = self.config.batch_size
+        most = size * lengths.mean() + 4 * size**0.5 * lengths.std()
+        return -(-int(most) // 128) * 128
+
+    def groups(self, problems: Problems, keys: NDArray[np.int64]) -> Iterator[Rows]:
+        """A batch as forwards take it: packed whole, or in padded groups of like lengths."""
+        if not self.decoder.packs:
+            return equal_groups(problems, keys, self.config.groups)
+        every = np.arange(len(problems.lengths))
+        longest = load_task(self.config.task).longest(self.config.trained_digits) - 1
+        return iter([pack(problems, keys, every, self.capacity, longest)])
+
     def train_step(self) -> tuple[Tensor, Tensor]:
         """One step of the optimizer: the loss, summed over answer tokens and divided once by
         their number, and the norm of its gradient before clipping. Tensors, so that nobody waits
@@ -104,7 +124,8 @@ class Trainer:
                 part = summed_loss(self.decoder, rows, self.hardware.device) / answer_tokens
             return part.detach(), torch.autograd.grad(part, parameters)
 
-        groups = equal_groups(problems, keys, self.config.groups)
+        prepare(self.decoder, self.hardware)  # scoring in float32 takes another backend
+        groups = self.groups(problems, keys)
         loss = torch.zeros((), device=self.hardware.device)
         for part, gradient in self.hardware.map(gradients, groups):
             loss += part
@@ -235,7 +256,7 @@ class Trainer:
 
 def summed_loss(decoder: Decoder, rows: Rows, device: str) -> Tensor:
     """Cross-entropy summed over the answer tokens, the end token included."""
-    where = torch.from_numpy(rows.is_answer).to(device)
+    where = torch.from_numpy(rows.answers).to(device)
     targets = torch.from_numpy(rows.targets[rows.is_answer]).to(device)
     logits = decoder(sequences(rows, device), where)
     with torch.autocast(device, enabled=False):

@@ -1,11 +1,14 @@
 """FIRE: functional interpolation for relative positions."""
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
 from models.encoding import PositionalLayer, Setting
 from models.errors import UsageError
 from models.families.additive_bias import AdditiveBias, AdditiveBiasLayer, Distances
+from models.products import Extent, Product
 
 EPSILON = 1e-6
 
@@ -51,6 +54,12 @@ class FIRE(AdditiveBias):
             raise UsageError(f"fire: init_l must be more than 0, not {init_l:g}")
         self.width = width
         super().__init__(setting)
+
+    def products(self, extent: Extent) -> Iterable[Product]:
+        """The MLP over all distances, of each layer. c and L reach its input, so it too needs a
+        gradient."""
+        numbers = self.width + self.width * self.setting.num_heads
+        return [Product(extent.distances * numbers)] * self.setting.num_layers
 
     def layer(self, i: int) -> PositionalLayer:
         return FIRELayer(self.setting.num_heads, self.width, self.init_l)

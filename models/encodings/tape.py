@@ -3,33 +3,84 @@
 Legend: B batch, T tokens, H heads, K head dim, F = K/2 frequencies, L = D = 2, W width of psi.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.attention import attention
+from models.backends.backend import Needs
 from models.encoding import PositionalLayer, Setting
 from models.errors import UsageError
-from models.families.rotary import Rotary
+from models.families.rotary import Rotary, Rotation, rotate, swap
+from models.products import Extent, Product
 from models.sequences import Sequences
 
 
 class TapeState(NamedTuple):
-    """e [B or 1, T, H or 1, L, 2F]: each frequency's 2x2 matrix, row l, its two columns (D) as
-    halves of the last axis. An element of O(2) acts on the columns, one for each frequency."""
+    """Each frequency's 2x2 matrix e (rows L, columns D) as e^T acts, in the form of `rotate`:
+    direct [B or 1, T, H or 1, 2F] = (e_11, e_22), swapped = (e_21, e_12), one half each. An element
+    of O(2) acts on the columns, one for each frequency."""
 
-    e: Tensor
+    direct: Tensor
+    swapped: Tensor
+
+    @classmethod
+    def of(cls, e: Tensor) -> "TapeState":
+        """From e [..., L, 2F], its columns as halves of the last axis."""
+        (a, b), (c, d) = (row.chunk(2, -1) for row in e.unbind(-2))
+        return cls(torch.cat((a, d), -1), torch.cat((c, b), -1))
+
+    @property
+    def e(self) -> Tensor:
+        """e [..., L, 2F], its columns (D) as halves of the last axis."""
+        (a, d), (c, b) = self.direct.chunk(2, -1), self.swapped.chunk(2, -1)
+        return torch.stack((torch.cat((a, b), -1), torch.cat((c, d), -1)), -2)
 
 
-def apply(rows: Sequence[Tensor], x: Tensor) -> Tensor:
-    """e^T x for each frequency: x [B, T, H, K], its halves the two coordinates (L) of each
-    frequency; rows of e [B or 1, T, H or 1, 2F]. Two products over whole tensors, in their type."""
-    first, second = x.to(rows[0].dtype).chunk(2, -1)
-    first, second = torch.cat((first, first), -1), torch.cat((second, second), -1)
-    return (first * rows[0] + second * rows[1]).to(x.dtype)
+def added(state: TapeState, keep: Tensor, carry: Tensor, mixed: TapeState) -> TapeState:
+    """`state` with `mixed` added, whose rows G mixes: keep = (G_11, G_22), carry = (G_12, G_21),
+    each [B, T, H, 2F]. In the type of `state`."""
+    if keep.device.type == "cpu":
+        return TapeState(*_Added.apply(*state, keep, carry, *mixed))
+    keep, carry, direct, swapped = (x.to(state.direct.dtype) for x in (keep, carry, *mixed))
+    return TapeState(
+        state.direct + keep * direct + carry * swapped,
+        state.swapped + swap(carry) * direct + swap(keep) * swapped,
+    )
+
+
+class _Added(torch.autograd.Function):
+    """The same for a CPU, where memory is what costs: what is stored is what came in, in its own
+    type, and every sum is taken in place."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        first, second, *others = inputs
+        ctx.save_for_backward(*others)
+        ctx.shape = first.shape
+        keep, carry, direct, swapped = (x.to(first.dtype) for x in others)
+        return (
+            torch.addcmul(first, keep, direct).addcmul_(carry, swapped),
+            torch.addcmul(second, swap(carry), direct).addcmul_(swap(keep), swapped),
+        )
+
+    @staticmethod
+    def backward(ctx: Any, first: Tensor, second: Tensor) -> tuple[Tensor, ...]:
+        types = [x.dtype for x in ctx.saved_tensors]
+        keep, carry, direct, swapped = (x.to(first.dtype) for x in ctx.saved_tensors)
+        gradients = (
+            (first * direct).add_(swap(second * swapped)),
+            (first * swapped).add_(swap(second * direct)),
+            (first * keep).addcmul_(second, swap(carry)),
+            (first * carry).addcmul_(second, swap(keep)),
+        )
+        return (
+            first.sum_to_size(ctx.shape),
+            second.sum_to_size(ctx.shape),
+            *(x.to(dtype) for x, dtype in zip(gradients, types, strict=True)),
+        )
 
 
 class TapeLayer(PositionalLayer):
@@ -46,33 +97,28 @@ class TapeLayer(PositionalLayer):
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: TapeState, seqs: Sequences
     ) -> tuple[Tensor, TapeState]:
-        rows = state.e.unbind(-2)
-        q, k = apply(rows, q), apply(rows, k)
+        by = Rotation(*state)
+        q, k = rotate(q, by), rotate(k, by)
         if not self.contextual:
-            (heads,) = attention(q, k, (v,))
+            (heads,) = self.attention(q, k, (v,), seqs)
             return heads, state
-        heads, *mixed = attention(q, k, (v, *rows))
-        return heads, TapeState(self.contextualize(heads, mixed, rows))
+        heads, *mixed = self.attention(q, k, (v, *state), seqs)
+        return heads, self.contextualize(heads, TapeState(*mixed), state)
 
-    def contextualize(
-        self, heads: Tensor, mixed: Sequence[Tensor], rows: Sequence[Tensor]
-    ) -> Tensor:
-        """e + W2 diag(psi(heads)) W1 mixed (Eq. 8 and the block's residual): [B, T, H, L, 2F].
+    def contextualize(self, heads: Tensor, mixed: TapeState, state: TapeState) -> TapeState:
+        """e + W2 diag(psi(heads)) W1 mixed (Eq. 8 and the block's residual).
 
-        heads [B, T, H, K]; mixed are the two rows of A e (Eq. 7), rows those of e.
+        heads [B, T, H, K]; mixed is A e (Eq. 7).
         """
         gate = F.silu(self.psi(heads))
-        # W2 diag(g) W1 is linear in g: one small product gives the 2x2 matrix of each head.
+        # W2 diag(g) W1 is linear in g: one small product gives the 2x2 matrix G of each head.
         matrices = (self.w2[:, None] * self.w1.T[None]).flatten(0, 1)  # [L L, W]
-        g = F.linear(gate, matrices).to(rows[0].dtype)[..., None].unbind(-2)
-        first, second = (row.to(rows[0].dtype) for row in mixed)
-        return torch.stack(
-            (
-                rows[0] + g[0] * first + g[1] * second,
-                rows[1] + g[2] * first + g[3] * second,
-            ),
-            -2,
-        )
+        half = state.direct.shape[-1] // 2
+        # It mixes rows of e, so both parts of the state: (G_11, G_22) keeps a part in its place,
+        # (G_12, G_21) carries it over.
+        order = [0] * half + [3] * half + [1] * half + [2] * half
+        keep, carry = F.linear(gate, matrices[order]).chunk(2, -1)
+        return added(state, keep, carry, mixed)
 
 
 class TAPE(Rotary):
@@ -92,6 +138,7 @@ class TAPE(Rotary):
 
     kind = "rotary, contextual"
     paper = "Zhu et al. 2025, arXiv 2501.00712"
+    needs = Needs(values=3)
 
     def __init__(self, setting: Setting, *, width: int = 48) -> None:
         if width < 1:
@@ -102,8 +149,17 @@ class TAPE(Rotary):
     def layer(self, i: int) -> PositionalLayer:
         return TapeLayer(self.setting.head_dim, self.width, i < self.setting.num_layers - 1)
 
+    def products(self, extent: Extent) -> Iterable[Product]:
+        """Of each layer but the last: A e of two rows, psi, and the 2x2 matrices."""
+        heads, width = self.setting.num_heads, self.setting.head_dim
+        for i in range(self.setting.num_layers - 1):
+            # The first e is no function of any parameter.
+            yield Product(extent.pairs * heads * 2 * width, gradients=2 if i else 1)
+            yield Product(extent.tokens * heads * width * self.width)
+            # Four numbers a head, laid beside each half of both parts of the state.
+            spread = extent.tokens * heads * 2 * width * self.width
+            yield Product(spread, needed=extent.tokens * heads * 4 * self.width)
+
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> TapeState:
-        cos, sin = self.cos_sin(index, seqs, x.dtype)
-        # [[cos, sin], [-sin, cos]]: the transpose of the paper's matrix, so that e^T turns by
-        # +theta t, as RoPE does.
-        return TapeState(torch.stack((torch.cat((cos, sin), -1), torch.cat((-sin, cos), -1)), -2))
+        # The rotation by +theta t is the transpose of the paper's matrix.
+        return TapeState(*self.first_rotation(x, index, seqs))

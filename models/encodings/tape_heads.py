@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.attention import attention
+from models.backends.backend import Needs
 from models.encoding import PositionalLayer, Setting
 from models.errors import UsageError
 from models.families.rotary import Rotary, rotate, rotation
+from models.products import Extent, Product
 from models.sequences import Sequences
 
 # The decoder's own standard deviation, as in the code.
@@ -46,9 +47,9 @@ class TapeHeadsLayer(PositionalLayer):
         by = rotation(*e.chunk(2, -1))
         q, k = rotate(q, by), rotate(k, by)
         if not self.contextual:
-            (heads,) = attention(q, k, (v,))
+            (heads,) = self.attention(q, k, (v,), seqs)
             return heads, state
-        heads, mixed = attention(q, k, (v, e))
+        heads, mixed = self.attention(q, k, (v, e), seqs)
         return heads, TapeHeadsState(e + self.s[:, None] * mixed.to(e.dtype))
 
     def update(self, mlp_out: Tensor, state: TapeHeadsState, seqs: Sequences) -> TapeHeadsState:
@@ -80,6 +81,7 @@ class TapeHeads(Rotary):
 
     kind = "rotary, contextual"
     paper = "Zhu et al. 2025, arXiv 2501.00712 (VITA-Group/TAPE)"
+    needs = Needs(values=2)
 
     def __init__(self, setting: Setting, *, width: int = 48) -> None:
         if width < 1:
@@ -89,6 +91,15 @@ class TapeHeads(Rotary):
 
     def layer(self, i: int) -> PositionalLayer:
         return TapeHeadsLayer(self.setting, self.width, i < self.setting.num_layers - 1)
+
+    def products(self, extent: Extent) -> Iterable[Product]:
+        """Of each layer but the last: A e, Wx m, the H x H matrices, and their products with e."""
+        heads, width = self.setting.num_heads, self.setting.head_dim
+        numbers = self.setting.hidden_size * self.width + heads**2 * (self.width + width)
+        for i in range(self.setting.num_layers - 1):
+            # The first e is no function of any parameter.
+            yield Product(extent.pairs * heads * width, gradients=2 if i else 1)
+            yield Product(extent.tokens * numbers)
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> TapeHeadsState:
         return TapeHeadsState(torch.cat(self.cos_sin(index, seqs, x.dtype), -1))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from models.attention import attention
+from models.backends.backend import Needs
 from models.encoding import PositionalEncoding, PositionalLayer
 from models.sequences import Sequences
 
@@ -34,12 +34,15 @@ class AdditiveBiasLayer(PositionalLayer):
         # Distances beyond 256 are not all numbers in bfloat16, so autocast stays out.
         with torch.autocast(x.device.type, enabled=False):
             bias = self.bias(state)
-        (heads,) = attention(q, k, (v,), bias=bias)
+        (heads,) = self.attention(q, k, (v,), seqs, bias=bias)
         return heads, state
 
 
 class AdditiveBias(PositionalEncoding):
-    """Base: carries the distances; a leaf says which layer turns them into a bias."""
+    """Base: carries the distances; a leaf says which layer turns them into a bias, and in `needs`
+    whether it is learned."""
+
+    needs = Needs(bias="learned", packed=False)
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> Distances:
         query = index.to(torch.promote_types(torch.float32, x.dtype))[:, :, None]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from models.encoding import PositionalEncoding
 from models.errors import UsageError
+from models.packing import pack
 from models.philox import words
 from models.sequences import Sequences
 
@@ -45,5 +46,5 @@ class Randomized(PositionalEncoding):
         order = words(seqs.key, self.l_max).argsort(dim=1, stable=True)
         rank = order.argsort(dim=1)
         unused = (rank >= seqs.final_length[:, None]).to(torch.uint8)
-        tokens = seqs.tokens.shape[1]
-        return unused.argsort(dim=1, stable=True)[:, :tokens] + seqs.offset
+        drawn = unused.argsort(dim=1, stable=True) + seqs.offset
+        return drawn[:, : seqs.tokens.shape[1]] if seqs.starts is None else pack(drawn, seqs)

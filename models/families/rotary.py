@@ -4,12 +4,11 @@ Legend: B batch, T tokens, H heads, K head dim, F = K/2 frequencies.
 Pairing is (f, f + F) everywhere: the two halves of a head are the real and imaginary parts.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from models.attention import attention
 from models.encoding import PositionalEncoding, PositionalLayer, Setting, State
 from models.errors import UsageError
 from models.extrapolation import Extrapolation
@@ -17,10 +16,12 @@ from models.sequences import Sequences
 
 
 class Rotation(NamedTuple):
-    """What `rotate` multiplies by, each [B or 1, T, H or 1, 2F]: (cos, cos) and (-sin, sin)."""
+    """A linear map of each frequency's two coordinates, each part [B or 1, T, H or 1, 2F]: x times
+    `direct`, plus the swapped halves of x times `swapped`. A rotation has (cos, cos) and
+    (-sin, sin)."""
 
-    cos: Tensor
-    sin: Tensor
+    direct: Tensor
+    swapped: Tensor
 
 
 def rotation(cos: Tensor, sin: Tensor) -> Rotation:
@@ -28,21 +29,52 @@ def rotation(cos: Tensor, sin: Tensor) -> Rotation:
     return Rotation(torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1))
 
 
-def rotate(x: Tensor, by: Rotation) -> Tensor:
-    """x [B, T, H, 2F], seen as F complex numbers, times cos + i sin.
+def swap(x: Tensor) -> Tensor:
+    """The two halves of the last axis, [..., 2F], in the other order."""
+    return x.roll(x.shape[-1] // 2, -1)
 
-    Computed in the type of `by`, returned in x's. Casting first, and whole halves at a time:
-    products of mixed types and of strided pieces are several times slower on a CPU.
-    """
-    wide = x.to(by.cos.dtype)
-    return (wide * by.cos + wide.roll(x.shape[-1] // 2, -1) * by.sin).to(x.dtype)
+
+def rotate(x: Tensor, by: Rotation) -> Tensor:
+    """`by` applied to x [B, T, H, 2F], in the type of `by`, returned in x's."""
+    if x.device.type != "cpu":
+        wide = x.to(by.direct.dtype)
+        return (wide * by.direct + swap(wide) * by.swapped).to(x.dtype)
+    rotated: Tensor = _Rotate.apply(x, *by)
+    return rotated
+
+
+class _Rotate(torch.autograd.Function):
+    """The same for a CPU, where memory is what costs: nothing is stored that can be made again,
+    and the backward is a rotation too."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, direct: Tensor, swapped: Tensor) -> Tensor:
+        ctx.save_for_backward(x, direct, swapped)
+        # Casting first: products of mixed types are several times slower.
+        wide = x.to(direct.dtype)
+        return torch.addcmul(wide * direct, swap(wide), swapped).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        x, direct, swapped = ctx.saved_tensors
+        gradient = gradient.to(direct.dtype)
+        # What reached y_1 through x_2 goes back through the swap.
+        moved = (gradient * direct).add_(swap(gradient * swapped)).to(x.dtype)
+        if not ctx.needs_input_grad[1]:
+            return moved, None, None
+        wide = x.to(direct.dtype)
+        return (
+            moved,
+            (gradient * wide).sum_to_size(direct.shape),
+            (gradient * swap(wide)).sum_to_size(swapped.shape),
+        )
 
 
 class RotaryLayer(PositionalLayer):
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: Rotation, seqs: Sequences
     ) -> tuple[Tensor, Rotation]:
-        (heads,) = attention(rotate(q, state), rotate(k, state), (v,))
+        (heads,) = self.attention(rotate(q, state), rotate(k, state), (v,), seqs)
         return heads, state
 
 
@@ -76,12 +108,25 @@ class Rotary(PositionalEncoding):
         theta, amplitude = self.frequencies().to(index.device), None
         if self.extrapolation is not None and not self.training:
             theta, amplitude = self.extrapolation(theta, seqs.final_length, self.setting)
-        angles = index.to(torch.float64)[:, :, None, None] * theta.view(-1, 1, 1, theta.shape[-1])
-        cos, sin = angles.cos(), angles.sin()
+            count = len(seqs.final_length)
+            theta = seqs.per_token(theta.expand(count, -1))
+            amplitude = seqs.per_token(amplitude.expand(count))
+        angles = index.to(torch.float64)[..., None] * theta
+        cos, sin = angles.cos()[:, :, None], angles.sin()[:, :, None]
         if amplitude is not None:
-            cos, sin = cos * amplitude.view(-1, 1, 1, 1), sin * amplitude.view(-1, 1, 1, 1)
+            cos, sin = cos * amplitude[..., None, None], sin * amplitude[..., None, None]
         dtype = torch.promote_types(torch.float32, dtype)
         return cos.to(dtype), sin.to(dtype)
 
+    def first_rotation(self, x: Tensor, index: Tensor, seqs: Sequences) -> Rotation:
+        """The rotation of every token, [B or 1, T, H or 1, 2F], for features like x."""
+        by = rotation(*self.cos_sin(index, seqs, x.dtype))
+        if x.device.type != "cpu":
+            return by
+        # One for each head, though all are alike: on a CPU a product that repeats an inner axis
+        # of 32 numbers takes three times as long as one over the whole.
+        heads = self.setting.num_heads
+        return Rotation(*(part.repeat(1, 1, heads, 1) for part in by))
+
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
-        return rotation(*self.cos_sin(index, seqs, x.dtype))
+        return self.first_rotation(x, index, seqs)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arith.data.batches import Rows, concatenate, equal_groups, groups_of_tokens, pad
+from arith.data.batches import Rows, equal_groups, groups_of_tokens, pack, pad
 from arith.data.bucket import Bucket
 from arith.data.task import Problems
 from arith.data.vocabulary import EOS, PAD
@@ -64,6 +64,47 @@ def test_pad(shapes: list[tuple[int, int]]) -> None:
     assert_rows(rows, problems, tokens)
 
 
+@given(SHAPES, st.integers(0, 99), st.integers(0, 9))
+def test_pack(shapes: list[tuple[int, int]], room: int, longer: int) -> None:
+    problems, tokens = made(shapes)
+    keys = keys_of(len(shapes))
+    place = np.random.Generator(np.random.Philox(len(shapes))).permutation(len(shapes))
+    place = place[: max(1, len(place) * 2 // 3)]
+    used = int((problems.lengths[place] - 1).sum())
+    bound = int(problems.lengths[place].max()) - 1 + longer
+    rows = pack(problems, keys, place, used + room, bound)
+    assert rows.inputs.shape == rows.targets.shape == rows.is_answer.shape == (1, used + room)
+    assert rows.starts is not None and rows.starts.dtype == np.int32
+    assert rows.starts[0] == 0 and rows.starts[-1] == used + room
+    lengths = np.diff(rows.starts)
+    assert lengths.min() >= 0 and lengths.max() <= rows.longest == bound
+    assert len(lengths) == len(rows.final_lengths) == len(rows.keys)
+    for row, at in enumerate(place):
+        span = slice(rows.starts[row], rows.starts[row + 1])
+        prompt = int(problems.prompt_lengths[at])
+        assert rows.inputs[0, span].tolist() == tokens[at][:-1]
+        assert rows.targets[0, span].tolist() == tokens[at][1:]
+        scored = [column + 1 >= prompt for column in range(len(tokens[at]) - 1)]
+        assert rows.is_answer[0, span].tolist() == scored
+        assert rows.answer_tokens[row] == sum(scored)
+        assert rows.final_lengths[row] == problems.final_lengths[at]
+        assert rows.keys[row] == keys[at]
+    assert not rows.is_answer[0, used:].any() and (rows.inputs[0, used:] == PAD).all()
+
+
+def test_packed_batches_of_one_capacity_have_one_shape() -> None:
+    """Whatever the rows: a compiled block sees a new shape only where a batch overflows."""
+    shapes = []
+    for lengths in ([3, 9, 4], [9, 9, 9], [2, 2, 2]):
+        problems, _ = made([(length - 1, 1) for length in lengths])
+        rows = pack(problems, keys_of(3), np.arange(3), 24, 9)
+        assert rows.starts is not None
+        shapes.append((rows.inputs.shape, rows.starts.shape, rows.keys.shape))
+    assert shapes == [((1, 24), (7,), (6,))] * 3
+    problems, _ = made([(8, 1)] * 3)
+    assert pack(problems, keys_of(3), np.arange(3), 20, 9).inputs.shape == (1, 24)
+
+
 @given(SHAPES, st.integers(1, 9))
 def test_equal_groups(shapes: list[tuple[int, int]], count: int) -> None:
     problems, tokens = made(shapes)
@@ -110,16 +151,6 @@ def test_sorting_by_length_leaves_little_padding() -> None:
     real = int((problems.lengths - 1).sum())
     padded = [sum(g.inputs.size for g in equal_groups(problems, keys, n)) for n in (1, 4)]
     assert padded[1] < 1.25 * real < padded[0]
-
-
-def test_concatenate() -> None:
-    bucket = Bucket("addition", 5, 0, "train")
-    spans = [(90, 100), (0, 3), (7, 8)]
-    joined = concatenate([bucket.problems(*span) for span in spans])
-    assert len(joined.lengths) == 14 and len(joined.tokens) == joined.lengths.sum()
-    ones = [bucket.problems(i, i + 1) for span in spans for i in range(*span)]
-    for whole, parts in zip(joined, zip(*ones, strict=True), strict=True):
-        assert np.array_equal(np.asarray(whole), np.concatenate(parts))
 
 
 @pytest.mark.parametrize("count", [1, 3])

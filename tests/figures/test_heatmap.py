@@ -223,6 +223,25 @@ class TestWords:
         ):
             assert part in text
 
+    @pytest.mark.parametrize(
+        ("settings", "said"),
+        [
+            ({}, "(preset mini),"),
+            ({"steps": 2000}, "(preset mini with steps=2,000),"),
+            (
+                {"task": "subtraction", "learning_rate": 5e-4, "clip": 1.0},
+                "(preset mini with task=subtraction, learning_rate=0.0005, clip=1),",
+            ),
+            ({name: 1 for name in "abcdef"}, "(preset mini with a=1, b=1, c=1, d=1 and 2 more),"),
+        ],
+    )
+    def test_what_was_set_in_place_of_the_preset_s(
+        self, settings: dict[str, int | float | str], said: str
+    ) -> None:
+        # A grid of an older version has the same budget but does not tell.
+        figure = compose([panel("fire"), panel("tape", settings=settings)])
+        assert said in " ".join(words(figure).split())
+
     def test_one_seed_of_several(self) -> None:
         figure = compose([panel("fire"), panel("tape")], seed=1)
         assert "seed 1" in words(figure, figure.axes[0]) and "2 seeds" not in words(figure)
@@ -230,7 +249,11 @@ class TestWords:
     @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 12])
     def test_no_text_leaves_the_page_or_meets_another(self, count: int) -> None:
         names = ["rope", "rand-rope", "fire:init_l=512:width=64:something=long", "tape-heads"]
-        made = [panel(f"{names[k % 4]}{k}", inside=90, outside=k) for k in range(count)]
+        changed = {"num_problems": 640_000, "batch_size": 512, "steps": 20_000, "groups": 8, "x": 1}
+        made = [
+            panel(f"{names[k % 4]}{k}", inside=90, outside=k, settings=changed)
+            for k in range(count)
+        ]
         lose(made[0][0], slice(4, 8), slice(4, 8))
         figure = compose(made)
         figure.canvas.draw()

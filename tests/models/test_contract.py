@@ -7,7 +7,7 @@ import torch
 
 from models import catalog, contract
 from models.encodings.rope import RoPE
-from models.encodings.tape import TapeLayer
+from models.encodings.tape import TapeLayer, TapeState
 
 NAMES = [
     *catalog.names("encoding"),
@@ -43,8 +43,8 @@ def test_a_leak_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_dead_parameter_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """TAPE whose update is thrown away, as in the released arithmetic code."""
 
-    def thrown_away(self: TapeLayer, heads: object, mixed: object, rows: object) -> torch.Tensor:
-        return torch.stack(tuple(rows), -2)  # type: ignore[arg-type]
+    def thrown_away(self: TapeLayer, heads: object, mixed: object, state: TapeState) -> TapeState:
+        return state
 
     monkeypatch.setattr(TapeLayer, "contextualize", thrown_away)
     with pytest.raises(AssertionError, match="gets no gradient"):

@@ -7,7 +7,6 @@ an angle of its own, so what matters is an independent R_f for each frequency, a
 Legend: B batch, T tokens, H heads, F frequencies, L = D = 2.
 """
 
-import importlib
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from models.attention import attention
+from models.backends.backend import Backend
 from models.build import build
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import PositionalEncoding, PositionalLayer, Setting
@@ -111,7 +111,8 @@ def start_changed(decoder: Decoder, change: Turn, monkeypatch: pytest.MonkeyPatc
 
     def changed(x: Tensor, index: Tensor, seqs: Sequences) -> Any:
         state = start(x, index, seqs)
-        return type(state)(change(state.e))
+        changed = change(state.e)
+        return TapeState.of(changed) if isinstance(state, TapeState) else type(state)(changed)
 
     monkeypatch.setattr(decoder.pe, "start", changed)
 
@@ -246,20 +247,21 @@ def test_permutation_equivariance(name: str, monkeypatch: pytest.MonkeyPatch) ->
     logits are permuted. The causal mask has to move too, so attention is written out here."""
     visible = torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril()
 
-    def masked(
-        q: Tensor, k: Tensor, values: tuple[Tensor, ...], *, scale: float | None = None
-    ) -> tuple[Tensor, ...]:
-        scores = torch.einsum("bthk,bihk->bhti", q, k) * (scale or HEAD_DIM**-0.5)
-        weights = scores.masked_fill(~visible, float("-inf")).softmax(-1)
-        rows, _, heads, _ = q.shape
-        return tuple(
-            torch.einsum("bhti,bihv->bthv", weights, v.expand(rows, -1, heads, -1)) for v in values
-        )
+    class Masked(Backend):
+        def __call__(
+            self, q: Tensor, k: Tensor, values: tuple[Tensor, ...], *others: Any, **options: Any
+        ) -> tuple[Tensor, ...]:
+            scores = torch.einsum("bthk,bihk->bhti", q, k) * HEAD_DIM**-0.5
+            weights = scores.masked_fill(~visible, float("-inf")).softmax(-1)
+            rows, _, heads, _ = q.shape
+            return tuple(
+                torch.einsum("bhti,bihv->bthv", weights, v.expand(rows, -1, heads, -1))
+                for v in values
+            )
 
     decoder = perturb(small_decoder(name))
     expected, expected_states = run(decoder, sequences())
-    module = importlib.import_module(type(decoder.pe).__module__)
-    monkeypatch.setattr(module, "attention", masked)
+    decoder.attend_with(Masked())
     assert error(run(decoder, sequences())[0], expected) < 1e-12
 
     order = torch.randperm(TOKENS, generator=torch.Generator().manual_seed(8))
@@ -319,7 +321,7 @@ class FlatTapeLayer(PositionalLayer):
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: Any, seqs: Sequences
     ) -> tuple[Tensor, Any]:
-        (e,) = state  # [B or 1, T, H or 1, L, D F]
+        e = state.e  # [B or 1, T, H or 1, L, D F]
         matrices = e.reshape(*e.shape[:-1], 2, FREQUENCIES)
         q, k = (
             torch.einsum("...lf,...ldf->...df", y.reshape(*y.shape[:-1], 2, -1), matrices).flatten(
@@ -334,7 +336,7 @@ class FlatTapeLayer(PositionalLayer):
         flat = mixed.reshape(*heads.shape[:-1], 4, FREQUENCIES)
         inner = torch.einsum("wj,...jf->...wf", self.w1, flat) * gate[..., None]
         update = torch.einsum("jw,...wf->...jf", self.w2, inner)
-        return heads, TapeState(e + update.reshape(*heads.shape[:-1], 2, 2 * FREQUENCIES))
+        return heads, TapeState.of(e + update.reshape(*heads.shape[:-1], 2, 2 * FREQUENCIES))
 
 
 class FlatTAPE(TAPE):

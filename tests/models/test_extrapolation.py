@@ -87,7 +87,7 @@ def frequencies_and_amplitude(name: str, where: Setting, final: int) -> tuple[Te
     seqs = sequences([final], length=2)
     index = pe.indices(seqs)
     state = pe.start(torch.zeros(1, 2, HIDDEN, dtype=torch.float64), index, seqs)
-    (e,) = state
+    e = state.e
     cos, sin = e[0, 1, 0, 0].chunk(2)  # row l = 0 is [cos | sin]
     return torch.atan2(sin, cos), torch.hypot(cos, sin)
 
@@ -303,7 +303,7 @@ def test_neighbours_far_out_are_told_apart_in_bfloat16(name: str) -> None:
     """3000 and 3001 are one bfloat16 number: angles must never be computed in the model's type."""
     pe = build(name, setting()).bfloat16()
     seqs = sequences([52], length=2, offset=3000)
-    (e,) = pe.start(torch.zeros(1, 2, HIDDEN, dtype=torch.bfloat16), pe.indices(seqs), seqs)
+    e = pe.start(torch.zeros(1, 2, HIDDEN, dtype=torch.bfloat16), pe.indices(seqs), seqs).e
     assert e.dtype == torch.float32
     row = e[0, :, 0, 0] if name == "tape" else e[0, :, 0]  # [cos | sin] of each token
     for token, index in enumerate((3000, 3001)):

@@ -20,6 +20,7 @@ from arith.data.batches import groups_of_tokens, pad
 from arith.data.bucket import Bucket
 from arith.data.task import Problems
 from arith.data.vocabulary import EOS, SIZE
+from arith.scoring import grid_file
 from arith.scoring import score as module
 from arith.scoring.grid import Grid
 from arith.scoring.score import (
@@ -379,16 +380,16 @@ def test_a_grid_that_was_stopped_goes_on(
 
     def save(grid: Grid) -> None:
         saved.append(grid.blocks_done)
-        grid.save(file)
+        grid_file.save(grid, file)
 
-    empty().save(file)
+    grid_file.save(empty(), file)
     stops = 0
-    while Grid.load(file).blocks_done < PER_CELL:
+    while grid_file.load(file).blocks_done < PER_CELL:
         asked = iter([False, False, True])
         grid = scored(
             trained,
             hardware,
-            grid=Grid.load(file),
+            grid=grid_file.load(file),
             save=save,
             progress=done.append,
             should_stop=lambda asked=asked: next(asked),

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.tiny import contents, done, refused, untouched
+from arith.figures.captions import footnote
+from arith.suite.compare import panels
+from models.catalog import parse_list
+from tests.suite.tiny import contents, done, refused, settings, untouched
 
 
 def another_preset(root: Path) -> None:
@@ -36,6 +39,12 @@ def test_missing_runs_name_the_commands_that_make_them(comparison: Path) -> None
     assert "--pe fire" not in told and "--pe tape+yarn" not in told
     assert "paper-20" in refused("heatmap", "--compare", "fire", "--preset", "paper-20")
     assert "tape-arith train --pe fire" in refused("heatmap", "--compare", "fire", "--runs", "no")
+
+
+def test_another_way_of_scoring_does_not_stand_in_for_what_is_missing(comparison: Path) -> None:
+    done("score", "runs/mini/rope/seed-0", "--with", "yarn")
+    shutil.rmtree(comparison / "runs/mini/fire")
+    assert "tape-arith train --pe fire" in refused("heatmap", "--compare", "rope,fire")
 
 
 def test_an_unknown_preset_is_not_a_missing_run(comparison: Path) -> None:
@@ -77,6 +86,74 @@ def test_a_grid_to_other_lengths_is_not_in_the_way(comparison: Path) -> None:
     done("score", "runs/mini/fire/seed-0", "--max-digits", 4)
     assert "runs/mini/fire/seed-0/grid-to-4.json" in contents(comparison)
     done("heatmap", "--compare", "fire,rope")
+
+
+def test_a_grid_s_reach_is_read_from_the_grid(comparison: Path) -> None:
+    folder = comparison / "runs/mini/fire/seed-0"
+    done("score", folder, "--max-digits", 4)
+    # Whatever the files are called.
+    (folder / "grid-to-4.json").rename(folder / "grid.json.new")
+    (folder / "grid.json").rename(folder / "grid-to-3.json")
+    (folder / "grid.json.new").rename(folder / "grid.json")
+    done("heatmap", "--compare", "fire,rope")
+    assert "| fire | 2 |" in done("table").out
+    (folder / "grid-to-3.json").unlink()
+    assert "| fire | 1 (" in done("table").out
+
+
+def test_a_corrupt_grid_does_not_stop_the_others(comparison: Path) -> None:
+    file = comparison / "runs/mini/tape/seed-1/grid+yarn.json"
+    file.write_text("{")
+    with untouched(comparison):
+        assert done("table", "--compare", "fire,rope").err == ""
+        for command in (("table",), ("table", "--compare", "rope,tape+yarn")):
+            assert str(file.relative_to(comparison)) in refused(*command, code=1)
+    done("heatmap", "--compare", "fire,rope")
+    # `run` draws what it was asked for.
+    done("run", "--pe", "fire,rope", "--seeds", "0", *settings())
+
+
+def test_a_corrupt_grid_beside_the_one_that_is_asked_for_is_told(comparison: Path) -> None:
+    file = comparison / "runs/mini/rope/seed-0/grid+yarn.json"
+    file.write_text("{")
+    told = done("heatmap", "--compare", "fire,rope").err
+    assert told.startswith("note: ") and told.count("\n") == 1
+    assert str(file.relative_to(comparison)) in told
+    assert "grid+yarn.json" in refused("heatmap", "--compare", "fire,rope,rope+yarn", code=1)
+
+
+def test_a_grid_without_its_record_is_shown_where_it_is_the_only_one(comparison: Path) -> None:
+    folder = comparison / "runs/mini/fire/seed-0"
+    done("score", folder, "--max-digits", 4)
+    (folder / "run.json").unlink()
+    with untouched(comparison):
+        line = refused("table", "--compare", "fire,rope", code=1)
+        assert "runs/mini/fire/seed-0/run.json" in line
+    (folder / "grid-to-4.json").unlink()
+    assert "| fire | 2 |" in done("table", "--compare", "fire,rope").out
+
+
+def test_the_caption_tells_what_was_set(comparison: Path) -> None:
+    """The comparison's preset is mini with thirteen settings of its own."""
+    shown = panels(Path("runs"), parse_list("fire,tape+yarn"))
+    said = "(preset mini with trained_digits=2, tested_digits=3, num_problems=64, num_layers=1 and "
+    assert said in footnote(shown)
+    changed = {"steps": 5, "learning_rate": 0.002}
+    for name in ("fire", "rope"):
+        done("train", "--pe", name, "--out", "new", *settings(**changed))
+    assert all(
+        grid.settings["steps"] == 5 and grid.settings["learning_rate"] == 0.002
+        for panel in panels(Path("new"), parse_list("fire,rope"))
+        for grid in panel
+    )
+
+
+def test_grids_of_two_task_versions_stay_apart(comparison: Path) -> None:
+    for file in (comparison / "runs/mini/fire").glob("*/grid.json"):
+        file.write_text(file.read_text().replace('"version": 1', '"version": 2'))
+    with untouched(comparison):
+        assert "evaluation version is 2" in refused("heatmap", "--compare", "fire,rope")
+    done("heatmap", "--compare", "fire")
 
 
 def test_a_table_of_nothing(here: Path) -> None:

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from arith.suite.folders import RunFolder
+from arith.training import checkpoint
 from tests.suite.tiny import contents, done, refused, settings, untouched
 
 ROPE = "runs/mini/rope/seed-0"
+PUBLISHED = sorted((Path(__file__).parents[2] / "results").glob("*/*/seed-*/run.json"))
 
 
 def train(*more: object, **other: object) -> tuple[object, ...]:
@@ -69,7 +71,103 @@ def test_a_longer_budget_of_a_run_without_cool_down(here: Path) -> None:
     assert RunFolder(Path(ROPE)).metrics()[-1]["step"] == 6
 
 
+# Versions of the task
+
+
+def of_another_version(folder: Path) -> bytes:
+    """Write into the record what a later version of the task would have; what it was."""
+    file = folder / "run.json"
+    before = file.read_bytes()
+    file.write_bytes(replace_text('"task_version": 1', '"task_version": 2')(before))
+    return before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        train(),
+        ("train", ROPE),
+        ("train", ROPE, "--steps", 4),
+        ("train", ROPE, "--steps", 8),
+        ("score", ROPE),
+        ("score", ROPE, "--fresh"),
+        ("score", ROPE, "--with", "yarn"),
+        ("run", "--pe", "rope,fire", "--seeds", "0", *settings()),
+    ],
+)
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_run_of_another_version_of_the_task(
+    comparison: Path, command: tuple[object, ...], finished: bool
+) -> None:
+    if not finished:
+        Path(ROPE, "weights/before-cooldown.safetensors").rename(
+            Path(ROPE, "weights/latest.safetensors")
+        )
+    of_another_version(Path(ROPE))
+    with untouched(comparison):
+        line = refused(*command, after=command[0] == "run")  # which looks at the data first
+    assert line.startswith(f"{ROPE} was trained on version 2 of addition, and this tape-arith ")
+    assert "makes version 1: go on with tape-arith 0." in line and "--fresh" in line
+
+
+def test_another_version_of_the_task_starts_over(comparison: Path) -> None:
+    before = of_another_version(Path(ROPE))
+    done(*train("--data", "data/addition-bucket-2", "--fresh"))
+    assert Path(ROPE, "run.json").read_bytes() == before
+
+
+def test_weights_of_another_version_of_the_task(comparison: Path) -> None:
+    folder = RunFolder(Path(ROPE))
+    tensors, facts = checkpoint.load(folder.final, "cpu")
+    assert facts["task_version"] == 1
+    checkpoint.save(folder.final, tensors, {**facts, "task_version": 2})
+    with untouched(comparison):
+        line = refused("score", ROPE, "--fresh", code=1)
+    assert f"{folder.final} belongs to another run: task_version is 2, not 1" in line
+
+
+def test_a_run_from_before_versions_were_written_down(comparison: Path) -> None:
+    """Its record and its weights say nothing of a version: they are of the first."""
+    folder = RunFolder(Path(ROPE))
+    change = replace_text(' "task_version": 1,\n', "")
+    folder.record_file.write_bytes(change(folder.record_file.read_bytes()))
+    for file in (folder.final, folder.before_cooldown):
+        tensors, facts = checkpoint.load(file, "cpu")
+        del facts["task_version"]
+        checkpoint.save(file, tensors, facts)
+    assert folder.record().task_version == 1
+    done("score", ROPE, "--fresh")
+    done("train", ROPE, "--steps", 8)
+    assert folder.record().task_version == 1
+
+
+@pytest.mark.parametrize("file", PUBLISHED, ids=lambda file: "/".join(file.parts[-4:-1]))
+def test_published_records_are_read(file: Path) -> None:
+    record = RunFolder(file.parent).record()
+    assert record.task_version == 1 and record.settings == {}
+
+
 # Data
+
+
+def test_a_run_keeps_to_the_dataset_that_it_began_on(comparison: Path) -> None:
+    file = Path(ROPE, "run.json")
+    began = RunFolder(Path(ROPE)).record().data
+    assert began is not None
+    file.write_bytes(replace_text(began, "ab" * 32)(file.read_bytes()))
+    data = ("--data", "data/addition-bucket-2")
+    told = (
+        f"data/addition-bucket-2 is not the dataset that the run began on ({began[:12]}, not abab"
+    )
+    with untouched(comparison):
+        line = refused("train", ROPE, "--steps", 8, *data)
+        assert told in line and "leave --data out" in line
+    Path(ROPE, "weights/before-cooldown.safetensors").rename(
+        Path(ROPE, "weights/latest.safetensors")
+    )
+    for command in (("train", ROPE, *data), train(*data)):
+        assert told in refused(*command)
+    done(*train())
 
 
 @pytest.mark.parametrize(
@@ -172,6 +270,8 @@ CORRUPT_RECORDS = [
     replace_text('"steps": 4', '"steps": 0'),
     replace_text('"config"', '"cnofig"'),
     replace_text('"first_steps": 4', '"first_steps": "x"'),
+    replace_text('"task_version": 1', '"task_version": null'),
+    replace_text('"task_version": 1', '"task_version": "x"'),
 ]
 
 

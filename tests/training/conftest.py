@@ -24,5 +24,5 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "LOG_EVERY", 5)
     monkeypatch.setattr(runs, "EVALUATE_EVERY", 10)
     monkeypatch.setattr(runs, "SAVE_EVERY", 10)
-    monkeypatch.setattr(runs, "detect", lambda: Hardware("cpu", torch.float32))
+    monkeypatch.setattr(runs, "detect", lambda attention="auto": Hardware("cpu", torch.float32))
     monkeypatch.setattr(train, "HELD_OUT_PROBLEMS", 32)

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from arith.data.batches import concatenate, pad
+from arith.data.batches import pad
 from arith.data.bucket import Bucket
+from arith.data.task import concatenate
 from arith.data.vocabulary import PAD
 from arith.suite.building import decoder_for
 from arith.training.train import Trainer, make_optimizer, summed_loss

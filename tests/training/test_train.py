@@ -86,7 +86,7 @@ def test_stopped_and_resumed_is_unbroken(tmp_path: Path, expected: Expected, eve
 def test_every_encoding_resumes_in_bfloat16(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(runs, "detect", lambda: cpu(torch.bfloat16))
+    monkeypatch.setattr(runs, "detect", lambda attention="auto": cpu(torch.bfloat16))
     config = small(steps=8, batch_size=8)
     folder = resumed(tmp_path, config, 5, name)
     unbroken = train(trainer(config, name, hardware=cpu(torch.bfloat16)))
@@ -105,7 +105,7 @@ def test_a_run_may_change_threads_on_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: Expected
 ) -> None:
     run(tmp_path, small(), should_stop=stop_after(13))
-    monkeypatch.setattr(runs, "detect", lambda: cpu(threads=2))
+    monkeypatch.setattr(runs, "detect", lambda attention="auto": cpu(threads=2))
     assert_same_bits(final_weights(run(tmp_path, small())), expected[0])
 
 

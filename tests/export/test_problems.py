@@ -9,8 +9,8 @@ import pytest
 
 from arith.data import bucket as bucket_module
 from arith.data.bucket import Bucket
-from arith.data.export import write_parquet, write_text
 from arith.errors import Failure, UsageError
+from arith.export.problems import write_parquet, write_text
 
 BUCKET, COUNT = Bucket("addition", 40, 2, "train"), 3000
 

@@ -1,4 +1,4 @@
-"""The same problems in other people's formats.
+"""Problems in other people's formats: text and Parquet.
 
 Beside PATH stands PATH.json, with what the file holds and its SHA-256.
 """

@@ -1,0 +1,39 @@
+"""The backends of attention, one file each, and the choice among them."""
+
+import importlib
+
+from models.backends.backend import Backend, Needs
+from models.catalog import backends as names
+from models.errors import UsageError, unknown
+from models.hardware import Hardware
+
+# What `auto` takes: the first that lacks nothing. On a CPU plain products are the fastest at these
+# lengths; "flex" is there to be asked for.
+PREFERENCE = {"cpu": ("eager",), "cuda": ("fused", "flash-attn", "sdpa", "eager")}
+
+
+def load(name: str) -> Backend:
+    """A backend by its name. Errors: UsageError for one that is not there."""
+    if name not in names():
+        raise unknown("attention backend", name, ["auto", *names()])
+    module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    own = (kind for kind in vars(module).values() if getattr(kind, "name", None) == name)
+    backend: Backend = next(own)()
+    return backend
+
+
+def choose(request: str, needs: Needs, hardware: Hardware) -> Backend:
+    """The backend for what an encoding needs; a request that cannot be met is an error that names
+    the alternatives, never another backend in silence. Errors: UsageError."""
+    if request == "auto":
+        preferred = (load(name) for name in PREFERENCE[hardware.device])
+        return next(b for b in preferred if b.lacks(needs, hardware) is None)
+    backend = load(request)
+    reason = backend.lacks(needs, hardware)
+    if reason is not None:
+        able = [n for n in names() if load(n).lacks(needs, hardware) is None]
+        raise UsageError(
+            f"attention backend '{request}' {reason}; what can do it here: "
+            f"{', '.join(['auto', *able])}"
+        )
+    return backend

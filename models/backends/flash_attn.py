@@ -1,0 +1,75 @@
+"""The flash-attn library (version 2), an extra: CUDA, half precision, no bias.
+
+Legend: B batch, T tokens, H heads, K head dim.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from torch import Tensor
+
+from models.backends.backend import Backend, Needs
+from models.hardware import Hardware
+from models.sequences import Sequences
+
+
+@cache
+def kernel() -> Callable[..., Any] | None:
+    """`flash_attn_varlen_func`, None where the library is missing. Looked for by importing the
+    symbol: other packages install a namespace of the same name."""
+    try:
+        from flash_attn import flash_attn_varlen_func
+    except ImportError:
+        return None
+    found: Callable[..., Any] = flash_attn_varlen_func
+    return found
+
+
+class FlashAttn(Backend):
+    """Takes values as wide as the head alone: one call for v and one more for each value that an
+    encoding gathers along with it."""
+
+    name = "flash-attn"
+    packs = True
+
+    def lacks(self, needs: Needs, hardware: Hardware) -> str | None:
+        if kernel() is None:
+            return "is not installed (pip install 'tape-arith[flash]', with torch and nvcc there)"
+        if hardware.device != "cuda":
+            return "needs a CUDA GPU"
+        if hardware.dtype_name not in ("bfloat16", "float16"):
+            return f"computes in half precision, not in {hardware.dtype_name}"
+        return "adds no bias" if needs.bias != "none" else None
+
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        values: tuple[Tensor, ...],
+        seqs: Sequences,
+        *,
+        scale: float | None = None,
+        bias: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        varlen = kernel()
+        assert varlen is not None and bias is None
+        batch, tokens, heads, width = q.shape
+        starts, longest = seqs.cumulative
+        flat = (batch * tokens, heads, width)
+        return tuple(
+            varlen(
+                q.reshape(flat),
+                k.reshape(flat),
+                value.to(q.dtype).expand(batch, tokens, heads, width).reshape(flat),
+                starts,
+                starts,
+                longest,
+                longest,
+                softmax_scale=scale,
+                causal=True,
+            )
+            .view(batch, tokens, heads, width)
+            .to(value.dtype)
+            for value in values
+        )

@@ -1,0 +1,238 @@
+"""Every backend gives what plain products give, outputs and gradients, or says why it cannot.
+
+Legend: B batch, T tokens, H heads, K head dim.
+"""
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor
+
+from models import backends
+from models.backends import choose, load
+from models.backends.backend import Backend, Needs
+from models.backends.eager import Eager
+from models.backends.flash_attn import FlashAttn, kernel
+from models.backends.flex import Flex
+from models.backends.sdpa import SDPA
+from models.errors import UsageError
+from models.hardware import Hardware
+from models.sequences import Sequences
+
+CPU = Hardware("cpu", torch.float32)
+GPU = Hardware("cuda", torch.bfloat16)
+B, T, H, K = 3, 11, 2, 16
+LENGTHS = [5, 11, 1, 0, 7]
+
+
+def padded() -> Sequences:
+    return Sequences(torch.zeros(B, T, dtype=torch.int64), torch.full((B,), T), torch.arange(B))
+
+
+def packed(lengths: list[int] = LENGTHS) -> Sequences:
+    starts = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
+    n = len(lengths)
+    tokens = torch.zeros(1, sum(lengths), dtype=torch.int64)
+    return Sequences(
+        tokens, torch.full((n,), T), torch.arange(n), starts=starts, longest=max(lengths)
+    )
+
+
+def inputs(seqs: Sequences, widths: tuple[int, ...] = (K,)) -> list[Tensor]:
+    """q, k and one value of each width; values beyond the first are shared by rows and heads."""
+    generator = torch.Generator().manual_seed(0)
+    rows, tokens = seqs.tokens.shape
+
+    def made(*shape: int) -> Tensor:
+        noise = torch.randn(*shape, generator=generator, dtype=torch.float64)
+        return noise.requires_grad_()
+
+    shared = 1 if seqs.starts is None else rows
+    values = [made(rows, tokens, H, widths[0])]
+    values += [made(shared, tokens, 1, width) for width in widths[1:]]
+    return [made(rows, tokens, H, K), made(rows, tokens, H, K), *values]
+
+
+def loop(q: Tensor, k: Tensor, values: list[Tensor], seqs: Sequences, scale: float) -> list[Tensor]:
+    """One query at a time, from softmax(scale q k) v."""
+    starts, _ = seqs.cumulative
+    rows, tokens = seqs.tokens.shape
+    values = [v.expand(rows, tokens, H, -1).flatten(0, 1) for v in values]
+    q, k = q.flatten(0, 1), k.flatten(0, 1)
+    out = [[] for _ in values]  # type: list[list[Tensor]]
+    for first, last in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+        for t in range(first, last):
+            share = (scale * (q[t] * k[first : t + 1]).sum(-1)).softmax(0)[..., None]
+            for i, v in enumerate(values):
+                out[i].append((share * v[first : t + 1]).sum(0))
+    return [torch.stack(o).view(rows, tokens, H, -1) for o in out]
+
+
+def agree(backend: Backend, seqs: Sequences, widths: tuple[int, ...], scale: float) -> None:
+    q, k, *values = tensors = inputs(seqs, widths)
+    ours = backend(q, k, tuple(values), seqs, scale=scale)
+    theirs = loop(q, k, values, seqs, scale)
+    generator = torch.Generator().manual_seed(1)
+    upstream = [torch.randn(o.shape, generator=generator, dtype=o.dtype) for o in theirs]
+    ours_back = torch.autograd.grad(ours, tensors, upstream)
+    theirs_back = torch.autograd.grad(theirs, tensors, upstream)
+    for a, b in zip((*ours, *ours_back), (*theirs, *theirs_back), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("scale", [K**-0.5, 0.7])
+@pytest.mark.parametrize("widths", [(K,), (K, K), (K, K, 24)])
+@pytest.mark.parametrize(
+    ("backend", "layout"),
+    [(Eager, padded), (Eager, packed), (SDPA, padded)],
+)
+def test_agrees_with_a_loop(
+    backend: type[Backend],
+    layout: Callable[[], Sequences],
+    widths: tuple[int, ...],
+    scale: float,
+) -> None:
+    agree(backend(), layout(), widths, scale)
+
+
+@pytest.mark.parametrize("layout", [padded, packed])
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_agrees_forward(layout: Callable[[], Sequences]) -> None:
+    """Its backward exists on a GPU alone."""
+    seqs = layout()
+    q, k, *values = (x.detach() for x in inputs(seqs, (K, K)))
+    ours = Flex()(q, k, tuple(values), seqs, scale=0.7)
+    for a, b in zip(ours, loop(q, k, values, seqs, 0.7), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("rows", [1, B])
+def test_a_bias_and_its_gradient(rows: int) -> None:
+    seqs = padded()
+    q, k, v = inputs(seqs)
+    bias = torch.randn(rows, H, T, T, dtype=torch.float64, requires_grad=True)
+    upstream = torch.randn(B, T, H, K, dtype=torch.float64)
+
+    def both(backend: Backend) -> tuple[Tensor, tuple[Tensor, ...]]:
+        (heads,) = backend(q, k, (v,), seqs, bias=bias)
+        return heads, torch.autograd.grad(heads, (q, k, v, bias), upstream)
+
+    heads, gradients = both(SDPA())
+    expected, expected_gradients = both(Eager())
+    torch.testing.assert_close(heads, expected)
+    torch.testing.assert_close(gradients, expected_gradients)
+    assert float(gradients[-1].abs().max()) > 0.01
+    # The bias is added before the mask and after scaling: by hand for the second query.
+    scores = (q[0, 1, 0] * k[0, :2, 0]).sum(-1) * K**-0.5 + bias[0, 0, 1, :2]
+    torch.testing.assert_close(heads[0, 1, 0], (scores.softmax(0)[:, None] * v[0, :2, 0]).sum(0))
+
+
+# ---- flash-attn, against a stand-in of its signature --------------------------------------------
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
+    """A module `flash_attn` whose function checks its arguments as the real one does."""
+    calls: list[dict[str, object]] = []
+
+    def flash_attn_varlen_func(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        cu_seqlens_q: Tensor,
+        cu_seqlens_k: Tensor,
+        max_seqlen_q: int,
+        max_seqlen_k: int,
+        dropout_p: float = 0.0,
+        softmax_scale: float | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        assert q.dtype == k.dtype == v.dtype and q.dtype in (torch.float16, torch.bfloat16)
+        assert q.shape == k.shape == v.shape and q.ndim == 3
+        assert cu_seqlens_q.dtype == cu_seqlens_k.dtype == torch.int32
+        assert all(x.stride(-1) == 1 for x in (q, k, v)) and causal and dropout_p == 0
+        assert max_seqlen_q == max_seqlen_k and int(cu_seqlens_q[-1]) == len(q)
+        assert int(cu_seqlens_q.diff().max()) <= max_seqlen_q
+        calls.append({"scale": softmax_scale})
+        n = len(cu_seqlens_q) - 1
+        tokens = torch.zeros(1, len(q), dtype=torch.int64)
+        seqs = Sequences(
+            tokens, torch.ones(n), torch.ones(n), starts=cu_seqlens_q, longest=max_seqlen_q
+        )
+        scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
+        (out,) = loop(q[None].double(), k[None].double(), [v[None].double()], seqs, scale)
+        return out[0].to(q.dtype)
+
+    module = ModuleType("flash_attn")
+    module.flash_attn_varlen_func = flash_attn_varlen_func  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "flash_attn", module)
+    kernel.cache_clear()
+    return calls
+
+
+@pytest.fixture(autouse=True)
+def a_gpu_to_choose_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel.cache_clear()
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+
+
+@pytest.mark.parametrize("layout", [padded, packed])
+def test_flash_attn_calls_once_for_each_value(
+    layout: Callable[[], Sequences], library: list[dict[str, object]]
+) -> None:
+    seqs = layout()
+    q, k, *values = (x.detach().bfloat16() for x in inputs(seqs, (K, K, K)))
+    # As TAPE calls it: its state is float32.
+    values[1:] = [v.float() for v in values[1:]]
+    ours = FlashAttn()(q, k, tuple(values), seqs, scale=0.3)
+    assert [call["scale"] for call in library] == [0.3] * 3
+    assert [o.dtype for o in ours] == [torch.bfloat16, torch.float32, torch.float32]
+    wide = [x.to(torch.bfloat16).double() for x in (q, k, *values)]
+    for a, b in zip(ours, loop(wide[0], wide[1], wide[2:], seqs, 0.3), strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=2e-2, atol=2e-2)
+
+
+def test_flash_attn_says_what_it_lacks(library: list[dict[str, object]]) -> None:
+    flash = FlashAttn()
+    assert flash.lacks(Needs(values=3), GPU) is None
+    assert "bias" in str(flash.lacks(Needs(bias="fixed"), GPU))
+    assert "float32" in str(flash.lacks(Needs(), GPU.exactly()))
+    assert "CUDA" in str(flash.lacks(Needs(), CPU))
+
+
+def test_a_namespace_of_that_name_is_not_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "flash_attn", ModuleType("flash_attn"))
+    assert "not installed" in str(FlashAttn().lacks(Needs(), GPU))
+
+
+# ---- the choice ---------------------------------------------------------------------------------
+
+
+def test_every_file_is_a_backend() -> None:
+    assert {"eager", "sdpa", "flex", "flash-attn", "fused"} == set(backends.names())
+    assert all(load(name).name == name for name in backends.names())
+
+
+def test_auto_on_a_cpu_is_eager() -> None:
+    for needs in (Needs(), Needs(values=3), Needs(bias="learned", packed=False)):
+        assert choose("auto", needs, CPU).name == "eager"
+
+
+def test_auto_never_takes_what_lacks_something(library: list[dict[str, object]]) -> None:
+    assert choose("auto", Needs(bias="learned", packed=False), GPU).name == "sdpa"
+    assert choose("auto", Needs(), GPU).name in ("fused", "flash-attn")
+
+
+def test_a_request_that_cannot_be_met_names_the_alternatives() -> None:
+    with pytest.raises(UsageError, match=r"'flex' has no backward on a CPU; .*auto, eager, sdpa"):
+        choose("flex", Needs(), CPU)
+    with pytest.raises(UsageError, match=r"'flash-attn' is not installed"):
+        choose("flash-attn", Needs(), GPU)
+
+
+def test_an_unknown_backend_names_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean 'sdpa'"):
+        choose("spda", Needs(), CPU)

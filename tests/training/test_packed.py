@@ -1,0 +1,82 @@
+"""Packed end to end or padded in groups: the same gradient, the same scores.
+
+On a CPU nothing packs, since padding costs less there than packing would; here `eager` is told to.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from arith.data.bucket import Bucket
+from arith.scoring.score import score
+from arith.suite.building import decoder_for, setting_for
+from models.backends.eager import Eager
+from models.build import build
+from models.catalog import names, parse
+from models.hardware import Hardware
+from tests.training.small import cpu, small, trainer
+from tests.training.test_gradient import perturbed, step_gradient
+
+CONFIG = small(trained_digits=4, tested_digits=6, batch_size=24)
+PACKABLE = [name for name in names("encoding") if build(name, setting_for(CONFIG)).needs.packed]
+
+
+@pytest.fixture
+def packing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Eager, "packs", True)
+
+
+@pytest.mark.parametrize("name", PACKABLE)
+def test_the_gradient_is_that_of_padded_groups(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    padded = trainer(CONFIG, name)
+    perturbed(padded.decoder)
+    loss, norm, gradients = step_gradient(padded)
+    assert not padded.decoder.packs
+    monkeypatch.setattr(Eager, "packs", True)
+    packed = trainer(CONFIG, name)
+    perturbed(packed.decoder)
+    packed_loss, packed_norm, packed_gradients = step_gradient(packed)
+    assert packed.decoder.packs
+    assert packed_loss == pytest.approx(loss, rel=1e-5)
+    assert packed_norm == pytest.approx(norm, rel=1e-4)
+    for key, gradient in gradients.items():
+        torch.testing.assert_close(packed_gradients[key], gradient, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.usefixtures("packing")
+def test_a_step_is_one_group_of_a_fixed_shape() -> None:
+    one = trainer(CONFIG)
+    shapes = set()
+    for step in range(20):
+        (rows,) = one.groups(*one.batch(step))
+        assert rows.starts is not None
+        shapes.add((rows.inputs.shape, rows.starts.shape, rows.longest))
+    assert len(shapes) == 1
+
+
+@pytest.mark.parametrize("name", PACKABLE)
+def test_scores_are_those_of_padded_groups(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = perturbed(decoder_for(CONFIG, parse(name), 0)).eval()
+    bucket = Bucket("addition", 6, 0, "evaluation")
+    problems, keys = bucket.problems(0, 200), bucket.keys(0, 200)
+    padded = score(decoder, problems, keys, cpu())
+    monkeypatch.setattr(Eager, "packs", True)
+    packed = score(decoder, problems, keys, cpu())
+    assert decoder.packs
+    for field in ("exact", "right", "answer_tokens", "first_wrong"):
+        assert np.array_equal(getattr(packed, field), getattr(padded, field)), field
+    np.testing.assert_allclose(packed.margin, padded.margin, rtol=1e-3, atol=1e-5)
+    # Some digits are right by chance: the comparison is not one of zeros.
+    assert 0 < padded.right.sum() < padded.answer_tokens.sum()
+
+
+def test_an_encoding_of_dense_biases_is_never_packed(packing: None) -> None:
+    assert not trainer(CONFIG, "fire").decoder.packs
+
+
+def test_float32_takes_a_backend_of_its_own() -> None:
+    """What was asked for in bfloat16 may not exist in float32."""
+    asked = Hardware("cpu", torch.bfloat16, attention="sdpa")
+    assert asked.exactly() == replace(asked, dtype=torch.float32, attention="auto")
