@@ -15,6 +15,8 @@ from models.extrapolation import Extrapolation
 from models.families.rotary import Rotary
 from models.hardware import Hardware
 
+MOST_GRAPHS = 32
+
 
 def build(name: Name | str, setting: Setting) -> PositionalEncoding:
     """The encoding that `name` stands for, freshly initialized.
@@ -52,21 +54,32 @@ def build_decoder(config: DecoderConfig, name: Name | str, setting: Setting, see
 
 
 def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
-    """`decoder` on `hardware`, its attention computed by the backend that is asked for there.
+    """`decoder` on `hardware`, its attention computed by the backend that is asked for there; on a
+    GPU its blocks are compiled.
 
     Errors: UsageError where that backend cannot do what the encoding needs.
     """
     decoder.attend_with(choose(hardware.attention, decoder.pe.needs, hardware))
+    if hardware.device == "cuda" and not decoder.compiled:
+        compile_blocks(decoder)
     return decoder.to(hardware.device)
 
 
-def compile_blocks(decoder: Decoder) -> None:
+def compile_blocks(decoder: Decoder, backend: str = "inductor") -> None:
     """Compile each block on its own, which takes a minute once; changes no name of a parameter.
 
-    Worth it on a GPU alone: on a CPU it gains nothing that its time would not eat up.
+    Worth it on a GPU alone: on a CPU it gains nothing that its time would not eat up. Blocks share
+    their graphs: the first, the last and those between, in training and in scoring, for new shapes
+    once more. That is under the limit below but over torch's own, past which a block would run
+    uncompiled without a word; decoders compiled before are forgotten, so that they do not count.
     """
+    torch.compiler.reset()
+    config = torch._dynamo.config
+    limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+    setattr(config, limit, MOST_GRAPHS)
     for block in decoder.blocks:
-        block.compile()
+        block.compile(backend=backend)
+    decoder.compiled = True
 
 
 def _construct(kind: str, part: Part, *arguments: Any) -> object:

@@ -82,11 +82,13 @@ class Decoder(nn.Module):
         self.head = nn.Linear(config.hidden_size, config.vocabulary_size, bias=False)
         self.pe = pe
         self.packs = False
+        self.compiled = False
 
     def attend_with(self, backend: Backend) -> None:
         """Compute attention with `backend` from now on; `packs` then says whether sequences may
         come packed end to end."""
         for layer in self.pe.layers:
+            assert isinstance(layer, PositionalLayer)
             layer.attention = backend
         self.packs = backend.packs and self.pe.needs.packed
 

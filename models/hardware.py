@@ -7,6 +7,7 @@ from functools import cache
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -81,6 +82,12 @@ def _threads() -> int:
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+
+
+def by_hand(x: Tensor) -> bool:
+    """Whether what is done to `x` should take a backward written by hand: on a CPU, where memory
+    is what costs. On a GPU a compiled block fuses the plain formula."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _cpu_has_bfloat16() -> bool:

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.hardware import by_hand
+
 
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) * weight over the last axis (Zhang and Sennrich 2019, 1910.07467).
@@ -28,9 +30,9 @@ class RMSNorm(nn.Module):
         # Autocast leaves float64 alone.
         casts = torch.is_autocast_enabled(device) and x.dtype != torch.float64
         dtype = torch.get_autocast_dtype(device) if casts else x.dtype
-        if device != "cpu":
+        if not by_hand(x):
             return F.rms_norm(x, self.weight.shape, self.weight, self.eps).to(dtype)
-        normed: Tensor = _Function.apply(x, self.weight, self.eps, dtype)
+        normed: Tensor = _Function.apply(x, self.weight, self.eps, dtype)  # type: ignore[no-untyped-call]
         return normed
 
 

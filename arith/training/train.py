@@ -22,7 +22,7 @@ from arith.errors import Failure
 from arith.scoring.score import score, sequences
 from arith.training.config import Config
 from arith.training.schedule import Schedule
-from models.build import compile_blocks, prepare
+from models.build import prepare
 from models.decoder import Decoder
 from models.hardware import Hardware
 
@@ -76,8 +76,6 @@ class Trainer:
         self.seconds = 0.0
         self.losses: list[Tensor] = []  # of the steps since the last line of metrics
         self.capacity = self.packed_tokens()
-        if hardware.device == "cuda":
-            compile_blocks(self.decoder)
 
     def batch(self, step: int) -> tuple[Problems, NDArray[np.int64]]:
         """The problems of a step and their keys; at the end of the data it starts over."""

@@ -14,6 +14,7 @@ from models.backends.backend import Needs
 from models.encoding import PositionalLayer, Setting
 from models.errors import UsageError
 from models.families.rotary import Rotary, Rotation, rotate, swap
+from models.hardware import by_hand
 from models.products import Extent, Product
 from models.sequences import Sequences
 
@@ -42,8 +43,8 @@ class TapeState(NamedTuple):
 def added(state: TapeState, keep: Tensor, carry: Tensor, mixed: TapeState) -> TapeState:
     """`state` with `mixed` added, whose rows G mixes: keep = (G_11, G_22), carry = (G_12, G_21),
     each [B, T, H, 2F]. In the type of `state`."""
-    if keep.device.type == "cpu":
-        return TapeState(*_Added.apply(*state, keep, carry, *mixed))
+    if by_hand(keep):
+        return TapeState(*_Added.apply(*state, keep, carry, *mixed))  # type: ignore[no-untyped-call]
     keep, carry, direct, swapped = (x.to(state.direct.dtype) for x in (keep, carry, *mixed))
     return TapeState(
         state.direct + keep * direct + carry * swapped,

@@ -12,6 +12,7 @@ from torch import Tensor
 from models.encoding import PositionalEncoding, PositionalLayer, Setting, State
 from models.errors import UsageError
 from models.extrapolation import Extrapolation
+from models.hardware import by_hand
 from models.sequences import Sequences
 
 
@@ -36,10 +37,10 @@ def swap(x: Tensor) -> Tensor:
 
 def rotate(x: Tensor, by: Rotation) -> Tensor:
     """`by` applied to x [B, T, H, 2F], in the type of `by`, returned in x's."""
-    if x.device.type != "cpu":
+    if not by_hand(x):
         wide = x.to(by.direct.dtype)
         return (wide * by.direct + swap(wide) * by.swapped).to(x.dtype)
-    rotated: Tensor = _Rotate.apply(x, *by)
+    rotated: Tensor = _Rotate.apply(x, *by)  # type: ignore[no-untyped-call]
     return rotated
 
 
@@ -121,7 +122,7 @@ class Rotary(PositionalEncoding):
     def first_rotation(self, x: Tensor, index: Tensor, seqs: Sequences) -> Rotation:
         """The rotation of every token, [B or 1, T, H or 1, 2F], for features like x."""
         by = rotation(*self.cos_sin(index, seqs, x.dtype))
-        if x.device.type != "cpu":
+        if not by_hand(x):
             return by
         # One for each head, though all are alike: on a CPU a product that repeats an inner axis
         # of 32 numbers takes three times as long as one over the whole.

@@ -1,0 +1,47 @@
+"""Compiled blocks: what plain ones give, in few graphs, without a break.
+
+What a GPU is given; here without code generation, which takes a compiler of C++.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+from models.backends.eager import Eager
+from models.build import MOST_GRAPHS, compile_blocks
+from models.catalog import names
+from tests.training.small import small, trainer
+from tests.training.test_gradient import perturbed
+
+CONFIG = small(trained_digits=4, tested_digits=6, batch_size=24, num_layers=4)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    counters.clear()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+@pytest.mark.parametrize("name", names("encoding"))
+def test_compiled_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packed where the encoding can be, else in padded groups, whose shapes differ."""
+    monkeypatch.setattr(Eager, "packs", True)
+    plain, compiled = trainer(CONFIG, name), trainer(CONFIG, name)
+    perturbed(plain.decoder)
+    perturbed(compiled.decoder)
+    compile_blocks(compiled.decoder, backend="aot_eager")
+    before = set(compiled.decoder.state_dict())
+    for _ in range(4):
+        expected, _ = plain.train_step()
+        loss, _ = compiled.train_step()
+        torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-5)
+    assert compiled.held_out_exact_match() == plain.held_out_exact_match()
+    assert set(compiled.decoder.state_dict()) == before
+    # Graphs that blocks share: the limit is far.
+    assert 2 <= counters["stats"]["unique_graphs"] <= 12 < MOST_GRAPHS
+    assert not counters["graph_break"]
