@@ -25,8 +25,7 @@ app = typer.Typer(
     "in their positional encoding, score exact match, draw comparison heatmaps.",
 )
 
-# 3, partly done, is the stopper's.
-EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED, EXIT_USAGE, EXIT_PARTLY, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 def _complete_encoding(incomplete: str) -> list[str]:
@@ -38,6 +37,16 @@ def _complete_preset(incomplete: str) -> list[str]:
     from arith.suite.presets import presets
 
     return [name for name in presets() if name.startswith(incomplete)]
+
+
+def _complete_stage(incomplete: str) -> list[str]:
+    from arith.bench.stages import ALL, stages
+
+    return [name for name in [*stages(), ALL] if name.startswith(incomplete)]
+
+
+def _complete_attention(incomplete: str) -> list[str]:
+    return [n for n in ("auto", *catalog.backends()) if n.startswith(incomplete)]
 
 
 Preset = Annotated[
@@ -55,7 +64,15 @@ TimeLimit = Annotated[
     str | None, typer.Option(help="Stop in good order after 90s, 25m or 3h (exit code 3).")
 ]
 Threads = Annotated[
-    int | None, typer.Option(min=1, help="CPU threads [default: all cores, or OMP_NUM_THREADS].")
+    int | None, typer.Option(min=1, help="CPU threads (default: all cores, or OMP_NUM_THREADS).")
+]
+Attention = Annotated[
+    str,
+    typer.Option(
+        help="What computes attention: auto, flash-attn, sdpa, flex, eager or fused. One that "
+        "cannot do what the encoding needs here is refused, never replaced.",
+        autocompletion=_complete_attention,
+    ),
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over what is there already.")]
 Compared = Annotated[
@@ -73,11 +90,11 @@ Compared = Annotated[
 def generate(
     preset: Preset = "paper-40",
     out: Annotated[
-        Path | None, typer.Option(help="The folder [default: data/addition-bucket-40].")
+        Path | None, typer.Option(help="The folder (default: data/addition-bucket-40).")
     ] = None,
-    count: Annotated[int | None, typer.Option(help="Problems [default: the preset's].")] = None,
+    count: Annotated[int | None, typer.Option(help="Problems (default: the preset's).")] = None,
     seed: Seed = 0,
-    workers: Annotated[int, typer.Option(help="Processes [default: all cores].")] = 0,
+    workers: Annotated[int, typer.Option(help="Processes (default: all cores).")] = 0,
     format: Annotated[str, typer.Option(help="tokens, text or parquet")] = "tokens",
     task: TaskName = None,
     settings: Settings = None,
@@ -117,7 +134,7 @@ def train(
     preset: Preset = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Initialization, training problems, positions [default: 0]."),
+        typer.Option(min=0, help="Initialization, training problems, positions (default: 0)."),
     ] = None,
     settings: Settings = None,
     task: TaskName = None,
@@ -125,12 +142,13 @@ def train(
         int | None, typer.Option(help="With RUN: extend its budget to so many steps.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="A generated dataset [default: made as needed].")
+        Path | None, typer.Option(help="A generated dataset (default: made as needed).")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder of runs [default: runs].")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder of runs (default: runs).")] = None,
     no_score: Annotated[bool, typer.Option("--no-score", help="Leave the grid out.")] = False,
     time_limit: TimeLimit = None,
     threads: Threads = None,
+    attention: Attention = "auto",
     fresh: Fresh = False,
 ) -> None:
     """Train one encoding, or go on with a run, then score its grid."""
@@ -156,7 +174,7 @@ def train(
             folder = existing_run(run)
             if steps is not None:
                 suite.extend_run(folder, steps, data=data)
-            suite.continue_run(folder, data=data, should_stop=stopper)
+            suite.continue_run(folder, data=data, attention=attention, should_stop=stopper)
             extrapolation = None
         else:
             extrapolation = names[0].extrapolation
@@ -168,12 +186,13 @@ def train(
                 names[0],
                 seed or 0,
                 data=data,
+                attention=attention,
                 fresh=fresh,
                 should_stop=stopper,
             )
         done = folder.finished()
         if done and not no_score:
-            grid = suite.score_run(folder, extrapolation, should_stop=stopper)
+            grid = suite.score_run(folder, extrapolation, attention=attention, should_stop=stopper)
             done = grid.complete
             _report(grid, as_json=False)
     print(folder.path)
@@ -193,6 +212,7 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="The grid on stdout.")] = False,
     time_limit: TimeLimit = None,
     threads: Threads = None,
+    attention: Attention = "auto",
     fresh: Fresh = False,
 ) -> None:
     """Score a run on the grid of operand lengths, by one teacher-forced pass."""
@@ -207,6 +227,7 @@ def score(
             existing_run(run),
             extrapolation,
             max_digits=max_digits,
+            attention=attention,
             fresh=fresh,
             should_stop=stopper,
         )
@@ -230,11 +251,12 @@ def run_command(
     out: Runs = Path("runs"),
     time_limit: TimeLimit = None,
     threads: Threads = None,
-    workers: Annotated[int, typer.Option(help="Processes that generate [all cores].")] = 0,
+    attention: Attention = "auto",
+    workers: Annotated[int, typer.Option(help="Processes that generate (default: all cores).")] = 0,
 ) -> None:
     """Generate, train, score and draw; what is done already is never done again."""
     names = catalog.parse_list(pe)
-    numbers = _seeds(seeds)
+    numbers = _whole_numbers("--seeds", seeds)
     stopper = _stopper(time_limit)
     _threads(threads)
     name, config = _config(preset, settings, task)
@@ -249,6 +271,7 @@ def run_command(
             runs=out,
             data=data,
             workers=workers,
+            attention=attention,
             should_stop=stopper,
         )
     if not done:
@@ -259,10 +282,10 @@ def run_command(
 def heatmap(
     compare: Compared,
     preset: Preset = None,
-    seed: Annotated[int | None, typer.Option(help="One seed only [default: their mean].")] = None,
+    seed: Annotated[int | None, typer.Option(help="One seed only (default: their mean).")] = None,
     runs: Runs = Path("runs"),
     out: Annotated[
-        Path | None, typer.Option(help="A .png, .svg or .pdf file [default: beside the runs].")
+        Path | None, typer.Option(help="A .png, .svg or .pdf file (default: beside the runs).")
     ] = None,
 ) -> None:
     """Draw exact match over operand lengths, a panel an encoding."""
@@ -279,7 +302,7 @@ def heatmap(
 @app.command(epilog="Example: tape-arith table --compare rope,fire,tape --format csv")
 def table(
     compare: Annotated[
-        str, typer.Option(metavar="NAMES", help="Encodings [default: all that are scored].")
+        str, typer.Option(metavar="NAMES", help="Encodings (default: all that are scored).")
     ] = "",
     preset: Preset = None,
     runs: Runs = Path("runs"),
@@ -311,6 +334,78 @@ def list_command(
     print(json.dumps(content, indent=1) if as_json else as_text(content))
 
 
+@app.command(epilog="Example: tape-arith bench train --pe rope,tape --lengths 20,40")
+def bench(
+    stages: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[STAGE]...",
+            help="generate, train, score, ...: a wrong name lists all of them (all, if none).",
+            autocompletion=_complete_stage,
+        ),
+    ] = None,
+    pe: Annotated[
+        str,
+        typer.Option(help="Encodings, with commas.", autocompletion=_complete_encoding),
+    ] = "",
+    preset: Preset = None,
+    settings: Settings = None,
+    lengths: Annotated[
+        str, typer.Option(help="With commas: digits of the longest operand; attention: tokens.")
+    ] = "",
+    run: Annotated[
+        Path | None, typer.Option(help="A run to score; without, random weights.")
+    ] = None,
+    attention: Annotated[
+        str, typer.Option(help="The backend of attention: auto, or its name.")
+    ] = "auto",
+    count: Annotated[int | None, typer.Option(min=1, help="Problems to generate.")] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="Where to write, if not to a temporary folder.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Keep the figures as JSON.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw scaling: .png, .svg or .pdf.")
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=1.0, help="About how long each stage may take.")
+    ] = 60.0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Every line at its smallest: a check, no figures.")
+    ] = False,
+    threads: Threads = None,
+) -> None:
+    """Measure this machine's limits and each stage beside them."""
+    names = catalog.parse_list(pe)
+    sizes = _whole_numbers("--lengths", lengths) if lengths else []
+    from arith.bench.stages import ALL, chosen
+
+    wanted = chosen(stages or [ALL])
+    _threads(threads)
+    from arith.bench.measure import Options
+    from arith.bench.running import run as run_stages
+    from arith.suite.presets import pairs
+
+    options = Options(
+        encodings=tuple(names),
+        preset=preset,
+        settings=pairs(settings or []),
+        lengths=tuple(sizes),
+        directory=directory,
+        count=count,
+        run=run,
+        plot=plot,
+        attention=attention,
+        seconds=seconds,
+        quick=quick,
+        threads=threads,
+    )
+    if not run_stages(wanted, options, file):
+        raise typer.Exit(EXIT_PARTLY)
+
+
 def _config(
     preset: str | None, settings: list[str] | None, task: str | None
 ) -> "tuple[str, Config]":
@@ -332,10 +427,10 @@ def _report(grid: "Grid", as_json: bool) -> None:
     print(json.dumps(grid.content()) if as_json else summary(grid))
 
 
-def _seeds(text: str) -> list[int]:
+def _whole_numbers(option: str, text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
-        raise UsageError(f"--seeds takes whole numbers with commas, as in 0,1,2, not '{text}'")
+        raise UsageError(f"{option} takes whole numbers with commas, as in 0,1,2, not '{text}'")
     return list(dict.fromkeys(map(int, parts)))
 
 

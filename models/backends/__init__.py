@@ -2,8 +2,8 @@
 
 import importlib
 
+from models import catalog
 from models.backends.backend import Backend, Needs
-from models.catalog import backends as names
 from models.errors import UsageError, unknown
 from models.hardware import Hardware
 
@@ -14,8 +14,8 @@ PREFERENCE = {"cpu": ("eager",), "cuda": ("fused", "flash-attn", "sdpa", "eager"
 
 def load(name: str) -> Backend:
     """A backend by its name. Errors: UsageError for one that is not there."""
-    if name not in names():
-        raise unknown("attention backend", name, ["auto", *names()])
+    if name not in catalog.backends():
+        raise unknown("attention backend", name, ["auto", *catalog.backends()])
     module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
     own = (kind for kind in vars(module).values() if getattr(kind, "name", None) == name)
     backend: Backend = next(own)()
@@ -31,7 +31,7 @@ def choose(request: str, needs: Needs, hardware: Hardware) -> Backend:
     backend = load(request)
     reason = backend.lacks(needs, hardware)
     if reason is not None:
-        able = [n for n in names() if load(n).lacks(needs, hardware) is None]
+        able = [n for n in catalog.backends() if load(n).lacks(needs, hardware) is None]
         raise UsageError(
             f"attention backend '{request}' {reason}; what can do it here: "
             f"{', '.join(['auto', *able])}"

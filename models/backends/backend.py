@@ -15,7 +15,9 @@ class Needs(NamedTuple):
     """What an encoding asks of attention.
 
     values   how many tensors one map gathers: v, and what the encoding mixes along with it
-    bias     what is added to the scores: "none", "fixed" or "learned" (its gradient is needed)
+    bias     what is added to the scores: "none", "fixed" or "learned" (its gradient is needed);
+             "scores" where the encoding computes with the scores themselves, in plain products of
+             its own
     packed   whether it can run on sequences packed end to end; a bias over all pairs of tokens of
              a batch cannot exist
     """

@@ -10,6 +10,8 @@ from models.sequences import Sequences
 
 
 class Eager(Backend):
+    """Takes whatever there is; packed sequences too, which it pads, so nothing is won by those."""
+
     name = "eager"
 
     def lacks(self, needs: Needs, hardware: Hardware) -> str | None:

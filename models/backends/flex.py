@@ -21,6 +21,8 @@ def compiled() -> Any:
 
 
 class Flex(Backend):
+    """Takes packed sequences and wider values; skips blocks that no query may see."""
+
     name = "flex"
     packs = True
 

@@ -16,10 +16,12 @@ from models.sequences import Sequences
 
 
 class SDPA(Backend):
+    """Takes a bias and wider values; torch picks its kernel, but where only one of them can do it."""
+
     name = "sdpa"
 
     def lacks(self, needs: Needs, hardware: Hardware) -> str | None:
-        return None
+        return "never shows the scores" if needs.bias == "scores" else None
 
     def __call__(
         self,

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models import backends
+from models import catalog
 from models.backends import choose, load
 from models.backends.backend import Backend, Needs
 from models.backends.eager import Eager
@@ -212,8 +212,8 @@ def test_a_namespace_of_that_name_is_not_the_library(monkeypatch: pytest.MonkeyP
 
 
 def test_every_file_is_a_backend() -> None:
-    assert {"eager", "sdpa", "flex", "flash-attn", "fused"} == set(backends.names())
-    assert all(load(name).name == name for name in backends.names())
+    assert {"eager", "sdpa", "flex", "flash-attn", "fused"} == set(catalog.backends())
+    assert all(load(name).name == name for name in catalog.backends())
 
 
 def test_auto_on_a_cpu_is_eager() -> None:
@@ -231,6 +231,12 @@ def test_a_request_that_cannot_be_met_names_the_alternatives() -> None:
         choose("flex", Needs(), CPU)
     with pytest.raises(UsageError, match=r"'flash-attn' is not installed"):
         choose("flash-attn", Needs(), GPU)
+
+
+def test_scores_are_shown_by_eager_alone() -> None:
+    needs = Needs(bias="scores", packed=False)
+    assert [n for n in catalog.backends() if load(n).lacks(needs, GPU) is None] == ["eager"]
+    assert choose("auto", needs, GPU).name == "eager"
 
 
 def test_an_unknown_backend_names_the_nearest() -> None:

@@ -1,0 +1,289 @@
+"""The frame of the benchmark: one measured line, how time and memory are taken, what was asked.
+
+A stage is a module of this folder with a function `measure(options)` that yields Measurements as
+they come, and TAKES, the options that it takes; the folder is the registry (see stages.py). Every
+figure is measured in this run: what was not measured says so, and no formula takes its place.
+"""
+
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import torch
+
+import arith
+from arith.errors import UsageError
+from arith.suite.presets import load_preset
+from arith.training.config import Config
+from models.catalog import Name, parse
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One measured line: `value` in `unit`, beside a `limit` or a peer in the same unit.
+
+    `value` None is "not measured", and `note` says why. `spread` is half the distance between the
+    quartiles of `repeats` repeats. `limit_name` says what the limit is and where it comes from.
+    """
+
+    stage: str
+    name: str
+    value: float | None
+    unit: str
+    limit: float | None = None
+    limit_name: str | None = None
+    note: str = ""
+    spread: float | None = None
+    repeats: int | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured / limit; None where either is missing.
+
+        >>> Measurement("train", "rope", 30.0, "tokens/s", 60.0, "the peer's").ratio
+        0.5
+        """
+        if self.value is None or not self.limit:
+            return None
+        return self.value / self.limit
+
+
+def not_measured(stage: str, name: str, unit: str, why: str) -> Measurement:
+    """The line of what could not be measured here."""
+    return Measurement(stage, name, None, unit, note=why)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asked for; a stage takes what concerns it.
+
+    encodings  of --pe; empty: the stage's own choice
+    lengths    of --lengths, in digits or tokens as the stage says; empty: the stage's own choice
+    attention  the backend of attention, "auto" or as in models/backends
+    seconds    about how long a stage may take
+    quick      the smallest sizes that still run every line: for tests, not for figures
+    """
+
+    encodings: tuple[Name, ...] = field(default=(), metadata={"option": "--pe"})
+    preset: str | None = field(default=None, metadata={"option": "--preset"})
+    settings: Mapping[str, str] = field(default_factory=dict, metadata={"option": "--set"})
+    lengths: tuple[int, ...] = field(default=(), metadata={"option": "--lengths"})
+    directory: Path | None = field(default=None, metadata={"option": "--dir"})
+    count: int | None = field(default=None, metadata={"option": "--count"})
+    run: Path | None = field(default=None, metadata={"option": "--run"})
+    plot: Path | None = field(default=None, metadata={"option": "--plot"})
+    attention: str = field(default="auto", metadata={"option": "--attention"})
+    seconds: float = 60.0
+    quick: bool = False
+    threads: int | None = None
+
+    def names(self, *default: str) -> tuple[Name, ...]:
+        """The encodings asked for, else `default`. Errors: UsageError for an extrapolation, which
+        has no training of its own and would be dropped."""
+        for name in self.encodings:
+            if name.extrapolation is not None:
+                raise UsageError(f"{name} trains as {name.encoding} does: measure {name.encoding}")
+        return self.encodings or tuple(parse(name) for name in default)
+
+    def config(self, preset: str, **settings: object) -> Config:
+        """The config asked for, else `preset` with `settings`; --set goes on top of either."""
+        if self.preset is None:
+            default = {key: str(value) for key, value in settings.items()}
+            return load_preset(preset).with_settings({**default, **self.settings})
+        return load_preset(self.preset).with_settings(self.settings)
+
+
+class Timing(NamedTuple):
+    """What repeats of a measurement came to, in seconds or another unit: their median, half the
+    distance between their quartiles, and their number."""
+
+    median: float
+    spread: float
+    repeats: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Timing":
+        """
+        >>> Timing.of([3.0, 1.0, 2.0])
+        Timing(median=2.0, spread=0.5, repeats=3)
+        """
+        if len(values) == 1:
+            return cls(values[0], 0.0, 1)
+        low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+        return cls(median, (high - low) / 2, len(values))
+
+    def rate(self, amount: float) -> tuple[float, float]:
+        """Of seconds: `amount` a second, and its spread."""
+        return amount / self.median, amount * self.spread / self.median**2
+
+
+def child_environment() -> dict[str, str]:
+    """Variables for another interpreter to find this code, wherever it is called from."""
+    root = str(Path(arith.__file__).parents[1])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def synchronize(device: str) -> None:
+    """Wait until `device` has done what it was asked."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def once(function: Callable[[], object], device: str = "cpu") -> float:
+    """Seconds of one call, the device's work included."""
+    synchronize(device)
+    began = time.perf_counter()
+    function()
+    synchronize(device)
+    return time.perf_counter() - began
+
+
+def timed(
+    function: Callable[[], object],
+    *,
+    device: str = "cpu",
+    warmup: int = 1,
+    repeats: int = 5,
+    seconds: float = float("inf"),
+) -> Timing:
+    """Time `function` after `warmup` calls; fewer repeats, one at least, where `seconds` are up."""
+    return interleaved(
+        {"": function}, device=device, warmup=warmup, repeats=repeats, seconds=seconds
+    )[""]
+
+
+def interleaved(
+    functions: Mapping[Key, Callable[[], object]],
+    *,
+    device: str = "cpu",
+    warmup: int = 1,
+    repeats: int = 5,
+    seconds: float = float("inf"),
+) -> dict[Key, Timing]:
+    """Time several functions in turn, so that a machine that is busy for a while slows all alike.
+
+    Each is called `warmup` times, then all of them round by round, at most `repeats` rounds and
+    no round begun after `seconds`, one round at the least.
+    """
+    for function in functions.values():
+        for _ in range(warmup):
+            function()
+    taken = rounds(functions, device=device, repeats=repeats, seconds=seconds)
+    return {key: Timing.of(times) for key, times in taken.items()}
+
+
+def rounds(
+    functions: Mapping[Key, Callable[[], object]],
+    *,
+    device: str = "cpu",
+    repeats: int = 5,
+    seconds: float = float("inf"),
+) -> dict[Key, list[float]]:
+    """The seconds of each call of each function, called in turn as in `interleaved`."""
+    taken: dict[Key, list[float]] = {key: [] for key in functions}
+    began = time.perf_counter()
+    for number in range(max(repeats, 1)):
+        if number and time.perf_counter() - began > seconds:
+            break
+        for key, function in functions.items():
+            taken[key].append(once(function, device))
+    return taken
+
+
+class Peak:
+    """What `peak_memory` found: `before` the block and at most in it, in bytes; None where the
+    system does not tell."""
+
+    before: int | None = None
+    bytes: int | None = None
+
+
+@contextmanager
+def peak_memory(device: str = "cpu") -> Iterator[Peak]:
+    """The most memory in use at once within the block: of the GPU where torch computes there (its
+    tensors), else of this whole process, interpreter and libraries included, as the system says."""
+    peak = Peak()
+    if device == "cuda":
+        synchronize(device)
+        torch.cuda.reset_peak_memory_stats()
+        peak.before = torch.cuda.memory_allocated()
+        yield peak
+        synchronize(device)
+        peak.bytes = torch.cuda.max_memory_allocated()
+        return
+    # "5" sets the high-water mark back to the present size; where that is refused, the mark is
+    # of the process's whole life, and so an upper bound.
+    with suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")
+    peak.before = high_water(os.getpid())
+    yield peak
+    peak.bytes = high_water(os.getpid())
+
+
+def high_water(pid: int) -> int | None:
+    """Bytes of the most memory that a process ever held (VmHWM); None where it is not told."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None
+
+
+class TreeMemory:
+    """The memory of a process and of all its descendants, watched from a thread while it runs.
+
+    `bytes` is the sum of each process's own high-water mark: never less than what they held at
+    once, and more by the pages that they share. None where the system does not tell.
+    """
+
+    def __init__(self, pid: int, every: float = 0.02) -> None:
+        self.marks: dict[int, int] = {}
+        self._pid, self._every, self._done = pid, every, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "TreeMemory":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    @property
+    def bytes(self) -> int | None:
+        return sum(self.marks.values()) or None
+
+    @property
+    def processes(self) -> int:
+        return len(self.marks)
+
+    def _watch(self) -> None:
+        while True:
+            for pid in [self._pid, *descendants(self._pid)]:
+                # A process that is ending has no mark any more: the last one seen stays.
+                if mark := high_water(pid):
+                    self.marks[pid] = mark
+            if self._done.wait(self._every):
+                return
+
+
+def descendants(pid: int) -> list[int]:
+    """The children of a process, their children, and so on, as far as the system tells."""
+    found: list[int] = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, children.read_text().split()):
+                found += [child, *descendants(child)]
+    return found

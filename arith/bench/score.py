@@ -1,0 +1,316 @@
+"""Scoring a grid by one teacher-forced pass, beside decoding token by token as it is published.
+
+Published code takes the cells one by one, 100 rows of one length each, and for every token of the
+answer reads the whole sequence again. That loop is here as the yardstick; both sides take the same
+rows of the same evaluation set, the same weights, the same precision and the same threads.
+
+Legend: n rows, P tokens of a prompt, A tokens of the longest answer.
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic, perf_counter
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from arith.bench import ceilings
+from arith.bench.flops import causal, forward_flops, products
+from arith.bench.measure import Measurement, Options, Timing, not_measured, rounds, timed
+from arith.bench.sizes import TINY
+from arith.data.bucket import Bucket
+from arith.data.task import Problems, concatenate
+from arith.data.vocabulary import EOS, PAD
+from arith.errors import UsageError
+from arith.scoring.score import PROBE_ROWS, Outcome, low_precision_threshold, score
+from arith.suite.building import decoder_for, identity, load_state, load_weights
+from arith.suite.environment import own_version
+from arith.suite.folders import RunFolder, RunRecord, existing_run
+from arith.suite.runs import score_run
+from arith.training import checkpoint
+from models.build import prepare
+from models.catalog import Name, parse
+from models.decoder import Decoder
+from models.hardware import Hardware, detect
+from models.sequences import Sequences
+
+STAGE = "score"
+TAKES = frozenset({"encodings", "preset", "settings", "run", "lengths"})
+
+#: The sample is of a grid to so many digits, from a lattice of SIDES x SIDES of its cells.
+DIGITS, QUICK_DIGITS = 80, 6
+SIDES = (2, 3, 4, 5, 8)
+ROWS_A_CELL, QUICK_ROWS_A_CELL = 100, 3
+#: How much longer the yardstick is expected to take: about what was seen, for the choice above.
+EXPECTED = 80
+
+
+class Cell(NamedTuple):
+    """The sampled problems of one cell: all prompts are of one length."""
+
+    prompts: Tensor
+    """int64 [n, P]"""
+    answers: NDArray[np.int64]
+    """int64 [n, A], PAD after each end token"""
+    final_lengths: Tensor
+    keys: Tensor
+
+
+def measure(options: Options) -> Iterator[Measurement]:
+    """The preset's whole grid, then the sample, once as the suite does it and once by the loop."""
+    hardware = detect()
+    with tempfile.TemporaryDirectory() as folder:
+        for run in runs(options, hardware, Path(folder)):
+            yield from whole_grid(run, hardware, options)
+            for digits in options.lengths or (QUICK_DIGITS if options.quick else DIGITS,):
+                yield from against_the_loop(run, digits, hardware, options)
+
+
+class Run(NamedTuple):
+    """A run's folder, where scoring it again spoils nothing, and a word on its weights."""
+
+    folder: RunFolder
+    weights: str
+
+
+def runs(options: Options, hardware: Hardware, folder: Path) -> Iterator[Run]:
+    """The run of --run, or one with random weights for each of --pe (rope, if none)."""
+    if options.run is not None:
+        if options.encodings or options.preset or options.settings:
+            raise UsageError(
+                "a run keeps its settings: neither --pe, --preset nor --set with --run"
+            )
+        there = existing_run(options.run)
+        if not there.finished():
+            raise UsageError(f"{there.path} is not trained to its end")
+        record = there.record()
+        tensors, facts = load_state(there.final, record, "cpu")
+        yield Run(copied(folder / "run", record, tensors, facts), f"weights of {options.run}")
+        return
+    default = TINY if options.quick else {}
+    preset = "paper-40" if hardware.device == "cuda" and not options.quick else "mini"
+    config = options.config(preset, **default)
+    for number, name in enumerate(options.names("rope")):
+        record = RunRecord(
+            encoding=str(name.encoding),
+            seed=0,
+            preset=options.preset or preset,
+            config=config,
+            task_version=Bucket(config.task, 1, 0, "evaluation").version,
+            first_steps=config.steps,
+            data=None,
+            version=own_version(),
+        )
+        decoder = decoder_for(config, Name(name.encoding), record.seed)
+        tensors = {f"model/{key}": p.data for key, p in decoder.named_parameters()}
+        there = copied(folder / str(number), record, tensors, identity(record))
+        yield Run(there, "random weights")
+
+
+def copied(
+    path: Path, record: RunRecord, tensors: dict[str, Tensor], facts: dict[str, object]
+) -> RunFolder:
+    """A finished run in a folder of its own."""
+    folder = RunFolder(path)
+    folder.write_record(record)
+    checkpoint.save(folder.final, tensors, facts)
+    return folder
+
+
+def whole_grid(run: Run, hardware: Hardware, options: Options) -> Iterator[Measurement]:
+    """`tape-arith score RUN` from within: the evaluation set's hash, the grid, its file."""
+    record = run.folder.record()
+    config = record.config
+    deadline = monotonic() + 0.5 * options.seconds
+    began = perf_counter()
+    grid = score_run(run.folder, should_stop=lambda: monotonic() >= deadline)
+    seconds = perf_counter() - began
+    side, rows = config.tested_digits, int(grid.total.sum())
+    name = f"{record.encoding}: the {side}x{side} grid, {config.problems_per_cell} a cell"
+    what = (
+        f"{record.preset}: {config.num_layers} layers, hidden {config.hidden_size}; "
+        f"{grid.scoring['dtype']}, {run.weights}"
+    )
+    if grid.complete:
+        yield Measurement(STAGE, name, seconds, "s", note=what)
+    else:
+        why = f"the time was up after {rows:,} of {config.problems_per_cell * side**2:,} rows"
+        yield not_measured(STAGE, name, "s", f"{why}; {what}")
+    yield Measurement(STAGE, f"{record.encoding}: rows of the grid", rows / seconds, "rows/s")
+    bucket = Bucket(config.task, side, config.evaluation_seed, "evaluation")
+    problems = bucket.problems(0, rows)
+    answers = int((problems.lengths - problems.prompt_lengths).sum())
+    decoder = loaded(run.folder, side, hardware)
+    extent = causal((problems.lengths - 1).tolist())
+    flops = forward_flops(products(decoder.config, decoder.pe, extent, answers))
+    limit = ceilings.product_limit(hardware, options.quick)
+    yield Measurement(
+        STAGE,
+        f"{record.encoding}: useful FLOPs of the grid",
+        flops / seconds,
+        "FLOP/s",
+        limit.rate,
+        limit.name,
+        "by formula, one pass; what is scored again in float32 is not counted",
+    )
+
+
+def loaded(folder: RunFolder, digits: int, hardware: Hardware) -> Decoder:
+    """The run's decoder, to be scored to `digits` digits."""
+    record = folder.record()
+    config = replace(record.config, tested_digits=max(digits, record.config.tested_digits))
+    decoder = decoder_for(config, parse(record.encoding), record.seed)
+    tensors, _ = load_state(folder.final, record, hardware.device)
+    load_weights(decoder, tensors, folder.final)
+    return prepare(decoder, hardware).eval()
+
+
+def against_the_loop(
+    run: Run, digits: int, hardware: Hardware, options: Options
+) -> Iterator[Measurement]:
+    """Both sides on the same rows of the grid to `digits` digits."""
+    record = run.folder.record()
+    config = record.config
+    decoder = loaded(run.folder, digits, hardware)
+    bucket = Bucket(config.task, digits, config.evaluation_seed, "evaluation")
+    rows_a_cell = QUICK_ROWS_A_CELL if options.quick else ROWS_A_CELL
+
+    def one_pass(problems: Problems, keys: NDArray[np.int64], threshold: float = 0.0) -> Outcome:
+        return score(decoder, problems, keys, hardware, threshold)
+
+    sides = SIDES[0]
+    sample = sampled(bucket, lattice(digits, sides), rows_a_cell)
+    if not options.quick:
+        small = end_to_end(sample)
+        took = timed(lambda: one_pass(*small), repeats=2).median
+        affordable = 0.4 * options.seconds / (EXPECTED * took) * sides**2
+        sides = max([n for n in SIDES if n**2 <= affordable], default=SIDES[0])
+        sample = sampled(bucket, lattice(digits, sides), rows_a_cell)
+    problems, keys = end_to_end(sample)
+    cells = [cell_of(*each, hardware.device) for each in sample]
+    probe = min(PROBE_ROWS, len(keys))
+    threshold = low_precision_threshold(
+        decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
+    )
+    prepare(decoder, hardware)
+    first, again, loop = "one pass", "one pass, close ones again in float32", "token by token"
+    outcomes: list[Outcome] = []
+    found: list[NDArray[np.bool_]] = []
+    taken = rounds(
+        {
+            first: lambda: outcomes.append(one_pass(problems, keys)),
+            again: lambda: one_pass(problems, keys, threshold),
+            loop: lambda: found.append(np.concatenate(decoded(decoder, cells, hardware))),
+        },
+        device=hardware.device,
+        repeats=3,
+        seconds=0.4 * options.seconds,
+    )
+    timing = {name: Timing.of(seconds) for name, seconds in taken.items()}
+    exact, outcome = found[0], outcomes[0]
+    close = float((np.abs(outcome.margin) < threshold).mean())
+    agree = float((exact == outcome.exact).mean())
+    theirs, spread = timing[loop].rate(len(keys))
+    of = f"{record.encoding}: "
+    yield Measurement(
+        STAGE,
+        f"{of}{loop}, batches of {rows_a_cell}, whole sequence again",
+        theirs,
+        "rows/s",
+        note=f"the yardstick; {run.weights}, {hardware.dtype_name}; same exact answers on "
+        f"{100 * agree:.1f} % of rows, {int(exact.sum())} exact",
+        spread=spread,
+        repeats=timing[loop].repeats,
+    )
+    for name in (first, again):
+        ours, spread = timing[name].rate(len(keys))
+        yield Measurement(
+            STAGE,
+            f"{of}{name}",
+            ours,
+            "rows/s",
+            theirs,
+            loop,
+            f"the same {len(keys):,} rows, {rows_a_cell} of each of {sides}x{sides} cells spread "
+            f"over the {digits}x{digits} grid, {problems.lengths.mean():.1f} tokens a row"
+            + (f"; {100 * close:.0f} % of rows again" if name == again else ""),
+            spread,
+            timing[name].repeats,
+        )
+
+
+def lattice(digits: int, sides: int) -> list[tuple[int, int]]:
+    """Cells in the middle of `sides` x `sides` equal parts of the grid.
+
+    >>> lattice(80, 2)
+    [(20, 20), (20, 60), (60, 20), (60, 60)]
+    """
+    middles = [round((2 * part + 1) * digits / (2 * sides)) for part in range(sides)]
+    return [(i, j) for i in middles for j in middles]
+
+
+def sampled(
+    bucket: Bucket, cells: Sequence[tuple[int, int]], count: int
+) -> list[tuple[Problems, NDArray[np.int64]]]:
+    """The first `count` problems of each cell, one of each block, and their keys."""
+    lengths = bucket.operand_lengths(0, count * bucket.num_pairs)
+    sample = []
+    for cell in cells:
+        places = np.flatnonzero((lengths == cell).all(axis=1)).tolist()
+        problems = concatenate([bucket.problems(place, place + 1) for place in places])
+        keys = np.concatenate([bucket.keys(place, place + 1) for place in places])
+        sample.append((problems, keys))
+    return sample
+
+
+def end_to_end(
+    sample: Sequence[tuple[Problems, NDArray[np.int64]]],
+) -> tuple[Problems, NDArray[np.int64]]:
+    problems, keys = zip(*sample, strict=True)
+    return concatenate(problems), np.concatenate(keys)
+
+
+def cell_of(problems: Problems, keys: NDArray[np.int64], device: str) -> Cell:
+    """Problems with prompts of one length, as the loop takes them."""
+    (prompt,) = set(problems.prompt_lengths.tolist())
+    ends = np.cumsum(problems.lengths)
+    rows = [problems.tokens[end - n : end] for n, end in zip(problems.lengths, ends, strict=True)]
+    answers = np.full((len(rows), int(problems.lengths.max()) - prompt), PAD, np.int64)
+    for row, tokens in enumerate(rows):
+        answers[row, : len(tokens) - prompt] = tokens[prompt:]
+    prompts = torch.from_numpy(np.stack([tokens[:prompt] for tokens in rows]).astype(np.int64))
+    return Cell(
+        prompts.to(device),
+        answers,
+        torch.from_numpy(problems.final_lengths).to(device),
+        torch.from_numpy(keys).to(device),
+    )
+
+
+def decoded(decoder: Decoder, cells: Sequence[Cell], hardware: Hardware) -> list[NDArray[np.bool_]]:
+    """The yardstick over cells, as many at once as the suite takes batches at once."""
+    return list(hardware.map(lambda cell: token_by_token(decoder, cell, hardware), cells))
+
+
+def token_by_token(decoder: Decoder, cell: Cell, hardware: Hardware) -> NDArray[np.bool_]:
+    """Which answers are exact, bool [n]: greedy decoding that reads the whole sequence again for
+    each token, until every row has ended, or would be wrong as it is longer than any answer."""
+    tokens, prompt = cell.prompts, cell.prompts.shape[1]
+    ended = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
+    for _ in range(cell.answers.shape[1]):
+        with torch.no_grad(), hardware.autocast():
+            logits = decoder(Sequences(tokens, cell.final_lengths, cell.keys))[:, -1]
+        following = logits.argmax(-1)
+        tokens = torch.cat([tokens, following[:, None]], dim=1)
+        ended |= following == EOS
+        if ended.all():
+            break
+    found = np.full(cell.answers.shape, PAD, np.int64)
+    found[:, : tokens.shape[1] - prompt] = tokens[:, prompt:].cpu().numpy()
+    # What a row says after its end token is nobody's business.
+    return np.asarray(((found == cell.answers) | (cell.answers == PAD)).all(axis=1))

@@ -1,0 +1,65 @@
+"""A kernel of our own, in Triton: packed sequences, one softmax for up to three values, no bias.
+
+Legend: B batch, T tokens, H heads, K head dim, V value width.
+"""
+
+import os
+
+import torch
+from torch import Tensor
+
+from models.backends.backend import Backend, Needs
+from models.hardware import Hardware
+from models.sequences import Sequences
+
+
+class Fused(Backend):
+    """What an encoding gathers along with v costs no second map; nothing is padded."""
+
+    name = "fused"
+    packs = True
+
+    def lacks(self, needs: Needs, hardware: Hardware) -> str | None:
+        if needs.bias != "none":
+            return "adds no bias"
+        if needs.values > 3:
+            return "gathers three values at most"
+        if hardware.device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+            return "needs a CUDA GPU (TRITON_INTERPRET=1 runs it on a CPU, slowly)"
+        on_gpu = hardware.device == "cuda" and torch.cuda.is_available()
+        if on_gpu and torch.cuda.get_device_capability() < (8, 0):
+            return "needs a GPU of compute capability 8.0 or higher"
+        # Not imported before: Triton takes a second.
+        from models.kernels.language import AVAILABLE, INTERPRETED
+
+        if not AVAILABLE:
+            return "needs Triton, which is not installed"
+        if hardware.device == "cpu" and not INTERPRETED:
+            return "needs TRITON_INTERPRET=1 before anything imports Triton"
+        return None
+
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        values: tuple[Tensor, ...],
+        seqs: Sequences,
+        *,
+        scale: float | None = None,
+        bias: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        from models.kernels.multi_value import multi_value_attention
+
+        assert bias is None
+        batch, tokens, heads, width = q.shape
+        starts, longest = seqs.cumulative
+        mixed = multi_value_attention(
+            q.flatten(0, 1),
+            k.flatten(0, 1),
+            # Broadcast here, so that autograd sums the gradient of a value that all heads share.
+            [v.expand(batch, -1, -1, -1).flatten(0, 1).expand(-1, heads, -1) for v in values],
+            starts,
+            longest,
+            scale or width**-0.5,
+        )
+        return tuple(heads.unflatten(0, (batch, tokens)) for heads in mixed)

@@ -1,0 +1,194 @@
+"""The formula against torch's counter, on plain attention, and against numbers worked by hand."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from arith.bench.flops import (
+    causal,
+    counted,
+    forward_flops,
+    padded,
+    products,
+    training_flops,
+    useful_training_flops,
+)
+from models.build import build, build_decoder
+from models.catalog import names
+from models.decoder import Decoder, DecoderConfig
+from models.encoding import PositionalEncoding, Setting
+from models.products import Product
+from models.sequences import Sequences
+
+PAPER = DecoderConfig(19, 16, 1024, 16, 64, 1024)
+# Three blocks; one, whose state no block reads; heads together wider than hidden; one head.
+SIZES = {
+    "three blocks": DecoderConfig(19, 3, 16, 2, 8, 24),
+    "one block": DecoderConfig(19, 1, 24, 3, 8, 16),
+    "wide heads": DecoderConfig(31, 2, 20, 4, 10, 7),
+    "one head": DecoderConfig(7, 4, 12, 1, 6, 5),
+}
+# Rows and tokens; of those, answers or None for all.
+BATCHES = [(3, 20, None), (1, 9, 4), (5, 33, 37), (2, 1, None)]
+
+
+def setting_of(config: DecoderConfig) -> Setting:
+    return Setting(
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        head_dim=config.head_dim,
+        hidden_size=config.hidden_size,
+        trained_length=16,
+        max_length=64,
+        digit_ids=(0, 1, 2, 3),
+        separator_ids=(4, 5),
+        end_id=6,
+    )
+
+
+def paper(name: str) -> PositionalEncoding:
+    with torch.device("meta"):
+        return build(name, setting_of(PAPER))
+
+
+def batch(rows: int, tokens: int, answers: int | None) -> tuple[Sequences, torch.Tensor | None]:
+    """Rows of unequal length, right-padded with zeros, and `answers` of their tokens."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(1, 7, (rows, tokens), generator=generator)
+    for row in range(1, rows):
+        ids[row, tokens - row :] = 0
+    where = None
+    if answers is not None:
+        where = torch.randperm(rows * tokens, generator=generator)[:answers].sort().values
+    return Sequences(ids, torch.full((rows,), min(tokens + 2, 64)), torch.arange(rows)), where
+
+
+def both_ways(
+    decoder: Decoder, rows: int, tokens: int, answers: int | None, dtype: torch.dtype
+) -> tuple[int, int]:
+    """What the counter sees of a forward in evaluation and of a training step."""
+    seqs, where = batch(rows, tokens, answers)
+    parameters = list(decoder.parameters())
+    with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+        with torch.no_grad():
+            forward = counted(lambda: decoder.eval()(seqs, where))
+        step = counted(lambda: torch.autograd.grad(decoder.train()(seqs, where).sum(), parameters))
+    return forward, step
+
+
+@pytest.mark.parametrize("rows, tokens, answers", BATCHES)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", names("encoding"))
+def test_formula_and_counter_agree(
+    name: str, size: str, rows: int, tokens: int, answers: int | None
+) -> None:
+    config = SIZES[size]
+    decoder = build_decoder(config, name, setting_of(config), seed=0)
+    forward, step = both_ways(decoder, rows, tokens, answers, torch.float32)
+    extent = padded(rows, tokens)
+    formula = list(products(config, decoder.pe, extent, answers))
+    assert forward_flops(formula) == forward
+    assert training_flops(formula) == step
+
+
+@pytest.mark.parametrize("name", names("encoding"))
+def test_autocast_multiplies_no_less_and_no_more(name: str) -> None:
+    config = SIZES["three blocks"]
+    decoder = build_decoder(config, name, setting_of(config), seed=0)
+    exact = both_ways(decoder, 3, 20, 11, torch.float32)
+    assert both_ways(decoder, 3, 20, 11, torch.bfloat16) == exact
+
+
+def test_the_counter_counts_what_it_sees() -> None:
+    a, b = torch.ones(3, 5), torch.ones(5, 7)
+    assert counted(lambda: a @ b) == 2 * 3 * 5 * 7
+    assert counted(lambda: a.exp() + 1) == 0
+
+
+def test_a_product_that_nobody_told_of_is_noticed() -> None:
+    """The proof can fail: TAPE without what it says of itself is not what the counter sees."""
+    config = SIZES["three blocks"]
+    decoder = build_decoder(config, "tape", setting_of(config), seed=0)
+    forward, _ = both_ways(decoder, 3, 20, None, torch.float32)
+    silent = PositionalEncoding(setting_of(config))
+    assert forward_flops(products(config, silent, padded(3, 20))) < forward
+
+
+def test_by_hand() -> None:
+    """Two layers, D = 4, two heads of 2, M = 3, V = 5; rows of 2 and 3 tokens."""
+    config = DecoderConfig(5, 2, 4, 2, 2, 3)
+    rope = build("rope", setting_of(config))
+    weights = 2 * (4 * 12 + 4 * 4 + 4 * 6 + 3 * 4)  # qkv, output, gates and values, down
+    pairs = 1 + 2 + 1 + 2 + 3
+    attention = 2 * 2 * pairs * 4  # layers, scores and values, width
+    multiply_adds = 5 * weights + attention + 5 * 4 * 5
+    assert causal([2, 3]) == (5, pairs, 6)
+    assert forward_flops(products(config, rope, causal([2, 3]))) == 2 * multiply_adds
+    assert useful_training_flops(config, rope, [2, 3]) == 6 * multiply_adds
+    # Four answers: the output projection and the MLP of the last block miss one token.
+    fewer = (4 * 4 + 4 * 6 + 3 * 4) + 4 * 5
+    assert useful_training_flops(config, rope, [2, 3], 4) == 6 * (multiply_adds - fewer)
+
+
+def test_the_size_of_the_paper() -> None:
+    """16 x 7 x 1024^2 weights; a batch of 512 rows of 124 tokens; causal half, one row of 71."""
+    weights, tokens = 16 * 7 * 1024**2, 512 * 124
+    square = 16 * 2 * 1024 * 512 * 124**2
+    rope = training_flops(products(PAPER, paper("rope"), padded(512, 124)))
+    assert rope == 6 * (weights * tokens + square + 19 * 1024 * tokens)
+    half = 16 * 2 * 1024 * (71 * 72 // 2)
+    useful = useful_training_flops(PAPER, paper("rope"), [71])
+    assert useful == 6 * (weights * 71 + half + 19 * 1024 * 71)
+
+
+def test_what_tape_adds() -> None:
+    """Fifteen layers update e: two more values of 64, psi to 48 and four numbers from it."""
+    tokens, pairs = 71, 71 * 72 // 2
+    e = 2 * 64 * 16 * pairs
+    psi = 16 * 48 * (64 + 4) * tokens
+    added = useful_training_flops(PAPER, paper("tape"), [71])
+    added -= useful_training_flops(PAPER, paper("rope"), [71])
+    # The first e needs no gradient.
+    assert added == 15 * 6 * (e + psi) - 2 * e
+    assert 0.01 < added / useful_training_flops(PAPER, paper("rope"), [71]) < 0.03
+
+
+def test_a_table_of_distances_is_made_once_a_batch() -> None:
+    one, many = ([71], [71] * 10)
+    rope, fire = paper("rope"), paper("fire")
+    added = [
+        useful_training_flops(PAPER, fire, lengths) - useful_training_flops(PAPER, rope, lengths)
+        for lengths in (one, many)
+    ]
+    assert added[0] == added[1] == 16 * 6 * (32 + 32 * 16) * (71 * 72 // 2)
+
+
+@pytest.mark.parametrize("name", names("encoding"))
+def test_no_sequences_no_work(name: str) -> None:
+    assert useful_training_flops(PAPER, paper(name), []) == 0
+
+
+def test_padding_is_not_useful() -> None:
+    rope = paper("rope")
+    whole = training_flops(products(PAPER, rope, padded(2, 100)))
+    assert useful_training_flops(PAPER, rope, [100, 20]) < whole
+    assert useful_training_flops(PAPER, rope, [100, 20]) == sum(
+        useful_training_flops(PAPER, rope, [n]) for n in (100, 20)
+    )
+
+
+def test_more_heads_of_the_same_width_cost_the_same() -> None:
+    eight = dataclasses.replace(PAPER, num_heads=8, head_dim=128)
+    extent = padded(2, 50)
+    ours = forward_flops(products(eight, build("rope", setting_of(eight)), extent))
+    assert ours == forward_flops(products(PAPER, paper("rope"), extent))
+
+
+def test_gradients_of_a_product() -> None:
+    """What `Product` says of a product with one factor that needs no gradient."""
+    a, b = torch.ones(3, 5), torch.ones(5, 7, requires_grad=True)
+    with FlopCounterMode(display=False) as counter:
+        (a @ b).sum().backward()
+    assert counter.get_total_flops() == Product(3 * 5 * 7, gradients=1).training

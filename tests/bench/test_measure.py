@@ -1,0 +1,136 @@
+"""The frame: ratios, repeats in turn, memory by the system's own account, what was asked for."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from arith.bench.measure import (
+    Measurement,
+    Options,
+    Timing,
+    TreeMemory,
+    descendants,
+    high_water,
+    interleaved,
+    not_measured,
+    peak_memory,
+    rounds,
+    timed,
+)
+from arith.errors import UsageError
+from models.catalog import parse
+
+LINUX = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc here")
+MB = 1_000_000
+
+
+def test_the_ratio_is_measured_over_limit() -> None:
+    assert Measurement("s", "n", 30.0, "s", 20.0, "rope's").ratio == 1.5
+    assert Measurement("s", "n", 0.0, "s", 20.0, "rope's").ratio == 0.0
+    assert Measurement("s", "n", 30.0, "s").ratio is None
+    assert Measurement("s", "n", None, "s", 20.0, "rope's").ratio is None
+    missing = not_measured("train", "rope: MFU", "FLOP/s", "there is no GPU")
+    assert missing.value is None and missing.ratio is None and missing.note == "there is no GPU"
+
+
+def test_the_median_and_the_quartiles() -> None:
+    assert Timing.of([5.0, 1.0, 2.0, 4.0, 3.0]) == Timing(3.0, 1.0, 5)
+    assert Timing.of([2.0]) == Timing(2.0, 0.0, 1)
+    assert Timing(0.5, 0.1, 3).rate(100.0) == pytest.approx((200.0, 40.0))
+
+
+class Clock:
+    """Time that passes only where a test lets it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+
+
+def test_contenders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, order = Clock(monkeypatch), []
+
+    def work(name: str, seconds: float) -> None:
+        order.append(name)
+        clock.now += seconds
+
+    taken = interleaved(
+        {"a": lambda: work("a", 1.0), "b": lambda: work("b", 3.0)}, warmup=2, repeats=3
+    )
+    assert "".join(order) == "aabb" + "ab" * 3
+    assert taken == {"a": Timing(1.0, 0.0, 3), "b": Timing(3.0, 0.0, 3)}
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.0, 1), (3.9, 1), (4.1, 2), (1e9, 5)])
+def test_no_round_begins_after_the_time(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, expected: int
+) -> None:
+    clock = Clock(monkeypatch)
+
+    def work() -> None:
+        clock.now += 2.0
+
+    taken = rounds({"a": work, "b": work}, repeats=5, seconds=seconds)
+    # A round is 4 s; one that began at 4.0 is past 3.9 and not past 4.1.
+    assert taken == {"a": [2.0] * expected, "b": [2.0] * expected}
+    assert timed(work, warmup=0, repeats=0).repeats == 1
+
+
+@LINUX
+def test_the_peak_is_of_the_block_alone() -> None:
+    def use(size: int) -> int:
+        return len(b"x" * size)
+
+    use(400 * MB)  # before: the high-water mark of the process is past what comes
+    with peak_memory() as small:
+        pass
+    with peak_memory() as large:
+        use(150 * MB)
+    assert small.before and small.bytes and large.before and large.bytes
+    assert small.bytes - small.before < 20 * MB
+    assert 145 * MB <= large.bytes - large.before < 200 * MB
+
+
+CHILD = """
+import subprocess, sys
+mine = b"x" * 60_000_000
+if len(sys.argv) > 1:
+    subprocess.run([sys.executable, "-c", sys.argv[1]], check=True)
+sys.stdin.readline() if len(sys.argv) == 1 else None
+"""
+
+
+@LINUX
+def test_the_memory_of_a_tree_counts_every_process() -> None:
+    process = subprocess.Popen([sys.executable, "-c", CHILD, CHILD], stdin=subprocess.PIPE)
+    with TreeMemory(process.pid, every=0.005) as memory:
+        deadline = time.monotonic() + 60
+        while (memory.bytes or 0) < 120 * MB:
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.01)
+        assert descendants(process.pid)
+        process.communicate(b"\n")
+    assert process.returncode == 0
+    assert memory.processes == 2
+    assert memory.bytes is not None and 120 * MB <= memory.bytes < 220 * MB
+    assert high_water(process.pid) is None  # gone
+
+
+def test_the_config_that_was_asked_for() -> None:
+    chosen = Options(settings={"batch_size": "7"}).config("mini", hidden_size=64, batch_size=9)
+    assert (chosen.hidden_size, chosen.batch_size, chosen.num_layers) == (64, 7, 4)
+    asked = Options(preset="paper-20", settings={"batch_size": "7"}).config("mini", hidden_size=64)
+    assert (asked.hidden_size, asked.batch_size, asked.trained_digits) == (1024, 7, 20)
+    with pytest.raises(UsageError, match="hidden_size"):
+        Options(settings={"hiden_size": "7"}).config("mini")
+
+
+def test_the_encodings_that_were_asked_for() -> None:
+    assert [str(name) for name in Options().names("rope", "tape")] == ["rope", "tape"]
+    given = Options(encodings=(parse("fire:width=8"),))
+    assert [str(name) for name in given.names("rope")] == ["fire:width=8"]
+    with pytest.raises(UsageError, match="measure tape"):
+        Options(encodings=(parse("tape+yarn"),)).names("rope")

@@ -1,0 +1,199 @@
+"""The stage of training: what it counts, beside counts of its own."""
+
+import numpy as np
+import pytest
+import torch
+
+from arith.bench import train
+from arith.bench.flops import useful_training_flops
+from arith.bench.measure import Measurement, Options, Timing
+from arith.bench.train import Contender, class_of, compared, contender, measure, mfu, profiled
+from arith.suite.building import training_bucket
+from models.catalog import parse
+from models.hardware import Hardware
+from tests.training.small import cpu, small
+
+CONFIG = small(trained_digits=5, tested_digits=5, batch_size=24)
+
+
+def lines_of(**options: object) -> dict[str, Measurement]:
+    found = list(measure(Options(quick=True, **options)))  # type: ignore[arg-type]
+    assert len({line.name for line in found}) == len(found)
+    return {line.name: line for line in found}
+
+
+def test_rope_is_always_measured_along() -> None:
+    lines = lines_of(encodings=(parse("fire"),))
+    names = {name.split(":")[0] for name in lines}
+    assert names == {"rope", "fire"}
+    rope, fire = lines["rope: a step"], lines["fire: a step"]
+    assert rope.ratio == 1.0 and rope.limit == rope.value
+    assert fire.limit == rope.value and fire.value and fire.ratio
+    assert fire.ratio == pytest.approx(fire.value / (rope.value or 0.0))
+    assert fire.note == "attention by eager"
+    for what in ("real tokens", "useful FLOPs", "padding", "peak memory", "matrix products' share"):
+        value = lines[f"fire: {what}"].value
+        assert value is not None and value > 0
+    assert "fire: MFU" not in lines  # there is no GPU
+
+
+def test_lengths_are_trained_on_one_by_one() -> None:
+    lines = lines_of(encodings=(parse("rope"),), lengths=(3, 6))
+    assert {name.split(":")[0] for name in lines} == {"rope, 3 digits", "rope, 6 digits"}
+    assert "to 6 digits" in lines["rope, 6 digits: real tokens"].note
+
+
+def test_another_backend_of_attention() -> None:
+    lines = lines_of(encodings=(parse("rope"),), attention="sdpa")
+    assert lines["rope: a step"].note == "attention by sdpa"
+
+
+def test_all_take_the_same_steps() -> None:
+    seen: dict[str, list[int]] = {}
+    contenders = [contender(parse(name), CONFIG, cpu()) for name in ("rope", "nope")]
+    for each in contenders:
+        original = each.trainer.batch
+
+        def batch(step: int, name: str = str(each.name), original: object = original) -> object:
+            seen.setdefault(name, []).append(step)
+            return original(step)  # type: ignore[operator]
+
+        each.trainer.batch = batch  # type: ignore[method-assign,assignment]
+        each.step()
+        each.step()
+    assert seen == {"rope": [1, 2], "nope": [1, 2]}
+    assert contenders[0].tokens == contenders[1].tokens
+
+
+def lengths_of_step(step: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    size = CONFIG.batch_size
+    return training_bucket(CONFIG, 0).problems(step * size, (step + 1) * size).lengths
+
+
+def test_real_tokens_flops_and_padding() -> None:
+    each = contender(parse("tape"), CONFIG, cpu())
+    each.step()
+    lengths = lengths_of_step(1)  # the first step warmed up
+    assert each.tokens == [int(lengths.sum())]
+    problems = training_bucket(CONFIG, 0).problems(CONFIG.batch_size, 2 * CONFIG.batch_size)
+    answers = int((problems.lengths - problems.prompt_lengths).sum())
+    decoder = each.trainer.decoder
+    assert each.useful_flops(1) == useful_training_flops(
+        decoder.config, decoder.pe, (lengths - 1).tolist(), answers
+    )
+    # Cut by hand into the groups of like lengths that a step takes.
+    computed = sum(
+        rows.inputs.shape[0] * rows.inputs.shape[1]
+        for rows in each.trainer.groups(*each.trainer.batch(1))
+    )
+    assert each.padding(1) == pytest.approx(1 - int((lengths - 1).sum()) / computed)
+    assert 0 < each.padding(1) < 0.5
+
+
+def test_rates_are_medians_over_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of 1, 2 and 4 seconds, in place of what the clock says."""
+    monkeypatch.setattr(train, "PROFILED_STEPS", 1)
+
+    def taken(functions: dict[object, object], **_: object) -> dict[object, list[float]]:
+        for function in functions.values():
+            for _step in range(3):
+                function()  # type: ignore[operator]
+        return {key: [1.0, 2.0, 4.0] for key in functions}
+
+    monkeypatch.setattr(train, "rounds", taken)
+    found = compared([parse("rope")], CONFIG, cpu(), Options(quick=True))
+    lines = {line.name: line for line in found}
+    tokens = [int(lengths_of_step(step).sum()) for step in (1, 2, 3)]
+    rates = [count / time for count, time in zip(tokens, (1.0, 2.0, 4.0), strict=True)]
+    assert lines["rope: real tokens"].value == pytest.approx(np.median(rates))
+    assert lines["rope: real tokens"].repeats == 3
+    assert lines["rope: a step"].value == 2.0
+
+
+def test_the_shares_of_a_step_add_up() -> None:
+    each = contender(parse("rope"), CONFIG, cpu())
+    shares = profiled(each.trainer, cpu(), 2)
+    assert all(0 <= share <= 1 for share in shares.values())
+    assert sum(shares.values()) == pytest.approx(1.0, abs=0.1)
+    for name in (
+        "matrix products",
+        "elementwise",
+        "optimizer",
+        "softmax and loss",
+        "data",
+        "other",
+    ):
+        assert shares[name] > 0
+    assert each.trainer.hardware == cpu()
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        ("aten::mm", "matrix products"),
+        ("aten::addmm", "matrix products"),
+        ("aten::baddbmm", "matrix products"),
+        ("nvjet_tst_192x192_64x4_1x2_h_bz_coopB_TNT", "matrix products"),
+        ("sm90_xmma_gemm_bf16bf16_bf16f32", "matrix products"),
+        ("aten::_scaled_dot_product_flash_attention_for_cpu", "attention kernels"),
+        ("flash_fwd_kernel", "attention kernels"),
+        ("fmha_cutlassF_bf16_aligned_64x64_rf_sm80", "attention kernels"),
+        ("aten::_fused_adamw_", "optimizer"),
+        ("aten::linalg_vector_norm", "optimizer"),
+        ("aten::_fused_rms_norm", "norm"),
+        ("aten::rsqrt", "norm"),
+        ("aten::_softmax", "softmax and loss"),
+        ("aten::nll_loss_backward", "softmax and loss"),
+        ("aten::gelu_backward", "activation"),
+        ("aten::silu", "activation"),
+        ("aten::_to_copy", "copies and casts"),
+        ("aten::copy_", "copies and casts"),
+        ("aten::cat", "copies and casts"),
+        ("Memcpy HtoD (Pageable -> Device)", "copies and casts"),
+        ("aten::mul", "elementwise"),
+        ("triton_poi_fused_add_mul_3", "elementwise"),
+        ("autograd::engine::evaluate_function: MulBackward0", "other"),
+        ("MmBackward0", "other"),
+    ],
+)
+def test_classes_of_operations(operation: str, expected: str) -> None:
+    assert class_of(operation) == expected
+
+
+class Gpu(Hardware):
+    """A GPU by name alone."""
+
+    part = ""
+
+    @property
+    def name(self) -> str:
+        return self.part
+
+
+@pytest.mark.parametrize(
+    ("part", "peak"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H200", 989e12),
+        ("NVIDIA H100 PCIe", None),
+        ("NVIDIA H100 NVL", None),
+        ("NVIDIA GeForce RTX 3090", None),
+    ],
+)
+def test_mfu_is_of_the_datasheet(
+    part: str, peak: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Gpu, "part", part)
+    line = mfu("rope", Timing(400e12, 0.0, 3), Gpu("cuda", torch.bfloat16))
+    if peak is None:
+        assert line.value is None and part in line.note
+    else:
+        assert line.ratio == pytest.approx(400e12 / peak) and line.limit == peak
+
+
+def test_memory_that_the_system_does_not_tell() -> None:
+    each = Contender(parse("rope"), contender(parse("rope"), CONFIG, cpu()).trainer)
+    assert train.memory_line("rope", each, cpu()).value is None
+    each.memory = (100, 300)
+    assert train.memory_line("rope", each, cpu()).value == 300
+    assert train.memory_line("rope", each, Gpu("cuda", torch.bfloat16)).value == 200
