@@ -16,7 +16,7 @@ from models.sequences import Sequences
 
 
 class SDPA(Backend):
-    """Takes a bias and wider values; torch picks its kernel, but where only one of them can do it."""
+    """Takes a bias and wider values; torch picks its kernel where more than one can do it."""
 
     name = "sdpa"
 
