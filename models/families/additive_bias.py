@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from models.backends.backend import Needs
-from models.encoding import PositionalEncoding, PositionalLayer
+from models.encoding import PositionalEncoding, PositionalLayer, State
 from models.sequences import Sequences
 
 
@@ -38,12 +38,49 @@ class AdditiveBiasLayer(PositionalLayer):
         return heads, state
 
 
+def distances(x: Tensor, index: Tensor) -> Distances:
+    """Between tokens numbered by `index` [B or 1, T], for a model whose features are like x."""
+    query = index.to(torch.promote_types(torch.float32, x.dtype))[:, :, None]
+    return Distances((query - query.transpose(1, 2)).clamp_min(0), query)
+
+
 class AdditiveBias(PositionalEncoding):
     """Base: carries the distances; a leaf says which layer turns them into a bias, and in `needs`
     whether it is learned."""
 
     needs = Needs(bias="learned", packed=False)
 
-    def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> Distances:
-        query = index.to(torch.promote_types(torch.float32, x.dtype))[:, :, None]
-        return Distances((query - query.transpose(1, 2)).clamp_min(0), query)
+    def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
+        return distances(x, index)
+
+
+class CommonBias(NamedTuple):
+    """bias [B or 1, H, T, T], added to the scores of every layer."""
+
+    bias: Tensor
+
+
+class CommonBiasLayer(PositionalLayer):
+    """Adds what the encoding computed once."""
+
+    def attend(
+        self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: CommonBias, seqs: Sequences
+    ) -> tuple[Tensor, CommonBias]:
+        (heads,) = self.attention(q, k, (v,), seqs, bias=state.bias)
+        return heads, state
+
+
+class CommonAdditiveBias(AdditiveBias):
+    """Base of what gives all layers one bias: the encoding itself holds the parameters, if there
+    are any, and computes the bias once a forward. A leaf fills in `bias`."""
+
+    def layer(self, i: int) -> PositionalLayer:
+        return CommonBiasLayer()
+
+    def bias(self, distances: Distances) -> Tensor:
+        """What is added to the scaled scores: [B or 1, H, T, T]; future keys are masked later."""
+        raise NotImplementedError
+
+    def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> CommonBias:
+        with torch.autocast(x.device.type, enabled=False):
+            return CommonBias(self.bias(distances(x, index)))

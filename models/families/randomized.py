@@ -3,6 +3,8 @@
 Legend: B batch, T tokens.
 """
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,7 @@ from models.encoding import PositionalEncoding
 from models.errors import UsageError
 from models.packing import pack
 from models.philox import words
+from models.products import Extent, Product
 from models.sequences import Sequences
 
 
@@ -48,3 +51,7 @@ class Randomized(PositionalEncoding):
         unused = (rank >= seqs.final_length[:, None]).to(torch.uint8)
         drawn = unused.argsort(dim=1, stable=True) + seqs.offset
         return drawn[:, : seqs.tokens.shape[1]] if seqs.starts is None else pack(drawn, seqs)
+
+    def products(self, extent: Extent) -> Iterable[Product]:
+        """Those of the encoding itself, where every row has distances of its own."""
+        return super().products(extent._replace(distances=extent.pairs))

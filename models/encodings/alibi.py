@@ -1,0 +1,45 @@
+"""ALiBi: attention with linear biases.
+
+Legend: B batch, T tokens, H heads.
+"""
+
+from torch import Tensor
+
+from models.backends.backend import Needs
+from models.families.additive_bias import CommonAdditiveBias, Distances
+
+
+def geometric(num_heads: int) -> list[float]:
+    """2^(-8h/H), h = 1 .. H, for a power of two; else those of the power of two below, then every
+    other one of the power above, from its first.
+
+    >>> geometric(2), geometric(3)
+    ([0.0625, 0.00390625], [0.0625, 0.00390625, 0.25])
+    """
+    below = 2 ** (num_heads.bit_length() - 1)
+    slopes = [2.0 ** (-8 * h / below) for h in range(1, below + 1)]
+    slopes += [2.0 ** (-4 * h / below) for h in range(1, 2 * below, 2)]
+    return slopes[:num_heads]
+
+
+class ALiBi(CommonAdditiveBias):
+    """A penalty proportional to the distance, of a fixed slope for each head.
+
+    b(t, i) = -m_h (t - i), m_h = 2^(-8h/H), h = 1 .. H, where H is a power of two; else the slopes
+    of the power of two below and, of those of the next, the first, third, ... (section 3 of the
+    paper; the second rule is its authors' code, whose m_h i differs by a constant of each row,
+    which the softmax cancels). Nothing is learned, all layers have the same bias, training and
+    test are alike, and beyond L0 it goes on as it is.
+    """
+
+    kind = "relative bias"
+    paper = "Press et al. 2021, arXiv 2108.12409"
+    needs = Needs(bias="fixed", packed=False)
+
+    def slopes(self) -> list[float]:
+        """m of each head."""
+        return geometric(self.setting.num_heads)
+
+    def bias(self, distances: Distances) -> Tensor:
+        slopes = distances.delta.new_tensor(self.slopes())
+        return -slopes[:, None, None] * distances.delta[:, None]

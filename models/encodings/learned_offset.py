@@ -1,0 +1,39 @@
+"""Learned absolute embeddings with a random start.
+
+Legend: n sequences, B batch, T tokens.
+"""
+
+from torch import Tensor
+
+from models.encoding import Setting
+from models.encodings.learned import Learned
+from models.philox import words
+from models.sequences import Sequences
+
+
+class LearnedOffset(Learned):
+    """A learned vector for each index, counted from a random start in training.
+
+    x_t + T[t + o], T [rows, D] from N(0, 0.02), without weight decay; in training o is uniform in
+    0 .. rows - N, one a sequence, from its key, N the bound on its length that is known from the
+    prompt (`final_length`); at test time o = 0. So every row is trained, but no sequence beyond
+    L0 ever was. `rows` defaults to L1 and cannot be less; past the last row a sequence is an
+    error. The random start is that of the `vanilla` baseline of position coupling's authors
+    (HanseulJo/position-coupling).
+    """
+
+    kind = "absolute"
+    paper = "Cho et al. 2024, arXiv 2405.20671; Gehring et al. 2017, arXiv 1705.03122"
+
+    def __init__(self, setting: Setting, *, rows: int | None = None) -> None:
+        super().__init__(setting, rows=rows)
+
+    def indices(self, seqs: Sequences) -> Tensor:
+        index = super().indices(seqs)
+        if not self.training:
+            return index
+        starts = (len(self.table) - seqs.offset - seqs.final_length).clamp_min(0) + 1
+        # A 32-bit word times the number of starts, without its last 32 bits: 0 .. starts - 1.
+        start = (words(seqs.key, 1)[:, 0] * starts) >> 32
+        # Padding alone can lie past the end.
+        return (index + seqs.per_token(start)).clamp_max(len(self.table) - 1)

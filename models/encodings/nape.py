@@ -1,0 +1,34 @@
+"""NAPE: half of the heads without positions, half with ALiBi."""
+
+from typing import Literal
+
+from models.encoding import Setting
+from models.encodings.alibi import ALiBi, geometric
+
+
+class NAPE(ALiBi):
+    """ALiBi on the first half of the heads, nothing on the others.
+
+    b(t, i) = -m_h (t - i) for h = 1 .. H/2 (rounded down, at least one head), 0 for the rest.
+    `slopes=linear`: m_h = 1/h, as the authors' code has it by default; `slopes=geometric`: the
+    slopes that ALiBi gives so many heads. Fixed, the same in all layers, training and test alike;
+    beyond L0 it goes on as it is. The paper's sparse attention (entmax) and its learned
+    temperature are no part of the encoding and are left out. Slopes and split were read in the
+    code (deep-spin/asentmax), not checked against the paper.
+    """
+
+    kind = "relative bias"
+    paper = "Vasylenko et al. 2025, arXiv 2506.16640"
+
+    def __init__(
+        self, setting: Setting, *, slopes: Literal["linear", "geometric"] = "linear"
+    ) -> None:
+        super().__init__(setting)
+        self.rule = slopes
+
+    def slopes(self) -> list[float]:
+        """m of each head, 0 for those without positions."""
+        biased = max(self.setting.num_heads // 2, 1)
+        linear = [1 / h for h in range(1, biased + 1)]
+        slopes = linear if self.rule == "linear" else geometric(biased)
+        return slopes + [0.0] * (self.setting.num_heads - biased)

@@ -1,0 +1,21 @@
+"""ALiBi at randomized positions."""
+
+from models.encoding import Setting
+from models.encodings.alibi import ALiBi
+from models.families.randomized import Randomized
+
+
+class RandALiBi(Randomized, ALiBi):
+    """ALiBi at a sorted random subset of 0 .. l_max - 1.
+
+    b(t, i) = -m_h (I_t - I_i), where I is the subset. One subset a sequence, shared by layers,
+    drawn in training and at test time (one draw a problem). The authors' code draws one subset a
+    batch and, for ALiBi, a fresh one a layer; the paper says neither. `l_max` defaults to 2 L1.
+    """
+
+    kind = "randomized"
+    paper = "Ruoss et al. 2023, arXiv 2305.16843; Press et al. 2021, arXiv 2108.12409"
+
+    def __init__(self, setting: Setting, *, l_max: int | None = None) -> None:
+        super().__init__(setting)
+        self.set_l_max(l_max)

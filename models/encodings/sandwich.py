@@ -1,0 +1,44 @@
+"""Sandwich: what the inner product of two sinusoidal embeddings says of their distance.
+
+Legend: B batch, T tokens, H heads.
+"""
+
+import torch
+from torch import Tensor
+
+from models.backends.backend import Needs
+from models.encoding import Setting
+from models.errors import UsageError
+from models.families.additive_bias import CommonAdditiveBias, Distances
+
+
+class Sandwich(CommonAdditiveBias):
+    """The inner product of two sinusoidal embeddings as a bias, scaled for each head.
+
+    b(t, i) = (H / 8h) (sum_k cos(theta_k (t - i)) - width / 2), h = 1 .. H,
+    theta_k = 10000^(-2k / width), k = 0 .. width/2 - 1, width = 128. Subtracting width / 2, the
+    value at distance 0, changes nothing but keeps the numbers of near keys small. Fixed, the same
+    in all layers, training and test alike; beyond L0 it goes on as it is, falling about as the
+    logarithm of the distance, with waves. Not checked against the paper: the head's factor and the
+    subtraction were read in NVIDIA's NeMo, which starts from k = 1 where this starts from 0.
+    """
+
+    kind = "relative bias"
+    paper = "Chi et al. 2022, arXiv 2212.10356"
+    needs = Needs(bias="fixed", packed=False)
+
+    def __init__(self, setting: Setting, *, width: int = 128) -> None:
+        super().__init__(setting)
+        if width < 2 or width % 2:
+            raise UsageError(f"sandwich: width must be even and 2 or more, not {width}")
+        self.width = width
+
+    def bias(self, distances: Distances) -> Tensor:
+        delta = distances.delta.to(torch.float64)
+        total = torch.zeros_like(delta)
+        # One frequency after the other: all at once would take 64 times the memory.
+        for k in range(self.width // 2):
+            total += (delta * 10000.0 ** (-2 * k / self.width)).cos() - 1
+        heads = self.setting.num_heads
+        ratio = torch.arange(1, heads + 1, device=delta.device, dtype=torch.float64) * 8 / heads
+        return (total[:, None] / ratio[:, None, None]).to(distances.delta.dtype)

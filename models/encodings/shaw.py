@@ -1,0 +1,76 @@
+"""Shaw's relative positions: a learned key for each distance.
+
+Legend: B batch, T tokens, H heads, K head dim, R distances.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from models.encoding import PositionalLayer, Setting
+from models.errors import UsageError
+from models.families.additive_bias import AdditiveBias, distances
+from models.products import Extent, Product
+from models.sequences import Sequences
+
+
+class Clipped(NamedTuple):
+    """distance int64 [B or 1, T, T]: how far key i is behind query t, kmax at the most."""
+
+    distance: Tensor
+
+
+class ShawLayer(PositionalLayer):
+    def __init__(self, head_dim: int, kmax: int) -> None:
+        super().__init__()
+        self.keys = nn.Parameter(torch.randn(kmax + 1, head_dim) * head_dim**-0.5)
+
+    def attend(
+        self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: Clipped, seqs: Sequences
+    ) -> tuple[Tensor, Clipped]:
+        batch, tokens, heads, width = q.shape
+        with torch.autocast(x.device.type, enabled=False):
+            dtype = torch.promote_types(torch.float32, q.dtype)
+            # Of every distance first, [B, T, H, R], then the one of each key: a key for each pair
+            # of tokens would be K times the scores.
+            scores = (q.to(dtype) * width**-0.5) @ self.keys.to(dtype).T
+            where = state.distance[:, None].expand(batch, heads, tokens, tokens)
+            bias = scores.transpose(1, 2).gather(-1, where)
+        (attended,) = self.attention(q, k, (v,), seqs, bias=bias)
+        return attended, state
+
+
+class Shaw(AdditiveBias):
+    """A learned key for each distance, added to the token's own key.
+
+    score(t, i) = q_t . (k_i + a[min(t - i, kmax)]) / sqrt(K) (Eq. 4 of the paper, causal). Each
+    layer has a table [kmax + 1, K], shared by its heads, from N(0, K^-1/2). `kmax` defaults to
+    L0. Training and test are alike; all distances from kmax on are one. The paper's second table,
+    added to the values (Eq. 3), is left out, as in Music Transformer (arXiv 1809.04281), and so
+    are its distances ahead, which nothing sees.
+    """
+
+    kind = "relative bias"
+    paper = "Shaw et al. 2018, arXiv 1803.02155"
+
+    def __init__(self, setting: Setting, *, kmax: int | None = None) -> None:
+        self.kmax = setting.trained_length if kmax is None else kmax
+        if self.kmax < 1:
+            raise UsageError(f"shaw: kmax must be 1 or more, not {kmax}")
+        super().__init__(setting)
+
+    def layer(self, i: int) -> PositionalLayer:
+        return ShawLayer(self.setting.head_dim, self.kmax)
+
+    def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> Clipped:
+        return Clipped(distances(x, index).delta.clamp_max(self.kmax).long())
+
+    def products(self, extent: Extent) -> Iterable[Product]:
+        """Of each layer: every query with the key of every distance."""
+        width = self.setting.num_heads * self.setting.head_dim
+        return [Product(extent.tokens * width * (self.kmax + 1))] * self.setting.num_layers
+
+    def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
+        return [(table, {"weight_decay": 0.0}) for table in self.parameters()]

@@ -1,0 +1,39 @@
+"""Sinusoidal absolute embeddings.
+
+Legend: B batch, T tokens, D hidden.
+"""
+
+import torch
+from torch import Tensor
+
+from models.encoding import PositionalEncoding, Setting
+from models.errors import UsageError
+from models.sequences import Sequences
+
+
+class Sinusoidal(PositionalEncoding):
+    """Sines and cosines of the index, added to the token embeddings.
+
+    sqrt(D) x_t + [sin(w_k t); cos(w_k t)], w_k = 10000^(-2k/D), k = 0 .. D/2 - 1 (sections 3.4
+    and 3.5 of the paper; there sine and cosine alternate, which is a permutation). No parameters;
+    training and test are alike; beyond L0 the model meets sums that it was never trained on. The
+    decoder draws its embeddings from N(0, 0.02), so that times sqrt(D) they are 0.23 at mini and
+    0.64 at the paper's size, beside 0.71 of the sines; the paper's would be 1.
+    """
+
+    kind = "absolute"
+    paper = "Vaswani et al. 2017, arXiv 1706.03762"
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        if setting.hidden_size % 2:
+            raise UsageError(f"sinusoidal needs an even hidden_size, not {setting.hidden_size}")
+
+    def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
+        half = self.setting.hidden_size // 2
+        k = torch.arange(half, dtype=torch.float64, device=index.device)
+        # In float64, and only then rounded: in bfloat16 the indices 3000 and 3001 are one number.
+        angles = index.to(torch.float64)[..., None] * 10000.0 ** (-k / half)
+        dtype = torch.promote_types(torch.float32, x.dtype)
+        sines = torch.cat((angles.sin(), angles.cos()), -1).to(dtype)
+        return (x.to(dtype) * self.setting.hidden_size**0.5 + sines).to(x.dtype)

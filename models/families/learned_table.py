@@ -1,0 +1,43 @@
+"""Encodings that add a learned vector for each index to the token embeddings.
+
+Legend: B batch, T tokens, D hidden, P rows of the table.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.encoding import PositionalEncoding
+from models.errors import UsageError
+from models.sequences import Sequences
+
+INITIAL_STD = 0.02
+
+
+class LearnedTable(PositionalEncoding):
+    """Base: x + table[index]. A leaf calls `make_table` when it knows how many rows it needs."""
+
+    table: nn.Parameter
+
+    def make_table(self, rows: int) -> None:
+        """The table [P, D], from N(0, 0.02), the decoder's own."""
+        self.table = nn.Parameter(torch.randn(rows, self.setting.hidden_size) * INITIAL_STD)
+
+    def highest(self, seqs: Sequences) -> int:
+        """No index is higher: a plain number, so that nothing waits for the device."""
+        longest = seqs.tokens.shape[1] if seqs.starts is None else seqs.longest
+        return seqs.offset + longest - 1
+
+    def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
+        rows = len(self.table)
+        if self.highest(seqs) >= rows:
+            raise UsageError(
+                f"index {self.highest(seqs)} lies past the end of a learned table of {rows} rows "
+                f"(0 to {rows - 1}); keep sequences within {rows} tokens or train with more rows"
+            )
+        return x + F.embedding(index, self.table)
+
+    def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
+        return [(self.table, {"weight_decay": 0.0})]
