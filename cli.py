@@ -29,8 +29,13 @@ EXIT_FAILED, EXIT_USAGE, EXIT_PARTLY, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 def _complete_encoding(incomplete: str) -> list[str]:
-    head, comma, last = incomplete.rpartition(",")
-    return [head + comma + name for name in catalog.names("encoding") if name.startswith(last)]
+    """After a comma another encoding, after a plus what can be joined to one."""
+    cut = max(map(incomplete.rfind, ",+")) + 1
+    head, last = incomplete[:cut], incomplete[cut:]
+    known = catalog.names("encoding")
+    if head.endswith("+"):
+        known += catalog.names("extrapolation")
+    return [head + name for name in known if name.startswith(last)]
 
 
 def _complete_preset(incomplete: str) -> list[str]:
@@ -325,12 +330,15 @@ def table(
 @app.command("list", epilog="Example: tape-arith list --json")
 def list_command(
     runs: Runs = Path("runs"),
+    costs: Annotated[
+        bool, typer.Option("--costs", help="Parameters and extra FLOPs at the paper's size too.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Show encodings with their options, presets, tasks and runs."""
     from arith.suite.listing import as_text, everything
 
-    content = everything(runs)
+    content = everything(runs, costs=costs)
     print(json.dumps(content, indent=1) if as_json else as_text(content))
 
 

@@ -7,19 +7,39 @@ import torch
 from torch import Tensor
 
 
-def attention_weights(q: Tensor, k: Tensor, *, scale: float, bias: Tensor | None = None) -> Tensor:
+def scaled_scores(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
+    """scale q k^T, future keys included: [B, H, T, T], in float32 or wider.
+
+    q, k [B, T, H, K]; `scale` defaults to K^-1/2. The product is taken in the type of q and k.
+    """
+    scale = scale or q.shape[-1] ** -0.5
+    scores = (q * scale).transpose(1, 2) @ k.permute(0, 2, 3, 1)
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
+def causal_softmax(scores: Tensor) -> Tensor:
+    """The softmax of scores [B, H, T, T] over the keys up to each query."""
+    tokens = scores.shape[-1]
+    future = torch.full((tokens, tokens), float("-inf"), dtype=scores.dtype, device=scores.device)
+    return (scores + future.triu(1)).softmax(-1)
+
+
+def gathered(weights: Tensor, values: Tensor) -> Tensor:
+    """weights [B, H, T, T] times values [B or 1, T, H or 1, V], in the values' type:
+    [B, T, H, V]."""
+    return (weights.to(values.dtype) @ values.transpose(1, 2)).transpose(1, 2)
+
+
+def attention_weights(
+    q: Tensor, k: Tensor, *, scale: float | None = None, bias: Tensor | None = None
+) -> Tensor:
     """softmax(scale q k^T + bias) over the keys up to each query, [B, H, T, T].
 
     q, k [B, T, H, K]; bias [H, T, T] or [B, H, T, T], added after scaling and before the mask.
     The softmax is taken in float32 or wider: a bfloat16 step is 0.06 at 12.
     """
-    scores = (q * scale).transpose(1, 2) @ k.permute(0, 2, 3, 1)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    if bias is not None:
-        scores = scores + bias
-    tokens = q.shape[1]
-    future = torch.full((tokens, tokens), float("-inf"), dtype=scores.dtype, device=q.device)
-    return (scores + future.triu(1)).softmax(-1)
+    scores = scaled_scores(q, k, scale=scale)
+    return causal_softmax(scores if bias is None else scores + bias)
 
 
 def attention(
@@ -36,5 +56,5 @@ def attention(
     [B, T, H, V] for each. `scale` defaults to K^-1/2. Written as plain products: at these lengths
     the fused kernel of a CPU is several times slower.
     """
-    weights = attention_weights(q, k, scale=scale or q.shape[-1] ** -0.5, bias=bias)
-    return tuple((weights.to(v.dtype) @ v.transpose(1, 2)).transpose(1, 2) for v in values)
+    weights = attention_weights(q, k, scale=scale, bias=bias)
+    return tuple(gathered(weights, v) for v in values)

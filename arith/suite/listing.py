@@ -1,5 +1,7 @@
-"""What there is: encodings, extrapolations, presets, tasks, runs. No torch here."""
+"""What there is: encodings, extrapolations, presets, tasks, runs. No torch, unless costs are asked
+for: those are computed from the encodings themselves."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,18 @@ from models import catalog
 SCHEMA = 1
 
 
-def everything(root: Path) -> dict[str, Any]:
-    """Plain Python, with stable keys, for `list --json`."""
+def everything(root: Path, *, costs: bool = False) -> dict[str, Any]:
+    """Plain Python, with stable keys, for `list --json`; with `costs`, each encoding also has its
+    parameters and its extra FLOPs a token at the paper's size."""
+    encodings = [encoding(entry) for entry in catalog.entries("encoding")]
+    if costs:
+        from arith.suite.costs import cost
+
+        for entry in encodings:
+            entry |= asdict(cost(entry["name"]))
     return {
         "schema": SCHEMA,
-        "encodings": [encoding(entry) for entry in catalog.entries("encoding")],
+        "encodings": encodings,
         "extrapolations": [encoding(entry) for entry in catalog.entries("extrapolation")],
         "presets": [
             {"name": name, "summary": describe(name), "config": load_preset(name).as_dict()}
@@ -64,7 +73,9 @@ def run(folder: RunFolder) -> dict[str, Any]:
 def as_text(content: dict[str, Any]) -> str:
     """What `everything` found, for people."""
     lines = ["ENCODINGS (tape-arith train --pe NAME[:option=value])"]
-    lines += [_line(entry) for entry in content["encodings"]]
+    for kind in sorted({entry["kind"] for entry in content["encodings"]}, key=_place):
+        lines += [f" {kind}"]
+        lines += [_line(entry) for entry in content["encodings"] if entry["kind"] == kind]
     lines += ["", "AT TEST TIME (NAME+...)"]
     lines += [_line(entry) for entry in content["extrapolations"]]
     lines += ["", "PRESETS (--preset)"]
@@ -78,10 +89,17 @@ def as_text(content: dict[str, Any]) -> str:
     return "\n".join(lines if content["runs"] else [*lines, "  none yet"])
 
 
+def _place(kind: str) -> tuple[bool, bool, str]:
+    """What has none comes first; last, apart, what knows where digits stand."""
+    return kind != "none", kind == "task-structured", kind
+
+
 def _line(entry: dict[str, Any]) -> str:
     options = ", ".join(f"{k}={_default(v['default'])}" for k, v in entry["options"].items())
     aliases = f" (also {', '.join(entry['aliases'])})" if entry["aliases"] else ""
-    text = f"  {entry['name']:<12} {entry['summary']}{aliases} {entry['paper']}."
+    text = f"  {entry['name']:<15} {entry['summary']}{aliases} {entry['paper']}."
+    if "parameters" in entry:
+        text += f" {entry['parameters']:,} parameters, {entry['flops_a_token']:,.0f} FLOPs a token."
     return f"{text} Options: {options}." if options else text
 
 

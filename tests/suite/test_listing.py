@@ -40,6 +40,18 @@ def test_list_as_json(comparison: Path) -> None:
     }
 
 
+def test_costs_are_those_of_what_is_built() -> None:
+    found = {e["name"]: e for e in json.loads(done("list", "--json", "--costs").out)["encodings"]}
+    # By hand, at 16 layers, hidden 1024, 16 heads of 64 and 124 tokens.
+    assert (found["nope"]["parameters"], found["nope"]["flops_a_token"]) == (0, 0)
+    assert found["fire"]["parameters"] == 16 * (1 + 1 + 64 + 32 * 16 + 16)
+    assert found["fire"]["flops_a_token"] == 16 * 2 * 124 * (32 + 32 * 16)
+    assert found["tape"]["parameters"] == 15 * (64 * 48 + 48 + 96 + 96)
+    assert found["learned"]["parameters"] == 244 * 1024
+    line = next(x for x in done("list", "--costs").out.splitlines() if x.split()[:1] == ["fire"])
+    assert "9,504 parameters, 2,158,592 FLOPs a token." in line
+
+
 def test_list_for_people(comparison: Path) -> None:
     text = done("list").out
     for kind in ("encoding", "extrapolation"):

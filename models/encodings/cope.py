@@ -1,0 +1,74 @@
+"""CoPE: contextual position encoding.
+
+Legend: B batch, T tokens, H heads, K head dim, P positions.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from models.attention import scaled_scores
+from models.encoding import PositionalLayer, Setting, State
+from models.errors import UsageError
+from models.families.scores import FromScores, ScoresLayer
+from models.products import Extent, Product
+
+
+class CoPELayer(ScoresLayer):
+    def __init__(self, positions: int, head_dim: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(positions, head_dim))
+
+    def positions(self, scores: Tensor) -> Tensor:
+        """The position of each key for each query, [B, H, T, T], from 0 to P - 1."""
+        # Future gates are dropped before the sum: after it they would be part of every position.
+        gates = scores.sigmoid().tril()
+        return gates.flip(-1).cumsum(-1).flip(-1).clamp_max(len(self.table) - 1)
+
+    def scores(self, x: Tensor, q: Tensor, k: Tensor, state: State) -> Tensor:
+        scores = scaled_scores(q, k)
+        position = self.positions(scores)
+        whole = q.transpose(1, 2) @ self.table.to(q.dtype).T  # [B, H, T, P]
+        below, above = position.floor(), position.ceil()
+        share = position - below.detach()
+        lower, upper = (whole.gather(-1, at.detach().long()) for at in (below, above))
+        return scores + lower + share * (upper - lower)
+
+
+class CoPE(FromScores):
+    """Positions that count only the keys that a query finds worth counting.
+
+    g(t, i) = sigmoid(s(t, i)), s the scaled score; p(t, i) = min(g(t, i) + .. + g(t, t), P - 1);
+    the logit is s(t, i) + q_t e[p(t, i)], where e is interpolated between the rows at floor(p) and
+    ceil(p) (Eq. 3 to 5 of the paper; gates of 1 make p = t - i + 1). e [P, K], zero at first and
+    so NoPE, is shared by the heads of a layer; q_t e is not scaled; gates are of the scaled score
+    (both as in the code of the paper's appendix, which was checked by copies of it). `positions`
+    is P, 64 by default; the paper's own values follow its tasks.
+
+    The same in training and at test time; indices play no part. A row's positions stop growing at
+    P - 1, so beyond the trained length it goes on as it is, unless more than P keys are counted.
+    Sums of gates are float32 or wider. For a backward it keeps 39 MB a row and layer at 244 tokens
+    and 16 heads, 7 without any encoding. On a GPU the gradient of e is summed in no fixed order.
+    """
+
+    kind = "content"
+    paper = "Golovneva et al. 2024, arXiv 2405.18719"
+
+    def __init__(self, setting: Setting, *, positions: int = 64) -> None:
+        if positions < 2:
+            raise UsageError(f"cope: positions must be 2 or more, not {positions}")
+        self.positions = positions
+        super().__init__(setting)
+
+    def layer(self, i: int) -> PositionalLayer:
+        return CoPELayer(self.positions, self.setting.head_dim)
+
+    def products(self, extent: Extent) -> Iterable[Product]:
+        """Of each layer: every query with every row of e."""
+        width = self.setting.num_heads * self.setting.head_dim
+        return [Product(extent.tokens * width * self.positions)] * self.setting.num_layers
+
+    def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
+        """No decay: e is a table."""
+        return [(p, {"weight_decay": 0.0}) for p in self.parameters()]

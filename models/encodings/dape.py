@@ -1,0 +1,105 @@
+"""DAPE: data-adaptive positional encoding.
+
+Legend: B batch, T tokens, H heads, M width of the MLP.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.attention import scaled_scores
+from models.build import build
+from models.encoding import PositionalLayer, Setting, State
+from models.errors import UsageError
+from models.families.additive_bias import AdditiveBiasLayer
+from models.families.scores import FromScores, ScoresLayer
+from models.products import Extent, Product
+from models.sequences import Sequences
+
+
+class DAPELayer(ScoresLayer):
+    #: The layer of the encoding whose bias is adapted.
+    base: PositionalLayer
+
+    def __init__(self, num_heads: int, width: int) -> None:
+        super().__init__()
+        self.mlp_hidden = nn.Linear(2 * num_heads, width)
+        self.mlp_output = nn.Linear(width, num_heads)
+
+    def adaptation(self, scores: Tensor, bias: Tensor) -> Tensor:
+        """f of scores [B, H, T, T] and bias [B or 1, H, T, T], pair by pair: [B, H, T, T]."""
+        dtype = scores.dtype
+        hidden, output = self.mlp_hidden, self.mlp_output
+        of_scores, of_bias = hidden.weight.to(dtype).chunk(2, 1)
+        # In two products, since that of the bias is the same for all rows.
+        inner = F.linear(bias.to(dtype).permute(0, 2, 3, 1), of_bias, hidden.bias.to(dtype))
+        inner = F.leaky_relu(F.linear(scores.permute(0, 2, 3, 1), of_scores) + inner)
+        return F.linear(inner, output.weight.to(dtype), output.bias.to(dtype)).permute(0, 3, 1, 2)
+
+    def scores(self, x: Tensor, q: Tensor, k: Tensor, state: State) -> Tensor:
+        # A bias that all layers share is computed once, and is the state.
+        base = self.base
+        bias = base.bias(state) if isinstance(base, AdditiveBiasLayer) else state.bias
+        scores = scaled_scores(q, k)
+        return scores + bias + self.adaptation(scores, bias)
+
+
+class DAPE(FromScores):
+    """A bias that an MLP adapts to the scores, looking at all heads of a pair of tokens.
+
+    The logits of a query and a key are s + b + f([s; b]) over heads: s [H] the scaled scores, b
+    [H] the bias of another encoding, `base`, f = W2 LeakyReLU(W1 [s; b] + b1) + b2 with W1
+    [M, 2H], W2 [H, M], M = `width`, slope 0.01. f belongs to one layer and starts as torch's
+    linear maps do; the base keeps its own parameters, sharing and initial values. b2 is the same
+    for all keys, so the softmax cancels it. The same in training and at test time; what happens
+    beyond the trained length is the base's doing (indices reach nothing but the base).
+
+    `base` is alibi, kerple-log (the default, the best of the paper's three as far as known here)
+    or fire, each as it is in this suite: the authors' copy of Kerple has parameters of its own in
+    each layer, and their FIRE has L = 256. Formula, MLP and slope were checked against the
+    authors' code, equation numbers were not checked against the paper. DAPE v2 (2410.04798), a
+    convolution along the keys, is not here. f takes 3 H M T^2 multiply-adds a layer (the third
+    for b once a batch) and keeps [T, T, M] numbers a row in float32: 7.6 MB at 244 tokens.
+    """
+
+    kind = "content"
+    paper = "Zheng et al. 2024, arXiv 2405.14722"
+    inert = ("mlp_output.bias",)
+
+    def __init__(
+        self,
+        setting: Setting,
+        *,
+        base: Literal["kerple-log", "alibi", "fire"] = "kerple-log",
+        width: int = 32,
+    ) -> None:
+        if width < 1:
+            raise UsageError(f"dape: width must be 1 or more, not {width}")
+        self.width = width
+        super().__init__(setting)
+        self.base = build(base, setting)
+        # The base's layers live in ours, so that every tensor has one name.
+        for layer, of_base in zip(self.layers, self.base.layers, strict=True):
+            layer.base = of_base
+        self.base.layers = nn.ModuleList()
+
+    def layer(self, i: int) -> PositionalLayer:
+        return DAPELayer(self.setting.num_heads, self.width)
+
+    def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
+        return self.base.start(x, index, seqs)
+
+    def products(self, extent: Extent) -> Iterable[Product]:
+        """The base's; of each layer, the MLP over all pairs, but b's part over all distances."""
+        heads = self.setting.num_heads
+        yield from self.base.products(extent)
+        learned = self.base.needs.bias == "learned"
+        for _ in range(self.setting.num_layers):
+            yield Product(2 * extent.pairs * heads * self.width)
+            yield Product(extent.distances * heads * self.width, gradients=2 if learned else 1)
+
+    def after_step(self) -> None:
+        """The base's."""
+        self.base.after_step()

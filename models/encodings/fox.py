@@ -1,0 +1,73 @@
+"""FoX: the forgetting transformer.
+
+Legend: B batch, T tokens, D hidden, H heads.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.backends.backend import Needs
+from models.encoding import PositionalEncoding, PositionalLayer, Setting, State
+from models.products import Extent, Product
+from models.sequences import Sequences
+
+INITIAL_STD = 0.02
+
+
+class FoXLayer(PositionalLayer):
+    def __init__(self, setting: Setting, b_f: float) -> None:
+        super().__init__()
+        self.gate = nn.Linear(setting.hidden_size, setting.num_heads)
+        nn.init.normal_(self.gate.weight, std=INITIAL_STD)
+        nn.init.constant_(self.gate.bias, b_f)
+
+    def bias(self, x: Tensor) -> Tensor:
+        """ln f_{i+1} + ... + ln f_t of query t and key i, [B, H, T, T], from x [B, T, D]."""
+        weight, bias = self.gate.weight.to(x.dtype), self.gate.bias.to(x.dtype)
+        decay = F.logsigmoid(F.linear(x, weight, bias)).cumsum(1).transpose(1, 2)
+        return decay[..., None] - decay[..., None, :]
+
+    def attend(
+        self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: State, seqs: Sequences
+    ) -> tuple[Tensor, State]:
+        # In bfloat16 a sum of a hundred terms has lost its last ones, and a gate near 1 is 1.
+        with torch.autocast(x.device.type, enabled=False):
+            bias = self.bias(x.to(torch.promote_types(torch.float32, x.dtype)))
+        (heads,) = self.attention(q, k, (v,), seqs, bias=bias)
+        return heads, state
+
+
+class FoX(PositionalEncoding):
+    """Forget gates: what lies behind a token is damped by a gate that the token computes.
+
+    A bias b(t, i) = c_t - c_i, c the cumulative sum over tokens of ln f, f_t = sigmoid(W x_t + b)
+    (the product of the gates f_{i+1} .. f_t multiplies exp(q k)), so that the diagonal has none.
+    x [B, T, D] is the block's normalized input, c [B, H, T] in float32 or wider; W [H, D],
+    N(0, 0.02) at first, and b [H], `b_f` at first, belong to one layer; a gate a head. No other
+    encoding of position; the same in training and at test time; indices play no part, and beyond
+    the trained length it goes on as it is.
+
+    `b_f` is 0 as in the authors' code, so that f is near 1/2 and a key 120 tokens back starts at
+    a bias of -83; 5 makes f = 0.993. Weights and initial values were checked against that code,
+    nothing against the paper itself. Of its "pro" block (output gates, norms,
+    shifted keys) nothing is here.
+    """
+
+    kind = "content"
+    paper = "Lin et al. 2025, arXiv 2503.02130"
+    needs = Needs(bias="learned", packed=False)
+
+    def __init__(self, setting: Setting, *, b_f: float = 0.0) -> None:
+        self.b_f = b_f
+        super().__init__(setting)
+
+    def layer(self, i: int) -> PositionalLayer:
+        return FoXLayer(self.setting, self.b_f)
+
+    def products(self, extent: Extent) -> Iterable[Product]:
+        """The gates of each layer."""
+        gates = extent.tokens * self.setting.hidden_size * self.setting.num_heads
+        return [Product(gates)] * self.setting.num_layers

@@ -1,0 +1,108 @@
+"""PaTH: position encoding by accumulated Householder transformations.
+
+Legend: B batch, T tokens, D hidden, H heads, K head dim, R rank.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.attention import scaled_scores
+from models.encoding import PositionalLayer, Setting, State
+from models.errors import UsageError
+from models.families.scores import FromScores, ScoresLayer
+from models.products import Extent, Product
+
+INITIAL_STD = 0.02
+TAPS = 3
+EPSILON = 1e-6
+
+
+class PaTHLayer(ScoresLayer):
+    def __init__(self, setting: Setting, rank: int) -> None:
+        super().__init__()
+        self.num_heads = setting.num_heads
+        width = setting.num_heads * setting.head_dim
+        self.down = nn.Parameter(torch.randn(rank, setting.hidden_size) * INITIAL_STD)
+        self.up = nn.Parameter(torch.randn(width, rank) * INITIAL_STD)
+        self.taps = nn.Parameter(torch.empty(width, TAPS).uniform_(-(TAPS**-0.5), TAPS**-0.5))
+        self.beta = nn.Linear(setting.hidden_size, setting.num_heads)
+        nn.init.normal_(self.beta.weight, std=INITIAL_STD)
+        nn.init.zeros_(self.beta.bias)
+
+    def directions(self, x: Tensor) -> Tensor:
+        """w of every token and head, [B, H, T, K], from x [B, T, D]; of length 1."""
+        low = F.linear(F.linear(x, self.down.to(x.dtype)), self.up.to(x.dtype))
+        near = F.pad(low, (0, 0, TAPS - 1, 0)).unfold(1, TAPS, 1)  # [B, T, HK, 3]
+        mixed = (near * self.taps.to(x.dtype)).sum(-1)
+        w = F.silu(mixed).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        return w * (w.square().sum(-1, keepdim=True) + EPSILON).rsqrt()
+
+    def scores(self, x: Tensor, q: Tensor, k: Tensor, state: State) -> Tensor:
+        w = self.directions(x)
+        bias = self.beta.bias.to(x.dtype)
+        beta = 2 * F.linear(x, self.beta.weight.to(x.dtype), bias).sigmoid()
+        beta = beta.transpose(1, 2)[..., None]  # [B, H, T, 1]
+        # How far key i has been moved along w_s by H_s, at [s, i]: the recurrence over s, which
+        # starts after i, is a triangular system.
+        among = beta * (w @ w.transpose(-1, -2))
+        onto = (beta * (w @ k.permute(0, 2, 3, 1))).tril(-1)
+        moved = torch.linalg.solve_triangular(among, onto, upper=False, unitriangular=True)
+        along = ((q * q.shape[-1] ** -0.5).transpose(1, 2) @ w.transpose(-1, -2)).tril()
+        return scaled_scores(q, k) - along @ moved
+
+
+class PaTH(FromScores):
+    """Keys turned by every token that they are carried past, each by a reflection of its own.
+
+    s(t, i) = q_t^T H_t H_{t-1} .. H_{i+1} k_i / sqrt(K), H_s = I - beta_s w_s w_s^T, for each
+    head; w = u / sqrt(|u|^2 + 1e-6), u = SiLU(conv(W2 W1 x)), conv a filter of 3 tokens a channel
+    (taps[:, 2] on the token itself, zeros before the first); beta = 2 sigmoid(W x + b). W1
+    [R, D], W2 [HK, R], W [H, D] start as N(0, 0.02), b [H] as 0 (so beta is near 1, a
+    projection), taps [HK, 3] as U(-3^-1/2, 3^-1/2), torch's for a convolution; all belong to one
+    layer. `rank` is R. No rotary encoding, and no forget gate. The same in training and at test
+    time; indices play no part; beyond the trained length it goes on as it is.
+
+    The product is taken exactly, in float32 or wider: no H is ever built. With x_s the share of
+    w_s in what key i has become, x_s = beta_s (w_s k_i - sum of (w_s w_r) x_r over i < r < s), so
+    one triangular system of T unknowns gives all of it, and s(t, i) sqrt(K) = q_t k_i - sum over
+    i < s <= t of (q_t w_s) x_s. The published chunks are the same algebra. A head costs
+    3 T^2 K + 1.5 T^3 multiply-adds beside the plain 2 T^2 K: at 244 tokens and heads of 64, 4.4
+    times as much again. Its T x T maps are what a backward keeps, 3.8 MB each at 244 tokens and
+    16 heads: 32 MB a row and layer were measured, 7 without any encoding. A loop over tokens
+    would keep 244 MB of keys.
+
+    Formula, the filter and its SiLU, norm, beta and R were checked against the authors' code
+    (fla-org/flash-linear-attention), initial values and equation numbers were not; there w is
+    rounded to float16.
+    """
+
+    kind = "content"
+    paper = "Yang et al. 2025, arXiv 2505.16381"
+
+    def __init__(self, setting: Setting, *, rank: int = 32) -> None:
+        if rank < 1:
+            raise UsageError(f"path: rank must be 1 or more, not {rank}")
+        self.rank = rank
+        super().__init__(setting)
+
+    def layer(self, i: int) -> PositionalLayer:
+        return PaTHLayer(self.setting, self.rank)
+
+    def products(self, extent: Extent) -> Iterable[Product]:
+        """Of each layer: w and beta; w with w, with keys and with queries; and the sum over s.
+
+        The latter has a third token beside a pair; rows of one length T have pairs^2 / tokens
+        of those (a causal count half as many again as are needed).
+        """
+        hidden, heads = self.setting.hidden_size, self.setting.num_heads
+        width = heads * self.setting.head_dim
+        numbers = (hidden + width) * self.rank + hidden * heads
+        triples = extent.pairs**2 // max(extent.tokens, 1)
+        for _ in range(self.setting.num_layers):
+            yield Product(extent.tokens * numbers)
+            yield Product(3 * extent.pairs * width)
+            # Solving is no product, but its backward takes one.
+            yield Product(triples * heads, gradients=3)

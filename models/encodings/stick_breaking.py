@@ -1,0 +1,47 @@
+"""Stick-breaking attention.
+
+Legend: B batch, T tokens, H heads.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from models.encoding import PositionalLayer
+from models.families.scores import FromScores, ScoresLayer
+
+
+class StickBreakingLayer(ScoresLayer):
+    def weights(self, scores: Tensor) -> Tensor:
+        """Of the past, and at the diagonal what is left of the stick. Rows sum to 1."""
+        tokens = scores.shape[-1]
+        past = torch.ones(tokens, tokens, dtype=torch.bool, device=scores.device).tril(-1)
+        left = F.logsigmoid(-scores).where(past, 0)
+        left = left.flip(-1).cumsum(-1).flip(-1)  # after key i took its share
+        # What is left before key i: a shift, not a difference, which would round.
+        before = F.pad(left[..., 1:], (0, 1))
+        share = (F.logsigmoid(scores) + before).masked_fill(~past, float("-inf")).exp()
+        return share + torch.diag_embed(left[..., 0].exp())
+
+
+class StickBreaking(FromScores):
+    """Each past token, the nearest first, takes its share of what is left of the attention.
+
+    A(t, i) = beta(t, i) x the product over i < k < t of 1 - beta(t, k), with beta = sigmoid of the
+    scaled score, over strictly past tokens; what remains, 1 - the sum of A(t, i), goes to the
+    token's own value: o_t = sum A(t, i) v_i + (1 - sum A(t, i)) v_t, as in the authors' kernel
+    tests (their later language models give the remainder to a learned bias and norm the heads).
+    In place of the softmax; no parameters and no other encoding of position, for the nearest of
+    equals comes first.
+
+    Products are sums of logsigmoid in float32 or wider; with key T x T maps of scores alone. The
+    same in training and at test time; indices play no part; beyond the trained length it goes on
+    as it is. Formula and remainder were checked against the authors' code, equation numbers are
+    left out because they were not checked against the paper.
+    """
+
+    kind = "content"
+    paper = "Tan et al. 2024, arXiv 2410.17980"
+
+    def layer(self, i: int) -> PositionalLayer:
+        return StickBreakingLayer()
