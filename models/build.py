@@ -8,6 +8,7 @@ import torch
 from models import catalog
 from models.backends import choose
 from models.catalog import Name, Part
+from models.combination import Combination
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import PositionalEncoding, Setting
 from models.errors import UsageError
@@ -21,12 +22,16 @@ MOST_GRAPHS = 32
 def build(name: Name | str, setting: Setting) -> PositionalEncoding:
     """The encoding that `name` stands for, freshly initialized.
 
-    Errors: UsageError for a name or option that is not there, or an extrapolation of an encoding
-    that has no rotation to extrapolate.
+    Errors: UsageError for a name or option that is not there, encodings that cannot be joined, or
+    an extrapolation of an encoding that has no rotation to extrapolate.
     """
     name = catalog.parse(name) if isinstance(name, str) else name
-    encoding = _construct("encoding", name.encoding, setting)
-    assert isinstance(encoding, PositionalEncoding)
+    parts: dict[str, PositionalEncoding] = {}
+    for part in name.encoding.parts:
+        made = _construct("encoding", part, setting)
+        assert isinstance(made, PositionalEncoding)
+        parts[part.name] = made
+    encoding = Combination(parts) if len(parts) > 1 else next(iter(parts.values()))
     if name.extrapolation is not None:
         extrapolate(encoding, name.extrapolation)
     return encoding
@@ -36,11 +41,17 @@ def extrapolate(encoding: PositionalEncoding, part: Part) -> None:
     """Give `encoding` the extrapolation that `part` names, for evaluation."""
     extrapolation = _construct("extrapolation", part)
     assert isinstance(extrapolation, Extrapolation)
+    if isinstance(encoding, Combination):
+        encoding = encoding.attending
     if not isinstance(encoding, Rotary):
         raise UsageError(
             f"'{part.name}' changes the frequencies of a rotary encoding; "
             f"{type(encoding).__name__} has none"
         )
+    with torch.device("cpu"):
+        reason = extrapolation.lacks(encoding.frequencies().cpu())
+    if reason is not None:
+        raise UsageError(f"'{part.name}' cannot act on {type(encoding).__name__} here: {reason}")
     encoding.extrapolation = extrapolation
 
 

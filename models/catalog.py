@@ -81,10 +81,20 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Name:
-    """A positional encoding as it is asked for: `fire:init_l=512`, `tape+yarn:ramp=paper`."""
+class Encoding:
+    """What is trained: one part, or several joined with a plus, as in `abacus+fire`."""
 
-    encoding: Part
+    parts: tuple[Part, ...]
+
+    def __str__(self) -> str:
+        return "+".join(map(str, self.parts))
+
+
+@dataclass(frozen=True)
+class Name:
+    """A positional encoding as it is asked for: `fire:init_l=512`, `abacus+rope+yarn`."""
+
+    encoding: Encoding
     extrapolation: Part | None = None
 
     def __str__(self) -> str:
@@ -138,24 +148,36 @@ def entries(kind: str) -> list[Entry]:
 
 
 def parse(text: str) -> Name:
-    """The encoding that `text` names: `name[:key=value...][+name[:key=value...]]`.
+    """The encoding that `text` names: `name[:key=value...][+name[:key=value...]...]`.
 
     >>> str(parse("fire:init_l=512"))
     'fire:init_l=512'
     >>> str(parse("randpe"))
     'rand-rope'
-    >>> str(parse("rope+yarn:ramp=paper"))
-    'rope+yarn:ramp=paper'
+    >>> name = parse("abacus+rope+yarn:ramp=paper")
+    >>> str(name.encoding), str(name.extrapolation)
+    ('abacus+rope', 'yarn:ramp=paper')
 
-    Options at their defaults are dropped, so that one encoding has one name. Errors: UsageError.
+    Options at their defaults are dropped, so that one encoding has one name. Which encodings can
+    be joined is for `models.build` to say, which knows what they do. Errors: UsageError.
     """
     first, *rest = text.strip().split("+")
-    encoding = _part("encoding", first)
-    if not rest:
-        return Name(encoding)
-    if len(rest) > 1:
+    parts = [_part("encoding", first)]
+    extrapolations: list[Part] = []
+    for joined in rest:
+        kind = _kind_after_a_plus(joined)
+        part = _part(kind, joined)
+        if kind == "extrapolation":
+            extrapolations.append(part)
+        elif extrapolations:
+            raise UsageError(f"'{text}': {extrapolations[0]} is for test time and comes last")
+        elif part.name in (other.name for other in parts):
+            raise UsageError(f"'{text}' names {part.name} twice")
+        else:
+            parts.append(part)
+    if len(extrapolations) > 1:
         raise UsageError(f"'{text}': at most one extrapolation can follow a plus")
-    return Name(encoding, _part("extrapolation", rest[0]))
+    return Name(Encoding(tuple(parts)), *extrapolations)
 
 
 def parse_extrapolation(text: str) -> Part:
@@ -166,6 +188,15 @@ def parse_extrapolation(text: str) -> Part:
 def parse_list(text: str) -> list[Name]:
     """Names separated by commas, each once, in their order."""
     return list(dict.fromkeys(parse(part) for part in text.split(",") if part.strip()))
+
+
+def _kind_after_a_plus(text: str) -> str:
+    """Of what kind the name that begins `text` is. Errors: UsageError where it is of none."""
+    name = text.strip().split(":")[0]
+    for kind in FOLDERS:
+        if _find(kind, name) is not None:
+            return kind
+    raise unknown("encoding or extrapolation", name, [n for kind in FOLDERS for n in names(kind)])
 
 
 def _part(kind: str, text: str) -> Part:
@@ -191,13 +222,17 @@ def _part(kind: str, text: str) -> Part:
 
 def _resolve(kind: str, name: str) -> str:
     """The file's name for `name`, which may be an alias or spelled with underscores."""
+    found = _find(kind, name)
+    if found is None:
+        raise unknown(kind, name, names(kind))
+    return found
+
+
+def _find(kind: str, name: str) -> str | None:
     name = name.replace("_", "-").lower()
     if name in names(kind):
         return name
-    for known in entries(kind):
-        if name in known.aliases:
-            return known.name
-    raise unknown(kind, name, names(kind))
+    return next((known.name for known in entries(kind) if name in known.aliases), None)
 
 
 def _text(value: Value) -> str:

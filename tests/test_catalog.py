@@ -14,7 +14,7 @@ import arith.data.tasks
 import models.encodings
 from arith.suite.folders import RunFolder
 from models import catalog
-from models.catalog import Name, Option, Part, Value, parse
+from models.catalog import Encoding, Name, Option, Part, Value, parse
 from models.errors import UsageError
 from tests.suite.tiny import done, refused, settings
 
@@ -44,11 +44,19 @@ def parts(draw: st.DrawFn, kind: str) -> Part:
     return Part(entry.name, tuple(sorted(differ.items())))
 
 
-@given(st.builds(Name, parts("encoding"), st.none() | parts("extrapolation")))
+def joined() -> st.SearchStrategy[Encoding]:
+    """One part, or several of different names."""
+    several = st.lists(parts("encoding"), min_size=1, max_size=3, unique_by=lambda part: part.name)
+    return several.map(tuple).map(Encoding)
+
+
+@given(st.builds(Name, joined(), st.none() | parts("extrapolation")))
 def test_a_name_and_its_text_are_one(name: Name) -> None:
     assert parse(str(name)) == name
     assert catalog.parse_list(f"{name}, {name}") == [name]
-    assert str(name).count("+") == (name.extrapolation is not None)
+    extrapolated = name.extrapolation is not None
+    assert str(name).count("+") == len(name.encoding.parts) - 1 + extrapolated
+    assert parse(str(name.encoding)) == Name(name.encoding)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +72,9 @@ def test_a_name_and_its_text_are_one(name: Name) -> None:
         ("fire:init_l=512.0", "fire:init_l=512"),
         ("tape+yarn", "tape+yarn"),
         ("tape+yarn:ramp=code:scale=static", "tape+yarn:scale=static"),
+        (" abacus + RandPE ", "abacus+rand-rope"),
+        ("abacus:k=07+fire:width=32", "abacus:k=7+fire"),
+        ("abacus+rope+yarn:ramp=code", "abacus+rope+yarn"),
     ],
 )
 def test_canonical_names(text: str, canonical: str) -> None:
@@ -85,8 +96,15 @@ def test_canonical_names(text: str, canonical: str) -> None:
         ("fire:init_l=inf", "init_l must be a number, not 'inf'"),
         ("fire:init_l=nan", "init_l must be a number, not 'nan'"),
         ("fire:width=3:width=4", "width"),
-        ("fire+", "unknown extrapolation ''"),
-        ("rope+yran", "unknown extrapolation 'yran': did you mean 'yarn'?"),
+        ("fire+", "unknown encoding or extrapolation ''"),
+        ("+fire", "unknown encoding ''"),
+        ("yarn", "unknown encoding 'yarn'"),
+        ("yarn+rope", "unknown encoding 'yarn'"),
+        ("rope+yran", "unknown encoding or extrapolation 'yran': did you mean 'yarn'?"),
+        ("abacus+fier", "unknown encoding or extrapolation 'fier': did you mean 'fire'?"),
+        ("abacus+fire:initl=3", "unknown option of fire 'initl': did you mean 'init_l'?"),
+        ("abacus+rope+abacus:k=3", "'abacus+rope+abacus:k=3' names abacus twice"),
+        ("abacus+yarn:ramp=paper+rope", "yarn:ramp=paper is for test time and comes last"),
         ("rope+yarn:ramp=slow", "ramp must be one of code, paper, not 'slow'"),
         ("rope+yarn+yarn", "at most one extrapolation"),
     ],
@@ -95,6 +113,13 @@ def test_names_that_are_wrong(text: str, told: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(text)
     assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_no_name_is_of_two_kinds() -> None:
+    """What follows a plus is told by its name alone."""
+    known = [(kind, entry) for kind in catalog.FOLDERS for entry in catalog.entries(kind)]
+    said = [name for _, entry in known for name in (entry.name, *entry.aliases)]
+    assert len(said) == len(set(said))
 
 
 def test_lists() -> None:

@@ -26,7 +26,7 @@ from arith.suite.presets import load_preset, presets
 from arith.suite.progress import say
 from arith.training.config import Config
 from arith.training.schedule import Schedule
-from models.catalog import Name, Part, parse
+from models.catalog import Encoding, Name, Part, parse
 
 FIRST_TASK_VERSION = 1
 """Of the runs that do not say: until they did, there was no other."""
@@ -185,7 +185,7 @@ class RunFolder:
         write_json(self.timings_file, {"schema": 1, "kind": "timings", "seconds": stages})
 
 
-def run_folder(root: Path, preset: str, encoding: Part, seed: int) -> RunFolder:
+def run_folder(root: Path, preset: str, encoding: Encoding, seed: int) -> RunFolder:
     """Where a run lives. Its parts are names, so nothing in them can lead elsewhere."""
     return RunFolder(root / preset / slug(str(encoding)) / f"seed-{seed}")
 

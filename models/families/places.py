@@ -1,0 +1,92 @@
+"""Where a token stands in its number: what the encodings that know the task look at.
+
+Numbers are written from their least significant digit on, operands and answers alike, so the place
+of a digit in its number is its place value. Everything here looks at tokens up to its own.
+
+Legend: B batch, T tokens, D hidden.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from models.encoding import Setting
+from models.errors import UsageError
+from models.families.learned_table import LearnedTable
+from models.philox import words
+from models.sequences import Sequences
+
+
+def since(mark: Tensor, seqs: Sequences) -> Tensor:
+    """Tokens since the last one that is marked, 0 at that one itself; where none of the sequence
+    is yet, since the place before its first token. bool [B, T] -> int64 [B, T]."""
+    column = torch.arange(mark.shape[1], device=mark.device)
+    last = torch.where(mark, column, -1).cummax(1).values
+    # Where sequences are packed, the last mark may be one of a sequence before.
+    return torch.minimum(column - last, seqs.place + 1)
+
+
+def draw(key: Tensor, low: int, high: int, stream: bytes) -> Tensor:
+    """A whole number of low .. high for each key, int64 [n]. `stream`, of at most 7 bytes, keeps
+    the draws of one encoding apart from those of another that is joined to it."""
+    return words(key ^ int.from_bytes(stream), 1)[:, 0] % (high - low + 1) + low
+
+
+def operand_digits(setting: Setting) -> int:
+    """Digits of the longest tested operand, where the longest problem is n + n digits, n + 1 of
+    the answer and three signs, as in addition."""
+    return max((setting.max_length - 4) // 3, 0)
+
+
+class PlaceTable(LearnedTable):
+    """Base: a learned vector for each place in a number.
+
+    A digit's index is its place in its number, from 1, plus a shift: one a sequence, drawn from
+    its key in training out of `low` .. `high`, `low` at test time. A leaf says which tokens have
+    an index by `numbered`; signs among them stand at place 0. All others have index 0.
+    """
+
+    #: As `draw` takes it.
+    stream: ClassVar[bytes]
+
+    def __init__(self, setting: Setting, low: int, high: int) -> None:
+        super().__init__(setting)
+        self.low, self.high = low, high
+        # As many as a run of digits as long as a sequence would take, so that no tested sequence
+        # of any task is beyond them.
+        self.make_table(high + setting.max_length + 1)
+        self.digit_ids: Tensor
+        self.register_buffer("digit_ids", torch.tensor(setting.digit_ids), persistent=False)
+
+    def numbered(self, tokens: Tensor, digits: Tensor) -> Tensor:
+        """Which tokens have an index, bool [B, T], where `digits` says which are digits."""
+        raise NotImplementedError
+
+    def indices(self, seqs: Sequences) -> Tensor:
+        digits = torch.isin(seqs.tokens, self.digit_ids)
+        shift = torch.full_like(seqs.key, self.low)
+        if self.training:
+            shift = draw(seqs.key, self.low, self.high, self.stream)
+        index = since(~digits, seqs) + seqs.per_token(shift)
+        index = torch.where(self.numbered(seqs.tokens, digits), index, 0)
+        self._check(index, seqs)
+        return index
+
+    def _check(self, index: Tensor, seqs: Sequences) -> None:
+        """Errors: UsageError where an index lies beyond the table."""
+        last = len(self.table) - 1
+        width = seqs.tokens.shape[1] if seqs.starts is None else seqs.longest
+        if width + (self.high if self.training else self.low) <= last:
+            return  # known from shapes alone: nothing has to wait for the device
+        most = int(index.max())
+        if most > last:
+            raise UsageError(
+                f"a digit has the index {most}, and the table of {type(self).__name__} ends at "
+                f"{last}: score fewer digits, or train with a larger tested_digits"
+            )
+
+    def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
+        # The table's end is no matter of the sequence's length: `indices` saw to it.
+        return x + F.embedding(index, self.table)

@@ -1,0 +1,300 @@
+"""Encodings joined with a plus: each part as it is alone, its attention that of one."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import cli
+from arith.bench.flops import counted, forward_flops, padded, products, training_flops
+from arith.suite.folders import RunFolder
+from models import catalog, contract
+from models.build import build, build_decoder
+from models.combination import Combination
+from models.contract import decoder_for, forward, problem
+from models.decoder import Decoder, DecoderConfig
+from models.encoding import PositionalEncoding, Setting
+from models.encodings.abacus import Abacus
+from models.encodings.fire import FIRE
+from models.encodings.rope import RoPE
+from models.errors import UsageError
+from models.families.places import PlaceTable
+from models.products import Extent
+from models.sequences import Sequences
+from tests.suite.tiny import done, refused, settings
+
+JOINED = [
+    "abacus+fire",
+    "abacus+rope",
+    "abacus+rand-rope",
+    "abacus+rope+yarn",
+    "abacus+tape",
+    "coupling+fire",
+    "coupling+rope",
+    "abacus+bipe",
+    "abacus+coupling",
+]
+
+
+@pytest.mark.parametrize("check", contract.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", JOINED)
+def test_contract(name: str, check: Callable[[str], None]) -> None:
+    check(name)
+
+
+def joined(name: str) -> Combination:
+    pe = decoder_for(name).pe
+    assert isinstance(pe, Combination)
+    return pe
+
+
+def table_of(pe: PositionalEncoding) -> nn.Parameter:
+    """The table of the first part."""
+    assert isinstance(pe, Combination) and isinstance(pe.parts[0], PlaceTable)
+    return pe.parts[0].table
+
+
+def weights_of_the_last(decoder: Decoder) -> dict[str, Tensor]:
+    """As the last part's decoder, alone, names them."""
+    return {
+        name.replace("pe.parts.1.", "pe."): value
+        for name, value in decoder.state_dict().items()
+        if not name.startswith("pe.parts.0.")
+    }
+
+
+@pytest.mark.parametrize("name", [n for n in catalog.names("encoding") if n != "nope"])
+def test_with_a_table_of_zeros_it_is_the_other_part(name: str) -> None:
+    """Whatever the other part is, in training and at test time."""
+    first = "coupling" if name == "abacus" else "abacus"
+    ours, alone = decoder_for(f"{first}+{name}"), decoder_for(name)
+    alone.load_state_dict(weights_of_the_last(ours))
+    seqs = problem(48)
+    assert not torch.allclose(forward(ours, seqs), forward(alone, seqs))
+    with torch.no_grad():
+        table_of(ours.pe).zero_()
+    for train in (False, True):
+        ours.train(train)
+        alone.train(train)
+        assert torch.equal(forward(ours, seqs), forward(alone, seqs))
+
+
+def test_each_part_has_its_own_indices() -> None:
+    pe, seqs = joined("abacus+rand-rope"), problem()
+    abacus, rope = pe.parts
+    assert isinstance(abacus, Abacus) and isinstance(rope, RoPE)
+    assert torch.equal(pe.indices(seqs), rope.indices(seqs))
+    assert not torch.equal(pe.indices(seqs), abacus.indices(seqs))
+    x = torch.zeros(*seqs.tokens.shape, 16, dtype=torch.float64)
+    added = pe.embed(x, pe.indices(seqs), seqs)
+    assert torch.equal(added, abacus.table[abacus.indices(seqs)])
+
+
+def test_every_part_embeds() -> None:
+    pe, seqs = joined("abacus+coupling+bipe"), problem()
+    x = torch.zeros(*seqs.tokens.shape, 16, dtype=torch.float64)
+    total = x
+    for part in pe.parts:
+        assert isinstance(part, PositionalEncoding)
+        alone = part.embed(x, part.indices(seqs), seqs)
+        assert not torch.equal(alone, x)
+        total = total + alone
+    torch.testing.assert_close(pe.embed(x, pe.indices(seqs), seqs), total)
+
+
+def test_an_extrapolation_turns_the_rotary_part_at_test_time_alone() -> None:
+    seqs = problem(80, final_length=100)
+    plain, yarn = decoder_for("abacus+rope"), decoder_for("abacus+rope+yarn")
+    assert not torch.allclose(forward(plain, seqs), forward(yarn, seqs))
+    assert torch.equal(forward(plain.train(), seqs), forward(yarn.train(), seqs))
+
+
+def test_modes_and_names_and_copies() -> None:
+    decoder = decoder_for("abacus+fire")
+    pe = decoder.pe
+    assert isinstance(pe, Combination)
+    names = [name for name, _ in pe.named_parameters()]
+    assert len(names) == len(set(names)) == 1 + 3 * 6
+    assert names[0] == "parts.0.table" and names[1] == "parts.1.layers.0.c"
+    # What is saved by the names of parameters is all that loading asks for.
+    saved = {name: parameter.data for name, parameter in decoder.named_parameters()}
+    fresh = decoder_for("abacus+fire")
+    with torch.no_grad():
+        for parameter in fresh.parameters():
+            parameter.zero_()
+    fresh.load_state_dict(saved)
+    twin = copy.deepcopy(decoder)
+    for other in (fresh, twin):
+        assert torch.equal(forward(other, problem()), forward(decoder, problem()))
+        assert isinstance(other.pe, Combination)
+        assert other.pe.layers is other.pe.attending.layers is not pe.layers
+    decoder.train()
+    assert all(part.training for part in pe.parts)
+    decoder.eval()
+    assert not any(part.training for part in pe.parts)
+
+
+def test_what_is_asked_of_attention_is_what_the_last_part_asks() -> None:
+    for name in ("fire", "rope", "tape"):
+        assert joined(f"abacus+{name}").needs == decoder_for(name).pe.needs
+    assert joined("abacus+coupling").needs == decoder_for("nope").pe.needs
+    abacus, rope = decoder_for("abacus").pe, decoder_for("rope").pe
+    vars(abacus)["needs"] = abacus.needs._replace(packed=False)
+    assert Combination({"abacus": abacus, "rope": rope}).needs.packed is False
+
+
+def test_trained_as_each_part_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    pe = joined("abacus+tape-heads")
+    groups = {id(parameter): wish for parameter, wish in pe.parameter_groups()}
+    assert groups[id(table_of(pe))] == {"weight_decay": 0.0}
+    names = {n for n, p in pe.named_parameters() if groups.get(id(p), {}).get("lr_factor")}
+    assert names == {"parts.1.layers.0.s", "parts.1.layers.1.s"}
+    stepped: list[object] = []
+    for kind in (Abacus, FIRE):
+        monkeypatch.setattr(kind, "after_step", lambda self: stepped.append(self))
+    pe = joined("abacus+fire")
+    pe.after_step()
+    assert stepped == list(pe.parts)
+
+
+def test_inert_is_inert_in_its_own_part_only() -> None:
+    pe = joined("abacus+fire")
+    assert pe.inert == tuple(f"parts.1.layers.{i}.output.bias" for i in range(3))
+    assert joined("abacus+rope").inert == ()
+
+    class Biased(Abacus):
+        """A part with a parameter that is called as FIRE's inert one."""
+
+        def __init__(self, setting: Setting) -> None:
+            super().__init__(setting)
+            self.output = nn.Linear(2, 2)
+
+    setting = pe.setting
+    mixed = Combination({"biased": Biased(setting), "fire": FIRE(setting)})
+    assert mixed.inert == pe.inert
+
+
+@pytest.mark.parametrize("name", ["abacus+rope", "coupling+fire", "abacus+tape"])
+def test_flops_are_those_of_the_parts(name: str) -> None:
+    first, last = name.split("+")
+    extent = Extent(tokens=70, pairs=900, distances=400)
+    apart = [p for part in (first, last) for p in decoder_for(part).pe.products(extent)]
+    assert list(joined(name).products(extent)) == apart
+    config = DecoderConfig(19, 3, 16, 2, 8, 24)
+    decoder = build_decoder(config, name, joined(name).setting, seed=0)
+    seqs = problem()
+    formula = list(products(config, decoder.pe, padded(*seqs.tokens.shape)))
+    assert forward_flops(formula) == counted(lambda: forward(decoder.eval(), seqs))
+
+    def step() -> None:
+        torch.autograd.grad(decoder.train()(seqs).sum(), list(decoder.parameters()))
+
+    assert training_flops(formula) == counted(step)
+
+
+def test_draws_of_the_parts_are_apart() -> None:
+    """Abacus's shift says nothing of the random positions that it is joined with."""
+    pe = joined("abacus+rand-rope").train()
+    count = 400
+    tokens = problem(rows=1).tokens.expand(count, -1)
+    seqs = Sequences(tokens, torch.full((count,), 23), torch.arange(count))
+    abacus = pe.parts[0]
+    assert isinstance(abacus, Abacus)
+    shift, first = abacus.indices(seqs)[:, 0], pe.indices(seqs)[:, 0]
+    both = torch.stack((shift, first)).double()
+    assert abs(float(torch.corrcoef(both)[0, 1])) < 0.2
+
+
+WRONG = {
+    "rope+fire": "'rope+fire': rope and fire each define attention, and one part at most can; "
+    "the others only embed",
+    "abacus+rope+tape": "rope and tape each define attention",
+    "rope+rope": "'rope+rope' names rope twice",
+    "rope+abacus": "'rope+abacus': rope defines attention, so it comes last: abacus+rope",
+    "abacus+fire+coupling": "fire defines attention, so it comes last: abacus+coupling+fire",
+    "abacus+nope": "'abacus+nope': nope adds nothing to the others; leave it out",
+    "nope+rope": "'nope+rope': nope adds nothing to the others; leave it out",
+    "abacus+abacus:k=3+rope": "names abacus twice",
+    "abacus+yarn": "'yarn' changes the frequencies of a rotary encoding; Abacus has none",
+    "abacus+fire+yarn": "'yarn' changes the frequencies of a rotary encoding; FIRE has none",
+    "abacus+rope:base=3": "unknown option of rope 'base'",
+    "abacus+rpoe": "unknown encoding or extrapolation 'rpoe': did you mean 'rope'?",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_parts_that_do_not_go_together(name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        build(name, joined("abacus+rope").setting)
+    assert WRONG[name] in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_encoding_that_nobody_knows_of() -> None:
+    """What a part may do is read off what it overrides, not off a list of names."""
+
+    class Adds(PositionalEncoding):
+        """Embeds only."""
+
+        def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
+            return x + 1
+
+    class Starts(PositionalEncoding):
+        """Carries a state between layers."""
+
+        def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
+            return x
+
+    setting = joined("abacus+rope").setting
+    adds, starts, rope = Adds(setting), Starts(setting), RoPE(setting)
+    assert Combination({"adds": adds, "rope": rope}).attending is rope
+    assert Combination({"adds": adds, "starts": starts}).attending is starts
+    with pytest.raises(UsageError, match="starts and rope each define attention"):
+        Combination({"starts": starts, "rope": rope})
+
+
+def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    trained = ("run", "--pe", "abacus:k=2+rope+yarn,coupling+fire", *settings(steps=2))
+    assert "'rope+abacus': rope defines" in refused("train", "--pe", "rope+abacus", *settings())
+    assert not list(tmp_path.iterdir())
+    done(*trained)
+    folder = RunFolder(Path("runs/mini/abacus@k=2+rope/seed-0"))
+    assert folder.record().encoding == "abacus:k=2+rope" and folder.finished()
+    assert folder.grid_file().exists() is False
+    assert (folder.path / "grid+yarn.json").exists()
+    assert Path("runs/mini/coupling+fire/seed-0/grid.json").exists()
+    assert Path("runs/mini/abacus@k=2+rope+yarn-coupling+fire.png").exists()
+
+    # Training is done; scoring without the extrapolation is another grid of the same run.
+    weights = folder.final.read_bytes()
+    done("train", "--pe", "abacus:k=2+rope", *settings(steps=2))
+    assert folder.final.read_bytes() == weights and folder.grid_file().exists()
+    done("score", folder.path, "--with", "yarn:ramp=paper")
+    table = done("table", "--compare", "abacus:k=2+rope+yarn,abacus:k=2+rope").out
+    assert "| abacus:k=2+rope+yarn |" in table and "| abacus:k=2+rope |" in table
+    listed = done("list").out.splitlines()
+    assert f"  {folder.path}: trained; grid, grid+yarn, grid+yarn@ramp=paper" in listed
+    for name in ("abacus", "coupling", "bipe"):
+        (line,) = (line for line in listed if line.split()[:1] == [name])
+        assert "arXiv" in line and "Options: " in line
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("aba", ["abacus"]),
+        ("rope,cou", ["rope,coupling"]),
+        ("abacus+ro", ["abacus+rope"]),
+        ("fire,abacus:k=3+rope+ya", ["fire,abacus:k=3+rope+yarn"]),
+        ("abacus+rope,tape+ya", ["abacus+rope,tape+yarn"]),
+        ("ya", []),
+        ("abacus+rope,ya", []),
+    ],
+)
+def test_completion(typed: str, offered: list[str]) -> None:
+    assert [name for name in cli._complete_encoding(typed) if name in offered] == offered
+    assert all(name.startswith(typed) for name in cli._complete_encoding(typed))
+    assert offered or not cli._complete_encoding(typed)
