@@ -208,7 +208,8 @@ def test_an_encoding_in_one_file(one_more_encoding: Path) -> None:
         "how": Option("Literal['add', 'not']", "add"),
     }
     listed = done("list").out
-    assert "zz-test      A learned vector for each index, scaled. (also zz) Nobody 2025" in listed
+    line = "zz-test         A learned vector for each index, scaled. (also zz) Nobody 2025"
+    assert line in listed
     assert "Options: scale=1.0, how=add." in listed
 
     done("run", "--pe", "zz:scale=2,rope", *settings(steps=2))
