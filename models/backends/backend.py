@@ -20,11 +20,13 @@ class Needs(NamedTuple):
              its own
     packed   whether it can run on sequences packed end to end; a bias over all pairs of tokens of
              a batch cannot exist
+    query    how many times as wide as v the queries and keys are
     """
 
     values: int = 1
     bias: str = "none"
     packed: bool = True
+    query: int = 1
 
 
 class Backend:

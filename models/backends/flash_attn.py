@@ -40,6 +40,8 @@ class FlashAttn(Backend):
             return "needs a CUDA GPU"
         if hardware.dtype_name not in ("bfloat16", "float16"):
             return f"computes in half precision, not in {hardware.dtype_name}"
+        if needs.query != 1:
+            return "takes queries as wide as the values alone"
         return "adds no bias" if needs.bias != "none" else None
 
     def __call__(

@@ -35,7 +35,7 @@ class Fused(Backend):
         if not AVAILABLE:
             return "needs Triton, which is not installed"
         if hardware.device == "cpu" and not INTERPRETED:
-            return "needs TRITON_INTERPRET=1 before anything imports Triton"
+            return "needs TRITON_INTERPRET=1 before its kernels are imported"
         return None
 
     def __call__(

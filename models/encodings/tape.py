@@ -4,7 +4,7 @@ Legend: B batch, T tokens, H heads, K head dim, F = K/2 frequencies, L = D = 2, 
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,8 @@ from torch.nn import functional as F
 from models.backends.backend import Needs
 from models.encoding import PositionalLayer, Setting
 from models.errors import UsageError
-from models.families.rotary import Rotary, Rotation, rotate, swap
+from models.families.contextual import ContextualRotary
+from models.families.rotary import Rotation, rotate, swap
 from models.hardware import by_hand
 from models.products import Extent, Product
 from models.sequences import Sequences
@@ -122,7 +123,7 @@ class TapeLayer(PositionalLayer):
         return added(state, keep, carry, mixed)
 
 
-class TAPE(Rotary):
+class TAPE(ContextualRotary):
     """Rotations that each layer rewrites by what its attention gathers.
 
     Every token, head and frequency has a matrix e in R^{2x2}, at first the rotation of RoPE, and
@@ -131,6 +132,11 @@ class TAPE(Rotary):
     with the block's residual), where x~ is the head's attention output before the output
     projection and psi = SiLU(linear) of `width` (the paper's B'). W1, W2, psi are shared by heads
     and frequencies; W2 = 0 at first, so the model starts as RoPE exactly.
+
+    `start` is what e is at first: `rope` (default), `fourier`, the rotations of random Fourier
+    features, or `learned`, a table of 2x2 matrices, which loses shifts, lengths beyond its rows and
+    extrapolations (ContextualRotary says how each is drawn and what it keeps). The paper's text
+    names all three and gives numbers for RoPE alone.
 
     Invariant under an element of O(2) of its own for each frequency, hence under shifts. Where
     the paper's text is silent or contradicts itself: e e^T where it prints e^T e (only that is
@@ -141,11 +147,19 @@ class TAPE(Rotary):
     paper = "Zhu et al. 2025, arXiv 2501.00712"
     needs = Needs(values=3)
 
-    def __init__(self, setting: Setting, *, width: int = 48) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        *,
+        width: int = 48,
+        start: Literal["rope", "fourier", "learned"] = "rope",
+    ) -> None:
         if width < 1:
             raise UsageError(f"tape: width must be 1 or more, not {width}")
         self.width = width
         super().__init__(setting)
+        self.state_shape = (2, setting.head_dim)
+        self.set_first(start)
 
     def layer(self, i: int) -> PositionalLayer:
         return TapeLayer(self.setting.head_dim, self.width, i < self.setting.num_layers - 1)
@@ -154,13 +168,17 @@ class TAPE(Rotary):
         """Of each layer but the last: A e of two rows, psi, and the 2x2 matrices."""
         heads, width = self.setting.num_heads, self.setting.head_dim
         for i in range(self.setting.num_layers - 1):
-            # The first e is no function of any parameter.
-            yield Product(extent.pairs * heads * 2 * width, gradients=2 if i else 1)
+            # The first e is no function of any parameter, but for a learned table.
+            known = not i and self.first != "learned"
+            yield Product(extent.pairs * heads * 2 * width, gradients=1 if known else 2)
             yield Product(extent.tokens * heads * width * self.width)
             # Four numbers a head, laid beside each half of both parts of the state.
             spread = extent.tokens * heads * 2 * width * self.width
             yield Product(spread, needed=extent.tokens * heads * 4 * self.width)
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> TapeState:
+        if self.first == "learned":
+            e = TapeState.of(self.rows(index, seqs, x.dtype)[:, :, None])
+            return TapeState(*self.for_heads(Rotation(*e)))
         # The rotation by +theta t is the transpose of the paper's matrix.
         return TapeState(*self.first_rotation(x, index, seqs))

@@ -4,7 +4,7 @@ Legend: B batch, T tokens, D hidden, H heads, K head dim, F = K/2 frequencies, W
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,8 @@ from torch.nn import functional as F
 from models.backends.backend import Needs
 from models.encoding import PositionalLayer, Setting
 from models.errors import UsageError
-from models.families.rotary import Rotary, rotate, rotation
+from models.families.contextual import ContextualRotary
+from models.families.rotary import rotate, rotation
 from models.products import Extent, Product
 from models.sequences import Sequences
 
@@ -65,13 +66,17 @@ class TapeHeadsLayer(PositionalLayer):
         return TapeHeadsState(e + (mixing @ e).to(e.dtype))
 
 
-class TapeHeads(Rotary):
+class TapeHeads(ContextualRotary):
     """Contextual rotations as the authors' language-model code updates them: mixing heads.
 
     Every token, head and frequency has a complex number z, at first exp(i theta t), that turns
     queries and keys. After attention z <- z + s_h (A z); after the block's MLP, whose output is
     m, z <- z + Wd diag(SiLU(Wx m)) Wu z, where Wu and Wd (`width` wide) act on the axis of heads.
     s and Wu are zero at first, so the model starts as RoPE exactly.
+
+    `start` is what z is at first: `rope` (default), `fourier`, exp(i w t) of random Fourier
+    features, or `learned`, a table of numbers z, which loses shifts, lengths beyond its rows and
+    extrapolations (ContextualRotary says how each is drawn and what it keeps).
 
     The code stores twice as many numbers (both halves stay equal) and an H x H matrix of which
     only the row sums act; under Adam those move H times faster than one entry, so s learns at H
@@ -83,11 +88,19 @@ class TapeHeads(Rotary):
     paper = "Zhu et al. 2025, arXiv 2501.00712 (VITA-Group/TAPE)"
     needs = Needs(values=2)
 
-    def __init__(self, setting: Setting, *, width: int = 48) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        *,
+        width: int = 48,
+        start: Literal["rope", "fourier", "learned"] = "rope",
+    ) -> None:
         if width < 1:
             raise UsageError(f"tape-heads: width must be 1 or more, not {width}")
         self.width = width
         super().__init__(setting)
+        self.state_shape = (setting.head_dim,)
+        self.set_first(start)
 
     def layer(self, i: int) -> PositionalLayer:
         return TapeHeadsLayer(self.setting, self.width, i < self.setting.num_layers - 1)
@@ -97,15 +110,18 @@ class TapeHeads(Rotary):
         heads, width = self.setting.num_heads, self.setting.head_dim
         numbers = self.setting.hidden_size * self.width + heads**2 * (self.width + width)
         for i in range(self.setting.num_layers - 1):
-            # The first e is no function of any parameter.
-            yield Product(extent.pairs * heads * width, gradients=2 if i else 1)
+            # The first e is no function of any parameter, but for a learned table.
+            known = not i and self.first != "learned"
+            yield Product(extent.pairs * heads * width, gradients=1 if known else 2)
             yield Product(extent.tokens * numbers)
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> TapeHeadsState:
+        if self.first == "learned":
+            return TapeHeadsState(self.rows(index, seqs, x.dtype)[:, :, None])
         return TapeHeadsState(torch.cat(self.cos_sin(index, seqs, x.dtype), -1))
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        for layer in self.layers:
-            if isinstance(layer, TapeHeadsLayer) and layer.contextual:
-                factor = float(self.setting.num_heads)
-                yield layer.s, {"weight_decay": 0.0, "lr_factor": factor}
+        for parameter, options in super().parameter_groups():
+            # Of a layer, one number a head: s. Nothing else here has one axis.
+            faster = {"lr_factor": float(self.setting.num_heads)} if parameter.ndim == 1 else {}
+            yield parameter, {**options, **faster}

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from models.encoding import Setting
 from models.errors import UsageError
-from models.extrapolation import Extrapolation
+from models.extrapolation import Extrapolation, of_one_base
 
 # Rotations within the trained length: from BETA_FAST on a frequency is kept, below BETA_SLOW it
 # is interpolated fully (the paper's alpha = 1 and beta = 32).
@@ -43,14 +43,16 @@ class YaRN(Extrapolation):
     def __call__(
         self, theta: Tensor, final_length: Tensor, setting: Setting
     ) -> tuple[Tensor, Tensor]:
-        length = torch.as_tensor(setting.max_length, device=theta.device)[None]
-        if self.scale == "problem":
-            length = final_length
-        s = (length.to(torch.float64) / setting.trained_length).clamp_min(1.0)
+        s = self.stretch(final_length, setting)
         keep = self.ramp(theta, setting.trained_length)
         # keep + (1 - keep)/s would leave rows of s = 1 a rounding away from the trained model.
         scaled = theta * torch.where(s[:, None] > 1, (1 - keep) / s[:, None] + keep, 1.0)
         return scaled, 0.1 * s.log() + 1
+
+    def lacks(self, theta: Tensor) -> str | None:
+        if self.ramp is code_ramp and len(theta) and not of_one_base(theta):
+            return "its frequencies are not those that ramp=code counts; use yarn:ramp=paper"
+        return super().lacks(theta)
 
 
 def code_ramp(theta: Tensor, trained_length: int) -> Tensor:

@@ -72,15 +72,27 @@ class _Rotate(torch.autograd.Function):
 
 
 class RotaryLayer(PositionalLayer):
+    """A leaf may say what of a head is turned."""
+
+    def turn(self, x: Tensor, by: Rotation) -> Tensor:
+        """q or k [B, T, H, K] at its position."""
+        return rotate(x, by)
+
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: Rotation, seqs: Sequences
     ) -> tuple[Tensor, Rotation]:
-        (heads,) = self.attention(rotate(q, state), rotate(k, state), (v,), seqs)
+        (heads,) = self.attention(self.turn(q, state), self.turn(k, state), (v,), seqs)
         return heads, state
 
 
+def powers(count: int) -> Tensor:
+    """Frequencies in radians a token, float64 [count], the highest first: 10000^(-f/count)."""
+    return 10000.0 ** (-torch.arange(count, dtype=torch.float64) / count)
+
+
 class Rotary(PositionalEncoding):
-    """Base: a leaf says its `frequencies` (and may say what a layer does).
+    """Base: a leaf says its `frequencies` (and may say how they lie over a head, `spread`, and
+    what a layer does).
 
     `extrapolation` changes the frequencies at test time only; a training run never sees it.
     """
@@ -96,9 +108,14 @@ class Rotary(PositionalEncoding):
         return RotaryLayer()
 
     def frequencies(self) -> Tensor:
-        """Radians a token, float64 [F], the highest first: theta_f = 10000^(-f/F)."""
-        half = self.setting.head_dim // 2
-        return 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
+        """The schedule in radians a token, float64 [R], the highest first: what an extrapolation
+        changes. Here R = F and theta_f = 10000^(-f/F)."""
+        return powers(self.setting.head_dim // 2)
+
+    def spread(self, theta: Tensor) -> Tensor:
+        """The schedule [..., R] over the frequencies of a head, [..., F]. Zero leaves the two
+        dimensions of a frequency alone."""
+        return theta
 
     def cos_sin(self, index: Tensor, seqs: Sequences, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """cos and sin of each token's angles, [B or 1, T, 1, F], for a model of type `dtype`.
@@ -112,7 +129,7 @@ class Rotary(PositionalEncoding):
             count = len(seqs.final_length)
             theta = seqs.per_token(theta.expand(count, -1))
             amplitude = seqs.per_token(amplitude.expand(count))
-        angles = index.to(torch.float64)[..., None] * theta
+        angles = index.to(torch.float64)[..., None] * self.spread(theta)
         cos, sin = angles.cos()[:, :, None], angles.sin()[:, :, None]
         if amplitude is not None:
             cos, sin = cos * amplitude[..., None, None], sin * amplitude[..., None, None]
@@ -121,8 +138,11 @@ class Rotary(PositionalEncoding):
 
     def first_rotation(self, x: Tensor, index: Tensor, seqs: Sequences) -> Rotation:
         """The rotation of every token, [B or 1, T, H or 1, 2F], for features like x."""
-        by = rotation(*self.cos_sin(index, seqs, x.dtype))
-        if not by_hand(x):
+        return self.for_heads(rotation(*self.cos_sin(index, seqs, x.dtype)))
+
+    def for_heads(self, by: Rotation) -> Rotation:
+        """`by` [B or 1, T, 1, 2F], the same for all heads, as it is fastest to apply."""
+        if not by_hand(by.direct):
             return by
         # One for each head, though all are alike: on a CPU a product that repeats an inner axis
         # of 32 numbers takes three times as long as one over the whole.

@@ -36,6 +36,14 @@ def causal(t: int, i: int) -> bool:
     return i <= t
 
 
+def softmax(scores: dict[int, Tensor]) -> dict[int, Tensor]:
+    """exp(score), divided by their sum; the largest score is subtracted, which changes nothing."""
+    highest = max(float(score.detach()) for score in scores.values())
+    raised = {i: torch.exp(score - highest) for i, score in scores.items()}
+    total = sum(raised.values(), torch.zeros((), dtype=torch.float64))
+    return {i: value / total for i, value in raised.items()}
+
+
 # ---- frequencies -------------------------------------------------------------------------------
 
 
@@ -105,12 +113,25 @@ class NoPE:
     def named(self, layer: int, name: str) -> Tensor:
         return self.weights[f"pe.layers.{layer}.{name}"]
 
+    def embed(self, t: int, x: Tensor) -> Tensor:
+        """The embedding of token t (`x` [D]) with what an absolute encoding adds to it."""
+        return x
+
+    def before_attention(
+        self, layer: int, normed: list[Tensor], q: list[list[Tensor]], k: list[list[Tensor]]
+    ) -> None:
+        """Told the block's normalized input, `normed`[t] [D], and queries and keys, [h][t] [K]."""
+
     def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
         """The score of query t (`q` [K]) for key i (`k` [K])."""
         total = torch.zeros((), dtype=q.dtype)
         for channel in range(self.shape.head_dim):
             total = total + q[channel] * k[channel]
         return total / math.sqrt(self.shape.head_dim)
+
+    def weigh(self, layer: int, head: int, t: int, scores: dict[int, Tensor]) -> dict[int, Tensor]:
+        """The weight that query t gives to each key, from its scores for all keys it sees."""
+        return softmax(scores)
 
     def after_attention(self, layer: int, attention: Attention, mixed: list[list[Tensor]]) -> None:
         """Told what attention did: its weights and `mixed`[t][h] [K], before the output matrix."""
@@ -332,13 +353,14 @@ def decode(
 ) -> Tensor:
     """Logits [T, V] of one sequence; `pe` holds this sequence's positions and is used up."""
     num_heads, head_dim = shape.num_heads, shape.head_dim
-    xs = [weights["embedding.weight"][token] for token in tokens]
+    xs = [pe.embed(t, weights["embedding.weight"][token]) for t, token in enumerate(tokens)]
     for layer in range(shape.num_layers):
 
         def named(name: str, layer: int = layer) -> Tensor:
             return weights[f"blocks.{layer}.{name}.weight"]
 
-        projected = [named("qkv") @ rms_norm(x, named("attention_norm")) for x in xs]
+        normed = [rms_norm(x, named("attention_norm")) for x in xs]
+        projected = [named("qkv") @ x for x in normed]
         # part[0], part[1], part[2] are queries, keys and values; part[p][h][t] is [K].
         part = [
             [
@@ -347,6 +369,7 @@ def decode(
             ]
             for p in range(3)
         ]
+        pe.before_attention(layer, normed, part[0], part[1])
         attention: Attention = []
         for h in range(num_heads):
             rows = []
@@ -356,10 +379,7 @@ def decode(
                     for i in range(len(xs))
                     if sees(t, i)
                 }
-                highest = max(float(score.detach()) for score in scores.values())
-                raised = {i: torch.exp(score - highest) for i, score in scores.items()}
-                total = sum(raised.values(), torch.zeros((), dtype=torch.float64))
-                rows.append({i: value / total for i, value in raised.items()})
+                rows.append(pe.weigh(layer, h, t, scores))
             attention.append(rows)
         mixed = []
         for t in range(len(xs)):

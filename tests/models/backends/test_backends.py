@@ -199,6 +199,7 @@ def test_flash_attn_says_what_it_lacks(library: list[dict[str, object]]) -> None
     flash = FlashAttn()
     assert flash.lacks(Needs(values=3), GPU) is None
     assert "bias" in str(flash.lacks(Needs(bias="fixed"), GPU))
+    assert "queries" in str(flash.lacks(Needs(query=2), GPU))
     assert "float32" in str(flash.lacks(Needs(), GPU.exactly()))
     assert "CUDA" in str(flash.lacks(Needs(), CPU))
 

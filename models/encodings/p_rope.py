@@ -1,0 +1,37 @@
+"""p-RoPE: the lowest frequencies of RoPE do not turn."""
+
+import torch
+from torch import Tensor
+
+from models.encoding import Setting
+from models.errors import UsageError
+from models.families.rotary import Rotary
+
+
+class PRoPE(Rotary):
+    """RoPE without its lowest frequencies: the highest `p` of them turn, the others stand.
+
+    theta_f = 10000^(-f/F) for f < floor(p F) and 0 for the rest, F = K/2: those dimensions carry
+    no position and are matched by content alone, at any distance. p = 1 is RoPE, p = 0 would be
+    NoPE. No parameters; training and test alike; nothing ends beyond L0. Extrapolations act on the
+    full schedule, before the lowest frequencies are set to 0.
+
+    Source: the code in the paper's appendix (floor(p K / 2) angles of the full
+    schedule, seen as an excerpt). `p` defaults to 0.75.
+    """
+
+    kind = "rotary"
+    paper = "Barbero et al. 2024, arXiv 2410.06205"
+
+    def __init__(self, setting: Setting, *, p: float = 0.75) -> None:
+        self.turning = int(p * setting.head_dim // 2)
+        if not 0 < p <= 1 or self.turning < 1:
+            raise UsageError(
+                f"p-rope: p must be in (0, 1] and keep a frequency of {setting.head_dim // 2}, "
+                f"not {p:g}"
+            )
+        super().__init__(setting)
+
+    def spread(self, theta: Tensor) -> Tensor:
+        turns = torch.arange(theta.shape[-1], device=theta.device) < self.turning
+        return theta * turns

@@ -1,0 +1,97 @@
+"""PoPE: polar coordinates, magnitudes from the content and angles from the position.
+
+Legend: B batch, T tokens, H heads, K head dim; every one of the K dimensions has a frequency.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.backends.backend import Needs
+from models.encoding import PositionalLayer, Setting
+from models.families.rotary import Rotary, powers
+from models.products import Extent, Product
+from models.sequences import Sequences
+
+
+class Angles(NamedTuple):
+    """cos and sin of each token's angles, each [B or 1, T, 1, K]."""
+
+    cos: Tensor
+    sin: Tensor
+
+
+class PoPELayer(PositionalLayer):
+    def __init__(self, setting: Setting, uniform: bool) -> None:
+        super().__init__()
+        phase = torch.zeros(setting.num_heads, setting.head_dim)
+        self.phase = nn.Parameter(phase.uniform_(-2 * math.pi, 0) if uniform else phase)
+
+    def attend(
+        self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: Angles, seqs: Sequences
+    ) -> tuple[Tensor, Angles]:
+        cos, sin = state
+        phase = self.phase.to(cos.dtype).clamp(-2 * math.pi, 0)
+        shifted = Angles(
+            cos * phase.cos() - sin * phase.sin(), sin * phase.cos() + cos * phase.sin()
+        )
+        scale = q.shape[-1] ** -0.5
+        (heads,) = self.attention(polar(q, state), polar(k, shifted), (v,), seqs, scale=scale)
+        return heads, state
+
+
+def polar(x: Tensor, at: Angles) -> Tensor:
+    """Numbers of magnitude softplus(x) at these angles: [B, T, H, 2K], real parts first."""
+    magnitude = F.softplus(x.to(at.cos.dtype))
+    return torch.cat((magnitude * at.cos, magnitude * at.sin), -1).to(x.dtype)
+
+
+class PoPE(Rotary):
+    """Scores that are content times position: softplus magnitudes at angles of the index alone.
+
+    score = sum_c softplus(q_c) softplus(k_c) cos((i - t) theta_c + delta_c) / sqrt(K), theta_c =
+    10000^(-c/K), c = 0 .. K - 1: K frequencies where RoPE has K/2 and no sign or angle from the
+    content. The phases delta [H, K] of keys are learned, within [-2 pi, 0], a set for each layer;
+    no weight decay. Query and key become [cos | sin], twice as wide, for plain attention. Training
+    and test alike; nothing ends beyond L0.
+
+    `phase=zero` (default) starts them at 0, `uniform` in [-2 pi, 0]; the paper has both and is
+    said to recommend 0 for longer sequences. Beyond the range a phase is clamped, and after each
+    step put back to its edge: clamped alone it would get no gradient ever again. x-transformers
+    shares one set among layers; the paper's text was not checked on that. Source: formula and
+    bounds as two reimplementations quote them (Eq. 3 to 8).
+    """
+
+    kind = "rotary"
+    paper = "Gopalakrishnan et al. 2025, arXiv 2509.10534"
+    needs = Needs(query=2)
+
+    def __init__(self, setting: Setting, *, phase: Literal["zero", "uniform"] = "zero") -> None:
+        self.phase = phase
+        super().__init__(setting)
+
+    def layer(self, i: int) -> PositionalLayer:
+        return PoPELayer(self.setting, self.phase == "uniform")
+
+    def frequencies(self) -> Tensor:
+        return powers(self.setting.head_dim)
+
+    def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> Angles:
+        return Angles(*self.cos_sin(index, seqs, x.dtype))
+
+    def products(self, extent: Extent) -> Iterable[Product]:
+        """Scores of twice the width, in each layer."""
+        width = self.setting.num_heads * self.setting.head_dim
+        return [Product(extent.pairs * width)] * self.setting.num_layers
+
+    def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
+        return [(phase, {"weight_decay": 0.0}) for phase in self.parameters()]
+
+    def after_step(self) -> None:
+        with torch.no_grad():
+            for phase in self.parameters():
+                phase.clamp_(-2 * math.pi, 0)

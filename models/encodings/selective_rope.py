@@ -1,0 +1,109 @@
+"""Selective RoPE: each token says how far it turns.
+
+Legend: B batch, T tokens, D hidden, H heads, K head dim, F = K/2 frequencies, R rank, n taps.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.encoding import PositionalEncoding, PositionalLayer, Setting
+from models.errors import UsageError
+from models.families.rotary import rotate, rotation
+from models.packing import pack, unpack
+from models.products import Extent, Product
+from models.sequences import Sequences
+
+BASE = 500_000.0
+TAPS = 4
+EPSILON = 1e-6
+
+
+class Temperature(NamedTuple):
+    """Radians [F] for each unit that a token says."""
+
+    temperature: Tensor
+
+
+class SelectiveRoPELayer(PositionalLayer):
+    def __init__(self, setting: Setting, rank: int) -> None:
+        super().__init__()
+        self.num_heads = setting.num_heads
+        channels = setting.num_heads * setting.head_dim // 2
+        self.down = nn.Linear(setting.hidden_size, rank, bias=False)
+        self.up = nn.Linear(rank, channels, bias=False)
+        self.taps = nn.Parameter(torch.empty(channels, TAPS).uniform_(-(TAPS**-0.5), TAPS**-0.5))
+
+    def attend(
+        self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: Temperature, seqs: Sequences
+    ) -> tuple[Tensor, Temperature]:
+        with torch.autocast(x.device.type, enabled=False):
+            angles = self.turned(x, seqs) * state.temperature
+            by = rotation(angles.cos(), angles.sin())
+        (heads,) = self.attention(rotate(q, by), rotate(k, by), (v,), seqs)
+        return heads, state
+
+    def turned(self, x: Tensor, seqs: Sequences) -> Tensor:
+        """How far tokens up to each have turned, [B, T, H, F], of x [B, T, D]."""
+        x = x.to(torch.promote_types(torch.float32, x.dtype)).unflatten(-1, (self.num_heads, -1))
+        x = (x * (x.square().sum(-1, keepdim=True) + EPSILON).rsqrt()).flatten(-2)
+        phi = F.linear(F.linear(x, self.down.weight.to(x.dtype)), self.up.weight.to(x.dtype))
+        # A sequence sees neither the tokens nor the sum of the one packed before it.
+        rows = phi if seqs.starts is None else unpack(phi, seqs)
+        tokens, taps = rows.shape[1], self.taps.to(x.dtype)
+        padded = F.pad(rows, (0, 0, TAPS - 1, 0))
+        mixed = sum(padded[:, j : j + tokens] * taps[:, j] for j in range(1, TAPS))
+        total = (padded[:, :tokens] * taps[:, 0] + mixed).cumsum(1)
+        total = total if seqs.starts is None else pack(total, seqs)
+        return total.unflatten(-1, (self.num_heads, -1))
+
+
+class SelectiveRoPE(PositionalEncoding):
+    """RoPE whose angle is a running sum of what the tokens say, learned in each layer.
+
+    phi_t = conv(W2 W1 norm(x_t)); the angle of token t in head h and frequency f is
+    T_f (phi_1 + ... + phi_t)[h, f], and q and k are turned by it as in RoPE. x is the block's
+    normalized input, norm divides each of H parts of it by its length, W1 [R, D] and W2 [H F, R]
+    have `rank` R, conv is causal over 4 tokens, each channel for itself, and T_f = 500000^(-f/F) is
+    not trained. All is learned per layer; W1, W2 and conv start uniform within 1/sqrt(inputs),
+    where the authors' modules leave torch's default. Angles and sums in float32 at the least.
+
+    No index is used: training and test alike, nothing ends beyond L0, and there is no position
+    that an extrapolation could scale. The optional phase gate and bias are off, as in the authors'
+    configurations, and are not offered; nor is their skip_conv, whose first difference undoes the
+    sum. Rank 32 is their configurations', 16 their class's. Source: timurcarstensen/selective-rope
+    (modules/rotary.py); the paper's text was not checked.
+    """
+
+    kind = "content"
+    paper = "Movahedi et al. 2025, arXiv 2511.17388"
+
+    def __init__(self, setting: Setting, *, rank: int = 32) -> None:
+        if rank < 1:
+            raise UsageError(f"selective-rope: rank must be 1 or more, not {rank}")
+        if setting.head_dim % 2:
+            raise UsageError(f"selective-rope needs an even head_dim, not {setting.head_dim}")
+        if setting.hidden_size % setting.num_heads:
+            raise UsageError(
+                f"selective-rope cuts the {setting.hidden_size} hidden numbers into a part for "
+                f"each of {setting.num_heads} heads; choose a multiple"
+            )
+        self.rank = rank
+        super().__init__(setting)
+
+    def layer(self, i: int) -> PositionalLayer:
+        return SelectiveRoPELayer(self.setting, self.rank)
+
+    def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> Temperature:
+        half = self.setting.head_dim // 2
+        exponent = torch.arange(half, dtype=torch.float64, device=x.device) / half
+        return Temperature((BASE**-exponent).to(torch.promote_types(torch.float32, x.dtype)))
+
+    def products(self, extent: Extent) -> Iterable[Product]:
+        """W1 and W2, in each layer."""
+        angles = self.setting.num_heads * self.setting.head_dim // 2
+        numbers = self.rank * (self.setting.hidden_size + angles)
+        return [Product(extent.tokens * numbers)] * self.setting.num_layers
