@@ -1,0 +1,193 @@
+# mypy: ignore-errors
+# ruff: noqa: RUF005
+# The body of a kernel is Triton's language: no types, and no tuple unpacked into another.
+"""Attention of sequences of any length: one program for each block of tokens and each head, the
+softmax carried along over the blocks of keys. The backward recomputes the weights from the
+logarithms of the softmax's sums; no program adds to what another one writes.
+
+Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width, N values;
+R queries and C keys of a tile; K2 and V2 are K and V rounded up to a power of two. `*_t` and `*_h`
+are the strides of tokens and heads.
+"""
+
+from models.kernels.language import kernel, tl
+from models.kernels.tiles import (
+    LOG2_E,
+    bound,
+    causal,
+    clear,
+    place,
+    product,
+    read,
+    row_max,
+    row_sum,
+    write,
+)
+
+
+# fmt: off
+@kernel
+def forward_kernel(
+    q, k, v1, v2, v3, o1, o2, o3, sums, starts, n, blocks, tokens, heads, scale,
+    q_t, q_h, k_t, k_h, v1_t, v1_h, v2_t, v2_h, v3_t, v3_h,
+    N: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr, V2: tl.constexpr,
+    R: tl.constexpr, C: tl.constexpr,
+):
+    """The outputs o* of R queries, and sums [H, T]: log2 of the softmax's sum of each query."""
+    v, v_t, v_h, o = (v1, v2, v3), (v1_t, v2_t, v3_t), (v1_h, v2_h, v3_h), (o1, o2, o3)
+    head = tl.program_id(0) % heads
+    share = tl.program_id(0) // heads
+    sequence = share // blocks
+    first = tl.load(starts + sequence)
+    length = tl.load(starts + sequence + 1) - first
+    # The last block has the most keys: it starts first.
+    block = (blocks - 1 - share % blocks) * R
+    if block < length:
+        rows, columns = tl.arange(0, R), tl.arange(0, C)
+        q_at = place(q, first + block, head, q_t, q_h)
+        q_tile = read(q_at, rows, q_t, length - block, K, K2)
+        most = tl.full((R,), float("-inf"), tl.float32)
+        total = tl.full((R,), 0.0, tl.float32)
+        mixed = (tl.full((R, V2), 0.0, tl.float32),) * N
+        for key in range(0, bound(tl.minimum(block + R, length)), C):
+            k_at = place(k, first + key, head, k_t, k_h)
+            k_tile = read(k_at, columns, k_t, length - key, K, K2)
+            scores = product(q_tile, tl.trans(k_tile)) * (scale * LOG2_E)
+            scores = causal(scores, block + rows, key + columns)
+            larger = tl.maximum(most, row_max(scores))
+            shrink = tl.exp2(most - larger)
+            powers = tl.exp2(scores - larger[:, None])
+            most = larger
+            total = total * shrink + row_sum(powers)
+            powers = powers.to(q_tile.dtype)
+            grown = ()
+            for i in tl.static_range(N):
+                v_at = place(v[i], first + key, head, v_t[i], v_h[i])
+                v_tile = read(v_at, columns, v_t[i], length - key, V, V2).to(q_tile.dtype)
+                kept = mixed[i] * shrink[:, None]
+                grown = grown + (product(powers, v_tile, kept),)
+            mixed = grown
+        for i in tl.static_range(N):
+            o_at = place(o[i], first + block, head, heads * V, V)
+            write(o_at, rows, heads * V, length - block, mixed[i] / total[:, None], V, V2)
+        sums_at = place(sums, first + block, head, 1, tokens)
+        tl.store(sums_at + rows, most + tl.log2(total), mask=rows < length - block)
+    for i in tl.static_range(N):
+        clear(o[i], tl.load(starts + n), tokens, share, n * blocks, head, heads, R, V, V2)
+
+
+@kernel
+def backward_queries_kernel(
+    q, k, v1, v2, v3, o1, o2, o3, g1, g2, g3, d_q, sums, means,
+    starts, n, blocks, tokens, heads, scale,
+    q_t, q_h, k_t, k_h, v1_t, v1_h, v2_t, v2_h, v3_t, v3_h, g1_t, g1_h, g2_t, g2_h, g3_t, g3_h,
+    N: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr, V2: tl.constexpr,
+    R: tl.constexpr, C: tl.constexpr,
+):
+    """The gradients d_q of R queries from g*, those of the outputs o*; and means [H, T]: of each
+    query the mean over its weights of their gradients, which is the sum over o g."""
+    v, v_t, v_h, o = (v1, v2, v3), (v1_t, v2_t, v3_t), (v1_h, v2_h, v3_h), (o1, o2, o3)
+    g, g_t, g_h = (g1, g2, g3), (g1_t, g2_t, g3_t), (g1_h, g2_h, g3_h)
+    head = tl.program_id(0) % heads
+    share = tl.program_id(0) // heads
+    sequence = share // blocks
+    first = tl.load(starts + sequence)
+    length = tl.load(starts + sequence + 1) - first
+    block = (blocks - 1 - share % blocks) * R
+    if block < length:
+        rows, columns = tl.arange(0, R), tl.arange(0, C)
+        q_at = place(q, first + block, head, q_t, q_h)
+        q_tile = read(q_at, rows, q_t, length - block, K, K2)
+        mean = tl.full((R,), 0.0, tl.float32)
+        g_tiles = ()
+        for i in tl.static_range(N):
+            g_at = place(g[i], first + block, head, g_t[i], g_h[i])
+            g_tile = read(g_at, rows, g_t[i], length - block, V, V2).to(q_tile.dtype)
+            o_at = place(o[i], first + block, head, heads * V, V)
+            o_tile = read(o_at, rows, heads * V, length - block, V, V2)
+            mean = mean + row_sum(o_tile.to(tl.float32) * g_tile.to(tl.float32))
+            g_tiles = g_tiles + (g_tile,)
+        row = place(sums, first + block, head, 1, tokens) + rows
+        total = tl.load(row, mask=rows < length - block, other=0.0)
+        row = place(means, first + block, head, 1, tokens) + rows
+        tl.store(row, mean, mask=rows < length - block)
+        d_q_tile = tl.full((R, K2), 0.0, tl.float32)
+        for key in range(0, bound(tl.minimum(block + R, length)), C):
+            k_at = place(k, first + key, head, k_t, k_h)
+            k_tile = read(k_at, columns, k_t, length - key, K, K2)
+            scores = product(q_tile, tl.trans(k_tile)) * (scale * LOG2_E)
+            weights = tl.exp2(causal(scores, block + rows, key + columns) - total[:, None])
+            d_weights = tl.full((R, C), 0.0, tl.float32)
+            for i in tl.static_range(N):
+                v_at = place(v[i], first + key, head, v_t[i], v_h[i])
+                v_tile = read(v_at, columns, v_t[i], length - key, V, V2).to(q_tile.dtype)
+                d_weights = product(g_tiles[i], tl.trans(v_tile), d_weights)
+            d_scores = (weights * (d_weights - mean[:, None])).to(q_tile.dtype)
+            d_q_tile = product(d_scores, k_tile, d_q_tile)
+        d_q_at = place(d_q, first + block, head, heads * K, K)
+        write(d_q_at, rows, heads * K, length - block, d_q_tile * scale, K, K2)
+    clear(d_q, tl.load(starts + n), tokens, share, n * blocks, head, heads, R, K, K2)
+
+
+@kernel
+def backward_keys_kernel(
+    q, k, v1, v2, v3, g1, g2, g3, d_k, d_v1, d_v2, d_v3, sums, means,
+    starts, n, blocks, tokens, heads, scale,
+    q_t, q_h, k_t, k_h, v1_t, v1_h, v2_t, v2_h, v3_t, v3_h, g1_t, g1_h, g2_t, g2_h, g3_t, g3_h,
+    N: tl.constexpr, WANTED: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr,
+    V2: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
+):
+    """The gradients d_k and d_v* (the first WANTED) of C keys. Squares lie transposed: [C, R]."""
+    v, v_t, v_h, d_v = (v1, v2, v3), (v1_t, v2_t, v3_t), (v1_h, v2_h, v3_h), (d_v1, d_v2, d_v3)
+    g, g_t, g_h = (g1, g2, g3), (g1_t, g2_t, g3_t), (g1_h, g2_h, g3_h)
+    head = tl.program_id(0) % heads
+    share = tl.program_id(0) // heads
+    sequence = share // blocks
+    first = tl.load(starts + sequence)
+    length = tl.load(starts + sequence + 1) - first
+    block = share % blocks * C
+    if block < length:
+        rows, columns = tl.arange(0, R), tl.arange(0, C)
+        k_at = place(k, first + block, head, k_t, k_h)
+        k_tile = read(k_at, columns, k_t, length - block, K, K2)
+        v_tiles = ()
+        for i in tl.static_range(N):
+            v_at = place(v[i], first + block, head, v_t[i], v_h[i])
+            v_tile = read(v_at, columns, v_t[i], length - block, V, V2)
+            v_tiles = v_tiles + (v_tile.to(k_tile.dtype),)
+        d_k_tile = tl.full((C, K2), 0.0, tl.float32)
+        d_v_tiles = (tl.full((C, V2), 0.0, tl.float32),) * WANTED
+        for query in range(bound(block // R * R), bound(length), R):
+            q_at = place(q, first + query, head, q_t, q_h)
+            q_tile = read(q_at, rows, q_t, length - query, K, K2)
+            row = place(sums, first + query, head, 1, tokens) + rows
+            total = tl.load(row, mask=rows < length - query, other=0.0)
+            row = place(means, first + query, head, 1, tokens) + rows
+            mean = tl.load(row, mask=rows < length - query, other=0.0)
+            scores = product(k_tile, tl.trans(q_tile)) * (scale * LOG2_E)
+            seen = query + rows[None, :] >= block + columns[:, None]
+            scores = tl.where(seen, scores, float("-inf"))
+            weights = tl.exp2(scores - total[None, :])
+            narrow = weights.to(k_tile.dtype)
+            d_weights = tl.full((C, R), 0.0, tl.float32)
+            grown = ()
+            for i in tl.static_range(N):
+                g_at = place(g[i], first + query, head, g_t[i], g_h[i])
+                g_tile = read(g_at, rows, g_t[i], length - query, V, V2).to(k_tile.dtype)
+                d_weights = product(v_tiles[i], tl.trans(g_tile), d_weights)
+                if i < WANTED:
+                    d_v_tile = product(narrow, g_tile, d_v_tiles[i])
+                    grown = grown + (d_v_tile,)
+            d_v_tiles = grown
+            d_scores = (weights * (d_weights - mean[None, :])).to(k_tile.dtype)
+            d_k_tile = product(d_scores, q_tile, d_k_tile)
+        d_k_at = place(d_k, first + block, head, heads * K, K)
+        write(d_k_at, columns, heads * K, length - block, d_k_tile * scale, K, K2)
+        for i in tl.static_range(WANTED):
+            d_v_at = place(d_v[i], first + block, head, heads * V, V)
+            write(d_v_at, columns, heads * V, length - block, d_v_tiles[i], V, V2)
+    tail = tl.load(starts + n)
+    clear(d_k, tail, tokens, share, n * blocks, head, heads, C, K, K2)
+    for i in tl.static_range(WANTED):
+        clear(d_v[i], tail, tokens, share, n * blocks, head, heads, C, V, V2)
+# fmt: on

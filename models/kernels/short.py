@@ -1,0 +1,109 @@
+# mypy: ignore-errors
+# The body of a kernel is Triton's language: no types.
+"""Attention of short sequences: one program for each sequence and head, all its tokens in one
+tile, so that the softmax takes one pass and the backward needs nothing but the inputs.
+
+Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width, N values;
+S tokens of a tile; K2 and V2 are K and V rounded up to a power of two. `*_t` and `*_h` are the
+strides of tokens and heads.
+"""
+
+from models.kernels.language import inline, kernel, tl
+from models.kernels.tiles import (
+    LOG2_E,
+    causal,
+    clear,
+    place,
+    product,
+    read,
+    row_max,
+    row_sum,
+    write,
+)
+
+
+# fmt: off
+@inline
+def softmax(q, k, scale, S: tl.constexpr):
+    """The causal weights, [S, S]. Rows beyond the sequence's end hold numbers without meaning, but
+    finite ones: they meet zeros or are not written."""
+    tokens = tl.arange(0, S)
+    scores = product(q, tl.trans(k)) * (scale * LOG2_E)
+    scores = causal(scores, tokens, tokens)
+    powers = tl.exp2(scores - row_max(scores)[:, None])
+    return powers / row_sum(powers)[:, None]
+
+
+@kernel
+def forward_kernel(
+    q, k, v1, v2, v3, o1, o2, o3, starts, n, tokens, heads, shortest, scale,
+    q_t, q_h, k_t, k_h, v1_t, v1_h, v2_t, v2_h, v3_t, v3_h,
+    N: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr, V2: tl.constexpr,
+    S: tl.constexpr, CLEAR: tl.constexpr,
+):
+    """The outputs o* of the sequences of `shortest` to S tokens."""
+    v, v_t, v_h, o = (v1, v2, v3), (v1_t, v2_t, v3_t), (v1_h, v2_h, v3_h), (o1, o2, o3)
+    sequence = tl.program_id(0) // heads
+    head = tl.program_id(0) % heads
+    first = tl.load(starts + sequence)
+    length = tl.load(starts + sequence + 1) - first
+    rows = tl.arange(0, S)
+    if (length >= shortest) & (length <= S):
+        q_tile = read(place(q, first, head, q_t, q_h), rows, q_t, length, K, K2)
+        k_tile = read(place(k, first, head, k_t, k_h), rows, k_t, length, K, K2)
+        weights = softmax(q_tile, k_tile, scale, S).to(q_tile.dtype)
+        for i in tl.static_range(N):
+            v_tile = read(place(v[i], first, head, v_t[i], v_h[i]), rows, v_t[i], length, V, V2)
+            mixed = product(weights, v_tile.to(weights.dtype))
+            write(place(o[i], first, head, heads * V, V), rows, heads * V, length, mixed, V, V2)
+    if CLEAR:
+        for i in tl.static_range(N):
+            clear(o[i], tl.load(starts + n), tokens, sequence, n, head, heads, S, V, V2)
+
+
+@kernel
+def backward_kernel(
+    q, k, v1, v2, v3, g1, g2, g3, d_q, d_k, d_v1, d_v2, d_v3,
+    starts, n, tokens, heads, shortest, scale,
+    q_t, q_h, k_t, k_h, v1_t, v1_h, v2_t, v2_h, v3_t, v3_h, g1_t, g1_h, g2_t, g2_h, g3_t, g3_h,
+    N: tl.constexpr, WANTED: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr,
+    V2: tl.constexpr, S: tl.constexpr, CLEAR: tl.constexpr,
+):
+    """The gradients d_* from g*, those of the outputs; of values only the first WANTED."""
+    v, v_t, v_h, d_v = (v1, v2, v3), (v1_t, v2_t, v3_t), (v1_h, v2_h, v3_h), (d_v1, d_v2, d_v3)
+    g, g_t, g_h = (g1, g2, g3), (g1_t, g2_t, g3_t), (g1_h, g2_h, g3_h)
+    sequence = tl.program_id(0) // heads
+    head = tl.program_id(0) % heads
+    first = tl.load(starts + sequence)
+    length = tl.load(starts + sequence + 1) - first
+    rows = tl.arange(0, S)
+    if (length >= shortest) & (length <= S):
+        q_tile = read(place(q, first, head, q_t, q_h), rows, q_t, length, K, K2)
+        k_tile = read(place(k, first, head, k_t, k_h), rows, k_t, length, K, K2)
+        weights = softmax(q_tile, k_tile, scale, S)
+        for i in tl.static_range(WANTED):
+            g_tile = read(place(g[i], first, head, g_t[i], g_h[i]), rows, g_t[i], length, V, V2)
+            g_tile = g_tile.to(q_tile.dtype)
+            total = product(tl.trans(weights.to(q_tile.dtype)), g_tile)
+            at = place(d_v[i], first, head, heads * V, V)
+            write(at, rows, heads * V, length, total, V, V2)
+        d_weights = tl.full((S, S), 0.0, tl.float32)
+        for i in tl.static_range(N):
+            g_tile = read(place(g[i], first, head, g_t[i], g_h[i]), rows, g_t[i], length, V, V2)
+            g_tile = g_tile.to(q_tile.dtype)
+            v_tile = read(place(v[i], first, head, v_t[i], v_h[i]), rows, v_t[i], length, V, V2)
+            v_tile = tl.trans(v_tile.to(q_tile.dtype))
+            d_weights = product(g_tile, v_tile, d_weights)
+        mean = row_sum(weights * d_weights)
+        d_scores = (weights * (d_weights - mean[:, None]) * scale).to(q_tile.dtype)
+        total = product(d_scores, k_tile)
+        write(place(d_q, first, head, heads * K, K), rows, heads * K, length, total, K, K2)
+        total = product(tl.trans(d_scores), q_tile)
+        write(place(d_k, first, head, heads * K, K), rows, heads * K, length, total, K, K2)
+    if CLEAR:
+        tail = tl.load(starts + n)
+        clear(d_q, tail, tokens, sequence, n, head, heads, S, K, K2)
+        clear(d_k, tail, tokens, sequence, n, head, heads, S, K, K2)
+        for i in tl.static_range(WANTED):
+            clear(d_v[i], tail, tokens, sequence, n, head, heads, S, V, V2)
+# fmt: on

@@ -1,0 +1,44 @@
+"""Kernels run in Triton's interpreter; where this folder is tested alone and there is a GPU, there.
+
+The variable that asks for the interpreter stays set: parts of Triton that are imported later would
+not fit those that were imported with it.
+"""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+HERE = Path(__file__).parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    folder = config.invocation_params.dir
+    alone = all((folder / arg.split("::")[0]).is_relative_to(HERE) for arg in config.args)
+    # The suite hides GPUs, and once torch has looked for them it does not look again.
+    hidden = os.environ.pop("CUDA_VISIBLE_DEVICES", None) if alone else None
+    if alone and torch.cuda.is_available():
+        return
+    os.environ["TRITON_INTERPRET"] = "1"
+    if hidden is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = hidden
+    # Where tests of other folders imported kernels first, which are for a GPU.
+    for name in ("language", "tiles", "short", "long"):
+        if (module := sys.modules.get(f"models.kernels.{name}")) is not None:
+            importlib.reload(module)
+
+
+@pytest.fixture(scope="session")
+def device() -> str:
+    """Where kernels run in these tests."""
+    from models.kernels.language import AVAILABLE, INTERPRETED
+
+    if not AVAILABLE:
+        pytest.skip("Triton is not installed")
+    if torch.cuda.is_available():
+        return "cuda"
+    assert INTERPRETED
+    return "cpu"

@@ -1,0 +1,90 @@
+"""Packed sequences with what goes into the kernel, and how far its results are from float64.
+
+Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.kernels.multi_value import multi_value_attention, reference
+
+HALF = torch.bfloat16
+SCALE = 0.3
+
+
+def exact(x: Tensor) -> Tensor:
+    """In float64, on the CPU."""
+    return x.detach().double().cpu()
+
+
+@dataclass
+class Problem:
+    """`inputs` are q, k and the values; `gradients` those of the outputs, from outside."""
+
+    inputs: list[Tensor]
+    gradients: list[Tensor]
+    starts: Tensor
+    longest: int
+
+    def attend(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The outputs for `inputs`: of the plain loop where they are float64."""
+        q, k, *values = inputs
+        if q.dtype == torch.float64:
+            return reference(q, k, values, self.starts, SCALE)
+        return multi_value_attention(q, k, values, self.starts, self.longest, SCALE)
+
+    def run(self, inputs: Sequence[Tensor] | None = None) -> list[Tensor]:
+        """The outputs, and after them the gradients of q, k and the values."""
+        leaves = [x.detach().requires_grad_() for x in inputs or self.inputs]
+        outputs = self.attend(leaves)
+        given = [g.to(o) for g, o in zip(self.gradients, outputs, strict=True)]
+        return [*(o.detach() for o in outputs), *torch.autograd.grad(outputs, leaves, given)]
+
+    def expected(self) -> list[Tensor]:
+        """The same of the plain loop."""
+        return self.run([exact(x) for x in self.inputs])
+
+
+def problem(
+    lengths: Sequence[int],
+    *,
+    device: str,
+    heads: int = 2,
+    width: int = 16,
+    value_width: int = 16,
+    values: int = 3,
+    dtype: torch.dtype = torch.float32,
+    state: torch.dtype = torch.float32,
+    tail: int = 0,
+    longest: int | None = None,
+) -> Problem:
+    """Standard normal numbers; values but the first are of type `state`; `tail` tokens belong to
+    no sequence. `longest` is the longest length if not given."""
+    generator = torch.Generator().manual_seed(0)
+    starts = torch.tensor([0, *lengths]).cumsum(0)
+    tokens = int(starts[-1]) + tail
+
+    def noise(size: int, dtype: torch.dtype) -> Tensor:
+        made = torch.randn(tokens, heads, size, generator=generator, dtype=torch.float64)
+        return made.to(dtype).to(device)
+
+    types = [dtype] + [state] * (values - 1)
+    return Problem(
+        inputs=[noise(width, dtype), noise(width, dtype)]
+        + [noise(value_width, kind) for kind in types],
+        gradients=[noise(value_width, kind) for kind in types],
+        starts=starts.to(torch.int32).to(device),
+        longest=max(lengths) if longest is None else longest,
+    )
+
+
+def distance(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    """The largest difference in any tensor, relative to that tensor's largest number."""
+    assert len(found) == len(expected)
+    return max(
+        float((exact(x) - exact(y)).abs().max() / exact(y).abs().max().clamp_min(1e-30))
+        for x, y in zip(found, expected, strict=True)
+    )

@@ -1,0 +1,380 @@
+"""The kernel equals a plain loop in float64: outputs and the gradients of q, k and each value.
+
+In float32 to EXACT. In bfloat16 to ROUNDED: a half unit in the last place is 2^-9, and the
+interpreter cuts where a GPU rounds, which is twice as much; weights, gradients of weights and
+results are each rounded once.
+
+Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width.
+"""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from models.kernels import launch
+from models.kernels.language import kernel, tl
+from models.kernels.multi_value import attend, attend_backward, multi_value_attention, reference
+from models.kernels.tiles import place
+from tests.models.kernels.problem import HALF, SCALE, Problem, distance, exact, problem
+
+EXACT = 3e-6
+ROUNDED = 3e-2
+
+
+@pytest.fixture
+def one_tile(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    """Whatever the type: float32 has registers for no more than 32 tokens, on a GPU."""
+    if device == "cuda":
+        pytest.skip("tiles of float32 are for the interpreter")
+    monkeypatch.setattr(launch, "is_short", lambda q, values, longest: True)
+
+
+@pytest.fixture
+def blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short sequences too."""
+    monkeypatch.setattr(launch, "is_short", lambda q, values, longest: False)
+
+
+@pytest.fixture
+def poisoned() -> Iterator[None]:
+    """Memory that nobody wrote to holds NaN."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def check(case: Problem, tolerance: float) -> None:
+    assert distance(case.run(), case.expected()) < tolerance
+
+
+def test_the_reference_is_attention() -> None:
+    case = problem([3, 0, 9], device="cpu", values=2, value_width=8, tail=2)
+    q, k, *values = (x.double() for x in case.inputs)
+    for output, v in zip(reference(q, k, values, case.starts, SCALE), values, strict=True):
+        assert not output[12:].any()
+        for span in (slice(0, 3), slice(3, 12)):
+            a, b, c = (x[span].transpose(0, 1)[None] for x in (q, k, v))
+            expected = scaled_dot_product_attention(a, b, c, is_causal=True, scale=SCALE)
+            torch.testing.assert_close(output[span].transpose(0, 1)[None], expected)
+
+
+# Around the edges of each tile: 16, 32, 64, 128 tokens, and of two launches 64 and 65.
+SHORT = [[16, 1, 7], [32, 17, 2], [33, 64, 31], [65, 128, 64, 3]]
+LONG = [[100, 64, 65, 1], [31, 33, 32]]
+
+
+@pytest.mark.usefixtures("one_tile")
+@pytest.mark.parametrize("lengths", SHORT, ids=str)
+def test_one_tile(lengths: list[int], device: str) -> None:
+    check(problem(lengths, device=device, heads=1), EXACT)
+
+
+@pytest.mark.usefixtures("blocked")
+@pytest.mark.parametrize("lengths", LONG, ids=str)
+def test_blocks(lengths: list[int], device: str) -> None:
+    check(problem(lengths, device=device, heads=1), EXACT)
+
+
+@pytest.mark.parametrize("values", [1, 2, 3])
+@pytest.mark.parametrize("lengths", [[9, 0, 20], [9, 40]], ids=["one tile", "blocks"])
+def test_one_to_three_values(lengths: list[int], values: int, device: str) -> None:
+    check(problem(lengths, device=device, values=values, width=32, tail=3), EXACT)
+
+
+def shuffled(longest: int) -> list[int]:
+    lengths = list(range(longest + 1))
+    random.Random(0).shuffle(lengths)
+    return lengths
+
+
+@pytest.mark.usefixtures("one_tile")
+def test_every_length_to_124(device: str) -> None:
+    check(problem(shuffled(124), device=device, heads=1, values=1, tail=17), EXACT)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_tile")
+def test_every_length_to_124_in_one_tile(device: str) -> None:
+    check(problem(shuffled(124), device=device, tail=17), EXACT)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("blocked")
+def test_every_length_to_124_in_blocks(device: str) -> None:
+    check(problem(shuffled(124), device=device, heads=1, tail=17), EXACT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("values", [1, 2, 3])
+def test_every_length_to_124_in_bfloat16(values: int, device: str) -> None:
+    case = problem(
+        shuffled(124), device=device, values=values, width=64, value_width=64, dtype=HALF
+    )
+    check(case, ROUNDED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, HALF], ids=str)
+def test_lengths_beyond_training(dtype: torch.dtype, device: str) -> None:
+    case = problem([244, 130, 64, 65, 1, 241], device=device, dtype=dtype, tail=9)
+    check(case, EXACT if dtype == torch.float32 else ROUNDED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, HALF], ids=str)
+def test_a_thousand_tokens(dtype: torch.dtype, device: str) -> None:
+    case = problem([1024], device=device, heads=1, width=64, value_width=64, dtype=dtype)
+    check(case, EXACT if dtype == torch.float32 else ROUNDED)
+
+
+@pytest.mark.parametrize("state", [torch.float32, HALF], ids=str)
+@pytest.mark.parametrize("lengths", [[16], [1, 64], [100, 60], [140, 20]], ids=str)
+def test_bfloat16(lengths: list[int], state: torch.dtype, device: str) -> None:
+    """q, k and v; the states of TAPE stay float32 in memory, and so do their gradients."""
+    case = problem(
+        lengths, device=device, heads=1, width=32, value_width=32, dtype=HALF, state=state
+    )
+    found = case.run()
+    assert [x.dtype for x in found] == [HALF, state, state, HALF, HALF, HALF, state, state]
+    assert distance(found, case.expected()) < ROUNDED
+
+
+def test_a_wide_value_beside_float32_queries(device: str) -> None:
+    case = problem([12, 20], device=device, dtype=torch.float32, state=HALF, width=32)
+    check(case, ROUNDED)
+
+
+@pytest.mark.usefixtures("one_tile")
+def test_one_tile_equals_blocks(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = problem([124, 40, 65], device=device, heads=1)
+    tile = case.run()
+    monkeypatch.setattr(launch, "is_short", lambda q, values, longest: False)
+    assert distance(case.run(), tile) < EXACT
+
+
+@pytest.mark.parametrize("lengths", [[9, 0, 20], [9, 40]], ids=["one tile", "blocks"])
+@pytest.mark.parametrize("tail", [1, 100])
+@pytest.mark.usefixtures("poisoned")
+def test_what_belongs_to_no_sequence_is_zero(lengths: list[int], tail: int, device: str) -> None:
+    """Whatever stands there, and whatever stood in memory before."""
+    case = problem(lengths, device=device, heads=1, tail=tail)
+    expected = case.expected()
+    tokens = sum(lengths)
+    for x in (*case.inputs, *case.gradients):
+        x[tokens:] = float("nan")
+    found = case.run()
+    assert all(not x[tokens:].any() for x in found)
+    assert distance(found, expected) < EXACT
+
+
+@pytest.mark.parametrize("longest", [20, 40])
+@pytest.mark.parametrize("lengths", [[0, 5, 0, 0, 20, 0], [0, 0]], ids=str)
+@pytest.mark.usefixtures("poisoned")
+def test_empty_sequences(lengths: list[int], longest: int, device: str) -> None:
+    check(problem(lengths, device=device, longest=longest, tail=4, heads=1), EXACT)
+
+
+@pytest.mark.parametrize("longest", [20, 40])
+@pytest.mark.usefixtures("poisoned")
+def test_no_sequence(longest: int, device: str) -> None:
+    found = problem([], device=device, longest=longest, tail=4).run()
+    assert len(found) == 8
+    assert all(not x.any() for x in found)
+
+
+@pytest.mark.parametrize("longest", [30, 40])
+def test_a_bound_that_no_sequence_reaches(longest: int, device: str) -> None:
+    check(problem([5, 20, 11], device=device, longest=longest, heads=1), EXACT)
+
+
+@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+@pytest.mark.parametrize("alone", [0, 1], ids=["q, k, v", "k, v"])
+def test_views_of_a_fused_projection(lengths: list[int], alone: int, device: str) -> None:
+    """q, k, v (or k and v) beside each other, the rows of the state between each other; of the
+    gradients that come in some are views as well."""
+    case = problem(lengths, device=device)
+    leaves = [
+        *case.inputs[:alone],
+        torch.stack(case.inputs[alone:3], 1),
+        torch.stack(case.inputs[3:], -2),
+    ]
+
+    def results(leaves: list[Tensor]) -> list[Tensor]:
+        leaves = [x.detach().requires_grad_() for x in leaves]
+        *first, fused, state = leaves
+        inputs = [*first, *fused.unbind(1), *state.unbind(-2)]
+        assert not any(x.is_contiguous() for x in inputs[alone:])
+        outputs = case.attend(inputs)
+        given = [g.to(o) for g, o in zip(case.gradients, outputs, strict=True)]
+        given[1:] = torch.stack(given[1:], -2).unbind(-2)
+        return [*(o.detach() for o in outputs), *torch.autograd.grad(outputs, leaves, given)]
+
+    assert distance(results(leaves), results([exact(x) for x in leaves])) < EXACT
+
+
+@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+def test_axes_that_are_not_contiguous(lengths: list[int], device: str) -> None:
+    case = problem(lengths, device=device, heads=1)
+    expected = case.expected()
+    case.inputs = [x.transpose(0, 2).contiguous().transpose(0, 2) for x in case.inputs]
+    case.gradients = [torch.ones_like(g[:1, :1, :1]).expand_as(g) for g in case.gradients]
+    assert distance(case.run()[:3], expected[:3]) < EXACT
+    check(case, EXACT)
+
+
+@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+def test_a_state_that_heads_or_tokens_share(lengths: list[int], device: str) -> None:
+    """Broadcast outside, so that autograd sums the gradient over what shares it."""
+    case = problem(lengths, device=device)
+
+    def gradients(tensors: list[Tensor]) -> list[Tensor]:
+        q, k, v, *states = (x.detach().requires_grad_() for x in tensors)
+        outputs = case.attend([q, k, v, *(x.expand_as(v) for x in states)])
+        given = [g.to(o) for g, o in zip(case.gradients, outputs, strict=True)]
+        return list(torch.autograd.grad(outputs, states, given))
+
+    tensors = [*case.inputs[:3], case.inputs[3][:, :1], case.inputs[4][:1, :1]]
+    assert distance(gradients(tensors), gradients([exact(x) for x in tensors])) < EXACT
+
+
+@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+@pytest.mark.parametrize("wanted", [(0, 1, 2), (2,), (4,), (3, 4), (0, 3)], ids=lambda i: f"of {i}")
+def test_gradients_of_some(lengths: list[int], wanted: tuple[int, ...], device: str) -> None:
+    """The first state of TAPE needs no gradient; nor need an output be used."""
+    case = problem(lengths, device=device, heads=1)
+    expected = case.expected()
+    inputs = [x.requires_grad_(i in wanted) for i, x in enumerate(case.inputs)]
+    outputs = case.attend(inputs)
+    found = torch.autograd.grad(outputs, [inputs[i] for i in wanted], case.gradients)
+    assert distance(found, [expected[3 + i] for i in wanted]) < EXACT
+
+
+@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+def test_an_output_that_nobody_uses(lengths: list[int], device: str) -> None:
+    case = problem(lengths, device=device, heads=1)
+    case.gradients[1].zero_()
+    expected = case.expected()[3:]
+    inputs = [x.requires_grad_() for x in case.inputs]
+    first, _, last = case.attend(inputs)
+    given = (case.gradients[0], case.gradients[2])
+    found = list(torch.autograd.grad((first, last), inputs, given))
+    assert not found.pop(3).any() and not expected.pop(3).any()
+    assert distance(found, expected) < EXACT
+
+
+@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+@pytest.mark.parametrize("width, value_width", [(24, 40), (8, 64), (128, 3)])
+def test_any_width(lengths: list[int], width: int, value_width: int, device: str) -> None:
+    check(problem(lengths, device=device, width=width, value_width=value_width), EXACT)
+
+
+def test_values_of_different_widths(device: str) -> None:
+    wide = problem([9, 20], device=device, value_width=24)
+    narrow = Problem(
+        [*wide.inputs[:3], wide.inputs[3][..., :16], wide.inputs[4][..., :5]],
+        [wide.gradients[0], wide.gradients[1][..., :16], wide.gradients[2][..., :5]],
+        wide.starts,
+        wide.longest,
+    )
+    assert [x.shape[-1] for x in narrow.run()[:3]] == [24, 16, 5]
+    check(narrow, EXACT)
+
+
+@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+def test_large_scores(lengths: list[int], device: str) -> None:
+    """Up to 300, of which float32 knows four digits: the softmax must not overflow, nor may what
+    is masked."""
+    case = problem(lengths, device=device, heads=1)
+    for x in case.inputs[:2]:
+        x *= 8
+    check(case, 1e-4)
+
+
+@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+def test_the_same_bits_twice(lengths: list[int], device: str) -> None:
+    case = problem(lengths, device=device, heads=1)
+    assert all(torch.equal(x, y) for x, y in zip(case.run(), case.run(), strict=True))
+
+
+@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+def test_one_graph(lengths: list[int], device: str) -> None:
+    """torch.compile sees an operator, and one more in the backward."""
+    case = problem(lengths, device=device, tail=2)
+    seen: list[str] = []
+
+    def look(graph: torch.fx.GraphModule, example: list[Any]) -> Any:
+        seen.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+        return make_boxed_func(graph)
+
+    # Imported here: it imports Triton.
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    backend = aot_autograd(fw_compiler=look)
+    compiled = torch.compile(multi_value_attention, backend=backend, fullgraph=True)
+    expected = case.expected()
+    q, k, *values = inputs = [x.requires_grad_() for x in case.inputs]
+    outputs = compiled(q, k, values, case.starts, case.longest, SCALE)
+    found = [o.detach() for o in outputs]
+    found += torch.autograd.grad(outputs, inputs, case.gradients)
+    assert distance(found, expected) < EXACT
+    ours = [name for name in seen if name.startswith("tape_arith")]
+    assert ours == [
+        "tape_arith.multi_value_attention.default",
+        "tape_arith.multi_value_attention_backward.default",
+    ]
+
+
+@pytest.mark.parametrize("lengths", [[9, 20], [9, 70]], ids=["one tile", "blocks"])
+def test_the_operators_are_what_they_declare(lengths: list[int], device: str) -> None:
+    """What torch.compile believes of results before it has them, and of what is written to."""
+    case = problem(lengths, device=device, heads=1, width=128, dtype=HALF)
+    q, k, *values = case.inputs
+    rest = (case.starts, case.longest, SCALE)
+    declared = ("test_schema", "test_faketensor")
+    torch.library.opcheck(attend, (q, k, values, *rest), test_utils=declared)
+    results = attend(q, k, values, *rest)
+    inputs = (case.gradients, q, k, values, results, *rest, 2)
+    torch.library.opcheck(attend_backward, inputs, test_utils=declared)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+def test_the_operators_in_every_check_of_torch(lengths: list[int], device: str) -> None:
+    case = problem(lengths, device=device, tail=2)
+    q, k, *values = (x.requires_grad_() for x in case.inputs)
+    torch.library.opcheck(attend, (q, k, values, case.starts, case.longest, SCALE))
+
+
+def test_what_it_refuses(device: str) -> None:
+    case = problem([5], device=device)
+    q, k, *values = case.inputs
+    rest = (case.starts, case.longest, SCALE)
+    with pytest.raises(ValueError, match="one to three values, not 4"):
+        multi_value_attention(q, k, [*values, values[0]], *rest)
+    with pytest.raises(ValueError, match="of one type"):
+        multi_value_attention(q, k.to(HALF), values, *rest)
+    with pytest.raises(ValueError, match="of one type"):
+        multi_value_attention(q.double(), k.double(), values, *rest)
+    with pytest.raises(ValueError, match="at most 128 wide"):
+        multi_value_attention(q, k, [values[0].repeat(1, 1, 9)], *rest)
+
+
+@kernel
+def distance_kernel(pointer, out, token, head, token_stride, head_stride):  # type: ignore[no-untyped-def]
+    token, head = tl.program_id(0) + token, tl.program_id(0) + head
+    there = place(pointer, token, head, token_stride, head_stride)
+    tl.store(out, there.to(tl.int64) - pointer.to(tl.int64))
+
+
+def test_places_beyond_32_bits(device: str) -> None:
+    """2^22 tokens of a fused projection 3 x 2^10 wide: 12 billion numbers, 24 GB."""
+    pointer = torch.empty(1, dtype=HALF, device=device)
+    out = torch.empty(1, dtype=torch.int64, device=device)
+    distance_kernel[(1,)](pointer, out, 2**22, 15, 3 * 2**10, 64)
+    assert out.item() == 2 * (2**22 * 3 * 2**10 + 15 * 64)
