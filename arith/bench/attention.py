@@ -51,6 +51,9 @@ def measure(options: Options) -> Iterator[Measurement]:
     groups = grouped(options.names(), config)
     share = replace(options, seconds=options.seconds / (len(groups) * len(lengths)))
     for needs, who in groups.items():
+        if needs.bias == "scores":
+            yield not_measured(STAGE, who, "s", "attention of their own: see `bench train`")
+            continue
         able: list[str] = []
         for name in wanted(options.attention):
             reason = lacking(backends.load(name), needs, hardware)
@@ -70,7 +73,17 @@ def grouped(encodings: Sequence[Name], config: Config) -> dict[Needs, str]:
         with torch.device("meta"):
             needs = build(name, setting_for(config)).needs
         found.setdefault(needs, []).append(str(name))
-    return {needs: "/".join(who) for needs, who in found.items()}
+    return {needs: named(who) for needs, who in found.items()}
+
+
+def named(who: Sequence[str]) -> str:
+    """Names for a line that has to stay short.
+
+    >>> named(["rope"]), named(["nope", "p-rope", "rope", "xpos"])
+    ('rope', 'nope, p-rope and 2 more')
+    """
+    few, rest = who[:2], len(who) - 2
+    return "/".join(who) if rest < 1 else f"{', '.join(few)} and {rest} more"
 
 
 def compared(
@@ -172,7 +185,8 @@ def step_of(
         return torch.randn(shape, generator=generator).to(hardware.device, dtype)
 
     heads = (rows, length, config.num_heads, config.head_dim)
-    q, k, v = (random(*heads, dtype=hardware.dtype) for _ in range(3))
+    wide = (*heads[:3], needs.query * config.head_dim)
+    q, k, v = (random(*shape, dtype=hardware.dtype) for shape in (wide, wide, heads))
     values = (v, *(random(*heads) for _ in range(needs.values - 1)))
     bias = None if needs.bias == "none" else random(1, config.num_heads, length, length)
     learned = [bias] if bias is not None and needs.bias == "learned" else []
@@ -198,4 +212,4 @@ def useful_flops(needs: Needs, rows: int, length: int, config: Config) -> int:
     """FLOPs of forward and backward: the scores and each value, over the keys up to each query."""
     width = config.num_heads * config.head_dim
     product = Product(causal([length] * rows).pairs * width)
-    return (1 + needs.values) * product.training
+    return (needs.query + needs.values) * product.training
