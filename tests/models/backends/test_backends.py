@@ -176,6 +176,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
 @pytest.fixture(autouse=True)
 def a_gpu_to_choose_for(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel.cache_clear()
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
 
 
