@@ -76,6 +76,8 @@ def test_a_killed_call_is_finished_by_the_next(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A shell's background job ignores Ctrl-C, and so would what it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         until(lambda: len(list(tmp_path.glob("shard-*.json"))) >= finished)
         workers = workers_of(process.pid)
