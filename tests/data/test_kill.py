@@ -68,7 +68,7 @@ def until(condition: Callable[[], bool]) -> None:
 def test_a_killed_call_is_finished_by_the_next(
     whole: dict[str, bytes], tmp_path: Path, victim: str
 ) -> None:
-    finished = random.randrange(1, 30)
+    finished = random.randrange(1, 60)
     print(f"killing the {victim} after {finished} shards")
     with subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(tmp_path)],
