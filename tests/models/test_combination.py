@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import cli
 from arith.bench.flops import counted, forward_flops, padded, products, training_flops
+from arith.commands.options import complete_encoding
 from arith.suite.folders import RunFolder
 from models import catalog, contract
 from models.build import build, build_decoder
@@ -295,6 +295,6 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_completion(typed: str, offered: list[str]) -> None:
-    assert [name for name in cli._complete_encoding(typed) if name in offered] == offered
-    assert all(name.startswith(typed) for name in cli._complete_encoding(typed))
-    assert offered or not cli._complete_encoding(typed)
+    assert [name for name in complete_encoding(typed) if name in offered] == offered
+    assert all(name.startswith(typed) for name in complete_encoding(typed))
+    assert offered or not complete_encoding(typed)

@@ -1,0 +1,89 @@
+"""`tape-arith bench`: limits of the machine and stages beside them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arith.commands.conduct import EXIT_PARTLY, use_threads, whole_numbers
+from arith.commands.options import Preset, Settings, Threads, complete_encoding
+from models import catalog
+
+EXAMPLE = "tape-arith bench train --pe rope,tape --lengths 20,40"
+
+
+def complete_stage(incomplete: str) -> list[str]:
+    from arith.bench.stages import ALL, stages
+
+    return [name for name in [*stages(), ALL] if name.startswith(incomplete)]
+
+
+def command(
+    stages: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[STAGE]...",
+            help="generate, train, score, ...: a wrong name lists all of them (all, if none).",
+            autocompletion=complete_stage,
+        ),
+    ] = None,
+    pe: Annotated[
+        str,
+        typer.Option(help="Encodings, with commas.", autocompletion=complete_encoding),
+    ] = "",
+    preset: Preset = None,
+    settings: Settings = None,
+    lengths: Annotated[
+        str, typer.Option(help="With commas: digits of the longest operand; attention: tokens.")
+    ] = "",
+    run: Annotated[
+        Path | None, typer.Option(help="A run to score; without, random weights.")
+    ] = None,
+    attention: Annotated[
+        str, typer.Option(help="The backend of attention: auto, or its name.")
+    ] = "auto",
+    count: Annotated[int | None, typer.Option(min=1, help="Problems to generate.")] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="Where to write, if not to a temporary folder.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Keep the figures as JSON.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw scaling: .png, .svg or .pdf.")
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=1.0, help="About how long each stage may take.")
+    ] = 60.0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Every line at its smallest: a check, no figures.")
+    ] = False,
+    threads: Threads = None,
+) -> None:
+    """Measure this machine's limits and each stage beside them."""
+    names = catalog.parse_list(pe)
+    sizes = whole_numbers("--lengths", lengths) if lengths else []
+    from arith.bench.stages import ALL, chosen
+
+    wanted = chosen(stages or [ALL])
+    use_threads(threads)
+    from arith.bench.measure import Options
+    from arith.bench.running import run as run_stages
+    from arith.suite.presets import pairs
+
+    options = Options(
+        encodings=tuple(names),
+        preset=preset,
+        settings=pairs(settings or []),
+        lengths=tuple(sizes),
+        directory=directory,
+        count=count,
+        run=run,
+        plot=plot,
+        attention=attention,
+        seconds=seconds,
+        quick=quick,
+        threads=threads,
+    )
+    if not run_stages(wanted, options, file):
+        raise typer.Exit(EXIT_PARTLY)

@@ -1,0 +1,71 @@
+"""How every command behaves: what it takes, how it stops, how it exits."""
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from arith.errors import UsageError
+
+if TYPE_CHECKING:
+    from arith.scoring.grid import Grid
+    from arith.suite.stopping import Stopper
+    from arith.training.config import Config
+
+EXIT_FAILED, EXIT_USAGE, EXIT_PARTLY, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+
+def chosen_config(
+    preset: str | None, settings: list[str] | None, task: str | None
+) -> "tuple[str, Config]":
+    """The preset's name and its settings with those of the command line."""
+    from arith.suite.presets import load_preset, pairs
+
+    if preset is None:
+        from arith.suite.estimate import default_preset
+
+        preset, why = default_preset()
+        print(why, file=sys.stderr)
+    chosen = pairs(settings or []) | ({"task": task} if task else {})
+    return preset, load_preset(preset).with_settings(chosen)
+
+
+def show(grid: "Grid", as_json: bool) -> None:
+    """A grid on stdout: its means in a line, or all of it."""
+    from arith.suite.compare import summary
+
+    print(json.dumps(grid.content()) if as_json else summary(grid))
+
+
+def whole_numbers(option: str, text: str) -> list[int]:
+    """ "0,1,2" as numbers, each once. Errors: UsageError, naming `option`."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise UsageError(f"{option} takes whole numbers with commas, as in 0,1,2, not '{text}'")
+    return list(dict.fromkeys(map(int, parts)))
+
+
+def stopper_for(time_limit: str | None) -> "Stopper":
+    """What stops a command in good order when its time is up. Errors: UsageError."""
+    from arith.suite.stopping import Stopper, seconds
+
+    try:
+        return Stopper(None if time_limit is None else seconds(time_limit))
+    except ValueError:
+        raise UsageError(f"--time-limit takes 90s, 25m or 3h, not '{time_limit}'") from None
+
+
+def use_threads(threads: int | None) -> None:
+    """As many CPU threads as --threads says; torch's own number where it says nothing."""
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def leave(stopper: "Stopper") -> None:
+    """Exit with what stopped us, if anything did."""
+    if stopper.exit_code:
+        print("stopped in good order: the same command goes on from here", file=sys.stderr)
+        raise typer.Exit(stopper.exit_code)

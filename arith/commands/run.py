@@ -1,0 +1,60 @@
+"""`tape-arith run`: from nothing to a heatmap."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arith.commands.conduct import chosen_config, leave, stopper_for, use_threads, whole_numbers
+from arith.commands.options import (
+    Attention,
+    Preset,
+    Runs,
+    Settings,
+    TaskName,
+    Threads,
+    TimeLimit,
+    complete_encoding,
+)
+from models import catalog
+
+EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
+
+
+def command(
+    pe: Annotated[
+        str, typer.Option(help="Encodings, with commas.", autocompletion=complete_encoding)
+    ],
+    seeds: Annotated[str, typer.Option(help="Seeds, with commas.")] = "0",
+    preset: Preset = None,
+    settings: Settings = None,
+    task: TaskName = None,
+    data: Annotated[Path, typer.Option(help="The folder of datasets.")] = Path("data"),
+    out: Runs = Path("runs"),
+    time_limit: TimeLimit = None,
+    threads: Threads = None,
+    attention: Attention = "auto",
+    workers: Annotated[int, typer.Option(help="Processes that generate (default: all cores).")] = 0,
+) -> None:
+    """Generate, train, score and draw; what is done already is never done again."""
+    names = catalog.parse_list(pe)
+    numbers = whole_numbers("--seeds", seeds)
+    stopper = stopper_for(time_limit)
+    use_threads(threads)
+    name, config = chosen_config(preset, settings, task)
+    from arith.suite import pipeline
+
+    with stopper.listening():
+        done = pipeline.run_all(
+            names,
+            numbers,
+            name,
+            config,
+            runs=out,
+            data=data,
+            workers=workers,
+            attention=attention,
+            should_stop=stopper,
+        )
+    if not done:
+        leave(stopper)

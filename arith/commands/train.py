@@ -1,0 +1,102 @@
+"""`tape-arith train`: one run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arith.commands.conduct import chosen_config, leave, show, stopper_for, use_threads
+from arith.commands.options import (
+    Attention,
+    Fresh,
+    Preset,
+    Settings,
+    TaskName,
+    Threads,
+    TimeLimit,
+    complete_encoding,
+)
+from arith.errors import UsageError
+from models import catalog
+
+EXAMPLE = "tape-arith train --pe tape --preset mini --seed 1"
+
+
+def command(
+    run: Annotated[
+        Path | None, typer.Argument(help="A run's folder to go on with, instead of --pe.")
+    ] = None,
+    pe: Annotated[
+        str | None,
+        typer.Option(
+            help="The positional encoding: name[:option=value...][+name].",
+            autocompletion=complete_encoding,
+        ),
+    ] = None,
+    preset: Preset = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Initialization, training problems, positions (default: 0)."),
+    ] = None,
+    settings: Settings = None,
+    task: TaskName = None,
+    steps: Annotated[
+        int | None, typer.Option(help="With RUN: extend its budget to so many steps.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A generated dataset (default: made as needed).")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder of runs (default: runs).")] = None,
+    no_score: Annotated[bool, typer.Option("--no-score", help="Leave the grid out.")] = False,
+    time_limit: TimeLimit = None,
+    threads: Threads = None,
+    attention: Attention = "auto",
+    fresh: Fresh = False,
+) -> None:
+    """Train one encoding, or go on with a run, then score its grid."""
+    if (run is None) == (pe is None):
+        raise UsageError("name an encoding (--pe tape) or the folder of a run to go on with")
+    if run is not None and (preset or settings or task or fresh or out or seed is not None):
+        raise UsageError("a run keeps its settings: only --steps, --data and limits go with RUN")
+    if steps is not None and run is None:
+        raise UsageError("--steps extends a run that is there; for a new one use --set steps=N")
+    names = catalog.parse_list(pe) if pe is not None else []
+    if run is None and not names:
+        raise UsageError("--pe is empty: name an encoding, as in --pe tape")
+    if len(names) > 1:
+        raise UsageError(f"train takes one encoding: `tape-arith run --pe {pe}` takes several")
+
+    stopper = stopper_for(time_limit)
+    use_threads(threads)
+    from arith.suite import runs as suite
+    from arith.suite.folders import existing_run
+
+    with stopper.listening():
+        if run is not None:
+            folder = existing_run(run)
+            if steps is not None:
+                suite.extend_run(folder, steps, data=data)
+            suite.continue_run(folder, data=data, attention=attention, should_stop=stopper)
+            extrapolation = None
+        else:
+            extrapolation = names[0].extrapolation
+            name, config = chosen_config(preset, settings, task)
+            folder = suite.train_run(
+                out or Path("runs"),
+                name,
+                config,
+                names[0],
+                seed or 0,
+                data=data,
+                attention=attention,
+                fresh=fresh,
+                should_stop=stopper,
+            )
+        done = folder.finished()
+        if done and not no_score:
+            grid = suite.score_run(folder, extrapolation, attention=attention, should_stop=stopper)
+            done = grid.complete
+            show(grid, as_json=False)
+    print(folder.path)
+    if not done:
+        leave(stopper)
