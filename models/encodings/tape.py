@@ -7,14 +7,15 @@ from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
 from models.backends.backend import Needs
 from models.encoding import PositionalLayer, Setting
 from models.errors import UsageError
-from models.families.contextual import ContextualRotary
-from models.families.rotary import Rotation, rotate, swap
+from models.families.ablations import NonEquivariantLayer, ShareLayer, VectorLayer, VectorState
+from models.families.contextual import ContextualRotary, check_options
+from models.families.contextual_layer import ContextualLayer, ReadOut
+from models.families.rotary import Rotation, rotate, rotation, swap
 from models.hardware import by_hand
 from models.products import Extent, Product
 from models.sequences import Sequences
@@ -29,6 +30,11 @@ class TapeState(NamedTuple):
     swapped: Tensor
 
     @classmethod
+    def at(cls, cos: Tensor, sin: Tensor) -> "TapeState":
+        """The rotation by +theta t, which is the transpose of the paper's matrix."""
+        return cls(*rotation(cos, sin))
+
+    @classmethod
     def of(cls, e: Tensor) -> "TapeState":
         """From e [..., L, 2F], its columns as halves of the last axis."""
         (a, b), (c, d) = (row.chunk(2, -1) for row in e.unbind(-2))
@@ -39,6 +45,10 @@ class TapeState(NamedTuple):
         """e [..., L, 2F], its columns (D) as halves of the last axis."""
         (a, d), (c, b) = self.direct.chunk(2, -1), self.swapped.chunk(2, -1)
         return torch.stack((torch.cat((a, b), -1), torch.cat((c, d), -1)), -2)
+
+    def turned(self, x: Tensor) -> Tensor:
+        """e^T x, by frequency, of a query or key x [B, T, H, 2F]."""
+        return rotate(x, Rotation(*self))
 
 
 def added(state: TapeState, keep: Tensor, carry: Tensor, mixed: TapeState) -> TapeState:
@@ -85,42 +95,46 @@ class _Added(torch.autograd.Function):
         )
 
 
-class TapeLayer(PositionalLayer):
-    """Eq. 6 to 8. The last layer's state has no reader, so `contextual` is False there."""
+class TapeLayer(ReadOut):
+    """Eq. 8 as it stands: W1 and W2 act on the rows of e."""
 
-    def __init__(self, head_dim: int, width: int, contextual: bool) -> None:
-        super().__init__()
-        self.contextual = contextual
-        if contextual:
-            self.psi = nn.Linear(head_dim, width)
-            self.w1 = nn.Parameter(torch.empty(width, 2).uniform_(-(2**-0.5), 2**-0.5))
-            self.w2 = nn.Parameter(torch.zeros(2, width))
-
-    def attend(
-        self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: TapeState, seqs: Sequences
-    ) -> tuple[Tensor, TapeState]:
-        by = Rotation(*state)
-        q, k = rotate(q, by), rotate(k, by)
-        if not self.contextual:
-            (heads,) = self.attention(q, k, (v,), seqs)
-            return heads, state
-        heads, *mixed = self.attention(q, k, (v, *state), seqs)
-        return heads, self.contextualize(heads, TapeState(*mixed), state)
+    mixes = 2
 
     def contextualize(self, heads: Tensor, mixed: TapeState, state: TapeState) -> TapeState:
         """e + W2 diag(psi(heads)) W1 mixed (Eq. 8 and the block's residual).
 
         heads [B, T, H, K]; mixed is A e (Eq. 7).
         """
-        gate = F.silu(self.psi(heads))
-        # W2 diag(g) W1 is linear in g: one small product gives the 2x2 matrix G of each head.
-        matrices = (self.w2[:, None] * self.w1.T[None]).flatten(0, 1)  # [L L, W]
         half = state.direct.shape[-1] // 2
-        # It mixes rows of e, so both parts of the state: (G_11, G_22) keeps a part in its place,
+        # G mixes rows of e, so both parts of the state: (G_11, G_22) keeps a part in its place,
         # (G_12, G_21) carries it over.
         order = [0] * half + [3] * half + [1] * half + [2] * half
-        keep, carry = F.linear(gate, matrices[order]).chunk(2, -1)
+        keep, carry = self.entries(heads, order).chunk(2, -1)
         return added(state, keep, carry, mixed)
+
+    def products(self, rows: int, known: bool) -> Iterable[Product]:
+        """psi, and the four entries of G, laid beside each half of both parts of the state."""
+        psi, entries = super().products(rows, known)
+        yield psi
+        half = self.psi.in_features // 2
+        yield Product(entries.multiply_adds * half, needed=entries.multiply_adds)
+
+
+class Form(NamedTuple):
+    """What e is, what rewrites it, how many rows it has (L), and how many times as wide as values
+    queries and keys are once e has turned them."""
+
+    state: type[TapeState] | type[VectorState]
+    read_out: type[ReadOut]
+    rows: int
+    query: int
+
+
+FORMS = {
+    "tensor": Form(TapeState, TapeLayer, rows=2, query=1),
+    "non-equivariant": Form(TapeState, NonEquivariantLayer, rows=2, query=1),
+    "vector": Form(VectorState, VectorLayer, rows=1, query=2),
+}
 
 
 class TAPE(ContextualRotary):
@@ -141,11 +155,31 @@ class TAPE(ContextualRotary):
     Invariant under an element of O(2) of its own for each frequency, hence under shifts. Where
     the paper's text is silent or contradicts itself: e e^T where it prints e^T e (only that is
     invariant); one softmax a head; no norm on e; the last layer updates nothing.
+
+    What the paper takes away in Table 6, by its own words, and the clamp (models/families has the
+    layers):
+    - `context=no-attention`: attention does not contextualize, e~ = e: e <- e + G e, where
+      G = W2 diag(psi(x~)) W1. `context=no-mlp`: the MLP does not, e <- e + s_h A e, one number s a
+      head and layer, zero at first, learned at H times the rate (as in tape-heads); psi, W1 and
+      W2, and with them `width`, are gone. Both start as RoPE exactly and keep the symmetry.
+    - `form=non-equivariant` ("w/o rotation equivariance"): W1 [width, 4] and W2 [4, width] act on
+      vec(e) in R^4 and so mix its columns. Starts as RoPE, then sees absolute positions: the
+      control. Default: `tensor`, the matrix that Eq. 8 mixes by rows.
+    - `form=vector` (instead of "tensorial"): L = 1, D = 4, e = (cos, sin, cos, sin) / sqrt(2) at
+      first, and the logit is sum_f (q_f . k_f)(e_t . e_i). It starts as sum_f (q_f . k_f)
+      cos(theta_f (t - i)), RoPE without its sine: not RoPE. W1 [width, 1], W2 [1, width]; G is a
+      number, so that e stays a vector twice, kept once here (`VectorState`). Keeps the symmetry.
+    - `clamp=c` (off: 0): after each update e <- e / max(1, ||e||_F / c), which keeps the symmetry;
+      a rotation's norm is sqrt(2), a vector's 1 at first. Not of the paper: nothing there bounds e.
+    - `width`: Table 7's sweep of B', over 4, 12, 24, 48, 96.
+    The numbers of these tables are missing from the text at hand. The authors' code has ablations
+    of its form that mixes heads alone, and other ones: its non-equivariant one mixes heads,
+    channels and so frequencies, alike for cosines and sines or each by weights of its own; its
+    vector mixes the channels of a head, which breaks invariance under shifts too.
     """
 
     kind = "rotary, contextual"
     paper = "Zhu et al. 2025, arXiv 2501.00712"
-    needs = Needs(values=3)
 
     def __init__(
         self,
@@ -153,32 +187,53 @@ class TAPE(ContextualRotary):
         *,
         width: int = 48,
         start: Literal["rope", "fourier", "learned"] = "rope",
+        context: Literal["full", "no-attention", "no-mlp"] = "full",
+        form: Literal["tensor", "non-equivariant", "vector"] = "tensor",
+        clamp: float = 0,
     ) -> None:
-        if width < 1:
-            raise UsageError(f"tape: width must be 1 or more, not {width}")
-        self.width = width
+        check_options("tape", width, context, clamp)
+        if context == "no-mlp" and form == "non-equivariant":
+            raise UsageError(
+                "tape: form=non-equivariant changes W1 and W2, and context=no-mlp has none: "
+                "take one of the two"
+            )
+        self.width, self.context, self.clamp = width, context, clamp
+        self.form = FORMS[form]
         super().__init__(setting)
-        self.state_shape = (2, setting.head_dim)
+        self.state_shape = (self.form.rows, setting.head_dim)
         self.set_first(start)
+        gathered = 0 if context == "no-attention" else len(self.form.state._fields)
+        # Of this one, not of the class: options change it.
+        vars(self)["needs"] = Needs(values=1 + gathered, query=self.form.query)
 
     def layer(self, i: int) -> PositionalLayer:
-        return TapeLayer(self.setting.head_dim, self.width, i < self.setting.num_layers - 1)
+        """The one place that chooses: what a block's e becomes, by context and form."""
+        if i == self.setting.num_layers - 1:
+            return ContextualLayer()
+        layer = (
+            ShareLayer(self.setting.num_heads)
+            if self.context == "no-mlp"
+            else self.form.read_out(self.setting.head_dim, self.width)
+        )
+        layer.gathers, layer.clamp = self.context != "no-attention", self.clamp
+        return layer
 
     def products(self, extent: Extent) -> Iterable[Product]:
-        """Of each layer but the last: A e of two rows, psi, and the 2x2 matrices."""
-        heads, width = self.setting.num_heads, self.setting.head_dim
-        for i in range(self.setting.num_layers - 1):
+        """Scores of wider queries, if so, in each layer; in each but the last, A e of all parts of
+        e that are gathered, and what its e takes."""
+        heads = self.setting.num_heads
+        pairs = extent.pairs * heads * self.setting.head_dim
+        yield Product(self.setting.num_layers * pairs * (self.needs.query - 1))
+        for i, layer in enumerate(self.layers[:-1]):
+            assert isinstance(layer, ContextualLayer)
             # The first e is no function of any parameter, but for a learned table.
             known = not i and self.first != "learned"
-            yield Product(extent.pairs * heads * 2 * width, gradients=1 if known else 2)
-            yield Product(extent.tokens * heads * width * self.width)
-            # Four numbers a head, laid beside each half of both parts of the state.
-            spread = extent.tokens * heads * 2 * width * self.width
-            yield Product(spread, needed=extent.tokens * heads * 4 * self.width)
+            yield Product(pairs * (self.needs.values - 1), gradients=1 if known else 2)
+            yield from layer.products(extent.tokens * heads, known and not layer.gathers)
 
-    def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> TapeState:
+    def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> TapeState | VectorState:
         if self.first == "learned":
-            e = TapeState.of(self.rows(index, seqs, x.dtype)[:, :, None])
-            return TapeState(*self.for_heads(Rotation(*e)))
-        # The rotation by +theta t is the transpose of the paper's matrix.
-        return TapeState(*self.first_rotation(x, index, seqs))
+            e = self.form.state.of(self.rows(index, seqs, x.dtype)[:, :, None])
+        else:
+            e = self.form.state.at(*self.cos_sin(index, seqs, x.dtype))
+        return self.for_each_head(e)

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.backends.backend import Needs
-from models.encoding import PositionalLayer, Setting
-from models.errors import UsageError
-from models.families.contextual import ContextualRotary
-from models.families.rotary import rotate, rotation
+from models.encoding import PositionalLayer, Setting, State
+from models.families.contextual import ContextualRotary, check_options, clamped, with_share
+from models.families.rotary import rotate, rotation, traces
 from models.products import Extent, Product
 from models.sequences import Sequences
 
@@ -29,14 +28,18 @@ class TapeHeadsState(NamedTuple):
 
 
 class TapeHeadsLayer(PositionalLayer):
-    """The last layer's state has no reader, so `contextual` is False there."""
+    """Two updates of a block, each there or not: `gathers` after attention, `mixes` after the MLP.
+    The last layer has neither, for its state has no reader."""
 
-    def __init__(self, setting: Setting, width: int, contextual: bool) -> None:
+    def __init__(
+        self, setting: Setting, width: int, *, gathers: bool, mixes: bool, clamp: float
+    ) -> None:
         super().__init__()
-        self.contextual = contextual
-        if contextual:
-            heads = setting.num_heads
+        self.gathers, self.mixes, self.clamp = gathers, mixes, clamp
+        heads = setting.num_heads
+        if gathers:
             self.s = nn.Parameter(torch.zeros(heads))
+        if mixes:
             self.wx = nn.Parameter(torch.randn(width, setting.hidden_size) * INITIAL_STD)
             self.wu = nn.Parameter(torch.zeros(width, heads))
             self.wd = nn.Parameter(torch.randn(heads, width) * INITIAL_STD)
@@ -47,22 +50,25 @@ class TapeHeadsLayer(PositionalLayer):
         (e,) = state
         by = rotation(*e.chunk(2, -1))
         q, k = rotate(q, by), rotate(k, by)
-        if not self.contextual:
+        if not self.gathers:
             (heads,) = self.attention(q, k, (v,), seqs)
             return heads, state
         heads, mixed = self.attention(q, k, (v, e), seqs)
-        return heads, TapeHeadsState(e + self.s[:, None] * mixed.to(e.dtype))
+        return heads, with_share(state, self.s, TapeHeadsState(mixed))
 
     def update(self, mlp_out: Tensor, state: TapeHeadsState, seqs: Sequences) -> TapeHeadsState:
+        """Each z after the block: mixed, where it is, and clamped, both halves of e counted."""
+        return clamped(self.mixed(mlp_out, state) if self.mixes else state, self.clamp, copies=2)
+
+    def mixed(self, mlp_out: Tensor, state: TapeHeadsState) -> TapeHeadsState:
         """e + Wd diag(SiLU(Wx m)) Wu e, m the output of the MLP."""
-        if not self.contextual:
-            return state
         (e,) = state
         gate = F.silu(F.linear(mlp_out, self.wx))
         # Wd diag(g) Wu is linear in g: one H x H matrix a token in place of two products of W.
-        heads = len(self.s)
+        heads = len(self.wd)
         matrices = (self.wd[:, None] * self.wu.T[None]).flatten(0, 1)  # [H H, W]
         mixing = F.linear(gate, matrices).to(e.dtype).unflatten(-1, (heads, heads))
+        e = e.expand(-1, -1, heads, -1)  # one for all heads until the first update
         return TapeHeadsState(e + (mixing @ e).to(e.dtype))
 
 
@@ -82,11 +88,19 @@ class TapeHeads(ContextualRotary):
     only the row sums act; under Adam those move H times faster than one entry, so s learns at H
     times the rate. Invariant under one rotation a frequency, hence under shifts; not under a
     rotation of each head by itself.
+
+    Of the paper's ablations (see TAPE), what there is to take away from two updates:
+    `context=no-attention` leaves out the first, s with it (with A taken for the identity instead,
+    s_h would be a factor of the head that its queries and keys have anyway); `context=no-mlp`
+    leaves out the second, Wx, Wu and Wd with it, as the code's own ablation does, and is then the
+    same model as tape:context=no-mlp. Both start as RoPE and keep the symmetry. `clamp=c` (off: 0): after each block z is divided by
+    max(1, ||e||_F / c), where e = [[a, -b], [b, a]] is the matrix of z = a + ib, of norm
+    sqrt(2) |z|. `width`: the code's sweep is H, 2H, 3H, 4H and 8H. There is no `form`: z is what
+    is left of e when both halves stay equal, and the code's non-equivariant variants give that up.
     """
 
     kind = "rotary, contextual"
     paper = "Zhu et al. 2025, arXiv 2501.00712 (VITA-Group/TAPE)"
-    needs = Needs(values=2)
 
     def __init__(
         self,
@@ -94,34 +108,54 @@ class TapeHeads(ContextualRotary):
         *,
         width: int = 48,
         start: Literal["rope", "fourier", "learned"] = "rope",
+        context: Literal["full", "no-attention", "no-mlp"] = "full",
+        clamp: float = 0,
     ) -> None:
-        if width < 1:
-            raise UsageError(f"tape-heads: width must be 1 or more, not {width}")
-        self.width = width
+        check_options("tape-heads", width, context, clamp)
+        self.width, self.clamp = width, clamp
+        self.gathers, self.mixes = context != "no-attention", context != "no-mlp"
         super().__init__(setting)
         self.state_shape = (setting.head_dim,)
         self.set_first(start)
+        # Of this one, not of the class: options change it.
+        vars(self)["needs"] = Needs(values=1 + self.gathers)
 
     def layer(self, i: int) -> PositionalLayer:
-        return TapeHeadsLayer(self.setting, self.width, i < self.setting.num_layers - 1)
+        read = i < self.setting.num_layers - 1
+        return TapeHeadsLayer(
+            self.setting,
+            self.width,
+            gathers=read and self.gathers,
+            mixes=read and self.mixes,
+            clamp=self.clamp if read else 0.0,
+        )
 
     def products(self, extent: Extent) -> Iterable[Product]:
-        """Of each layer but the last: A e, Wx m, the H x H matrices, and their products with e."""
+        """Of each layer but the last, as far as it has them: A e; Wx m, the H x H matrices, and
+        their products with e."""
         heads, width = self.setting.num_heads, self.setting.head_dim
-        numbers = self.setting.hidden_size * self.width + heads**2 * (self.width + width)
         for i in range(self.setting.num_layers - 1):
             # The first e is no function of any parameter, but for a learned table.
             known = not i and self.first != "learned"
-            yield Product(extent.pairs * heads * width, gradients=1 if known else 2)
-            yield Product(extent.tokens * numbers)
+            if self.gathers:
+                yield Product(extent.pairs * heads * width, gradients=1 if known else 2)
+            if self.mixes:
+                numbers = self.setting.hidden_size * self.width + heads**2 * self.width
+                yield Product(extent.tokens * numbers)
+                given = known and not self.gathers
+                yield Product(extent.tokens * heads**2 * width, gradients=1 if given else 2)
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> TapeHeadsState:
         if self.first == "learned":
             return TapeHeadsState(self.rows(index, seqs, x.dtype)[:, :, None])
         return TapeHeadsState(torch.cat(self.cos_sin(index, seqs, x.dtype), -1))
 
-    def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        for parameter, options in super().parameter_groups():
-            # Of a layer, one number a head: s. Nothing else here has one axis.
-            faster = {"lr_factor": float(self.setting.num_heads)} if parameter.ndim == 1 else {}
-            yield parameter, {**options, **faster}
+    def measures(self, first: State, state: State) -> dict[str, Tensor]:
+        """The base's; the norm is that of the 2x2 matrix which multiplies as z does."""
+        measures = super().measures(first, state)
+        return {**measures, "norm": 2**0.5 * measures["norm"]}
+
+    def inner_products(self, state: TapeHeadsState) -> Tensor:
+        """Of the 2x2 matrices that multiply as z does: 2 sum_f Re(z_t conj z_i)."""
+        by = rotation(*state.e.chunk(2, -1))
+        return traces(by, by)

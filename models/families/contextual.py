@@ -1,6 +1,7 @@
-"""Rotary encodings whose state travels between layers, and where that state starts.
+"""Rotary encodings whose state travels between layers: where it starts, and what both forms of
+TAPE do to it alike.
 
-Legend: B batch, T tokens, F frequencies.
+Legend: B batch, T tokens, H heads, F frequencies.
 """
 
 import math
@@ -9,10 +10,54 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from models.encoding import State
 from models.errors import UsageError
-from models.families.rotary import Rotary
+from models.families.rotary import Rotary, swap
+from models.hardware import by_hand
 from models.philox import words
 from models.sequences import Sequences
+
+
+def norms(state: tuple[Tensor, ...]) -> Tensor:
+    """Of a state's tensors [..., 2F], together, the norm of each frequency: float32 [..., F]."""
+    squares = sum(part.float().square() for part in state)
+    assert isinstance(squares, Tensor)
+    return squares.unflatten(-1, (2, -1)).sum(-2).sqrt()
+
+
+# The default of `width`, which constructors write out: options are read without importing.
+DEFAULT_WIDTH = 48
+
+
+def check_options(name: str, width: int, context: str, clamp: float) -> None:
+    """Errors: UsageError where the options of encoding `name` are none, or one would do nothing."""
+    if width < 1:
+        raise UsageError(f"{name}: width must be 1 or more, not {width}")
+    if context == "no-mlp" and width != DEFAULT_WIDTH:
+        raise UsageError(f"{name}: width={width} does nothing with context=no-mlp: leave it out")
+    if clamp < 0:
+        raise UsageError(f"{name}: clamp must be above 0, or 0 for none, not {clamp:g}")
+
+
+def clamped(state: State, clamp: float, copies: int = 1) -> State:
+    """e / max(1, ||e||_F / clamp), by token, head and frequency (0: e itself).
+
+    ||e||_F is a number that no orthogonal map of the columns of e changes, so that equivariance
+    stays. The parts of a state, each [B or 1, T, H or 1, 2F], hold every number of e, `copies`
+    times fewer than there are of it.
+    """
+    if not clamp:
+        return state
+    squares = sum(part.square() for part in state)
+    # The root comes after the maximum: its slope at e = 0 is infinite.
+    excess = (squares + swap(squares)).mul(copies / clamp**2).clamp_min(1).sqrt()
+    return type(state)(*(part / excess for part in state))
+
+
+def with_share(state: State, s: Tensor, mixed: State) -> State:
+    """e + s_h (A e), in the type of e: s [H], mixed = A e."""
+    parts = zip(state, mixed, strict=True)
+    return type(state)(*(e + s[:, None] * gathered.to(e.dtype) for e, gathered in parts))
 
 
 class ContextualRotary(Rotary):
@@ -68,8 +113,26 @@ class ContextualRotary(Rotary):
             )
         return self.table.to(torch.promote_types(torch.float32, dtype))[index]
 
+    def measures(self, first: State, state: State) -> dict[str, Tensor]:
+        """`norm`: the Frobenius norm of e a frequency, sqrt(2) where e is a rotation; `moved`: the
+        norm of its change since the start, over the norm that it had there."""
+        change = type(state)(*(now - then for now, then in zip(state, first, strict=True)))
+        moved = norms(change) / norms(first)
+        return {"norm": norms(state).mean((-2, -1)), "moved": moved.mean((-2, -1))}
+
+    def for_each_head(self, state: State) -> State:
+        """`state` [B or 1, T, 1, ...], the same for all heads, as `for_heads` has a rotation."""
+        if not by_hand(state[0]):
+            return state
+        return type(state)(*(part.repeat(1, 1, self.setting.num_heads, 1) for part in state))
+
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        """The base's, and no weight decay on the table."""
-        yield from super().parameter_groups()
+        """The base's, and no weight decay on the table; shares s (see `with_share`) learn H times
+        as fast: the authors' code has an H x H matrix in their place of which the row sums act,
+        and under Adam those move H times as fast as one entry."""
+        faster = {"lr_factor": float(self.setting.num_heads)}
+        shares = {id(p) for name, p in self.named_parameters() if name.endswith(".s")}
+        for parameter, options in super().parameter_groups():
+            yield parameter, {**options, **(faster if id(parameter) in shares else {})}
         if self.first == "learned":
             yield self.table, {"weight_decay": 0.0}

@@ -30,6 +30,13 @@ def rotation(cos: Tensor, sin: Tensor) -> Rotation:
     return Rotation(torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1))
 
 
+def traces(query: tuple[Tensor, ...], key: tuple[Tensor, ...]) -> Tensor:
+    """sum_f tr(e_t e_i^T) of query t and key i, [B or 1, H or 1, T, T]: their matrices' entries,
+    parts [B or 1, T, H or 1, ...], multiplied one by one and added up."""
+    of_query, of_key = (torch.cat(by, -1).transpose(1, 2) for by in (query, key))
+    return of_query @ of_key.transpose(-1, -2)
+
+
 def swap(x: Tensor) -> Tensor:
     """The two halves of the last axis, [..., 2F], in the other order."""
     return x.roll(x.shape[-1] // 2, -1)
@@ -151,3 +158,9 @@ class Rotary(PositionalEncoding):
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
         return self.first_rotation(x, index, seqs)
+
+    def inner_products(self, state: State) -> Tensor | None:
+        """Of rotations 2 sum_f cos(theta_f (t - i)), of TAPE's e what has become of it: the state
+        is taken for the entries of e. A leaf whose state is something else says how it
+        multiplies."""
+        return traces(state, state)

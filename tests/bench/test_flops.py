@@ -30,6 +30,21 @@ SIZES = {
     "wide heads": DecoderConfig(31, 2, 20, 4, 10, 7),
     "one head": DecoderConfig(7, 4, 12, 1, 6, 5),
 }
+# Every encoding, and options under which one multiplies otherwise than by default.
+NAMES = [
+    *names("encoding"),
+    "tape:context=no-attention",
+    "tape:context=no-mlp",
+    "tape:form=non-equivariant",
+    "tape:form=vector",
+    "tape:clamp=1.5",
+    "tape:context=no-attention:form=non-equivariant",
+    "tape:context=no-mlp:form=vector",
+    "tape:context=no-attention:form=non-equivariant:start=learned",
+    "tape-heads:context=no-attention",
+    "tape-heads:context=no-mlp",
+    "tape-heads:context=no-attention:start=learned",
+]
 # Rows and tokens; of those, answers or None for all.
 BATCHES = [(3, 20, None), (1, 9, 4), (5, 33, 37), (2, 1, None)]
 
@@ -80,7 +95,7 @@ def both_ways(
 
 @pytest.mark.parametrize("rows, tokens, answers", BATCHES)
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", names("encoding"))
+@pytest.mark.parametrize("name", NAMES)
 def test_formula_and_counter_agree(
     name: str, size: str, rows: int, tokens: int, answers: int | None
 ) -> None:
@@ -93,7 +108,7 @@ def test_formula_and_counter_agree(
     assert training_flops(formula) == step
 
 
-@pytest.mark.parametrize("name", names("encoding"))
+@pytest.mark.parametrize("name", NAMES)
 def test_autocast_multiplies_no_less_and_no_more(name: str) -> None:
     config = SIZES["three blocks"]
     decoder = build_decoder(config, name, setting_of(config), seed=0)

@@ -13,25 +13,41 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from models.attention import attention
 from models.backends.backend import Backend
 from models.build import build
 from models.decoder import Decoder, DecoderConfig
-from models.encoding import PositionalEncoding, PositionalLayer, Setting
-from models.encodings.tape import TAPE, TapeState
+from models.encoding import PositionalEncoding, Setting
 from models.sequences import Sequences
 
 NUM_LAYERS, HIDDEN, NUM_HEADS, HEAD_DIM, TOKENS, VOCABULARY = 6, 32, 4, 8, 40, 19
 FREQUENCIES = HEAD_DIM // 2
-CONTEXTUAL = ("tape", "tape-heads")
+# With all that may be taken from them or added and keeps the symmetry. The clamps are such that
+# they act on most of e, and not on all.
+TAPE = (
+    "tape",
+    "tape:context=no-attention",
+    "tape:context=no-mlp",
+    "tape:clamp=1.5",
+    "tape:form=vector",
+    "tape:context=no-attention:form=vector",
+    "tape:clamp=1.2:context=no-mlp:form=vector",
+)
+TAPE_HEADS = (
+    "tape-heads",
+    "tape-heads:context=no-attention",
+    "tape-heads:context=no-mlp",
+    "tape-heads:clamp=2",
+)
+CONTEXTUAL = (*TAPE, *TAPE_HEADS)
 # float32 rounds at 6e-8; tape-heads mixes heads in every layer, which lets rounding grow more.
 SINGLE = {"tape": 1e-5, "tape-heads": 1e-4}
-# Perturbed updates make e grow from layer to layer (tape-heads a thousandfold in six), and scores
-# grow with its square. Queries, keys and values are scaled down so far that attention does not
-# saturate: there it would multiply the rounding itself by thousands, equivariant or not.
-QKV_SCALE = {"tape": 0.5, "tape-heads": 0.2}
+# Perturbed updates make e grow from layer to layer (a thousandfold in six where heads are mixed and
+# nothing clamps), and scores grow with its square. Queries, keys and values are scaled down so far
+# that attention does not saturate: there it would multiply the rounding itself by thousands,
+# equivariant or not.
+QKV_SCALE = dict.fromkeys(("tape-heads", "tape-heads:context=no-attention"), 0.2)
 Turn = Callable[[Tensor], Tensor]
 
 SETTING = Setting(
@@ -45,6 +61,11 @@ SETTING = Setting(
     separator_ids=(14, 17),
     end_id=3,
 )
+
+
+def form(name: str) -> str:
+    """`name` without its options."""
+    return name.split(":")[0]
 
 
 def small_decoder(name: str, pe: PositionalEncoding | None = None) -> Decoder:
@@ -61,7 +82,7 @@ def small_decoder(name: str, pe: PositionalEncoding | None = None) -> Decoder:
         for path, weight in decoder.named_parameters():
             if weight.ndim > 1 and not path.startswith("pe."):
                 fan_in = 1 if path.startswith("embedding") else weight.shape[1]
-                scale = QKV_SCALE[name] if path.endswith("qkv.weight") else 1.0
+                scale = QKV_SCALE.get(name, 0.5) if path.endswith("qkv.weight") else 1.0
                 drawn = torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
                 weight.copy_(drawn * (scale / fan_in**0.5))
     return decoder
@@ -111,8 +132,7 @@ def start_changed(decoder: Decoder, change: Turn, monkeypatch: pytest.MonkeyPatc
 
     def changed(x: Tensor, index: Tensor, seqs: Sequences) -> Any:
         state = start(x, index, seqs)
-        changed = change(state.e)
-        return TapeState.of(changed) if isinstance(state, TapeState) else type(state)(changed)
+        return getattr(type(state), "of", type(state))(change(state.e))
 
     monkeypatch.setattr(decoder.pe, "start", changed)
 
@@ -134,7 +154,7 @@ def orthogonal(heads: int, *, reflections: bool) -> Tensor:
 
 
 def turn_tape(turns: Tensor) -> Turn:
-    """e -> e R_f on the columns (D) of e [B, T, H or 1, L, D F]."""
+    """e -> e R_f on the columns (D = 2) of e [B, T, H or 1, L, D F]."""
 
     def turn(e: Tensor) -> Tensor:
         by_frequency = e.reshape(*e.shape[:-1], 2, FREQUENCIES)
@@ -162,7 +182,7 @@ def turn_tape_heads(turns: Tensor) -> Turn:
 
 
 def symmetry(name: str, heads: int = 1) -> Turn:
-    if name == "tape":
+    if form(name) == "tape":
         return turn_tape(orthogonal(heads, reflections=True))
     return turn_tape_heads(orthogonal(heads, reflections=False))
 
@@ -170,7 +190,7 @@ def symmetry(name: str, heads: int = 1) -> Turn:
 # ---- tests -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CONTEXTUAL)
+@pytest.mark.parametrize("name", [name for name in CONTEXTUAL if "vector" not in name])
 def test_is_rope_at_initialization(name: str) -> None:
     rope = small_decoder(name, build("rope", SETTING))
     with torch.no_grad():
@@ -188,16 +208,17 @@ def test_perturbation_moves_the_output(name: str) -> None:
     assert all(error(after, before) > 0.05 for before, after in pairwise(states))
 
 
+@pytest.mark.parametrize("name", TAPE)
 @pytest.mark.parametrize("heads", [1, NUM_HEADS], ids=["one R", "an R for each head"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_tape_is_equivariant(
-    heads: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    name: str, heads: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """tape never mixes heads, so even an R of its own for each head is a symmetry."""
     tolerance = 1e-12 if dtype == torch.float64 else SINGLE["tape"]
-    decoder = perturb(small_decoder("tape")).to(dtype)
+    decoder = perturb(small_decoder(name)).to(dtype)
     logits, states = run(decoder, sequences())
-    turn = symmetry("tape", heads)
+    turn = symmetry(name, heads)
     start_changed(decoder, turn, monkeypatch)
     turned_logits, turned_states = run(decoder, sequences())
     assert error(turned_logits, logits) < tolerance
@@ -207,13 +228,16 @@ def test_tape_is_equivariant(
         assert error(turned, state.expand_as(turned)) > 0.1
 
 
+@pytest.mark.parametrize("name", TAPE_HEADS)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-def test_tape_heads_is_equivariant(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tape_heads_is_equivariant(
+    name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Under one rotation for each frequency; see turn_tape_heads for why no reflections."""
     tolerance = 1e-12 if dtype == torch.float64 else SINGLE["tape-heads"]
-    decoder = perturb(small_decoder("tape-heads")).to(dtype)
+    decoder = perturb(small_decoder(name)).to(dtype)
     logits, states = run(decoder, sequences())
-    turn = symmetry("tape-heads")
+    turn = symmetry(name)
     start_changed(decoder, turn, monkeypatch)
     turned_logits, turned_states = run(decoder, sequences())
     assert error(turned_logits, logits) < tolerance
@@ -233,7 +257,7 @@ def test_tape_heads_is_not_invariant_head_by_head(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("name", CONTEXTUAL)
 def test_a_shift_changes_nothing(name: str, dtype: torch.dtype, shift: int) -> None:
-    tolerance = 1e-10 if dtype == torch.float64 else SINGLE[name]
+    tolerance = 1e-10 if dtype == torch.float64 else SINGLE[form(name)]
     decoder = perturb(small_decoder(name)).to(dtype)
     logits, states = run(decoder, sequences())
     shifted, shifted_states = run(decoder, sequences(offset=shift))
@@ -304,56 +328,20 @@ def test_a_prefix_gives_the_same_logits(name: str) -> None:
 # ---- the control: the same model without equivariance must fail --------------------------------
 
 
-class FlatTapeLayer(PositionalLayer):
-    """The ablation without rotation equivariance: Eq. 8 acts on vec(e) in R^4, not on rows of e.
-
-    W1 [W, 4] and W2 [4, W] mix the columns of e, on which R acts. All else is TAPE.
-    """
-
-    def __init__(self, width: int, contextual: bool) -> None:
-        super().__init__()
-        self.contextual = contextual
-        if contextual:
-            self.psi = nn.Linear(HEAD_DIM, width)
-            self.w1 = nn.Parameter(torch.empty(width, 4).uniform_(-0.5, 0.5))
-            self.w2 = nn.Parameter(torch.zeros(4, width))
-
-    def attend(
-        self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: Any, seqs: Sequences
-    ) -> tuple[Tensor, Any]:
-        e = state.e  # [B or 1, T, H or 1, L, D F]
-        matrices = e.reshape(*e.shape[:-1], 2, FREQUENCIES)
-        q, k = (
-            torch.einsum("...lf,...ldf->...df", y.reshape(*y.shape[:-1], 2, -1), matrices).flatten(
-                -2
-            )
-            for y in (q, k)
-        )
-        heads, mixed = attention(q, k, (v, e.flatten(-2)))
-        if not self.contextual:
-            return heads, state
-        gate = nn.functional.silu(self.psi(heads))
-        flat = mixed.reshape(*heads.shape[:-1], 4, FREQUENCIES)
-        inner = torch.einsum("wj,...jf->...wf", self.w1, flat) * gate[..., None]
-        update = torch.einsum("jw,...wf->...jf", self.w2, inner)
-        return heads, TapeState.of(e + update.reshape(*heads.shape[:-1], 2, 2 * FREQUENCIES))
-
-
-class FlatTAPE(TAPE):
-    def layer(self, i: int) -> PositionalLayer:
-        return FlatTapeLayer(self.width, i < NUM_LAYERS - 1)
-
-
-def test_without_equivariance_the_invariance_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
+@pytest.mark.parametrize("context", ["full", "no-attention"])
+def test_without_equivariance_the_invariance_fails(
+    context: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"tape:context={context}:form=non-equivariant"
+    rope = small_decoder(name, build("rope", SETTING))
     with torch.no_grad():
-        rope = small_decoder("tape", build("rope", SETTING))(sequences())
-    assert error(run(small_decoder("tape", FlatTAPE(SETTING)), sequences())[0], rope) < 1e-12
+        expected = rope(sequences())
+    assert error(run(small_decoder(name), sequences())[0], expected) < 1e-12
 
-    decoder = perturb(small_decoder("tape", FlatTAPE(SETTING)))
+    decoder = perturb(small_decoder(name))
     logits, states = run(decoder, sequences())
     assert error(run(decoder, sequences(offset=3))[0], logits) > 1e-2
-    turn = symmetry("tape")
+    turn = symmetry(name)
     start_changed(decoder, turn, monkeypatch)
     turned_logits, turned_states = run(decoder, sequences())
     assert error(turned_logits, logits) > 1e-2
