@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from models.backends.backend import Backend
 from models.encoding import PositionalEncoding, PositionalLayer, State
+from models.errors import UsageError
 from models.norm import RMSNorm
 from models.sequences import Sequences
 
@@ -92,6 +93,16 @@ class Decoder(nn.Module):
             layer.attention = backend
         self.packs = backend.packs and self.pe.needs.packed
 
+    def _check_shown(self) -> None:
+        """Errors: UsageError where weights must be shown and a backend has none to show."""
+        for layer in self.pe.layers:
+            assert isinstance(layer, PositionalLayer)
+            if not layer.attention.shows:
+                raise UsageError(
+                    f"attention backend '{layer.attention.name}' never shows its weights: to watch "
+                    "them, attend with 'eager'"
+                )
+
     def initialize(self, generator: torch.Generator) -> None:
         """N(0, 0.02), residual outputs divided by sqrt(2 x layers). The encoding initialized its
         own parameters when it was built."""
@@ -105,16 +116,19 @@ class Decoder(nn.Module):
     def forward(self, seqs: Sequences, where: Tensor | None = None) -> Tensor:
         """Logits [B, T, V], or [m, V] for the tokens `where` (int64 [m], places among the B x T).
 
-        float32 whatever the autocast, float64 for a float64 decoder.
+        float32 whatever the autocast, float64 for a float64 decoder. Errors: UsageError where
+        weights are to be watched that a backend never shows.
         """
+        if seqs.watch is not None and seqs.weights_too:
+            self._check_shown()
         index = self.pe.indices(seqs)
         x = self.pe.embed(self.embedding(seqs.tokens), index, seqs)
         state = self.pe.start(x, index, seqs)
         last = len(self.blocks) - 1
         for i, (block, layer) in enumerate(zip(self.blocks, self.pe.layers, strict=True)):
-            if seqs.watch is not None:
-                seqs.watch(i, "state", state)
-            x, state = block(x, layer, state, seqs, where if i == last else None)
+            here = seqs.at(i)
+            here.show("state", state)
+            x, state = block(x, layer, state, here, where if i == last else None)
         with torch.autocast(x.device.type, enabled=False):
             return self.head(self.final_norm(x.to(self.head.weight.dtype)))
 

@@ -111,6 +111,17 @@ class PositionalEncoding(nn.Module):
         """What travels between layers: angles, biases, TAPE's e."""
         return ()
 
+    def measures(self, first: State, state: State) -> dict[str, Tensor]:
+        """What studies may plot of a state, `first` being the one that `start` gave: by name, a
+        number a token, [B or 1, T], the mean over heads and whatever else a state has."""
+        return {}
+
+    def inner_products(self, state: State) -> Tensor | None:
+        """How the positions of two tokens lie to each other in `state`, with no content in it:
+        sum_f tr(e_t e_i^T) of query t and key i, [B or 1, H or 1, T, T]; None where no state
+        stands for a token's position."""
+        return None
+
     def products(self, extent: Extent) -> Iterable[Product]:
         """The matrix products that this encoding adds to a forward of all layers, over its plain
         twin of attention (every pair counts that `extent` counts): what a count of FLOPs adds."""

@@ -1,10 +1,10 @@
 """What every hook of an encoding may know of a batch besides its features.
 
-Legend: B batch, T tokens, n sequences.
+Legend: B batch, T tokens, H heads, n sequences.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,8 +22,14 @@ class Sequences:
     key           int64 [n]  each sequence's only source of randomness, so that resuming, padding,
                   packing and the number of processes change nothing
     offset        index of the first token (studies of translation shift it)
-    watch         what studies a forward: the decoder calls watch(i, "state", state) with the state
-                  that enters block i; None otherwise
+    watch         what studies a forward: it is called with (i, "state", state), the state that
+                  enters block i, then with (i, "weights", weights), the weights [B, H, T, T] that
+                  block i gathers its values with (packed: [n, H, longest, longest], where what
+                  lies past a sequence's end is of another); None otherwise
+    weights_too   whether `watch` must hear weights: a backend that never shows them is then an
+                  error. Without it they are heard where they are at hand, so that a state can be
+                  watched under every backend
+    layer         the block at work, where `watch` is not None; the decoder keeps it
     starts        int32 [n + 1]  where packed sequences start, and T; None where rows are padded
     longest       where packed: no sequence is longer; a plain number, so that nothing has to wait
                   for the device to learn it
@@ -36,6 +42,18 @@ class Sequences:
     watch: Callable[[int, str, Any], None] | None = None
     starts: Tensor | None = None
     longest: int = 0
+    weights_too: bool = False
+    layer: int = 0
+
+    def at(self, layer: int) -> "Sequences":
+        """The batch as block `layer` takes it, so that `watch` learns which block shows something;
+        itself where nobody watches."""
+        return self if self.watch is None else replace(self, layer=layer)
+
+    def show(self, what: str, value: Any) -> None:
+        """Let `watch`, if there is one, see something of the block at work."""
+        if self.watch is not None:
+            self.watch(self.layer, what, value)
 
     @cached_property
     def row(self) -> Tensor:

@@ -36,6 +36,8 @@ class Backend:
     name: ClassVar[str]
     #: Whether it takes sequences packed end to end without padding them first.
     packs: ClassVar[bool] = False
+    #: Whether it has weights to show to `Sequences.watch`, and does.
+    shows: ClassVar[bool] = False
 
     def lacks(self, needs: Needs, hardware: Hardware) -> str | None:
         """Why it cannot do what is asked for, as the end of a sentence; None where it can."""

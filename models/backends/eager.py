@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from models.attention import attention
+from models.attention import attention_weights, gathered
 from models.backends.backend import Backend, Needs
 from models.hardware import Hardware
 from models.packing import pack, unpack
@@ -10,9 +10,11 @@ from models.sequences import Sequences
 
 
 class Eager(Backend):
-    """Takes whatever there is; packed sequences too, which it pads, so nothing is won by those."""
+    """Takes whatever there is; packed sequences too, which it pads, so nothing is won by those.
+    The one backend that has the weights at hand, and so shows them to whoever watches."""
 
     name = "eager"
+    shows = True
 
     def lacks(self, needs: Needs, hardware: Hardware) -> str | None:
         return None
@@ -27,8 +29,10 @@ class Eager(Backend):
         scale: float | None = None,
         bias: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
-        if seqs.starts is None:
-            return attention(q, k, values, scale=scale, bias=bias)
-        q, k = unpack(q, seqs), unpack(k, seqs)
-        padded = attention(q, k, tuple(unpack(v, seqs) for v in values), scale=scale, bias=bias)
-        return tuple(pack(heads, seqs) for heads in padded)
+        if seqs.starts is not None:
+            q, k = unpack(q, seqs), unpack(k, seqs)
+            values = tuple(unpack(v, seqs) for v in values)
+        weights = attention_weights(q, k, scale=scale, bias=bias)
+        seqs.show("weights", weights)
+        mixed = tuple(gathered(weights, v) for v in values)
+        return mixed if seqs.starts is None else tuple(pack(heads, seqs) for heads in mixed)

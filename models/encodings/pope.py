@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from models.backends.backend import Needs
 from models.encoding import PositionalLayer, Setting
-from models.families.rotary import Rotary, powers
+from models.families.rotary import Rotary, powers, rotation, traces
 from models.products import Extent, Product
 from models.sequences import Sequences
 
@@ -82,6 +82,11 @@ class PoPE(Rotary):
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> Angles:
         return Angles(*self.cos_sin(index, seqs, x.dtype))
+
+    def inner_products(self, state: Angles) -> Tensor:
+        """Of the angles alone: phases are of keys, not of positions."""
+        by = rotation(*state)
+        return traces(by, by)
 
     def products(self, extent: Extent) -> Iterable[Product]:
         """Scores of twice the width, in each layer."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from models.encoding import PositionalLayer, Setting
 from models.errors import UsageError
-from models.families.rotary import Rotary, Rotation, rotate, rotation
+from models.families.rotary import Rotary, Rotation, rotate, rotation, traces
 from models.sequences import Sequences
 
 GAMMA = 0.4
@@ -71,3 +71,7 @@ class XPos(Rotary):
             return self.for_heads(rotation((cos * factor).to(dtype), (sin * factor).to(dtype)))
 
         return XPosState(scaled(growth), scaled(1 / growth))
+
+    def inner_products(self, state: XPosState) -> Tensor:
+        """Of what turns queries with what turns keys: the decay is in it."""
+        return traces(state.query, state.key)

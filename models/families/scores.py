@@ -37,6 +37,7 @@ class ScoresLayer(PositionalLayer):
         with torch.autocast(x.device.type, enabled=False):
             wide = torch.promote_types(torch.float32, q.dtype)
             weights = self.weights(self.scores(x.to(wide), q.to(wide), k.to(wide), state))
+        seqs.show("weights", weights)
         return gathered(weights, v), state
 
 
