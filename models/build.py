@@ -1,11 +1,10 @@
 """From a name to an encoding, and to a decoder that holds it."""
 
-import importlib
 from typing import Any
 
 import torch
 
-from models import catalog
+from models import catalog, source
 from models.backends import choose
 from models.catalog import Name, Part
 from models.combination import Combination
@@ -26,11 +25,10 @@ def build(name: Name | str, setting: Setting) -> PositionalEncoding:
     an extrapolation of an encoding that has no rotation to extrapolate.
     """
     name = catalog.parse(name) if isinstance(name, str) else name
-    parts: dict[str, PositionalEncoding] = {}
-    for part in name.encoding.parts:
-        made = _construct("encoding", part, setting)
-        assert isinstance(made, PositionalEncoding)
-        parts[part.name] = made
+    parts: dict[str, PositionalEncoding] = {
+        part.name: _class(part, "encoding", PositionalEncoding)(setting, **dict(part.options))
+        for part in name.encoding.parts
+    }
     encoding = Combination(parts) if len(parts) > 1 else next(iter(parts.values()))
     if name.extrapolation is not None:
         extrapolate(encoding, name.extrapolation)
@@ -39,8 +37,7 @@ def build(name: Name | str, setting: Setting) -> PositionalEncoding:
 
 def extrapolate(encoding: PositionalEncoding, part: Part) -> None:
     """Give `encoding` the extrapolation that `part` names, for evaluation."""
-    extrapolation = _construct("extrapolation", part)
-    assert isinstance(extrapolation, Extrapolation)
+    extrapolation = _class(part, "extrapolation", Extrapolation)(**dict(part.options))
     if isinstance(encoding, Combination):
         encoding = encoding.attending
     if not isinstance(encoding, Rotary):
@@ -93,7 +90,13 @@ def compile_blocks(decoder: Decoder, backend: str = "inductor") -> None:
     decoder.compiled = True
 
 
-def _construct(kind: str, part: Part, *arguments: Any) -> object:
-    entry = catalog.entry(kind, part.name)
-    module = importlib.import_module(f"models.{kind}s.{entry.module}")
-    return getattr(module, entry.class_name)(*arguments, **dict(part.options))
+def _class(part: Part, kind: str, base: type) -> Any:
+    """The class that `part` names; from here on code runs that may be somebody else's.
+
+    Errors: UsageError where it cannot be imported, or is no subclass of `base`.
+    """
+    place = catalog.place(kind, part.name)
+    found = getattr(place.load(), source.read(place).class_name, None)
+    if not isinstance(found, type) or not issubclass(found, base):
+        raise UsageError(f"{place} is no {kind}: it must be a subclass of {base.__name__}")
+    return found

@@ -1,72 +1,27 @@
 """Names of encodings: which there are, what they are, and how a name on the command line reads.
 
-The folders models/encodings and models/extrapolations are the registry: a file is a name. Files
-are read as text here, never imported, so that listing and completion need no torch.
+The folders models/encodings and models/extrapolations are the registry: a file is a name. An
+installed package adds names by entry points, and a file of the user's is named by its path. Files
+are read as text here, never imported, so that listing and completion need no torch and run nobody
+else's code.
 """
 
-import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from math import isfinite
 from pathlib import Path
 
+from models import registry, source
 from models.errors import UsageError, unknown
+from models.registry import Place
+from models.source import Entry as Entry
+from models.source import Option as Option
+from models.source import Value as Value
 
 FOLDERS = {
     "encoding": Path(__file__).parent / "encodings",
     "extrapolation": Path(__file__).parent / "extrapolations",
 }
 BACKENDS = Path(__file__).parent / "backends"
-Value = str | int | float | bool | None
-
-
-@dataclass(frozen=True)
-class Option:
-    """A keyword-only argument of a class: its annotation as written, and its default."""
-
-    annotation: str
-    default: Value
-
-    def read(self, text: str) -> Value:
-        """The value that `text` stands for. Errors: ValueError saying what is right."""
-        if "Literal[" in self.annotation:
-            choices = ast.literal_eval(self.annotation[self.annotation.index("[") :].split("|")[0])
-            if text not in choices:
-                raise ValueError(f"one of {', '.join(choices)}")
-            return text
-        try:
-            if self.annotation.startswith("int"):
-                return int(text)
-            if self.annotation.startswith("float"):
-                number = float(text)
-                if not isfinite(number):
-                    raise ValueError
-                return number
-        except ValueError:
-            kind = "a whole number" if self.annotation.startswith("int") else "a number"
-            raise ValueError(kind) from None
-        if self.annotation.startswith("bool"):
-            if text not in ("true", "false"):
-                raise ValueError("true or false")
-            return text == "true"
-        return text
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What a file of the registry says of itself."""
-
-    name: str
-    class_name: str
-    summary: str
-    kind: str
-    paper: str
-    aliases: tuple[str, ...]
-    options: dict[str, Option]
-
-    @property
-    def module(self) -> str:
-        return self.name.replace("-", "_")
 
 
 @dataclass(frozen=True)
@@ -101,50 +56,51 @@ class Name:
         return "+".join(map(str, filter(None, (self.encoding, self.extrapolation))))
 
 
+def places(kind: str) -> list[Place]:
+    """Where the names of a kind ("encoding", "extrapolation") are written: the files of its
+    folder, and the entry points of the group `tape_arith.encodings` (or `.extrapolations`)."""
+    ours = registry.in_folder(FOLDERS[kind], f"models.{kind}s")
+    return [*ours, *registry.installed(f"tape_arith.{kind}s")]
+
+
 def names(kind: str) -> list[str]:
-    """Names of a kind ("encoding", "extrapolation"): the files of its folder."""
-    return sorted(
-        path.stem.replace("_", "-")
-        for path in FOLDERS[kind].glob("*.py")
-        if not path.stem.startswith("_")
-    )
+    """Names of a kind ("encoding", "extrapolation"), installed packages' too."""
+    return sorted({place.name for place in places(kind)})
 
 
-@cache
-def entry(kind: str, name: str) -> Entry:
-    """What the file of `name` says of itself: its one public class, its docstring's first line,
-    its class attributes and the keyword-only arguments of its __init__.
+def place(kind: str, name: str) -> Place:
+    """Where `name` is written, which may be an alias, spelled with underscores, or `FILE.py:CLASS`.
 
-    Errors: UsageError for an unknown name, and for a file that defines no public class.
+    Errors: UsageError for an unknown name, one that several have, and a file that is not there.
     """
-    if name not in names(kind):
+    path = registry.leading_file(name)
+    if kind == "encoding" and path is not None and len(path) + 1 < len(name):
+        return registry.of_file(path, name[len(path) + 1 :])
+    if kind == "encoding" and name.rstrip(":").endswith(".py"):
+        raise UsageError(f"'{name}': {registry.no_file(name.rstrip(':'))}")
+    found = _find(kind, name)
+    if found is None:
         raise unknown(kind, name, names(kind))
-    path = FOLDERS[kind] / f"{name.replace('-', '_')}.py"
-    public = _public_class(path, name)
-    facts: dict[str, Value | tuple[str, ...]] = {}
-    options: dict[str, Option] = {}
-    for node in public.body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(
-            node.value, ast.Constant | ast.Tuple
-        ):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            facts |= {ast.unparse(target): ast.literal_eval(node.value) for target in targets}
-        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-            options = _options(node.args)
-    aliases = facts.get("aliases", ())
-    return Entry(
-        name=name,
-        class_name=public.name,
-        summary=(ast.get_docstring(public) or "").split("\n")[0],
-        kind=str(facts.get("kind", "")),
-        paper=str(facts.get("paper", "")),
-        aliases=aliases if isinstance(aliases, tuple) else (),
-        options=options,
-    )
+    return found
+
+
+def entry(kind: str, name: str) -> Entry:
+    """What the file of `name` says of itself. Errors: UsageError as `place` and `source.read`."""
+    return source.read(place(kind, name))
 
 
 def entries(kind: str) -> list[Entry]:
-    return [entry(kind, name) for name in names(kind)]
+    """Of all names of a kind. What is wrong with those of packages is said in their entries, for it
+    must not hide the others. Errors: UsageError for a file of ours."""
+    known = sorted(places(kind), key=lambda place: place.name)
+    return [_listed(kind, place, known) for place in known]
+
+
+def sources(encoding: Encoding) -> dict[str, str]:
+    """The hash of the file of each part that is not ours: what a result depends on besides this
+    suite's version. Files that such a file imports are not in it. Errors: UsageError."""
+    found = [place("encoding", part.name) for part in encoding.parts]
+    return {place.name: place.sha256() for place in found if not place.ours}
 
 
 def parse(text: str) -> Name:
@@ -158,13 +114,14 @@ def parse(text: str) -> Name:
     >>> str(name.encoding), str(name.extrapolation)
     ('abacus+rope', 'yarn:ramp=paper')
 
-    Options at their defaults are dropped, so that one encoding has one name. Which encodings can
-    be joined is for `models.build` to say, which knows what they do. Errors: UsageError.
+    Options at their defaults are dropped and the part that defines attention comes last, after the
+    others by name, so that one encoding has one name. Which encodings can be joined is for
+    `models.build` to say, which knows what they do. Errors: UsageError.
     """
-    first, *rest = text.strip().split("+")
+    (_, first), *rest = _split(text, "+")
     parts = [_part("encoding", first)]
     extrapolations: list[Part] = []
-    for joined in rest:
+    for _, joined in rest:
         kind = _kind_after_a_plus(joined)
         part = _part(kind, joined)
         if kind == "extrapolation":
@@ -177,6 +134,8 @@ def parse(text: str) -> Name:
             parts.append(part)
     if len(extrapolations) > 1:
         raise UsageError(f"'{text}': at most one extrapolation can follow a plus")
+    if len(parts) > 1:
+        parts.sort(key=lambda part: (source.attends(place("encoding", part.name)), part.name))
     return Name(Encoding(tuple(parts)), *extrapolations)
 
 
@@ -187,22 +146,53 @@ def parse_extrapolation(text: str) -> Part:
 
 def parse_list(text: str) -> list[Name]:
     """Names separated by commas, each once, in their order."""
-    return list(dict.fromkeys(parse(part) for part in text.split(",") if part.strip()))
+    found: list[str] = []
+    for joint, name in _split(text, ",+"):
+        if joint == "+":
+            found[-1] += f"+{name}"
+        else:
+            found.append(name)
+    return list(dict.fromkeys(parse(name) for name in found if name))
+
+
+def _split(text: str, joints: str) -> Iterator[tuple[str, str]]:
+    """Each name in `text` after the one of `joints` that stands before it (none before the first).
+    The path of a file that is there is never cut, whatever it holds."""
+    joint = ""
+    while True:
+        text = text.strip()
+        path = registry.leading_file(text) or ""
+        ends = [end for each in joints if (end := text.find(each, len(path))) >= 0]
+        end = min(ends, default=len(text))
+        yield joint, text[:end].strip()
+        if not ends:
+            return
+        joint, text = text[end], text[end + 1 :]
+
+
+def _head(text: str) -> tuple[str, list[str]]:
+    """The name that begins `text`, and its settings."""
+    path = registry.leading_file(text)
+    if path is None:
+        name, *settings = text.split(":")
+        return name, settings
+    class_name, *settings = text[len(path) + 1 :].split(":")
+    return f"{path}:{class_name}", settings
 
 
 def _kind_after_a_plus(text: str) -> str:
     """Of what kind the name that begins `text` is. Errors: UsageError where it is of none."""
-    name = text.strip().split(":")[0]
+    name, _ = _head(text)
     for kind in FOLDERS:
-        if _find(kind, name) is not None:
+        if registry.leading_file(name) or name.endswith(".py") or _find(kind, name):
             return kind
     raise unknown("encoding or extrapolation", name, [n for kind in FOLDERS for n in names(kind)])
 
 
 def _part(kind: str, text: str) -> Part:
-    name, *settings = text.strip().split(":")
-    name = _resolve(kind, name)
-    declared = entry(kind, name).options
+    name, settings = _head(text.strip())
+    found = place(kind, name)
+    name, declared = found.name, source.read(found).options
     chosen: dict[str, Value] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -220,19 +210,27 @@ def _part(kind: str, text: str) -> Part:
     return Part(name, tuple(given))
 
 
-def _resolve(kind: str, name: str) -> str:
-    """The file's name for `name`, which may be an alias or spelled with underscores."""
-    found = _find(kind, name)
-    if found is None:
-        raise unknown(kind, name, names(kind))
-    return found
+def _find(kind: str, name: str) -> Place | None:
+    """Where `name` is written, None where it is not known. A name goes before an alias.
+
+    Errors: UsageError where several have it, or a package has a name that is an alias of ours.
+    """
+    known = places(kind)
+    found = registry.matching(known, name)
+    if not found or not all(place.ours for place in found):
+        alias = registry.spelled(name)
+        found += [p for p in known if p not in found and alias in _listed(kind, p, known).aliases]
+    return registry.only(kind, name, found) if found else None
 
 
-def _find(kind: str, name: str) -> str | None:
-    name = name.replace("_", "-").lower()
-    if name in names(kind):
-        return name
-    return next((known.name for known in entries(kind) if name in known.aliases), None)
+def _listed(kind: str, place: Place, known: list[Place]) -> Entry:
+    if place.ours:
+        return source.read(place)
+    try:
+        registry.only(kind, place.name, registry.matching(known, place.name))
+        return source.read(place)
+    except UsageError as error:
+        return Entry(place.name, package=place.package, problem=str(error))
 
 
 def _text(value: Value) -> str:
@@ -240,41 +238,6 @@ def _text(value: Value) -> str:
         return str(value).lower()
     # Every digit counts: two values never share a name. A plus would start an extrapolation.
     return str(value).removesuffix(".0").replace("e+", "e")
-
-
-def _public_class(path: Path, name: str) -> ast.ClassDef:
-    """The class that the file exists for: its last one (helpers stand above it)."""
-    try:
-        body = ast.parse(path.read_text(encoding="utf-8")).body
-    except SyntaxError as error:
-        raise UsageError(f"models/{path.parent.name}/{path.name} is not Python: {error}") from error
-    classes = [
-        node for node in body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    ]
-    if not classes:
-        raise UsageError(f"models/{path.parent.name}/{path.name} defines no class for '{name}'")
-    return classes[-1]
-
-
-def _literal(default: ast.expr, name: str) -> Value:
-    try:
-        value: Value = ast.literal_eval(default)
-    except ValueError:
-        raise UsageError(
-            f"the default of option '{name}' is `{ast.unparse(default)}`: write it as a plain "
-            "value, since names and options are read without importing"
-        ) from None
-    return value
-
-
-def _options(arguments: ast.arguments) -> dict[str, Option]:
-    return {
-        argument.arg: Option(
-            ast.unparse(argument.annotation) if argument.annotation else "str",
-            None if default is None else _literal(default, argument.arg),
-        )
-        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    }
 
 
 def backends() -> list[str]:

@@ -18,8 +18,9 @@ class Combination(PositionalEncoding):
     """Several encodings at once, each with its own indices.
 
     Every part does to the embeddings what it does by itself, in their order. Attention, and what
-    travels between layers, is the last part's: those before it may only embed, that is, they leave
-    `layer` and `start` as the base class has them.
+    travels between layers, is the last part's: those before it only embed, that is, they leave
+    `layer` and `start` as the base class has them. A name has its parts in this order already,
+    unless its text hid which of them attends.
     """
 
     def __init__(self, parts: Mapping[str, PositionalEncoding]) -> None:
@@ -27,6 +28,7 @@ class Combination(PositionalEncoding):
         together."""
         nn.Module.__init__(self)  # the base's own would make layers that nobody uses
         check(parts)
+        parts = dict(sorted(parts.items(), key=lambda item: _attends(item[1])))
         *_, last = parts.values()
         self.setting = last.setting
         self.parts = nn.ModuleList(parts.values())
@@ -69,6 +71,12 @@ class Combination(PositionalEncoding):
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
         return self.attending.start(x, index, seqs)
 
+    def measures(self, first: State, state: State) -> dict[str, Tensor]:
+        return self.attending.measures(first, state)
+
+    def inner_products(self, state: State) -> Tensor | None:
+        return self.attending.inner_products(state)
+
     def products(self, extent: Extent) -> Iterable[Product]:
         return chain.from_iterable(part.products(extent) for part in self._each())
 
@@ -81,9 +89,9 @@ class Combination(PositionalEncoding):
 
 
 def check(parts: Mapping[str, PositionalEncoding]) -> None:
-    """Errors: UsageError where `parts` cannot be joined in this order."""
+    """Errors: UsageError where `parts` cannot be joined."""
     whole = "+".join(parts)
-    attending = [name for name, part in parts.items() if _overrides(part, "layer", "start")]
+    attending = [name for name, part in parts.items() if _attends(part)]
     if len(attending) > 1:
         raise UsageError(
             f"'{whole}': {' and '.join(attending)} each define attention, and one part at most "
@@ -92,9 +100,11 @@ def check(parts: Mapping[str, PositionalEncoding]) -> None:
     for name, part in parts.items():
         if name not in attending and not _overrides(part, "embed"):
             raise UsageError(f"'{whole}': {name} adds nothing to the others; leave it out")
-    if attending and attending[0] != list(parts)[-1]:
-        order = "+".join([*(name for name in parts if name not in attending), *attending])
-        raise UsageError(f"'{whole}': {attending[0]} defines attention, so it comes last: {order}")
+
+
+def _attends(part: PositionalEncoding) -> bool:
+    """Whether a part defines attention, or what travels between layers."""
+    return _overrides(part, "layer", "start")
 
 
 def _overrides(part: PositionalEncoding, *hooks: str) -> bool:

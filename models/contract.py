@@ -1,22 +1,28 @@
-"""What every positional encoding promises, as checks to run: `python -m models.contract NAME`.
+"""What every positional encoding promises, as checks to run: `tape-arith check NAME`.
 
 Each check takes an encoding's name, builds a small decoder in float64 with all parameters
 perturbed (zero-initialized parts would make it vacuous) and raises AssertionError with what broke.
-The tests run them over the whole folder; whoever writes an encoding of his own runs them too.
+Its docstring says what is promised and, for whoever breaks it, how that usually comes about. The
+tests run them over the whole folder; whoever writes an encoding of his own runs them too.
 What they cannot know is whether the encoding is the one of its paper: that takes a naive twin.
 
 Legend: B batch, T tokens, V vocabulary.
 """
 
+import inspect
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from models import catalog, source
 from models.build import build_decoder
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import Setting
+from models.registry import Place, described
 from models.sequences import Sequences
 
 VOCABULARY = 19
@@ -24,6 +30,10 @@ DIGITS, PLUS, EQUALS, END = tuple(range(4, 14)), 14, 17, 3
 TRAINED_LENGTH = 28
 TOLERANCE = 1e-10
 BFLOAT16_TOLERANCE = 0.1
+FORMULA = (
+    "no check knows whether the formula is its paper's: write it once more as plain loops, in "
+    "float64, and compare (tests/models/naive.py has such twins)"
+)
 
 
 def decoder_for(name: str, num_layers: int = 3, max_length: int = 4 * TRAINED_LENGTH) -> Decoder:
@@ -72,8 +82,21 @@ def assert_close(ours: Tensor, theirs: Tensor, what: str, tolerance: float = TOL
     assert error <= tolerance, f"{what}: relative error {error:.1e}, at most {tolerance:.0e}"
 
 
+def check_builds(name: str) -> None:
+    """It is built from a Setting and its options, the others at their defaults.
+
+    Usually: an argument after `setting` that is not keyword-only or has no default; options that
+    `layer` reads but that are set after super().__init__(setting), which calls it.
+    """
+    decoder_for(name)
+
+
 def check_shape(name: str) -> None:
-    """Finite logits of the right shape at four times the trained length."""
+    """Finite logits of the right shape at four times the trained length.
+
+    Usually: a table of `trained_length` rows (it takes `setting.max_length`), a logarithm of or a
+    division by a distance of 0, an exponential of a sum that grows.
+    """
     seqs = problem(4 * TRAINED_LENGTH)
     logits = forward(decoder_for(name), seqs)
     assert logits.shape == (*seqs.tokens.shape, VOCABULARY), f"logits of shape {logits.shape}"
@@ -81,17 +104,29 @@ def check_shape(name: str) -> None:
 
 
 def check_causal(name: str) -> None:
-    """The last token changes no earlier logit, not by one bit."""
+    """The last token changes no earlier logit, not by one bit.
+
+    Usually: a sum, a mean or a norm over all tokens; a cumulative sum that runs over keys before
+    they are masked; weights of its own that are not masked before the softmax.
+    """
     decoder, seqs = decoder_for(name), problem()
     other = seqs.tokens.clone()
     other[:, -1] = END
     before, after = forward(decoder, seqs), forward(decoder, with_tokens(seqs, other))
-    assert torch.equal(before[:, :-1], after[:, :-1]), "an earlier logit depends on a later token"
+    changed = (before[:, :-1] != after[:, :-1]).any(-1).any(0).nonzero().flatten().tolist()
+    assert not changed, (
+        f"another last token, at place {seqs.tokens.shape[1] - 1}, changed the logits of "
+        f"{len(changed)} places before it, the first of them place {changed[0]}"
+    )
     assert not torch.equal(before[:, -1], after[:, -1]), "the last logits ignore the last token"
 
 
 def check_order(name: str) -> None:
-    """Swapping two neighbouring digits of an operand reaches the logits after '='."""
+    """Swapping two neighbouring digits of an operand reaches the logits after '='.
+
+    Usually: a hook with a name that nobody calls; a state from `start` that `attend` does not use;
+    positions that are the same for all tokens; a bias so strong that a token sees only itself.
+    """
     decoder, seqs = decoder_for(name), problem()
     seqs.tokens[:, 2], seqs.tokens[:, 3] = DIGITS[1], DIGITS[8]
     swapped = seqs.tokens.clone()
@@ -102,7 +137,12 @@ def check_order(name: str) -> None:
 
 def check_no_dead_parameter(name: str) -> None:
     """Every tensor of the encoding and of the decoder moves the logits, but for those that the
-    encoding itself calls inert."""
+    encoding itself calls inert.
+
+    Usually: a module of __init__ whose result is thrown away; a detach() or item() on the way; an
+    update in the last layer that nobody reads any more. What cannot act but stands in the paper's
+    formula is named in `inert`.
+    """
     # The full trained length and beyond, so that what acts only on long distances is reached.
     decoder = decoder_for(name)
     logits = decoder(problem(2 * TRAINED_LENGTH))
@@ -116,7 +156,11 @@ def check_no_dead_parameter(name: str) -> None:
 
 
 def check_rows(name: str) -> None:
-    """A row's logits do not depend on its neighbours or on padding."""
+    """A row's logits do not depend on its neighbours or on padding.
+
+    Usually: a mean, a maximum or a length over the batch or over all T tokens, padding included;
+    the bound that each row may know is `seqs.final_length`.
+    """
     decoder, seqs = decoder_for(name), problem(rows=3)
     together = forward(decoder, seqs)
     padding = torch.zeros(1, 5, dtype=torch.int64)
@@ -128,7 +172,11 @@ def check_rows(name: str) -> None:
 
 
 def check_deterministic(name: str) -> None:
-    """The same call twice, with a longer one between, gives the same bits."""
+    """The same call twice, with a longer one between, gives the same bits.
+
+    Usually: torch's own random numbers in a hook (they come from `seqs.key`, by models/philox.py);
+    something kept on `self` from one call to the next, which the longer call changed.
+    """
     decoder, seqs = decoder_for(name), problem()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(98)
@@ -139,7 +187,11 @@ def check_deterministic(name: str) -> None:
 
 
 def check_prefix(name: str) -> None:
-    """Logits of a whole row are those of a forward on each prefix: what scoring relies on."""
+    """Logits of a whole row are those of a forward on each prefix: what scoring relies on.
+
+    Usually: a number that depends on how many tokens there are by now: T, `index.max()`, the last
+    token. The length that may be known is `seqs.final_length`, from the prompt alone.
+    """
     decoder, seqs = decoder_for(name), problem()
     whole = forward(decoder, seqs)
     for length in range(1, seqs.tokens.shape[1]):
@@ -148,7 +200,11 @@ def check_prefix(name: str) -> None:
 
 
 def check_packed(name: str) -> None:
-    """Sequences packed end to end, one of them empty, have the logits that each has alone."""
+    """Sequences packed end to end, one of them empty, have the logits that each has alone.
+
+    Usually: positions from arange(T) in place of `index`; a cumulative sum, or a distance, across
+    `seqs.starts`. What cannot be packed says so: `needs = Needs(packed=False)`.
+    """
     decoder, lengths = decoder_for(name), [20, 1, 0, 13]
     if not decoder.pe.needs.packed:
         return
@@ -166,7 +222,11 @@ def check_packed(name: str) -> None:
 
 
 def check_bfloat16(name: str) -> None:
-    """Autocast and plain bfloat16 weights stay near float64."""
+    """Autocast and plain bfloat16 weights stay near float64.
+
+    Usually: indices, distances or angles in bfloat16, which beyond 256 skips whole numbers: they
+    are computed in float32 at the least and outside autocast, as in models/families.
+    """
     exact = forward(decoder_for(name), problem())
     low = decoder_for(name).float()
     with torch.autocast("cpu", torch.bfloat16):
@@ -188,18 +248,107 @@ CHECKS: tuple[Callable[[str], None], ...] = (
 )
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one check: `expected` is what was promised, and where that does not hold
+    `happened` says what was seen instead and `cause` how it usually comes about."""
+
+    check: str
+    holds: bool
+    expected: str
+    happened: str = ""
+    cause: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of all checks of an encoding. `sources` has the hash of each file that is not
+    ours; `warnings` says what no check can see."""
+
+    name: str
+    sources: dict[str, str]
+    outcomes: tuple[Outcome, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        return all(outcome.holds for outcome in self.outcomes)
+
+
+def examine(name: str) -> Report:
+    """Run every check on `name`, whatever others find; only one that cannot be built is checked no
+    further. Errors: UsageError where `name` cannot be read or imported."""
+    parsed = catalog.parse(name)
+    places = [catalog.place("encoding", part.name) for part in parsed.encoding.parts]
+    for place in places:
+        place.load()
+    name = str(parsed)
+    outcomes = [_outcome(check_builds, name, places)]
+    if outcomes[0].holds:
+        outcomes += [_outcome(check, name, places) for check in CHECKS]
+    warnings = [warning for place in places for warning in _warnings(place)]
+    if not all(place.ours for place in places):
+        warnings.append(FORMULA)
+    return Report(name, catalog.sources(parsed.encoding), tuple(outcomes), tuple(warnings))
+
+
+def _outcome(check: Callable[[str], None], name: str, places: Sequence[Place]) -> Outcome:
+    expected, _, cause = (inspect.getdoc(check) or "").partition("\n\nUsually: ")
+    title, expected, cause = (
+        " ".join(text.split())
+        for text in (check.__name__.removeprefix("check_").replace("_", " "), expected, cause)
+    )
+    try:
+        check(name)
+    except Exception as error:  # somebody else's code may raise anything
+        own = isinstance(error, AssertionError) and _raised_in(error) == __file__
+        happened = str(error) if own else described(error, *places)
+        return Outcome(title, False, expected, happened, cause)
+    return Outcome(title, True, expected)
+
+
+def _raised_in(error: Exception) -> str:
+    return traceback.extract_tb(error.__traceback__)[-1].filename
+
+
+def _warnings(place: Place) -> Iterator[str]:
+    """What the file at `place` leaves unsaid."""
+    entry, kinds = (
+        source.read(place),
+        {e.kind for e in catalog.entries("encoding") if not e.package},
+    )
+    for option, declared in entry.options.items():
+        if declared.problem:
+            yield f"{entry.class_name}: option '{option}' {declared.problem}"
+    if not entry.summary:
+        yield f"{entry.class_name} has no docstring: its first line is what `tape-arith list` shows"
+    if not entry.kind:
+        yield f"{entry.class_name} does not say its `kind`: {'; '.join(sorted(kinds))}"
+    elif entry.kind not in kinds:
+        yield f"the kind '{entry.kind}' is none of {'; '.join(sorted(kinds))}"
+    if not entry.paper:
+        yield f"{entry.class_name} does not say its `paper`: author, year and arXiv number"
+
+
+def as_text(report: Report) -> str:
+    """A line a check, and more where one is broken."""
+    lines = [report.name]
+    for outcome in report.outcomes:
+        lines.append(
+            f"  {'holds ' if outcome.holds else 'BROKEN'} {outcome.check}: {outcome.expected}"
+        )
+        if not outcome.holds:
+            lines += [f"         but: {outcome.happened}", f"         usually: {outcome.cause}"]
+    lines += [f"  note: {warning}" for warning in report.warnings]
+    held = sum(outcome.holds for outcome in report.outcomes)
+    return "\n".join([*lines, f"{held} of {len(report.outcomes)} checks hold"])
+
+
 def main(names: list[str]) -> int:
-    """Run every check on each name; the number of those that broke."""
-    broken = 0
-    for name in names:
-        for check in CHECKS:
-            try:
-                check(name)
-                print(f"{name}: {check.__name__.removeprefix('check_')} holds")
-            except AssertionError as error:
-                broken += 1
-                print(f"{name}: {check.__name__.removeprefix('check_')} BROKEN: {error}")
-    return broken
+    """Print what came of each name; how many broke a promise."""
+    reports = [examine(name) for name in names]
+    print("\n\n".join(map(as_text, reports)))
+    return sum(not report.holds for report in reports)
 
 
 if __name__ == "__main__":

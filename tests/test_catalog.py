@@ -13,7 +13,7 @@ import arith.data.task
 import arith.data.tasks
 import models.encodings
 from arith.suite.folders import RunFolder
-from models import catalog
+from models import catalog, source
 from models.catalog import Encoding, Name, Option, Part, Value, parse
 from models.errors import UsageError
 from tests.suite.tiny import done, refused, settings
@@ -44,10 +44,15 @@ def parts(draw: st.DrawFn, kind: str) -> Part:
     return Part(entry.name, tuple(sorted(differ.items())))
 
 
+def place_in_a_name(part: Part) -> tuple[bool, str]:
+    """What attends comes last, the others by name."""
+    return source.attends(catalog.place("encoding", part.name)), part.name
+
+
 def joined() -> st.SearchStrategy[Encoding]:
     """One part, or several of different names."""
     several = st.lists(parts("encoding"), min_size=1, max_size=3, unique_by=lambda part: part.name)
-    return several.map(tuple).map(Encoding)
+    return several.map(lambda parts: Encoding(tuple(sorted(parts, key=place_in_a_name))))
 
 
 @given(st.builds(Name, joined(), st.none() | parts("extrapolation")))
@@ -57,6 +62,7 @@ def test_a_name_and_its_text_are_one(name: Name) -> None:
     extrapolated = name.extrapolation is not None
     assert str(name).count("+") == len(name.encoding.parts) - 1 + extrapolated
     assert parse(str(name.encoding)) == Name(name.encoding)
+    assert parse("+".join(map(str, reversed(name.encoding.parts)))) == Name(name.encoding)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +79,7 @@ def test_a_name_and_its_text_are_one(name: Name) -> None:
         ("tape+yarn", "tape+yarn"),
         ("tape+yarn:ramp=code:scale=static", "tape+yarn:scale=static"),
         (" abacus + RandPE ", "abacus+rand-rope"),
+        ("fire:width=64+coupling+abacus:k=7", "abacus:k=7+coupling+fire:width=64"),
         ("abacus:k=07+fire:width=32", "abacus:k=7+fire"),
         ("abacus+rope+yarn:ramp=code", "abacus+rope+yarn"),
     ],
@@ -192,9 +199,7 @@ def one_more_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setattr(models.encodings, "__path__", [*models.encodings.__path__, str(folder)])
     monkeypatch.chdir(tmp_path)
     (folder / "zz_test.py").write_text(ENCODING)
-    catalog.entry.cache_clear()
     yield folder / "zz_test.py"
-    catalog.entry.cache_clear()
     sys.modules.pop("models.encodings.zz_test", None)
 
 

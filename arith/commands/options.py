@@ -24,8 +24,21 @@ def _complete_preset(incomplete: str) -> list[str]:
     return [name for name in presets() if name.startswith(incomplete)]
 
 
+def complete_sweep(incomplete: str) -> list[str]:
+    """The sweeps that come along."""
+    from arith.suite.sweep import sweeps
+
+    return [name for name in sweeps() if name.startswith(incomplete)]
+
+
 def _complete_attention(incomplete: str) -> list[str]:
     return [n for n in ("auto", *catalog.backends()) if n.startswith(incomplete)]
+
+
+def _complete_task(incomplete: str) -> list[str]:
+    from arith.data.task import tasks
+
+    return [name for name in tasks() if name.startswith(incomplete)]
 
 
 Preset = Annotated[
@@ -36,7 +49,13 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the preset."),
 ]
-TaskName = Annotated[str | None, typer.Option("--task", help="A task of `tape-arith list`.")]
+Split = Annotated[
+    str, typer.Option(help="Which problems: evaluation (the usual ones) or carry (hard sums).")
+]
+TaskName = Annotated[
+    str | None,
+    typer.Option("--task", help="A task of `tape-arith list`.", autocompletion=_complete_task),
+]
 Runs = Annotated[Path, typer.Option(help="The folder of runs.")]
 Seed = Annotated[int, typer.Option(min=0, help="Initialization, training problems, positions.")]
 TimeLimit = Annotated[
@@ -53,13 +72,28 @@ Attention = Annotated[
         autocompletion=_complete_attention,
     ),
 ]
+NoCurves = Annotated[
+    bool, typer.Option("--no-curves", help="Score no small grid on the way: no learning curves.")
+]
+Slots = Annotated[
+    int, typer.Option(min=1, help="Jobs at the same time; more than one run in subprocesses.")
+]
+SweepSlots = Annotated[
+    int | None,
+    typer.Option(
+        "--slots", min=1, help="Jobs at the same time (default: the number of GPUs, or 1)."
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show jobs, cost and estimated time; write nothing.")
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over what is there already.")]
 Compared = Annotated[
     str,
     typer.Option(
         "--compare",
         metavar="NAMES",
-        help="Encodings, as in fire,tape+yarn.",
+        help="Encodings, as in fire,tape+yarn, or all.",
         autocompletion=complete_encoding,
     ),
 ]

@@ -1,13 +1,21 @@
-"""Every encoding of the folder, and every extrapolation on a rotary one, keeps the contract."""
+"""Every encoding of the folder, and every extrapolation on a rotary one, keeps the contract; and
+what is told of one that does not."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
 from models import catalog, contract
+from models.contract import Outcome, Report, as_text, examine
 from models.encodings.rope import RoPE
 from models.encodings.tape import TapeLayer, TapeState
+from models.errors import UsageError
+from tests.suite.tiny import call, done, refused
 
 NAMES = [
     *catalog.names("encoding"),
@@ -67,3 +75,182 @@ def test_padding_that_counts_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with pytest.raises(AssertionError, match="padded"):
         contract.check_rows("rope")
+
+
+HEAD = """
+import torch
+from torch import nn
+
+from models.encoding import PositionalEncoding, PositionalLayer
+from models.families.rotary import Rotary
+
+"""
+# A slip in each, the check that catches it, and what it tells.
+SLIPS = {
+    "builds": (
+        """class Mine(PositionalEncoding):
+    def __init__(self, setting, *, width: int):
+        super().__init__(setting)
+""",
+        "missing 1 required keyword-only argument: 'width'",
+    ),
+    "shape": (
+        """class Mine(PositionalEncoding):
+    def __init__(self, setting):
+        super().__init__(setting)
+        self.table = nn.Parameter(torch.zeros(setting.trained_length, setting.hidden_size))
+
+    def embed(self, x, index, seqs):
+        return x + self.table[index]
+""",
+        "IndexError: index 28 is out of bounds",
+    ),
+    "causal": (
+        """class MineLayer(PositionalLayer):
+    def attend(self, x, q, k, v, state, seqs):
+        scores = torch.einsum("bqhk,bthk->bhqt", q, k)
+        return torch.einsum("bhqt,bthk->bqhk", scores.softmax(-1), v), state
+
+
+class Mine(PositionalEncoding):
+    def layer(self, i):
+        return MineLayer()
+""",
+        "another last token, at place 19, changed the logits of 19 places before it, the first of "
+        "them place 0",
+    ),
+    "order": (
+        """class MineLayer(PositionalLayer):
+    def attend(self, x, q, k, v, state, seqs):
+        return v, state
+
+
+class Mine(PositionalEncoding):
+    def layer(self, i):
+        return MineLayer()
+""",
+        "does not reach the logits",
+    ),
+    "no dead parameter": (
+        """class Mine(PositionalEncoding):
+    def __init__(self, setting):
+        super().__init__(setting)
+        self.unused = nn.Parameter(torch.zeros(3))
+""",
+        "pe.unused gets no gradient",
+    ),
+    "rows": (
+        """class Mine(PositionalEncoding):
+    def embed(self, x, index, seqs):
+        return x + x.mean(0) * 0.1
+""",
+        "row 0 alone and padded: relative error",
+    ),
+    "deterministic": (
+        """class Mine(PositionalEncoding):
+    def embed(self, x, index, seqs):
+        return x + torch.rand(1)
+""",
+        "two identical calls differ",
+    ),
+    "prefix": (
+        """class Mine(PositionalEncoding):
+    def embed(self, x, index, seqs):
+        return x + (index / index.max().clamp_min(1))[..., None].to(x)
+""",
+        "prefix of 2 tokens: relative error",
+    ),
+    "packed": (
+        """class Mine(PositionalEncoding):
+    def embed(self, x, index, seqs):
+        return x + torch.arange(x.shape[1])[None, :, None].to(x)
+""",
+        "packed sequence 1: relative error",
+    ),
+    "bfloat16": (
+        """class Mine(PositionalEncoding):
+    def embed(self, x, index, seqs):
+        angles = (index.to(x) + 1000)[..., None] @ torch.ones(1, 16).to(x)
+        return x + angles.sin()
+""",
+        "autocast: relative error",
+    ),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def outcome(report: Report, check: str) -> Outcome:
+    (found,) = (outcome for outcome in report.outcomes if outcome.check == check)
+    return found
+
+
+@pytest.mark.parametrize("check", SLIPS)
+def test_each_slip_is_explained(check: str, folder: Path) -> None:
+    source, told = SLIPS[check]
+    Path("mine.py").write_text(HEAD + source)
+    report = examine("mine.py:Mine")
+    found = outcome(report, check)
+    assert not found.holds and not report.holds
+    assert told in found.happened
+    assert found.expected.endswith(".") and len(found.cause) > 40
+    # All are told of, whatever breaks, but where there is nothing to check.
+    assert len(report.outcomes) == (1 if check == "builds" else 1 + len(contract.CHECKS))
+    text = as_text(report)
+    assert f"  BROKEN {check}: {found.expected}\n         but: {found.happened}\n" in text
+    assert f"         usually: {found.cause}\n" in text
+
+
+def test_every_check_says_what_it_expects_and_how_it_breaks() -> None:
+    report = examine("rope")
+    assert report.holds and report.warnings == () and report.sources == {}
+    for found in report.outcomes:
+        assert found.expected.endswith(".") and "Usually" not in found.expected
+        assert found.happened == found.cause == "" or not found.holds
+    assert set(SLIPS) == {found.check for found in report.outcomes}
+    assert as_text(report).endswith("10 of 10 checks hold")
+
+
+def test_warnings(folder: Path) -> None:
+    Path("mine.py").write_text(
+        HEAD + "WIDTH = 3\n\n\nclass Mine(PositionalEncoding):\n    kind = 'strange'\n\n"
+        "    def __init__(self, setting, *, width: int = WIDTH, size: tuple[int, ...] = (1, 2)):\n"
+        "        super().__init__(setting)\n"
+    )
+    (width, size, docstring, kind, paper, formula) = examine("mine.py:Mine").warnings
+    assert "option 'width' has the default `WIDTH`" in width and "(1, 2)" in size
+    assert "no docstring" in docstring and "'strange' is none of absolute" in kind
+    assert "`paper`" in paper and "naive" in formula
+
+
+def test_the_command(folder: Path) -> None:
+    source, _ = SLIPS["causal"]
+    Path("mine.py").write_text(HEAD + source)
+    result = call("check", "mine.py:Mine", "--json")
+    content = json.loads(result.out)
+    assert result.code == 1 and content["schema"] == 1 and content["holds"] is False
+    assert list(content) == ["schema", "holds", "name", "sources", "outcomes", "warnings"]
+    assert list(content["sources"]) == ["mine.py:Mine"]
+    assert {o["check"]: o["holds"] for o in content["outcomes"]}["causal"] is False
+    assert call("check", "mine.py:Mine").code == 1
+    assert done("check", "abacus+rope").out.endswith("10 of 10 checks hold\n")
+    assert "no such file" in refused("check", "gone.py:Mine")
+    Path("broken.py").write_text("import no_such_module\n\n\nclass Mine:\n    pass\n")
+    assert "ModuleNotFoundError: No module named 'no_such_module' (line 1 of broken.py)" in (
+        refused("check", "broken.py:Mine")
+    )
+    Path("broken.py").write_text("class Mine(:\n")
+    assert "broken.py is not Python" in refused("check", "broken.py:Mine")
+    with pytest.raises(UsageError, match="unknown encoding"):
+        examine("rpoe")
+
+
+@pytest.mark.slow
+def test_as_a_module() -> None:
+    """The same without the benchmark."""
+    run = subprocess.run([sys.executable, "-m", "models.contract", "nope"], capture_output=True)
+    assert run.returncode == 0 and run.stdout.decode().endswith("10 of 10 checks hold\n")

@@ -1,0 +1,40 @@
+"""`tape-arith check`: does an encoding keep the contract?"""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from arith.commands.conduct import EXIT_FAILED
+from arith.commands.options import complete_encoding
+
+EXAMPLE = "tape-arith check mine.py:Mine"
+SCHEMA = 1
+
+
+def command(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE.py:CLASS|NAME",
+            help="The class of a file, or a name of `tape-arith list`; with its options, if any.",
+            autocompletion=complete_encoding,
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Check an encoding: causal, aware of order, without dead parameters, and so on. Runs its code.
+
+    Exits with 1 where it breaks a promise, and says of each what was expected, what happened and
+    how that usually comes about.
+    """
+    from models.contract import as_text, examine
+
+    report = examine(name)
+    if as_json:
+        print(json.dumps({"schema": SCHEMA, "holds": report.holds, **asdict(report)}, indent=1))
+    else:
+        print(as_text(report))
+    if not report.holds:
+        raise typer.Exit(EXIT_FAILED)
