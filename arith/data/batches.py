@@ -52,6 +52,12 @@ class Rows(NamedTuple):
         return np.flatnonzero(self.is_answer)
 
 
+def take(problems: Problems, chosen: NDArray[np.bool_]) -> Problems:
+    """Those of `problems` that are `chosen`, bool [n], in their order."""
+    tokens = problems.tokens[np.repeat(chosen, problems.lengths)]
+    return Problems(tokens, *(array[chosen] for array in problems[1:]))
+
+
 def pad(problems: Problems, keys: Integers, place: Integers) -> Rows:
     """The rows of `problems` at `place`, in that order."""
     lengths, prompts = problems.lengths[place], problems.prompt_lengths[place]

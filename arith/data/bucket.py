@@ -13,10 +13,13 @@ import numpy.typing as npt
 
 from arith.data.random_bits import below, half_words, words
 from arith.data.task import Digits, Problems, Task, concatenate, load_task, prefixes
-from arith.errors import UsageError
+from arith.errors import UsageError, unknown
 
 Int64 = npt.NDArray[np.int64]
 
+EVALUATION, CARRY = "evaluation", "carry"
+SPLITS = (EVALUATION, CARRY)
+"""What a run can be scored on: operands as in training, or hard ones of the task's own making."""
 LENGTH_TYPE = np.dtype("<u2")
 """How the length of a problem is stored and hashed."""
 MOST_DIGITS = 4096
@@ -37,21 +40,25 @@ class Bucket:
 
     Problem i is a pure function of the fields, the task's version and i. Each P consecutive
     problems from a multiple of P on hold every pair of operand lengths once, in an order drawn for
-    them. An operand of d digits is uniform over 10**(d-1) .. 10**d - 1 (one digit: 1 .. 9).
+    them. An operand of d digits is uniform over 10**(d-1) .. 10**d - 1 (one digit: 1 .. 9), but in
+    the split "carry", whose operands are the task's (`Task.carry_operands`).
 
-    Errors: UsageError for an unknown task or a `max_digits` out of range.
+    Errors: UsageError for an unknown task, a `max_digits` out of range, and the split "carry" of a
+    task that has none.
     """
 
     task: str
     max_digits: int
     seed: int
     split: str
-    """"train", or the name of any other stream that shall share nothing with it"""
+    """"train", one of SPLITS, or the name of any other stream that shall share nothing with them"""
 
     def __post_init__(self) -> None:
         load_task(self.task)
         if not 1 <= self.max_digits <= MOST_DIGITS:
             raise UsageError(f"operands have 1 to {MOST_DIGITS} digits, not {self.max_digits}")
+        if self.split == CARRY:
+            self.operands(0, 0)
 
     @property
     def version(self) -> int:
@@ -91,6 +98,15 @@ class Bucket:
         for first in range(start, stop, rows):
             yield self.problems(first, min(first + rows, stop))
 
+    def operands(self, start: int, stop: int) -> tuple[Digits, Digits]:
+        """The operands of problems start .. stop - 1, in arrays of one shape."""
+        if self.split != CARRY:
+            return self._uniform_operands(start, stop)
+        each = 2 + self.max_digits
+        halves = half_words(words(self._key("digits"), start, stop - start, -(-each // 2)))
+        lengths = self.operand_lengths(start, stop)
+        return load_task(self.task).carry_operands(lengths, halves[:, :each])
+
     def keys(self, start: int, stop: int, draw: int = 0) -> Int64:
         """int64[n], not negative: what seeds a model's random choices about each problem.
 
@@ -117,10 +133,10 @@ class Bucket:
         rows = max(1, tokens // self.longest)
         for first in range(start, max(stop, start + 1), rows):  # once at least, if for nothing
             last = min(first + rows, stop)
-            a, b = self._operands(first, last)
+            a, b = self.operands(first, last)
             yield task.problems(a, b, self.max_digits)
 
-    def _operands(self, start: int, stop: int) -> tuple[Digits, Digits]:
+    def _uniform_operands(self, start: int, stop: int) -> tuple[Digits, Digits]:
         # Of each problem's half words, the first two give the leading digits, the rest four
         # digits each: W digits for a, then W for b, those past a number's length unused.
         count, quads = stop - start, -(-self.max_digits // _QUAD)
@@ -142,6 +158,13 @@ class Bucket:
             digits[rows, length - 1] = leading[:, side]
             operands.append(Digits(digits, length))
         return operands[0], operands[1]
+
+
+def known_split(name: str) -> str:
+    """`name`, which must be one of SPLITS. Errors: UsageError."""
+    if name not in SPLITS:
+        raise unknown("split", name, SPLITS)
+    return name
 
 
 def _blocks_together(num_pairs: int) -> int:

@@ -42,11 +42,13 @@ def half_words(raw: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     return np.ascontiguousarray(raw, dtype="<u8").view("<u4")
 
 
-def below(bound: int, halves: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
-    """Integers 0 .. bound - 1 from 32-bit words.
+def below(
+    bound: int | npt.NDArray[np.int64], halves: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.int64]:
+    """Integers 0 .. bound - 1 from 32-bit words; one bound, or one for each word.
 
     Multiplying and shifting rejects nothing, so each index needs a fixed number of words. The
     price: a value's probability is off by up to bound / 2**32 of itself (10**4: 2.4e-6).
     """
-    product = np.multiply(halves, np.uint64(bound), dtype=np.uint64)
+    product = np.multiply(halves, np.asarray(bound, np.uint64), dtype=np.uint64)
     return (product >> np.uint64(32)).view(np.int64)  # below 2**32: the view is exact

@@ -1,7 +1,8 @@
 """What a task is, and how its problems become tokens: `a OP b = c` and the end token.
 
-A task is one file in `arith/data/tasks`; the file's name is the task's name. The base class lays
-out the tokens; a leaf says its version, its symbol and how the digits of its answer come about.
+A task is one file in `arith/data/tasks`, whose name is the task's name, or an entry point of the
+group `tape_arith.tasks` in an installed package. The base class lays out the tokens; a leaf says
+its version, its symbol and how the digits of its answer come about.
 
     n  problems        W  most digits of an operand        C  most digits of an answer
 
@@ -11,7 +12,6 @@ Digits stand least significant first everywhere, in arrays as in tokens.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -19,7 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from arith.data import vocabulary
-from arith.errors import unknown
+from arith.errors import UsageError, unknown
+from models import registry
+from models.registry import Place
 
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
@@ -65,11 +67,8 @@ class Task(ABC):
     """Raised whenever a problem changes: datasets and results of two versions never mix."""
     symbol: ClassVar[str]
     """The operator, one symbol of the vocabulary."""
-
-    @property
-    def name(self) -> str:
-        """The name of the leaf's file, with dashes."""
-        return type(self).__module__.rpartition(".")[2].replace("_", "-")
+    name: str = ""
+    """As after --task; `load_task` gives it."""
 
     @abstractmethod
     def answer_width(self, max_digits: int) -> int:
@@ -78,6 +77,23 @@ class Task(ABC):
     @abstractmethod
     def answer(self, a: Digits, b: Digits) -> Digits:
         """The answers. `a` and `b` may be of different lengths, but their arrays have one shape."""
+
+    def carry_operands(
+        self, operand_lengths: Int64, halves: npt.NDArray[np.uint32]
+    ) -> tuple[Digits, Digits]:
+        """Operands of the split `carry`, hard for their digits rather than for their lengths:
+        int64[n, 2] and random half words uint32[n, 2 + W], all that may decide the digits.
+
+        Errors: UsageError, unless a leaf says which problems are hard.
+        """
+        raise UsageError(f"task {self.name} has no split 'carry': leave --split out")
+
+    def carry_chains(self, a: Digits, b: Digits) -> Int64:
+        """int64[n]: the length of the longest carry chain of each problem.
+
+        Errors: UsageError, unless a leaf says what its carries are.
+        """
+        raise UsageError(f"task {self.name} does not say what its carry chains are")
 
     def longest(self, max_digits: int) -> int:
         """Tokens of the longest problem, the end token included."""
@@ -131,28 +147,39 @@ class Task(ABC):
         return vocabulary.decode(problems.tokens[:-1])
 
 
+def task_places() -> list[Place]:
+    """Where tasks are written: the files of the folder, and what installed packages add; none of
+    them is imported."""
+    ours = registry.in_folder(_TASKS, "arith.data.tasks")
+    return [*ours, *registry.installed("tape_arith.tasks")]
+
+
 def tasks() -> list[str]:
-    """The names of all tasks: the files of the folder, none of them imported."""
-    files = (path.stem for path in _TASKS.glob("*.py") if not path.stem.startswith("_"))
-    return sorted(name.replace("_", "-") for name in files)
+    """The names of all tasks, none of them imported."""
+    return sorted({place.name for place in task_places()})
 
 
 @lru_cache
 def load_task(name: str) -> Task:
-    """The task of this name. Errors: UsageError, naming the nearest, where there is none."""
-    if name not in tasks():
+    """The task of this name. Errors: UsageError, naming the nearest, where there is none, and where
+    a package's is not one task or has a name that another has."""
+    found = [place for place in task_places() if place.name == name]
+    if not found:
         raise unknown("task", name, tasks())
-    module = import_module(f"arith.data.tasks.{name.replace('-', '_')}")
+    place = registry.only("task", name, found)
+    module = place.load()
     leaves = [
         value
-        for value in vars(module).values()
+        for key, value in vars(module).items()
         if isinstance(value, type)
         and issubclass(value, Task)
-        and value.__module__ == module.__name__
+        and (key == place.class_name if place.class_name else value.__module__ == module.__name__)
     ]
-    assert len(leaves) == 1, f"{module.__file__} must define exactly one task"
-    leaf: Task = leaves[0]()
-    return leaf
+    if len(leaves) != 1:
+        raise UsageError(f"{place} must define exactly one task, not {len(leaves)}")
+    task: Task = leaves[0]()
+    task.name = name
+    return task
 
 
 def _tokens(digits: Digits) -> UInt8:

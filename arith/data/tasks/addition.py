@@ -1,8 +1,10 @@
 """Addition of two numbers of any length."""
 
 import numpy as np
+import numpy.typing as npt
 
-from arith.data.task import Digits, Task
+from arith.data.chains import longest_chains, operands_with_chains
+from arith.data.task import Digits, Int64, Task
 
 
 class Addition(Task):
@@ -35,3 +37,11 @@ class Addition(Task):
         longer = np.maximum(a.lengths, b.lengths)
         last_carry = total[np.arange(count), longer] != 0
         return Digits(total, longer + last_carry)
+
+    def carry_operands(
+        self, operand_lengths: Int64, halves: npt.NDArray[np.uint32]
+    ) -> tuple[Digits, Digits]:
+        return operands_with_chains(operand_lengths, halves)
+
+    def carry_chains(self, a: Digits, b: Digits) -> Int64:
+        return longest_chains(a, b)
