@@ -6,7 +6,8 @@ Legend: B batch, T tokens, V vocabulary.
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from arith.data.task import Problems, concatenate, load_task
 from arith.errors import Failure
 from arith.scoring.score import score, sequences
 from arith.training.config import Config
+from arith.training.evaluation import STATE_PROBLEMS, Measures, SmallGrid, state_measures
 from arith.training.schedule import Schedule
 from models.build import prepare
 from models.decoder import Decoder
@@ -41,7 +43,8 @@ class Source(Protocol):
 class Metrics:
     """One line of metrics.jsonl. `loss` is the mean over the steps since the line before, in nats
     a scored token; `exact_match` is of held-out problems of the trained lengths, None where it
-    was not taken; `tokens` counts real tokens so far, padding excluded."""
+    was not taken; `tokens` counts real tokens so far, padding excluded; `small_grid` is what
+    `SmallGrid.exact_match` gives and `state` what `state_measures` does, at each evaluation."""
 
     step: int
     loss: float
@@ -51,11 +54,19 @@ class Metrics:
     tokens_per_second: float
     seconds: float
     exact_match: float | None
+    small_grid: dict[str, Any] | None = None
+    state: Measures | None = None
+
+    def content(self) -> dict[str, Any]:
+        """What the line says: without the small grid and the state where there are none."""
+        content = asdict(self)
+        absent = [key for key in ("small_grid", "state") if content[key] is None]
+        return {key: value for key, value in content.items() if key not in absent}
 
 
 class Trainer:
     """Steps `decoder` through `schedule`. Step s takes problems s B .. s B + B - 1 of `source`,
-    modulo `config.num_problems`."""
+    modulo `config.num_problems`. `curves` says whether the small grid is scored on the way."""
 
     def __init__(
         self,
@@ -65,6 +76,8 @@ class Trainer:
         config: Config,
         schedule: Schedule,
         hardware: Hardware,
+        *,
+        curves: bool = True,
     ) -> None:
         self.decoder = prepare(decoder, hardware)
         self.source = source
@@ -78,6 +91,7 @@ class Trainer:
         self.seconds = 0.0
         self.losses: list[Tensor] = []  # of the steps since the last line of metrics
         self.capacity = self.packed_tokens()
+        self.curves = curves
 
     def batch(self, step: int) -> tuple[Problems, NDArray[np.int64]]:
         """The problems of a step and their keys; at the end of the data it starts over."""
@@ -175,19 +189,17 @@ class Trainer:
                 self.check_finite(mean_loss, norm)
                 rate = (self.tokens - mark[1]) / (self.seconds - mark[0])
                 due = self.step % evaluate_every == 0 or last
-                exact = self.held_out_exact_match() if due else None
-                log(
-                    Metrics(
-                        step=self.step,
-                        loss=mean_loss,
-                        learning_rate=self.learning_rate,
-                        gradient_norm=float(norm),
-                        tokens=self.tokens,
-                        tokens_per_second=rate,
-                        seconds=self.seconds,
-                        exact_match=exact,
-                    )
+                metrics = Metrics(
+                    step=self.step,
+                    loss=mean_loss,
+                    learning_rate=self.learning_rate,
+                    gradient_norm=float(norm),
+                    tokens=self.tokens,
+                    tokens_per_second=rate,
+                    seconds=self.seconds,
+                    exact_match=None,
                 )
+                log(self.evaluated(metrics) if due else metrics)
                 mark = (time.perf_counter() - began, self.tokens)
             tick(self.step)
             stop = not last and should_stop()
@@ -209,13 +221,26 @@ class Trainer:
                 f"rate {self.learning_rate:g}): lower learning_rate, then train again"
             )
 
-    def held_out_exact_match(self) -> float:
-        """Share of exact answers among held-out problems of the trained lengths."""
+    @cached_property
+    def small_grid(self) -> SmallGrid | None:
+        return SmallGrid.of(self.config) if self.curves else None
+
+    def evaluated(self, metrics: Metrics) -> Metrics:
+        """`metrics` with what is looked at now: the share of exact answers among held-out problems
+        of the trained lengths, the small grid, the encoding's state."""
         held_out = replace(self.bucket, split="held-out")
-        problems = held_out.problems(0, HELD_OUT_PROBLEMS)
-        self.decoder.eval()
-        keys = held_out.keys(0, HELD_OUT_PROBLEMS)
-        return float(score(self.decoder, problems, keys, self.hardware).exact.mean())
+        problems, keys = (
+            held_out.problems(0, HELD_OUT_PROBLEMS),
+            held_out.keys(0, HELD_OUT_PROBLEMS),
+        )
+        few = held_out.problems(0, STATE_PROBLEMS), held_out.keys(0, STATE_PROBLEMS)
+        decoder, hardware, grid = self.decoder.eval(), self.hardware, self.small_grid
+        return replace(
+            metrics,
+            exact_match=float(score(decoder, problems, keys, hardware).exact.mean()),
+            small_grid=None if grid is None else grid.exact_match(decoder, hardware),
+            state=state_measures(decoder, *few, hardware),
+        )
 
     @property
     def learning_rate(self) -> float:

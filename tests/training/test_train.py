@@ -1,6 +1,6 @@
 """Runs are a function of encoding, config and seed, wherever they are stopped."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ def expected() -> tuple[dict[str, torch.Tensor], list[dict[str, Any]]]:
         patch.setattr("arith.training.train.HELD_OUT_PROBLEMS", 32)
         lines: list[Metrics] = []
         done = train(trainer(small()), lines.append)
-    return weights(done), untimed([asdict(line) for line in lines])
+    return weights(done), untimed([line.content() for line in lines])
 
 
 Expected = tuple[dict[str, torch.Tensor], list[dict[str, Any]]]
@@ -175,7 +175,7 @@ def extended(steps: int, config: Config) -> Expected:
     schedule = Schedule.of(steps, config.steps, config.warmup, config.cooldown)
     lines: list[Metrics] = []
     done = train(trainer(replace(config, steps=steps), schedule=schedule), lines.append)
-    return weights(done), untimed([asdict(line) for line in lines])
+    return weights(done), untimed([line.content() for line in lines])
 
 
 @pytest.mark.parametrize("steps", [31, 50])

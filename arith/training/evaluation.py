@@ -1,0 +1,124 @@
+"""What is looked at while a run trains: exact match on a small grid, and the encoding's state.
+
+None of it is fed back: it changes no weight, and no state of a run is ever chosen by it.
+Legend: B batch, T tokens, n problems.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from arith.data.batches import Rows, pack, pad, take
+from arith.data.bucket import Bucket
+from arith.data.task import Problems, concatenate
+from arith.scoring.score import score, sequences
+from arith.training.config import Config
+from models.build import prepare
+from models.decoder import Decoder
+from models.hardware import Hardware
+
+SPLIT = "small grid"
+"""Of the problems of the small grid: they are neither trained on nor in any result's evaluation."""
+MOST_LENGTHS = 16
+PROBLEMS_A_CELL = 3
+# Problems over which the measures of a state are means.
+STATE_PROBLEMS = 32
+
+Measures = dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class SmallGrid:
+    """A few problems for each pair of some operand lengths, in and out of distribution.
+
+    The same for every run of a config, whatever its seed. It is for curves and for the spread
+    over the last states; nothing is ever selected by it: results are those of the last step.
+    """
+
+    problems: Problems
+    keys: NDArray[np.int64]
+    trained_digits: int
+
+    @classmethod
+    def of(cls, config: Config) -> "SmallGrid":
+        """The problems of the chosen cells in the first blocks of their own stream."""
+        bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, SPLIT)
+        count = PROBLEMS_A_CELL * bucket.num_pairs
+        lengths = chosen_lengths(config.trained_digits, config.tested_digits)
+        first_too, second_too = np.isin(bucket.operand_lengths(0, count), lengths).T
+        chosen = first_too & second_too
+        # Of tens of thousands of cells a few hundred are kept: a piece at a time in memory.
+        parts, first = [], 0
+        for piece in bucket.pieces(0, count):
+            last = first + len(piece.lengths)
+            parts.append(take(piece, chosen[first:last]))
+            first = last
+        return cls(concatenate(parts), bucket.keys(0, count)[chosen], config.trained_digits)
+
+    def exact_match(self, decoder: Decoder, hardware: Hardware) -> dict[str, Any]:
+        """Shares of exact answers, every cell with the same weight: in distribution, out of it
+        (None where nothing longer is tested), and by the length of the longer operand."""
+        decoder.eval()
+        exact = score(decoder, self.problems, self.keys, hardware).exact
+        longer = self.problems.operand_lengths.max(axis=1)
+        outside = longer > self.trained_digits
+        return {
+            "in_distribution": float(exact[~outside].mean()),
+            "out_of_distribution": float(exact[outside].mean()) if outside.any() else None,
+            "by_length": {
+                str(length): float(exact[longer == length].mean()) for length in np.unique(longer)
+            },
+        }
+
+
+def chosen_lengths(trained_digits: int, tested_digits: int) -> list[int]:
+    """All lengths where they are few, else evenly spaced ones; the longest trained one always.
+
+    >>> chosen_lengths(8, 16) == list(range(1, 17))
+    True
+    >>> chosen_lengths(40, 80)
+    [5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80]
+    """
+    steps = range(1, MOST_LENGTHS + 1)
+    spaced = {-(-step * tested_digits // MOST_LENGTHS) for step in steps}
+    return sorted(spaced | {trained_digits})
+
+
+def state_measures(
+    decoder: Decoder, problems: Problems, keys: NDArray[np.int64], hardware: Hardware
+) -> Measures | None:
+    """What the encoding measures of the state that enters each layer: by name, a number a layer,
+    the mean over all tokens of `problems`, padding excluded. None where it measures nothing."""
+    every = np.arange(len(problems.lengths))
+    prepare(decoder, hardware)
+    rows = (pack if decoder.packs else pad)(problems, keys, every)
+    inside = torch.from_numpy(real_tokens(rows)).to(hardware.device)
+    states: list[Any] = []
+    measured: list[dict[str, float]] = []
+
+    def mean(values: Tensor) -> float:
+        return float(values.expand(inside.shape)[inside].double().mean())
+
+    def watch(layer: int, what: str, state: Any) -> None:
+        if what == "state":
+            states.append(state)
+            measures = decoder.pe.measures(states[0], state)
+            measured.append({name: mean(values) for name, values in measures.items()})
+
+    decoder.eval()
+    with torch.no_grad(), hardware.autocast():
+        decoder(replace(sequences(rows, hardware.device), watch=watch))
+    names = measured[0]
+    return {name: [layer[name] for layer in measured] for name in names} or None
+
+
+def real_tokens(rows: Rows) -> NDArray[np.bool_]:
+    """Which inputs are tokens of problems and no padding: bool [B, T]."""
+    widths = rows.prompt_lengths + rows.answer_tokens - 1
+    ends = widths if rows.starts is None else widths.sum(keepdims=True)
+    inside: NDArray[np.bool_] = np.arange(rows.inputs.shape[1]) < ends[:, None]
+    return inside

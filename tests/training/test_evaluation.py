@@ -1,0 +1,244 @@
+"""What is looked at while a run trains, against plain loops; and that looking changes nothing."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from arith.data.batches import pad
+from arith.data.bucket import Bucket
+from arith.data.task import Problems
+from arith.data.vocabulary import EOS, decode, token
+from arith.suite import runs
+from arith.training import evaluation
+from arith.training.config import Config
+from arith.training.evaluation import PROBLEMS_A_CELL, SmallGrid, chosen_lengths, state_measures
+from arith.training.train import Metrics, Trainer
+from models.backends.eager import Eager
+from models.catalog import names
+from models.decoder import Decoder
+from models.encodings.tape import TapeState
+from models.sequences import Sequences
+from tests.training.small import assert_same_bits, cpu, small, train, trainer, weights
+from tests.training.test_gradient import perturbed
+
+WIDE = small(trained_digits=10, tested_digits=20)
+CONTEXTUAL = ("tape", "tape-heads")
+
+
+def each(problems: Problems) -> list[list[int]]:
+    """The tokens of each problem."""
+    ends = np.cumsum(problems.lengths)
+    parts = zip(ends - problems.lengths, ends, strict=True)
+    return [problems.tokens[start:end].tolist() for start, end in parts]
+
+
+# ---- the small grid ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", [small(), WIDE, small(trained_digits=7, tested_digits=50)])
+def test_each_chosen_cell_has_its_problems(config: Config) -> None:
+    grid = SmallGrid.of(config)
+    lengths = chosen_lengths(config.trained_digits, config.tested_digits)
+    assert config.trained_digits in lengths and config.tested_digits in lengths
+    assert len(lengths) <= evaluation.MOST_LENGTHS + 1
+    cells: dict[tuple[int, int], int] = {}
+    for tokens, prompt in zip(each(grid.problems), grid.problems.prompt_lengths, strict=True):
+        text = decode(tokens[:-1])
+        first, second = text.split("=")[0].split("+")
+        total = int(first[::-1]) + int(second[::-1])
+        assert text == f"{first}+{second}={str(total)[::-1]}" and tokens[-1] == EOS
+        assert tokens[prompt - 1] == token("=")
+        cells[len(first), len(second)] = cells.get((len(first), len(second)), 0) + 1
+    assert cells == {(i, j): PROBLEMS_A_CELL for i in lengths for j in lengths}
+
+
+def test_the_small_grid_is_its_own() -> None:
+    """Its long problems are in no evaluation set; its cells are those of each run's seed."""
+    small_ones = {tuple(tokens) for tokens in each(SmallGrid.of(WIDE).problems) if len(tokens) > 30}
+    bucket = Bucket("addition", 20, 0, "evaluation")
+    assert small_ones and small_ones.isdisjoint(map(tuple, each(bucket.problems(0, 4000))))
+    again = SmallGrid.of(replace(WIDE, learning_rate=0.5, steps=7))
+    assert again.problems.tokens.tobytes() == SmallGrid.of(WIDE).problems.tokens.tobytes()
+
+
+def greedy_is_exact(decoder: Decoder, grid: SmallGrid, row: int) -> bool:
+    """Whether every next token of one problem's answer is the most probable."""
+    tokens = each(grid.problems)[row]
+    seqs = Sequences(
+        torch.tensor([tokens[:-1]]),
+        torch.tensor([grid.problems.final_lengths[row]]),
+        torch.tensor([grid.keys[row]]),
+    )
+    with torch.no_grad():
+        logits = decoder(seqs)[0]
+    start = int(grid.problems.prompt_lengths[row])
+    return all(int(logits[t - 1].argmax()) == tokens[t] for t in range(start, len(tokens)))
+
+
+@pytest.fixture(scope="module")
+def learning() -> Trainer:
+    """Rope that can add one digit, mostly: right and wrong answers in and out of distribution."""
+    torch.set_num_threads(1)
+    config = small(
+        trained_digits=1, tested_digits=3, steps=200, hidden_size=32, mlp_size=32, batch_size=32
+    )
+    return train(trainer(config))
+
+
+def test_exact_match_is_that_of_a_plain_loop(learning: Trainer) -> None:
+    grid = SmallGrid.of(learning.config)
+    told = grid.exact_match(learning.decoder, cpu())
+    exact = [greedy_is_exact(learning.decoder, grid, row) for row in range(len(grid.keys))]
+    longer = [max(pair) for pair in grid.problems.operand_lengths.tolist()]
+    assert 0 < sum(exact) < len(exact)
+
+    def mean(lengths: tuple[int, ...]) -> float:
+        chosen = [right for right, length in zip(exact, longer, strict=True) if length in lengths]
+        return sum(chosen) / len(chosen)
+
+    assert told["in_distribution"] == pytest.approx(mean((1,)))
+    assert told["out_of_distribution"] == pytest.approx(mean((2, 3)))
+    assert told["by_length"] == {str(n): pytest.approx(mean((n,))) for n in (1, 2, 3)}
+
+
+def test_without_longer_lengths_there_is_no_mean_of_them(learning: Trainer) -> None:
+    config = replace(learning.config, tested_digits=1)
+    told = SmallGrid.of(config).exact_match(learning.decoder, cpu())
+    assert told["out_of_distribution"] is None and list(told["by_length"]) == ["1"]
+
+
+# ---- looking changes nothing ---------------------------------------------------------------
+
+
+def trained(name: str, *, curves: bool, evaluate_every: int) -> tuple[Trainer, list[Metrics]]:
+    lines: list[Metrics] = []
+    one = trainer(small(steps=20), name)
+    one.curves = curves
+    one.run(
+        log_every=5,
+        evaluate_every=evaluate_every,
+        save_every=10**9,
+        log=lines.append,
+        tick=lambda step: None,
+        save=lambda: None,
+        keep=lambda: None,
+        should_stop=lambda: False,
+    )
+    return one, lines
+
+
+@pytest.mark.parametrize("name", [*CONTEXTUAL, "rand-rope", "fire"])
+def test_looking_changes_no_bit_of_the_weights(name: str) -> None:
+    """Often and with curves, or once at the end and without."""
+    looked, lines = trained(name, curves=True, evaluate_every=5)
+    blind, few = trained(name, curves=False, evaluate_every=10**9)
+    assert_same_bits(weights(looked), weights(blind))
+    assert [line.small_grid is None for line in lines] == [False] * 4
+    assert [line.small_grid is None for line in few] == [True] * 4
+    assert [line.loss for line in lines] == [line.loss for line in few]
+
+
+def test_every_saved_state_is_evaluated() -> None:
+    """The spread over the last saved states is read from the evaluations."""
+    assert runs.EVALUATE_EVERY == runs.SAVE_EVERY and runs.SAVE_EVERY % runs.LOG_EVERY == 0
+
+
+@pytest.mark.parametrize("name", ["rope", *CONTEXTUAL])
+def test_a_line_says_what_there_is(name: str) -> None:
+    _, lines = trained(name, curves=name != "tape", evaluate_every=10)
+    contents = [line.content() for line in lines]
+    assert ["small_grid" in content for content in contents] == [False, name != "tape"] * 2
+    assert ["state" in content for content in contents] == [False, name != "rope"] * 2
+    assert [content["exact_match"] is None for content in contents] == [True, False] * 2
+    if name != "rope":
+        state = contents[-1]["state"]
+        assert state.keys() == {"norm", "moved"}
+        assert len(state["norm"]) == len(state["moved"]) == 2
+        assert state["norm"][0] == pytest.approx(2**0.5) and state["moved"][0] == 0
+        assert 0 < state["moved"][1] < 1
+
+
+# ---- the state -----------------------------------------------------------------------------
+
+
+def matrices(state: Any) -> torch.Tensor:
+    """[B, T, H, F, 2, 2] of either form, in float64."""
+    if isinstance(state, TapeState):
+        return state.e.double().unflatten(-1, (2, -1)).movedim(-1, -3)
+    a, b = state.e.double().chunk(2, -1)
+    return torch.stack((torch.stack((a, -b), -1), torch.stack((b, a), -1)), -2)
+
+
+def naive_measures(decoder: Decoder, problems: Problems, keys: Any) -> dict[str, list[float]]:
+    """Problem by problem, token by token, one matrix at a time."""
+    sums: dict[str, list[list[float]]] = {"norm": [], "moved": []}
+    for row, tokens in enumerate(each(problems)):
+        states: list[torch.Tensor] = []
+
+        def watch(i: int, what: str, state: Any, into: list[torch.Tensor] = states) -> None:
+            if what == "state":
+                into.append(matrices(state))
+
+        seqs = Sequences(
+            torch.tensor([tokens[:-1]]),
+            torch.tensor([problems.final_lengths[row]]),
+            torch.tensor([keys[row]]),
+            watch=watch,
+        )
+        with torch.no_grad():
+            decoder(seqs)
+        for layer, state in enumerate(states):
+            heads = max(s.shape[2] for s in states)
+            for into in sums.values():
+                into.extend([[]] if len(into) <= layer else [])
+            for t in range(len(tokens) - 1):
+                for h in range(heads):
+                    for f in range(state.shape[3]):
+                        now = state[0, t, h % state.shape[2], f]
+                        then = states[0][0, t, h % states[0].shape[2], f]
+                        sums["norm"][layer].append(float(now.square().sum().sqrt()))
+                        change = (now - then).square().sum() / then.square().sum()
+                        sums["moved"][layer].append(float(change.sqrt()))
+    return {name: [sum(x) / len(x) for x in layers] for name, layers in sums.items()}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", [*CONTEXTUAL, "abacus+tape"])
+def test_measures_are_those_of_a_plain_loop(
+    name: str, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of many lengths, so that padding would show."""
+    monkeypatch.setattr(Eager, "packs", packed)
+    config = small(trained_digits=4, tested_digits=4, num_layers=3)
+    one = trainer(config, name)
+    perturbed(one.decoder)
+    bucket = replace(one.bucket, split="held-out")
+    problems, keys = bucket.problems(0, 6), bucket.keys(0, 6)
+    assert len(set(problems.lengths.tolist())) > 2
+    told = state_measures(one.decoder, problems, keys, cpu())
+    assert one.decoder.packs is (packed and name in CONTEXTUAL) or name == "abacus+tape"
+    one.decoder.attend_with(Eager())
+    expected = naive_measures(one.decoder, problems, keys)
+    assert told is not None and told.keys() == expected.keys()
+    for measure, layers in expected.items():
+        assert told[measure] == pytest.approx(layers, rel=1e-4, abs=1e-6)
+    assert min(told["moved"][1:]) > 0.01  # else nothing was tested
+
+
+@pytest.mark.parametrize("name", [name for name in names("encoding") if name not in CONTEXTUAL])
+def test_other_encodings_measure_nothing(name: str) -> None:
+    one = trainer(small(), name)
+    problems, keys = one.bucket.problems(0, 3), one.bucket.keys(0, 3)
+    assert state_measures(one.decoder, problems, keys, cpu()) is None
+
+
+def test_real_tokens_are_all_but_padding() -> None:
+    problems = Bucket("addition", 4, 0, "train").problems(0, 9)
+    rows = pad(problems, np.zeros(9, np.int64), np.arange(9))
+    ends = rows.prompt_lengths + rows.answer_tokens - 1
+    loop = [[t < end for t in range(rows.inputs.shape[1])] for end in ends]
+    assert np.array_equal(evaluation.real_tokens(rows), np.array(loop))
+    assert (rows.inputs[~evaluation.real_tokens(rows)] <= EOS).all()
