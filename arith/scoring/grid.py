@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from arith.data.bucket import EVALUATION
 from arith.errors import UsageError
 
 Ints = NDArray[np.int64]
@@ -30,8 +31,8 @@ MOST_PER_CELL = 2**20
 # depend on the order or the size of the chunks. The rounding itself is below 5e-10.
 SHARE_UNIT = 2.0**-30
 
-_RUN = ("encoding", "extrapolation", "preset", "seed", "trained_digits", "budget", "evaluation")
-_FIGURE = ("preset", "trained_digits", "budget", "evaluation")
+_FIGURE = ("preset", "trained_digits", "budget", "split", "evaluation")
+_RUN = ("encoding", "extrapolation", "seed", *_FIGURE)
 
 
 class Mean(NamedTuple):
@@ -77,7 +78,8 @@ class Grid:
     budget: dict[str, Any]
     """What training cost (steps, batch size, ...): equal in everything that is compared."""
     evaluation: dict[str, Any]
-    """The problems: task, version, seed, max_digits (N), problems_per_cell, sha256."""
+    """The problems: task, version, seed, max_digits (N), problems_per_cell, sha256; the split where
+    it is not the usual one."""
     exact: Ints
     """int64[N, N]: problems answered exactly."""
     total: Ints
@@ -92,6 +94,8 @@ class Grid:
     """How it was scored (type, threshold, ...): kept beside the counts, never compared."""
     settings: dict[str, int | float | str] = field(default_factory=dict)
     """What was set in place of the preset's: for people; the budget has a hash that is compared."""
+    usual: "Grid | None" = field(default=None, repr=False)
+    """Of hard sums: the same run on the usual split, where it is known. Never in the file."""
 
     @classmethod
     def empty(
@@ -144,6 +148,11 @@ class Grid:
         return self.encoding + (f"+{self.extrapolation}" if self.extrapolation else "")
 
     @property
+    def split(self) -> str:
+        """Of the problems: "evaluation", the usual one, or "carry"."""
+        return str(self.evaluation.get("split", EVALUATION))
+
+    @property
     def max_digits(self) -> int:
         return len(self.total)
 
@@ -180,8 +189,10 @@ class Grid:
 
     @property
     def converged(self) -> bool | None:
-        """Whether the trained lengths were learned; None while cells of them are missing."""
-        value = self.mean("trained").value
+        """Whether the trained lengths were learned; None while cells of them are missing. Hard sums
+        do not tell: that is said by the usual ones, None where they are not known."""
+        judge = self if self.split == EVALUATION else self.usual
+        value = None if judge is None else judge.mean("trained").value
         # The slack is for the last bit of a mean that is 99 % exactly.
         return None if value is None else value >= CONVERGED - 1e-12
 

@@ -59,6 +59,8 @@ def _checked(content: dict[str, Any]) -> Grid:
     )
     for key in ("task", "sha256"):
         _text(evaluation.get(key), f"evaluation.{key}")
+    if "split" in evaluation:
+        _text(evaluation["split"], "evaluation.split")
     for key in ("version", "seed"):
         _integer(evaluation.get(key), f"evaluation.{key}", 0)
     size = _integer(evaluation.get("max_digits"), "evaluation.max_digits", 1)

@@ -18,7 +18,9 @@ from torch import Tensor
 from arith.data.batches import Rows, groups_of_tokens
 from arith.data.bucket import Bucket
 from arith.data.task import Problems
+from arith.data.vocabulary import PAD
 from arith.scoring.grid import Grid
+from arith.scoring.shards import blocks_a_chunk
 from models.build import prepare
 from models.decoder import Decoder
 from models.hardware import Hardware
@@ -28,22 +30,22 @@ from models.sequences import Sequences
 TOKENS_A_BATCH = {"cpu": 8_192, "cuda": 131_072}
 # Rows over which the error of low precision is measured.
 PROBE_ROWS = 1_000
-# Rows between two savings of a grid.
-ROWS_A_CHUNK = 16_384
 
 
 @dataclass(frozen=True)
 class Outcome:
     """Of each of n problems: whether the answer is exact, how many of its tokens (end included)
     are right, how many it has, the place of the first wrong one (0 is the least significant
-    digit, -1 where all are right) and the margin that decided: the least, over its tokens, of
-    the right logit minus the best other."""
+    digit, -1 where all are right), the margin that decided: the least, over its tokens, of the
+    right logit minus the best other, and what is said at the first wrong place: the argmax, PAD
+    where a logit is not finite, -1 where all are right."""
 
     exact: NDArray[np.bool_]
     right: NDArray[np.int64]
     answer_tokens: NDArray[np.int64]
     first_wrong: NDArray[np.int64]
     margin: NDArray[np.float64]
+    said: NDArray[np.int64]
 
 
 def sequences(rows: Rows, device: str) -> Sequences:
@@ -83,6 +85,7 @@ def score(
         answer_tokens=np.zeros(n, np.int64),
         first_wrong=np.zeros(n, np.int64),
         margin=np.zeros(n, np.float64),
+        said=np.zeros(n, np.int64),
     )
     _score(decoder, problems, keys, hardware, outcome)
     close = np.flatnonzero(np.abs(outcome.margin) < threshold)
@@ -104,12 +107,14 @@ def _score(
     def write(rows: Rows) -> None:
         logits = answer_logits(decoder, rows, hardware)
         targets = torch.from_numpy(rows.targets[rows.is_answer]).to(hardware.device)
-        correct = logits.argmax(-1) == targets
+        said = logits.argmax(-1)
+        correct = said == targets
         right_logit = logits.gather(-1, targets[:, None])
         best_other = logits.scatter(-1, targets[:, None], float("-inf")).amax(-1)
         margins = right_logit[:, 0] - best_other
         # Logits that overflowed answer nothing, however argmax orders them: decidedly wrong.
         correct &= margins.isfinite()
+        said = said.where(margins.isfinite(), PAD)
         margins = margins.nan_to_num(nan=float("-inf"), posinf=float("-inf"))
 
         # Of each row the scored tokens stand together, so it is a span of what came out.
@@ -123,6 +128,9 @@ def _score(
         whole.right[rows.place] = count - errors
         whole.answer_tokens[rows.place] = count
         whole.first_wrong[rows.place] = np.where(errors > 0, first, -1)
+        # Of an exact answer there is no such place, and any token of it will do.
+        at = span + np.minimum(first, count - 1)
+        whole.said[rows.place] = np.where(errors > 0, said.cpu().numpy()[at], -1)
         whole.margin[rows.place] = np.minimum.reduceat(margins.cpu().numpy(), span)
 
     prepare(decoder, hardware)
@@ -163,19 +171,22 @@ def score_grid(
     save: Callable[[Grid], None],
     progress: Callable[[int], None] = lambda rows: None,
     should_stop: Callable[[], bool] = lambda: False,
+    blocks: range | None = None,
 ) -> Grid:
     """Fill `grid` from where it stands, block by block of `bucket`: each block is one problem of
-    every cell. `save` is called after every chunk; `should_stop` is asked before each."""
+    every cell. It is to hold `blocks` (None: all of the evaluation set). `save` is called after
+    every chunk; `should_stop` is asked before each."""
     decoder.eval()
-    blocks, pairs = grid.evaluation["problems_per_cell"], bucket.num_pairs
-    probe = min(PROBE_ROWS, blocks * pairs)
+    count, pairs = grid.evaluation["problems_per_cell"], bucket.num_pairs
+    blocks = range(count) if blocks is None else blocks
+    probe = min(PROBE_ROWS, count * pairs)
     threshold = low_precision_threshold(
         decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
     )
     grid.scoring = {"dtype": hardware.dtype_name, "threshold": threshold}
-    while grid.blocks_done < blocks and not should_stop():
-        stop_block = min(blocks, grid.blocks_done + max(1, ROWS_A_CHUNK // pairs))
-        start, stop = grid.blocks_done * pairs, stop_block * pairs
+    while grid.blocks_done < len(blocks) and not should_stop():
+        chunk = blocks[grid.blocks_done :][: blocks_a_chunk(grid)]
+        start, stop = chunk.start * pairs, chunk.stop * pairs
         problems = bucket.problems(start, stop)
         outcome = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
         grid.add(
@@ -185,7 +196,7 @@ def score_grid(
             outcome.answer_tokens,
             outcome.first_wrong,
         )
-        grid.blocks_done = stop_block
+        grid.blocks_done += len(chunk)
         save(grid)
         progress(stop - start)
     return grid

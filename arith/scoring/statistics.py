@@ -1,4 +1,4 @@
-"""Intervals and tests for grids, in closed form (scipy is only the oracle of the tests).
+"""Intervals for grids, in closed form (scipy is only the oracle of the tests).
 
 The unit of a claim about an encoding is the training run: Student t over the means of seeds.
 What counts problems instead of runs speaks of these runs only, and says so (`Interval.of`).
@@ -7,15 +7,14 @@ What counts problems instead of runs speaks of these runs only, and says so (`In
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import erfc as complementary_error
 from math import exp, fsum, lgamma, log1p, sqrt
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from arith.scoring.grid import Bools, Floats, Grid, Region
+from arith.scoring.grid import Floats, Grid, Region
 
 
 @dataclass(frozen=True)
@@ -53,16 +52,25 @@ def wilson(exact: ArrayLike, total: ArrayLike, level: float = 0.95) -> tuple[Flo
 def student_t(means: Sequence[float], level: float = 0.95) -> Interval | None:
     """Student t over the means of seeds; None for fewer than two: one run has no spread to show.
 
-    The ends are clipped to 0..1; equal means give an interval of width 0.
+    The ends are clipped to 0..1; equal means give an interval of width 0. In simulations of runs
+    that vary and of the problems they are scored on, it covers 94 to 95 % with 3, 5 or 10 seeds,
+    but only 85 to 92 % where the mean is within a few percent of 0 or 1 and runs are spread to one
+    side (tests/scoring/test_statistics.py): read an interval that touches an end as too narrow.
     """
     n = len(means)
     if n < 2:
         return None
-    mean = fsum(means) / n
-    # Equal means must give 0, whatever the last bit of their mean.
-    spread = fsum((value - mean) ** 2 for value in means) if len(set(means)) > 1 else 0.0
-    half = t_quantile((1 + level) / 2, n - 1) * sqrt(spread / (n - 1) / n)
+    mean, variance = mean_and_variance(means)
+    half = t_quantile((1 + level) / 2, n - 1) * sqrt(variance / n)
     return Interval(mean, max(mean - half, 0.0), min(mean + half, 1.0), half, "seeds", n)
+
+
+def mean_and_variance(means: Sequence[float]) -> tuple[float, float]:
+    """Of the means of two seeds or more; the variance is that of the population they come from
+    (divided by n - 1), and exactly 0 where all are equal, whatever the last bit of their mean."""
+    mean = fsum(means) / len(means)
+    squares = fsum((value - mean) ** 2 for value in means) if len(set(means)) > 1 else 0.0
+    return mean, squares / (len(means) - 1)
 
 
 def one_run(grid: Grid, region: Region, level: float = 0.95) -> Interval | None:
@@ -95,42 +103,6 @@ def over_seeds(grids: Sequence[Grid], region: Region, level: float = 0.95) -> In
     return student_t(known, level) if len(known) == len(values) else None
 
 
-def two_proportion(
-    exact_a: ArrayLike, total_a: ArrayLike, exact_b: ArrayLike, total_b: ArrayLike
-) -> Floats:
-    """Two-sided p of the pooled two-proportion z test, elementwise; nan where a total is 0.
-
-    The same as Pearson's chi-squared of the 2x2 table without correction. Where both are all
-    right, or both all wrong, nothing differs: p is 1.
-    """
-    right_a, n_a, right_b, n_b = (
-        np.asarray(x, dtype=np.float64) for x in (exact_a, total_a, exact_b, total_b)
-    )
-    with np.errstate(invalid="ignore", divide="ignore"):
-        pooled = (right_a + right_b) / (n_a + n_b)
-        variance = pooled * (1 - pooled) * (1 / n_a + 1 / n_b)
-        z = np.abs(right_a / n_a - right_b / n_b) / np.sqrt(variance)
-    same = (right_a + right_b == 0) | (right_a + right_b == n_a + n_b)
-    z = np.where(same, 0.0, z)
-    tails = np.array([complementary_error(value / sqrt(2)) for value in z.ravel().tolist()])
-    return np.where((n_a > 0) & (n_b > 0), tails.reshape(z.shape), np.nan)
-
-
-def false_discovery(p: NDArray[Any], rate: float = 0.05) -> Bools:
-    """Which of the tests are significant at a false discovery rate: bool of p's shape.
-
-    nan is no test: it is never significant and does not count among them.
-    Source: Benjamini and Hochberg 1995, Controlling the false discovery rate.
-    """
-    tested = np.sort(p[~np.isnan(p)])
-    ranks = np.arange(1, len(tested) + 1)
-    passed = tested[tested <= rate * ranks / max(len(tested), 1)]
-    if len(passed) == 0:
-        return np.zeros(p.shape, dtype=np.bool_)
-    significant: Bools = p <= passed[-1]  # nan compares as False
-    return significant
-
-
 @lru_cache(maxsize=256)
 def t_quantile(probability: float, df: float) -> float:
     """The t below which Student's distribution with `df` > 0 degrees holds `probability`.
@@ -143,15 +115,17 @@ def t_quantile(probability: float, df: float) -> float:
         return -t_quantile(1 - probability, df)
     tail = 1 - probability
     low, high = 0.0, 1.0
-    while _upper_tail(high, df) > tail:
+    while t_two_sided(high, df) > 2 * tail:
         low, high = high, 2 * high
     while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if _upper_tail(middle, df) > tail else (low, middle)
+        low, high = (middle, high) if t_two_sided(middle, df) > 2 * tail else (low, middle)
     return high if probability > 0.5 else 0.0
 
 
-def _upper_tail(t: float, df: float) -> float:
-    return 0.5 * _incomplete_beta(df, t * t)
+def t_two_sided(t: float, df: float) -> float:
+    """The probability that Student's distribution with `df` > 0 degrees, whole or not, gives a
+    value at least as far from 0 as `t`."""
+    return _incomplete_beta(df, t * t)
 
 
 def _incomplete_beta(df: float, square: float) -> float:

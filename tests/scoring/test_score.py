@@ -20,7 +20,7 @@ from arith.data.batches import groups_of_tokens, pad
 from arith.data.bucket import Bucket
 from arith.data.task import Problems
 from arith.data.vocabulary import EOS, SIZE
-from arith.scoring import grid_file
+from arith.scoring import grid_file, shards
 from arith.scoring import score as module
 from arith.scoring.grid import Grid
 from arith.scoring.score import (
@@ -112,20 +112,23 @@ class Row(NamedTuple):
     answer_tokens: int
     first_wrong: int
     margin: float
+    said: int
 
 
 def looped(decoder: Decoder, problems: Problems, keys: Keys) -> list[Row]:
     """The outcome by a forward on every prefix and the definitions of its numbers."""
     found = []
     for (prompt, answer, final), key in zip(rows_of(problems), keys.tolist(), strict=True):
-        right, margins = [], []
+        right, margins, said = [], [], []
         for place, token in enumerate(answer):
             logits = last_logits(decoder, [*prompt, *answer[:place]], final, key).tolist()
             others = [logit for other, logit in enumerate(logits) if other != token]
             margins.append(logits[token] - max(others))
-            right.append(logits.index(max(logits)) == token)
+            said.append(logits.index(max(logits)))
+            right.append(said[-1] == token)
         first = right.index(False) if False in right else -1
-        found.append(Row(all(right), sum(right), len(answer), first, min(margins)))
+        says = -1 if first == -1 else said[first]
+        found.append(Row(all(right), sum(right), len(answer), first, min(margins), says))
     return found
 
 
@@ -134,6 +137,7 @@ def assert_outcome(outcome: Outcome, expected: list[Row], tolerance: float = 1e-
     for ours, theirs in zip(zip(*astuple(outcome), strict=True), expected, strict=True):
         assert tuple(ours[:4]) == tuple(theirs[:4])
         assert float(ours[4]) == pytest.approx(theirs[4], abs=tolerance)
+        assert int(ours[5]) == theirs.said
         assert theirs.exact == (theirs.margin > 0)
 
 
@@ -373,7 +377,7 @@ def test_a_grid_that_was_stopped_goes_on(
 ) -> None:
     expected = scored(trained, hardware)
     assert (expected.scoring["threshold"] > 0) == (hardware.dtype == torch.bfloat16)
-    monkeypatch.setattr(module, "ROWS_A_CHUNK", 10)  # two blocks of four pairs
+    monkeypatch.setattr(shards, "ROWS_A_CHUNK", 10)  # two blocks of four pairs
     saved: list[int] = []
     done: list[int] = []
     file = tmp_path / "grid.json"
