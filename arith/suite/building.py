@@ -7,18 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from arith.data.bucket import Bucket
+from arith.data.bucket import EVALUATION, Bucket
 from arith.data.dataset import Dataset
 from arith.data.task import load_task
 from arith.data.vocabulary import DIGIT_ZERO, EOS, SIZE, token
 from arith.errors import Failure, UsageError
-from arith.scoring.grid import MOST_PER_CELL
-from arith.suite.folders import FIRST_TASK_VERSION, RunRecord
+from arith.scoring.grid import MOST_PER_CELL, Grid
+from arith.suite.folders import FIRST_TASK_VERSION, RunFolder, RunRecord
 from arith.training import checkpoint
 from arith.training.config import Config
+from models import catalog
 from models.backends import choose
 from models.build import build_decoder
-from models.catalog import Name
+from models.catalog import Name, Part
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import Setting
 from models.hardware import Hardware, detect
@@ -29,7 +30,7 @@ def check(config: Config, name: Name, attention: str = "auto") -> None:
 
     Errors: UsageError.
     """
-    Bucket(config.task, config.tested_digits, config.evaluation_seed, "evaluation")
+    Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
     if config.problems_per_cell > MOST_PER_CELL:
         raise UsageError(
             f"problems_per_cell must be at most {MOST_PER_CELL:,}, not {config.problems_per_cell:,}"
@@ -82,9 +83,10 @@ def training_bucket(config: Config, seed: int) -> Bucket:
     return Bucket(config.task, config.trained_digits, seed, "train")
 
 
-def same_task_version(path: Path, record: RunRecord) -> None:
+def unchanged(path: Path, record: RunRecord) -> None:
     """Errors: UsageError where the run at `path` is of problems that this installation does not
-    make: it could neither go on nor be scored on what it was trained for."""
+    make, or of an encoding whose file is another now: it could neither go on nor be scored as what
+    was trained."""
     task = load_task(record.config.task)
     if record.task_version != task.version:
         raise UsageError(
@@ -92,6 +94,68 @@ def same_task_version(path: Path, record: RunRecord) -> None:
             f"tape-arith makes version {task.version}: go on with tape-arith {record.version}, or "
             "train it anew, with --fresh or into another folder with --out"
         )
+    if not record.sources:
+        return
+    try:
+        now = catalog.sources(catalog.parse(record.encoding).encoding)
+    except UsageError as error:
+        raise UsageError(f"{path} was trained with {record.encoding}: {error}") from None
+    for part, sha256 in record.sources.items():
+        if now.get(part) != sha256:
+            raise UsageError(
+                f"{path} was trained with another {part} (SHA-256 {sha256[:12]}, now "
+                f"{now.get(part, 'none')[:12]}): put that one back, or train it anew, with --fresh "
+                "or into another folder with --out"
+            )
+
+
+def trained_record(folder: RunFolder) -> RunRecord:
+    """The record of a run that can be scored. Errors: UsageError where it is not trained to its end
+    or began on another version of the task."""
+    record = folder.record()
+    unchanged(folder.path, record)
+    if not folder.finished():
+        raise UsageError(
+            f"{folder.path} is not trained to its end: `tape-arith train {folder.path}`"
+        )
+    return record
+
+
+def trained_decoder(
+    folder: RunFolder, name: Name, record: RunRecord, attention: str = "auto"
+) -> tuple[Decoder, Hardware]:
+    """The decoder of a trained run with its final weights, on the device where it computes; `name`
+    is the run's encoding, or with what is added to it at test time."""
+    decoder = decoder_for(record.config, name, record.seed)
+    hardware = settled(detect(attention), decoder)
+    tensors, _ = load_state(folder.final, record, hardware.device)
+    load_weights(decoder, tensors, folder.final)
+    return decoder.to(hardware.device), hardware
+
+
+def empty_grid(
+    record: RunRecord, bucket: Bucket, problems_per_cell: int, extrapolation: Part | None = None
+) -> Grid:
+    """What a run scores on the first problems of `bucket`, before any is scored."""
+    split = {} if bucket.split == EVALUATION else {"split": bucket.split}
+    return Grid.empty(
+        record.encoding,
+        extrapolation=str(extrapolation) if extrapolation else None,
+        preset=record.preset,
+        seed=record.seed,
+        trained_digits=record.config.trained_digits,
+        budget=record.budget,
+        evaluation={
+            "task": bucket.task,
+            "version": bucket.version,
+            **split,
+            "seed": bucket.seed,
+            "max_digits": bucket.max_digits,
+            "problems_per_cell": problems_per_cell,
+            "sha256": bucket.sha256(problems_per_cell * bucket.num_pairs),
+        },
+        settings=record.settings,
+    )
 
 
 def dataset_of(path: Path, config: Config, seed: int, began_on: str | None = None) -> Dataset:

@@ -1,16 +1,61 @@
-"""Which grids a comparison takes, and what one line says of a grid. No torch here."""
+"""Which grids a comparison takes, which it leaves out, and what a line says of one. No torch."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from arith.errors import UsageError
-from arith.scoring.grid import Grid
-from arith.suite.folders import find_grids, slug
+from arith.data.bucket import EVALUATION
+from arith.errors import Failure, UsageError
+from arith.scoring.grid import Grid, comparable
+from arith.suite.folders import find_grids, find_runs, slug
+from arith.suite.order import Panels, in_order
+from arith.suite.presets import load_preset, presets
+from arith.suite.progress import say
+from models import catalog
 from models.catalog import Name
 
+ALL = "all"
+"""Given as names, it stands for every scored encoding of the preset."""
+MOST_NAMED = 8
+"""So many encodings are named in a figure's file."""
 
-def panels(root: Path, names: Sequence[Name], preset: str | None = None) -> list[list[Grid]]:
-    """The grids of each of `names`, one a seed, all of one preset.
+
+class LeftOut(NamedTuple):
+    """Runs that a comparison does not show."""
+
+    runs: str
+    """ "rope seeds 0, 1; tape+yarn seed 0" """
+    why: str
+
+
+def selection(
+    root: Path,
+    names: str,
+    preset: str | None = None,
+    *,
+    split: str = EVALUATION,
+    seed: int | None = None,
+    sort: bool = False,
+) -> Panels:
+    """What `--compare NAMES` shows: the encodings named, in their order or, with `sort`, in that of
+    `order.sections`; with "all" every one that is scored (that has `seed`, where one is given),
+    always in that order. What is left out of all is told on stderr. With `seed` the order is that
+    of its means. Errors: UsageError as `panels`; Failure for a corrupt grid."""
+    if names == ALL:
+        chosen, left_out = all_panels(root, preset, split)
+        tell(left_out)
+        chosen = [panel for panel in chosen if seed in (None, *(grid.seed for grid in panel))]
+        if not chosen:
+            raise UsageError(f"no scored run of seed {seed} in {root}")
+        return in_order(chosen, seed)
+    chosen = panels(root, catalog.parse_list(names), preset, split)
+    return in_order(chosen, seed) if sort else chosen
+
+
+def panels(
+    root: Path, names: Sequence[Name], preset: str | None = None, split: str = EVALUATION
+) -> Panels:
+    """The grids of each of `names`, one a seed, all of one preset and split.
 
     Without `preset`, the one in which all of them have grids. Errors: UsageError where there is
     none, with the commands that make what is missing, or several.
@@ -18,7 +63,7 @@ def panels(root: Path, names: Sequence[Name], preset: str | None = None) -> list
     if not names:
         raise UsageError("nothing to compare: name encodings, as in --compare fire,tape")
     wanted = [str(name) for name in names]
-    grids = find_grids(root, preset, names)
+    grids = find_grids(root, preset, names, split)
     have = {grid.preset: {g.name for g in grids if g.preset == grid.preset} for grid in grids}
     complete = [name for name, there in have.items() if len(there) == len(set(wanted))]
     if len(complete) > 1:
@@ -28,28 +73,52 @@ def panels(root: Path, names: Sequence[Name], preset: str | None = None) -> list
     if not complete:
         # The preset that lacks least is the one most probably meant.
         closest = max(have, key=lambda name: len(have[name]), default=preset or "mini")
-        missing = [name for name in wanted if name not in have.get(closest, set())]
-        commands = "; ".join(f"tape-arith train --pe {n} --preset {closest}" for n in missing)
-        raise UsageError(f"no scored run of {', '.join(missing)} in {root}/{closest}: {commands}")
+        missing = [name for name in names if str(name) not in have.get(closest, set())]
+        commands = "; ".join(_what_scores(root, closest, name, split) for name in missing)
+        listed = ", ".join(map(str, missing))
+        raise UsageError(f"no scored run of {listed} in {root}/{closest}{_on(split)}: {commands}")
     return [[g for g in grids if g.name == name and g.preset == complete[0]] for name in wanted]
 
 
-def all_panels(root: Path, preset: str | None = None) -> list[list[Grid]]:
-    """Every encoding that is scored, of the one preset that has runs. Errors: UsageError."""
-    grids = find_grids(root, preset)
-    presets = sorted({grid.preset for grid in grids})
-    if len(presets) > 1:
-        raise UsageError(f"there are runs of {', '.join(presets)}: choose one with --preset")
+def all_panels(
+    root: Path, preset: str | None = None, split: str = EVALUATION
+) -> tuple[Panels, list[LeftOut]]:
+    """Every encoding that is scored, of the one preset that has runs, as far as its grids may be
+    compared; and the runs that are left out, with the reasons.
+
+    Of several groups of grids that may not be compared with each other it is the preset's own
+    budget and evaluation, else the group with most encodings. Errors: UsageError where nothing is
+    scored, or in several presets; Failure for a corrupt grid.
+    """
+    grids = find_grids(root, preset, split=split)
+    found = sorted({grid.preset for grid in grids})
+    if len(found) > 1:
+        raise UsageError(f"there are runs of {', '.join(found)}: choose one with --preset")
     if not grids:
-        raise UsageError(f"no scored run in {root}: tape-arith train --pe rope makes one")
-    names = dict.fromkeys(grid.name for grid in grids)
-    return [[grid for grid in grids if grid.name == name] for name in names]
+        how = "train --pe rope" if split == EVALUATION else f"score RUN --split {split}"
+        raise UsageError(f"no scored run in {root}{_on(split)}: tape-arith {how} makes one")
+    kept, *others = sorted(_groups(grids), key=_claim, reverse=True)
+    left_out = [LeftOut(_runs(group), _why(group[0], kept[0])) for group in others]
+    left_out += _not_scored(root, found[0], split)
+    names = dict.fromkeys(grid.name for grid in kept)
+    return [[grid for grid in kept if grid.name == name] for name in names], left_out
+
+
+def tell(left_out: Iterable[LeftOut]) -> None:
+    """A line on stderr for each of what a comparison leaves out."""
+    for runs, why in left_out:
+        say(f"note: left out: {runs}: {why}")
 
 
 def figure_path(root: Path, panels: Sequence[Sequence[Grid]]) -> Path:
-    """Where a comparison is drawn unless said otherwise: beside the runs of its preset."""
-    names = "-".join(slug(panel[0].name) for panel in panels)
-    return root / panels[0][0].preset / f"{names}.png"
+    """Where a comparison is drawn unless said otherwise: beside the runs of its preset, under the
+    names of its encodings, of the first and a count where they are many."""
+    names = "-".join(slug(panel[0].name) for panel in panels[:MOST_NAMED])
+    if len(panels) > MOST_NAMED:
+        names += f"-and-{len(panels) - MOST_NAMED}-more"
+    first = panels[0][0]
+    problems = "" if first.split == EVALUATION else f"@{first.split}"
+    return root / first.preset / f"{names}{problems}.png"
 
 
 def summary(grid: Grid) -> str:
@@ -59,7 +128,108 @@ def summary(grid: Grid) -> str:
         return "incomplete" if value is None else f"{value:.1%}"
 
     return (
-        f"{grid.name} seed {grid.seed}: out of distribution "
+        f"{grid.name} seed {grid.seed}{_on(grid.split)}: out of distribution "
         f"{percent(grid.mean('out_of_distribution').value)}, in distribution "
         f"{percent(grid.mean('trained').value)}, all {percent(grid.mean('all').value)}"
+    )
+
+
+def _on(split: str) -> str:
+    """ " on the split carry"; the usual one goes without saying."""
+    return "" if split == EVALUATION else f" on the split {split}"
+
+
+def _what_scores(root: Path, preset: str, name: Name, split: str) -> str:
+    """The command that makes a missing grid: a hard one of the run that is there, if there is one."""
+    runs = sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json"))
+    if split == EVALUATION or not runs:
+        return f"tape-arith train --pe {name} --preset {preset}"
+    way = f" --with {name.extrapolation}" if name.extrapolation else ""
+    return f"tape-arith score {runs[0].parent}{way} --split {split}"
+
+
+def _groups(grids: Sequence[Grid]) -> list[list[Grid]]:
+    """`grids` in groups within which they may be compared."""
+    groups: list[list[Grid]] = []
+    for grid in grids:
+        group = next((group for group in groups if _may_compare(group[0], grid)), None)
+        if group is None:
+            groups.append([grid])
+        else:
+            group.append(grid)
+    return groups
+
+
+def _may_compare(one: Grid, other: Grid) -> bool:
+    try:
+        comparable([one, other])
+    except UsageError:
+        return False
+    return True
+
+
+def _claim(group: Sequence[Grid]) -> tuple[bool, int, int]:
+    """What decides which group is shown: whether it is the preset as it stands, then its size."""
+    first, own = group[0], False
+    if first.preset in presets():
+        config = load_preset(first.preset)
+        usual = {"steps": config.steps, "first_steps": config.steps, "config_sha256": config.sha256}
+        own = all(first.budget.get(key) == value for key, value in usual.items())
+    return own, len({grid.name for grid in group}), len(group)
+
+
+def _why(left: Grid, kept: Grid) -> str:
+    """ "steps 2000, not 1000; evaluation set 0d87645f, not d87645f1": all that differs."""
+    told = []
+    for key in ("trained_digits", "budget", "evaluation"):
+        mine, yours = getattr(left, key), getattr(kept, key)
+        if not isinstance(mine, dict):
+            mine, yours = {key: mine}, {key: yours}
+        for part in dict.fromkeys([*mine, *yours]):
+            here, there = mine.get(part, "nothing"), yours.get(part, "nothing")
+            if here == there:
+                continue
+            if part == "config_sha256":
+                told.append(f"other settings ({_settings(left)}, not {_settings(kept)})")
+            elif part == "sha256":
+                told.append(f"evaluation set {here[:8]}, not {there[:8]}")
+            else:
+                told.append(f"{part.replace('_', ' ')} {here}, not {there}")
+    return "; ".join(told)
+
+
+def _settings(grid: Grid) -> str:
+    """What was set in place of the preset's; a grid of an older version does not tell."""
+    told = ", ".join(f"{key}={value}" for key, value in grid.settings.items())
+    return told or f"config {grid.budget.get('config_sha256', 'unknown')[:8]}"
+
+
+def _not_scored(root: Path, preset: str, split: str) -> list[LeftOut]:
+    """Runs that have no grid of the split at all, be it that they are still being trained."""
+    found: dict[str, list[int]] = {}
+    for folder in find_runs(root):
+        if any(folder.path.glob(f"{folder.grid_file(split=split).stem}[.+-]*json")):
+            continue
+        try:
+            record = folder.record()
+        except Failure as error:
+            say(f"note: {error}")
+            continue
+        if record.preset == preset:
+            found.setdefault(record.encoding, []).append(record.seed)
+    return [LeftOut(_listed(found), f"not scored{_on(split)} yet")] if found else []
+
+
+def _runs(grids: Sequence[Grid]) -> str:
+    seeds: dict[str, list[int]] = {}
+    for grid in grids:
+        seeds.setdefault(grid.name, []).append(grid.seed)
+    return _listed(seeds)
+
+
+def _listed(seeds: Mapping[str, Sequence[int]]) -> str:
+    """ "rope seeds 0, 1; tape seed 0" """
+    return "; ".join(
+        f"{name} seed{'s' * (len(of) > 1)} {', '.join(map(str, sorted(of)))}"
+        for name, of in seeds.items()
     )

@@ -1,16 +1,32 @@
-"""How long a preset would take on this machine, from the rate of its matrix products."""
+"""What work costs, and how long it would take on this machine: a preset from the rate of plain
+matrix products, a sweep from a few steps that are taken and timed."""
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 
+from arith.data.bucket import Bucket
+from arith.suite.building import decoder_for, settled, training_bucket
+from arith.suite.plan import Job, grid_tokens
 from arith.suite.presets import load_preset
 from arith.training.config import Config
+from arith.training.schedule import Schedule
+from arith.training.train import Trainer
+from models.catalog import Name, parse
+from models.decoder import Decoder
 from models.hardware import Hardware, detect
+from models.products import Extent
 
 PROBE_SECONDS = 0.3
 # What training reaches of the rate of plain products, at best; an estimate says "at least".
 EFFICIENCY = 0.5
+PROBE_PROBLEMS = 2_048
+PROBE_STEPS = 3
+LONGEST_PROBE_STEP = 2.0
+"""Seconds that a step of the probe may take, on the machine's plain rate; a larger batch is cut."""
 
 
 def training_flops(config: Config) -> float:
@@ -43,6 +59,82 @@ def training_seconds(config: Config, hardware: Hardware) -> float:
     """At least how long training would take here, on all threads."""
     rate = product_rate(hardware) * hardware.threads
     return training_flops(config) / (EFFICIENCY * rate)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Tokens that a job reads, and FLOPs of the matrix products over them."""
+
+    tokens: int
+    flops: float
+
+
+def cost(job: Job) -> Cost:
+    """Of a whole job, however much of it is done; nothing for what only writes files."""
+    config, name = job.run.config, job.run.name
+    if job.kind == "train":
+        problems = training_bucket(config, 0).problems(0, PROBE_PROBLEMS).lengths - 1
+        flops = 3 * _forward_flops(config, str(name.encoding), tuple(problems.tolist()))
+        count = config.steps * config.batch_size / PROBE_PROBLEMS
+        return Cost(int(problems.sum() * count), flops * count)
+    if job.kind == "score":
+        bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, job.split)
+        lengths = bucket.problems(0, bucket.num_pairs).lengths - 1
+        flops = _forward_flops(config, str(name.encoding), tuple(lengths.tolist()))
+        share = 1 / (job.shard.of if job.shard else 1)
+        tokens = grid_tokens(config, job.split) * share
+        return Cost(int(tokens), flops * config.problems_per_cell * share)
+    return Cost(0, 0.0)
+
+
+@lru_cache(maxsize=512)
+def _forward_flops(config: Config, encoding: str, lengths: tuple[int, ...]) -> float:
+    """Of sequences so long, those of the encoding's own products included."""
+    pairs = [length * (length + 1) // 2 for length in lengths]
+    extent = Extent(sum(lengths), sum(pairs), max(pairs))
+    width = config.num_heads * config.head_dim
+    weights = config.num_layers * config.hidden_size * (4 * width + 3 * config.mlp_size)
+    attention = 2 * config.num_layers * width * extent.pairs
+    own = sum(product.forward for product in _on_paper(config, encoding).pe.products(extent))
+    return 2.0 * (weights * extent.tokens + attention) + own
+
+
+def kept_bytes(jobs: Sequence[Job]) -> int:
+    """What the weights of all trained runs take on the disk: at the end of training, and those
+    before the cool-down with the two moments of each."""
+    trained = [job for job in jobs if job.kind == "train"]
+    return sum(4 * (1 + 3) * parameters(job.run.config, job.run.name) for job in trained)
+
+
+def parameters(config: Config, name: Name) -> int:
+    return _on_paper(config, str(name.encoding)).num_parameters()
+
+
+@lru_cache(maxsize=64)
+def _on_paper(config: Config, encoding: str) -> Decoder:
+    """A decoder without memory for its weights."""
+    with torch.device("meta"):
+        return decoder_for(config, parse(encoding), seed=0)
+
+
+def seconds_a_flop(job: Job) -> float:
+    """Measured here: a few steps of the run of `job`, in batches small enough to be short."""
+    config, name, hardware = job.run.config, job.run.name, detect(job.how.attention)
+    long = training_seconds(config, hardware) / config.steps / LONGEST_PROBE_STEP
+    batch = max(1, int(config.batch_size / max(long, 1.0)))
+    config = replace(config, batch_size=batch, steps=1 + PROBE_STEPS)
+    decoder = decoder_for(config, replace(name, extrapolation=None), seed=0)
+    bucket = training_bucket(config, 0)
+    schedule = Schedule(config.steps, 0, 0)
+    where = settled(hardware, decoder)
+    trainer = Trainer(decoder, bucket, bucket, config, schedule, where, curves=False)
+    trainer.train_step()  # what is compiled or kept comes about here
+    began = time.perf_counter()
+    norms = [trainer.train_step()[1] for _ in range(PROBE_STEPS)]
+    float(sum(norms))  # waits for the device
+    seconds = time.perf_counter() - began
+    run = replace(job.run, config=replace(config, steps=PROBE_STEPS))
+    return seconds / cost(replace(job, kind="train", run=run)).flops
 
 
 def default_preset() -> tuple[str, str]:

@@ -5,7 +5,8 @@
         environment.json  what it ran on
         metrics.jsonl     a line every few steps
         timings.json      seconds of each stage
-        grid.json         exact match by operand lengths (grid+yarn.json: scored with YaRN)
+        grid.json         exact match by operand lengths (grid+yarn.json: scored with YaRN;
+                          grid@carry.json: of the split carry)
         weights/          safetensors; everything but this is small enough to carry away
 
 Facts are read from the files, never from their names.
@@ -13,15 +14,19 @@ Facts are read from the files, never from their names.
 
 import json
 import re
+import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from arith.data.bucket import EVALUATION
 from arith.errors import Failure, UsageError
 from arith.files import read_json, write_json, write_text
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
+from arith.scoring.shards import Shard
 from arith.suite.presets import load_preset, presets
 from arith.suite.progress import say
 from arith.training.config import Config
@@ -37,7 +42,8 @@ class RunRecord:
     """What a run is: run.json. `steps` in `config` is the present budget, `first_steps` the one
     it began with (which fixed the warm-up); `task_version` that of the problems it is trained on;
     `data` the hash of the dataset it began on, None where problems are made as needed: both give
-    the same run; `version` that of tape-arith."""
+    the same run; `version` that of tape-arith; `sources` the hash of the file of each part of the
+    encoding that is the user's or an installed package's."""
 
     encoding: str
     seed: int
@@ -47,6 +53,7 @@ class RunRecord:
     first_steps: int
     data: str | None
     version: str
+    sources: dict[str, str] = field(default_factory=dict)
 
     @property
     def schedule(self) -> Schedule:
@@ -106,11 +113,29 @@ class RunFolder:
         """From where `train RUN --steps N` goes on."""
         return self.path / "weights" / "before-cooldown.safetensors"
 
-    def grid_file(self, extrapolation: Part | None = None, max_digits: int | None = None) -> Path:
+    def grid_file(
+        self,
+        extrapolation: Part | None = None,
+        max_digits: int | None = None,
+        split: str = EVALUATION,
+    ) -> Path:
         """Each way of scoring has a file of its own; `max_digits` None is the preset's."""
+        problems = "" if split == EVALUATION else f"@{split}"
         way = f"+{slug(str(extrapolation))}" if extrapolation else ""
         reach = f"-to-{max_digits}" if max_digits else ""
-        return self.path / f"grid{way}{reach}.json"
+        return self.path / f"grid{problems}{way}{reach}.json"
+
+    def shard(self, grid: Path, shard: Shard) -> "RunFolder":
+        """Where a part of the file `grid` is scored: a folder of its own, so that no two jobs share
+        one."""
+        return RunFolder(self.path / "shards" / grid.stem / shard.slug)
+
+    def remove_shards(self, grid: str = "*") -> None:
+        """Drop the parts of grids: they are in the grids now, or of no use any more."""
+        for folder in self.path.glob(f"shards/{grid}"):
+            shutil.rmtree(folder)
+        with suppress(OSError):  # none, or those of another grid
+            (self.path / "shards").rmdir()
 
     def exists(self) -> bool:
         return self.record_file.exists()
@@ -123,8 +148,11 @@ class RunFolder:
         """Errors: Failure where there is none or it is corrupt."""
         content = read_json(self.record_file, "run")
         try:
+            sources = {str(part): str(sha) for part, sha in content.get("sources", {}).items()}
+            encoding = str(content["encoding"])
             return RunRecord(
-                encoding=str(parse(content["encoding"])),
+                # What is not ours need not be on this machine for its results to be read.
+                encoding=encoding if sources else str(parse(encoding)),
                 seed=int(content["seed"]),
                 preset=str(content["preset"]),
                 config=Config.from_dict(content["config"]),
@@ -132,6 +160,7 @@ class RunFolder:
                 first_steps=int(content["first_steps"]),
                 data=None if content["data"] is None else str(content["data"]),
                 version=str(content["version"]),
+                sources=sources,
             )
         except KeyError as error:
             raise Failure(f"{self.record_file} is corrupt: {error} is missing") from error
@@ -196,26 +225,53 @@ def find_runs(root: Path) -> list[RunFolder]:
 
 
 def find_grids(
-    root: Path, preset: str | None = None, names: Sequence[Name] | None = None
+    root: Path,
+    preset: str | None = None,
+    names: Sequence[Name] | None = None,
+    split: str = EVALUATION,
 ) -> list[Grid]:
-    """The grids over their runs' own lengths, below `root`: all of them, or those of `names`.
+    """The grids of a split over their runs' own lengths, below `root`: all, or those of `names`.
 
     Errors: Failure for a grid that is asked for and corrupt. Of `names`, another grid of the same
     run that is corrupt is told on stderr, and the runs of other encodings are not opened.
+    UsageError where the runs of one encoding are of two versions of the user's file.
     """
     if names is None:
-        folders = map(RunFolder, sorted(root.glob(f"{preset or '*'}/*/seed-*")))
-        return [grid for folder in folders for grid in _own(folder, list(_grids(folder)))]
+        folders = list(map(RunFolder, sorted(root.glob(f"{preset or '*'}/*/seed-*"))))
+        _of_one_source(folders)
+        return [
+            grid for folder in folders for grid in _of_split(folder, list(_grids(folder)), split)
+        ]
     result = []
     for encoding in dict.fromkeys(name.encoding for name in names):
         ways = [name for name in names if name.encoding == encoding]
         wanted = [str(name) for name in ways]
-        for path in sorted(root.glob(f"{preset or '*'}/{slug(str(encoding))}/seed-*")):
+        paths = sorted(root.glob(f"{preset or '*'}/{slug(str(encoding))}/seed-*"))
+        _of_one_source([RunFolder(path) for path in paths])
+        for path in paths:
             folder = RunFolder(path)
-            asked = [folder.grid_file(name.extrapolation) for name in ways]
+            asked = [folder.grid_file(name.extrapolation, split=split) for name in ways]
             grids = [grid for grid in _grids(folder, asked) if grid.name in wanted]
-            result += _own(folder, grids)
+            result += _of_split(folder, grids, split)
     return result
+
+
+def _of_one_source(folders: Sequence[RunFolder]) -> None:
+    """Errors: UsageError where two of the runs of an encoding in a preset are of different files:
+    their seeds would be averaged as if they were of one."""
+    first: dict[Path, tuple[RunFolder, dict[str, str]]] = {}
+    for folder in folders:
+        try:
+            sources = folder.record().sources
+        except Failure:  # told where it is asked for
+            continue
+        other, theirs = first.setdefault(folder.path.parent, (folder, sources))
+        if sources != theirs:
+            raise UsageError(
+                f"{other.path} and {folder.path} were trained with different versions of "
+                f"{', '.join(sources | theirs)}: train the older anew with --fresh, or keep the "
+                "versions apart with --out"
+            )
 
 
 def _grids(folder: RunFolder, asked: Sequence[Path] | None = None) -> Iterator[Grid]:
@@ -227,6 +283,16 @@ def _grids(folder: RunFolder, asked: Sequence[Path] | None = None) -> Iterator[G
             if asked is None or file in asked:
                 raise
             say(f"note: {error}")
+
+
+def _of_split(folder: RunFolder, grids: list[Grid], split: str) -> list[Grid]:
+    """Of a run's `grids` those of `split`; hard ones with the usual one that judges them."""
+    chosen = _own(folder, [grid for grid in grids if grid.split == split])
+    if split != EVALUATION:
+        usual = _own(folder, [grid for grid in grids if grid.split == EVALUATION])
+        for grid in chosen:
+            grid.usual = next((other for other in usual if other.name == grid.name), None)
+    return chosen
 
 
 def _own(folder: RunFolder, grids: list[Grid]) -> list[Grid]:

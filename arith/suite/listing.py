@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from arith.data.task import tasks
+from arith.data.task import task_places, tasks
 from arith.errors import Failure
 from arith.suite.folders import RunFolder, find_runs
 from arith.suite.presets import describe, load_preset, presets
@@ -22,7 +22,8 @@ def everything(root: Path, *, costs: bool = False) -> dict[str, Any]:
         from arith.suite.costs import cost
 
         for entry in encodings:
-            entry |= asdict(cost(entry["name"]))
+            if not entry["problem"]:
+                entry |= asdict(cost(entry["name"]))
     return {
         "schema": SCHEMA,
         "encodings": encodings,
@@ -32,6 +33,7 @@ def everything(root: Path, *, costs: bool = False) -> dict[str, Any]:
             for name in presets()
         ],
         "tasks": tasks(),
+        "task_packages": {p.name: p.package for p in task_places() if p.package},
         "runs": [run(folder) for folder in find_runs(root)],
     }
 
@@ -48,6 +50,8 @@ def encoding(entry: catalog.Entry) -> dict[str, Any]:
             name: {"type": option.annotation, "default": option.default}
             for name, option in entry.options.items()
         },
+        "package": entry.package,
+        "problem": entry.problem,
     }
 
 
@@ -74,14 +78,15 @@ def as_text(content: dict[str, Any]) -> str:
     """What `everything` found, for people."""
     lines = ["ENCODINGS (tape-arith train --pe NAME[:option=value])"]
     for kind in sorted({entry["kind"] for entry in content["encodings"]}, key=_place):
-        lines += [f" {kind}"]
+        lines += [f" {kind or 'of no stated kind'}"]
         lines += [_line(entry) for entry in content["encodings"] if entry["kind"] == kind]
     lines += ["", "AT TEST TIME (NAME+...)"]
     lines += [_line(entry) for entry in content["extrapolations"]]
     lines += ["", "PRESETS (--preset)"]
     lines += [f"  {preset['name']:<12} {preset['summary']}" for preset in content["presets"]]
     lines += ["", "TASKS (--task)"]
-    lines += [f"  {task}" for task in content["tasks"]]
+    packages = content["task_packages"]
+    lines += [f"  {task}{_from(packages.get(task))}" for task in content["tasks"]]
     lines += ["", "RUNS"]
     for entry in content["runs"]:
         grids = ", ".join(entry.get("grids", [])) or "not scored"
@@ -89,15 +94,22 @@ def as_text(content: dict[str, Any]) -> str:
     return "\n".join(lines if content["runs"] else [*lines, "  none yet"])
 
 
-def _place(kind: str) -> tuple[bool, bool, str]:
-    """What has none comes first; last, apart, what knows where digits stand."""
-    return kind != "none", kind == "task-structured", kind
+def _place(kind: str) -> tuple[bool, bool, bool, str]:
+    """What has none comes first; last, apart, what knows where digits stand, and what does not say
+    of which kind it is."""
+    return kind != "none", not kind, kind == "task-structured", kind
+
+
+def _from(package: str | None) -> str:
+    return f" (package {package})" if package else ""
 
 
 def _line(entry: dict[str, Any]) -> str:
     options = ", ".join(f"{k}={_default(v['default'])}" for k, v in entry["options"].items())
     aliases = f" (also {', '.join(entry['aliases'])})" if entry["aliases"] else ""
-    text = f"  {entry['name']:<15} {entry['summary']}{aliases} {entry['paper']}."
+    paper = f"{entry['paper']}." if entry["paper"] else ""
+    said = entry["problem"] or f"{entry['summary']}{aliases} {paper}".strip()
+    text = f"  {entry['name']:<15} {said}{_from(entry['package'])}"
     if "parameters" in entry:
         text += f" {entry['parameters']:,} parameters, {entry['flops_a_token']:,.0f} FLOPs a token."
     return f"{text} Options: {options}." if options else text

@@ -9,11 +9,18 @@ from arith.figures.table import rows, to_csv, to_markdown
 from arith.files import write_text
 from arith.suite.building import check, training_bucket
 from arith.suite.compare import figure_path, summary
-from arith.suite.folders import find_grids, run_folder
-from arith.suite.problems import dataset_folder, generate_dataset
+from arith.suite.conductor import Ended, Outcome, conduct
+from arith.suite.engines.engine import Engine
+from arith.suite.engines.in_process import InProcess
+from arith.suite.engines.local import Local, visible_gpus
+from arith.suite.folders import find_grids
+from arith.suite.merging import merge_run
+from arith.suite.plan import How, Job, finished, plan
+from arith.suite.problems import generate_dataset
 from arith.suite.progress import say
 from arith.suite.runs import score_run, train_run
-from arith.suite.stopping import Stopped
+from arith.suite.stopping import Stopped, Stopper
+from arith.suite.sweep import Run
 from arith.training.config import Config
 from models.catalog import Name
 
@@ -25,79 +32,113 @@ def run_all(
     config: Config,
     *,
     runs: Path,
-    data: Path,
-    workers: int,
-    attention: str = "auto",
-    should_stop: Callable[[], bool],
-) -> bool:
+    how: How,
+    slots: int = 1,
+    stopper: Stopper,
+) -> Outcome:
     """All encodings of the first seed, then of the next: what is there when the time is up is a
-    whole comparison. True when everything is done."""
+    whole comparison. It is drawn, unless nothing came of this call but failures."""
     if not names or not seeds:
         raise UsageError("nothing to run: name encodings with --pe and seeds with --seeds")
     for name in names:
-        check(config, name, attention)
-    done = True
-    for seed in seeds:
-        if should_stop():
-            done = False
-            break
-        for name in names:
-            done = done and one_run(
-                name,
-                seed,
-                preset,
-                config,
-                runs=runs,
-                data=dataset_folder(data, config, seed),
-                workers=workers,
-                attention=attention,
-                should_stop=should_stop,
-            )
-    draw_comparison(names, runs, preset)
-    return done
+        check(config, name, how.attention)
+    jobs = plan([Run(name, s, preset, config, runs) for s in seeds for name in names], how, runs)
+    tell_what_is_done(jobs)
+    outcome = conduct_here(jobs, slots, runs / "sweeps" / "run", stopper)
+    if not outcome.failed or any(end.job.grid for end in outcome.done):
+        draw_comparison(names, runs, preset)
+    return outcome
 
 
-def one_run(
-    name: Name,
-    seed: int,
-    preset: str,
-    config: Config,
-    *,
-    runs: Path,
-    data: Path,
-    workers: int,
-    attention: str = "auto",
-    should_stop: Callable[[], bool],
-) -> bool:
-    """Generate, train and score one encoding; False where it was stopped before its end."""
-    if should_stop():
-        return False
-    trained = run_folder(runs, preset, name.encoding, seed).finished()
-    if not trained:
-        bucket = training_bucket(config, seed)
+def conduct_here(
+    jobs: Sequence[Job],
+    slots: int,
+    folder: Path,
+    stopper: Stopper,
+    ended: Callable[[Ended], None] = lambda end: None,
+) -> Outcome:
+    """Run `jobs` on this machine: in this process with one slot, else in as many subprocesses,
+    which log to `folder`."""
+    engine: Engine = InProcess(lambda job: perform(job, stopper))
+    if slots > 1:
+        engine = Local(slots, folder, visible_gpus())
+    generated: dict[Path | None, float] = {}
+
+    def started(job: Job) -> None:
+        if slots > 1:
+            say(f"started: {job.id}")
+
+    def after(end: Ended) -> None:
+        job = end.job
+        if job.kind == "generate":
+            generated[job.dataset] = end.seconds
+        elif job.kind == "train" and job.dataset in generated and job.done():
+            record_generation(job, generated[job.dataset])
+        grid = job.read_grid()
+        if grid is not None and grid.complete and end.code == 0:
+            say(summary(grid))
+        ended(end)
+
+    return conduct(jobs, engine, stopper, started=started, ended=after)
+
+
+def perform(job: Job, should_stop: Callable[[], bool]) -> bool:
+    """Do a job in this process, as its argv would in another; whether it came to its end.
+
+    Errors: UsageError and Failure, as its command.
+    """
+    run, how = job.run, job.how
+    if job.kind == "generate":
+        assert job.dataset is not None
+        bucket, count = training_bucket(run.config, run.seed), run.config.num_problems
         try:
-            seconds = generate_dataset(
-                data, bucket, config.num_problems, workers=workers, should_stop=should_stop
+            generate_dataset(
+                job.dataset, bucket, count, workers=how.workers, should_stop=should_stop
             )
         except Stopped:
             return False
-    folder = train_run(
-        runs,
-        preset,
-        config,
-        name,
-        seed,
-        data=None if trained else data,
-        attention=attention,
+        return True
+    if job.kind == "train":
+        folder = train_run(
+            run.root,
+            run.preset,
+            run.config,
+            run.name,
+            run.seed,
+            data=job.dataset,
+            attention=how.attention,
+            curves=how.curves,
+            should_stop=should_stop,
+        )
+        return folder.finished()
+    extrapolation = run.name.extrapolation
+    if job.kind == "merge":
+        return merge_run(run.folder, extrapolation, of=job.parts, split=job.split).complete
+    grid = score_run(
+        run.folder,
+        extrapolation,
+        split=job.split,
+        shard=job.shard,
+        attention=how.attention,
         should_stop=should_stop,
     )
-    if not trained and "generate" not in folder.timings():
+    return grid.complete if job.shard is None else job.shard.complete(grid)
+
+
+def record_generation(job: Job, seconds: float) -> None:
+    """How long its problems took to write, or to look at where they were there: once."""
+    folder = job.run.folder
+    if "generate" not in folder.timings():
         folder.write_timing("generate", seconds)
-    if not folder.finished() or should_stop():
-        return False
-    grid = score_run(folder, name.extrapolation, attention=attention, should_stop=should_stop)
-    say(summary(grid))
-    return grid.complete
+
+
+def tell_what_is_done(jobs: Sequence[Job]) -> None:
+    """The means of what an earlier call scored."""
+    done = finished(jobs)
+    for job in jobs:
+        grid = job.read_grid() if job.id in done else None
+        if grid is not None and grid.complete:
+            say(summary(grid))
 
 
 def draw_comparison(names: Sequence[Name], runs: Path, preset: str) -> None:

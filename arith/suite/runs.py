@@ -3,37 +3,42 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
-from arith.data.bucket import Bucket
+from arith.data.bucket import EVALUATION, Bucket
 from arith.data.dataset import Dataset
 from arith.errors import Failure, UsageError
 from arith.files import read_json, write_json
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.score import score_grid
+from arith.scoring.shards import Shard
 from arith.suite.building import (
     check,
     dataset_of,
     decoder_for,
+    empty_grid,
     identity,
     load_state,
-    load_weights,
-    same_task_version,
     settled,
+    trained_decoder,
+    trained_record,
     training_bucket,
+    unchanged,
 )
 from arith.suite.environment import DECIDES_BITS, environment, own_version
 from arith.suite.folders import RunFolder, RunRecord, run_folder
+from arith.suite.lock import alone, confirm, hold
 from arith.suite.progress import bar, say
 from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.train import Metrics, Source, Trainer
-from models.catalog import Name, Part, parse
+from models.catalog import Name, Part, parse, sources
 from models.hardware import Hardware, detect
 
 # In steps; a checkpoint costs a few milliseconds at mini and two seconds at the paper's size.
+# Every saved state is evaluated, so that the spread over the last ones can be told.
 LOG_EVERY, EVALUATE_EVERY, SAVE_EVERY = 20, 100, 100
 
 
@@ -46,6 +51,7 @@ def train_run(
     *,
     data: Path | None = None,
     attention: str = "auto",
+    curves: bool = True,
     fresh: bool = False,
     should_stop: Callable[[], bool],
 ) -> RunFolder:
@@ -69,12 +75,9 @@ def train_run(
         first_steps=config.steps,
         data=None if dataset is None else dataset.manifest.sha256,
         version=own_version(),
+        sources=sources(name.encoding),
     )
-    if fresh and folder.exists():
-        forget(folder)
-    if not folder.exists():
-        forget(folder)  # what a killed --fresh left
-        folder.write_record(record)
+    begin(folder, record, fresh)
     there = folder.record()
     if there.config != config and replace(there.config, steps=config.steps) == config:
         extend = f"`tape-arith train {folder.path} --steps {config.steps}` extends it"
@@ -89,16 +92,29 @@ def train_run(
             f"{folder.path} holds another run ({differs}): train into "
             "another folder with --out, or start this one over with --fresh"
         )
-    return continue_run(folder, data=data, attention=attention, should_stop=should_stop)
+    return continue_run(
+        folder, data=data, attention=attention, curves=curves, should_stop=should_stop
+    )
 
 
+@alone
+def begin(folder: RunFolder, record: RunRecord, fresh: bool = False) -> None:
+    """Write down what the run is, where its folder holds none yet, or is to be started over."""
+    if fresh and folder.exists():
+        forget(folder)
+    if not folder.exists():
+        forget(folder)  # what a killed --fresh left
+        folder.write_record(record)
+
+
+@alone
 def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> None:
     """Raise the budget of a run to `steps`; training goes on from before the cool-down.
 
     Errors: UsageError where the run is not finished or already went further, and as `continue_run`.
     """
     record = folder.record()
-    same_task_version(folder.path, record)
+    unchanged(folder.path, record)
     if steps == record.config.steps:
         return
     if not folder.finished():
@@ -118,31 +134,40 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
         earlier = folder.path / f"at-{record.config.steps}-steps" / grid.name
         earlier.parent.mkdir(exist_ok=True)
         grid.replace(earlier)
+    folder.remove_shards()
     folder.write_record(extended)
 
 
+@alone
 def continue_run(
     folder: RunFolder,
     *,
     data: Path | None = None,
     attention: str = "auto",
+    curves: bool = True,
     should_stop: Callable[[], bool],
 ) -> RunFolder:
-    """Train the run in `folder` from where it stands to the end of its budget.
+    """Train the run in `folder` from where it stands to the end of its budget. `curves` (whether
+    the small grid is scored on the way) changes no number of it, so it is not recorded.
 
     Errors: UsageError where it began on another version of the task, or on other data than `data`.
     """
     record = folder.record()
-    same_task_version(folder.path, record)
+    unchanged(folder.path, record)
     if folder.finished():
         return folder
+    if not folder.latest.exists() and any(folder.path.glob("grid*.json")):
+        raise UsageError(
+            f"{folder.path} is scored, but its weights are not here: put them there, train into "
+            "another folder with --out, or start it over with --fresh"
+        )
     config, seed = record.config, record.seed
     decoder = decoder_for(config, parse(record.encoding), seed)
     hardware = settled(detect(attention), decoder)
     resume_environment(folder, hardware)
     bucket = training_bucket(config, seed)
     source: Source = bucket if data is None else dataset_of(data, config, seed, record.data)
-    trainer = Trainer(decoder, source, bucket, config, record.schedule, hardware)
+    trainer = Trainer(decoder, source, bucket, config, record.schedule, hardware, curves=curves)
     if folder.latest.exists():
         tensors, facts = load_state(folder.latest, record, hardware.device)
         trainer.restore(tensors, facts, folder.latest)
@@ -156,15 +181,17 @@ def continue_run(
 
     def save(to: Path) -> None:
         tensors, facts = trainer.state()
+        confirm(folder.path)
         checkpoint.save(to, tensors, facts | identity(record))
 
     note = ""
 
     def log(metrics: Metrics) -> None:
         nonlocal note
+        confirm(folder.path)
         try:
             with open(folder.metrics_file, "a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(metrics)) + "\n")
+                file.write(json.dumps(metrics.content()) + "\n")
         except OSError as error:
             raise Failure(f"cannot write {folder.metrics_file}: {error.strerror}") from error
         exact = "" if metrics.exact_match is None else f"exact {metrics.exact_match:.1%}, "
@@ -184,6 +211,7 @@ def continue_run(
         )
     if done:
         weights = {f"model/{name}": p.data for name, p in decoder.named_parameters()}
+        confirm(folder.path)
         checkpoint.save(folder.final, weights, {"step": trainer.step} | identity(record))
         folder.latest.unlink(missing_ok=True)
         folder.write_timing("train", trainer.seconds)
@@ -194,76 +222,67 @@ def score_run(
     folder: RunFolder,
     extrapolation: Part | None = None,
     *,
+    split: str = EVALUATION,
     max_digits: int | None = None,
+    shard: Shard | None = None,
     attention: str = "auto",
     fresh: bool = False,
     should_stop: Callable[[], bool],
 ) -> Grid:
-    """The grid of a finished run, to the preset's tested digits or to `max_digits`; goes on where
-    an interrupted scoring stopped. Errors: UsageError where training is not finished, or was on
-    another version of the task."""
-    record = folder.record()
-    same_task_version(folder.path, record)
-    if not folder.finished():
-        raise UsageError(
-            f"{folder.path} is not trained to its end: `tape-arith train {folder.path}`"
-        )
+    """The grid of a finished run on a split, to the preset's tested digits or to `max_digits`, or
+    the `shard` of it, which has a folder of its own; goes on where an interrupted scoring stopped.
+    Errors: UsageError where training is not finished, was on another version of the task, or the
+    task has no such split."""
+    record = trained_record(folder)
     config = record.config
     digits = max_digits or config.tested_digits
-    file = folder.grid_file(extrapolation, None if digits == config.tested_digits else digits)
-    bucket = Bucket(config.task, digits, config.evaluation_seed, "evaluation")
-    empty = Grid.empty(
-        record.encoding,
-        extrapolation=str(extrapolation) if extrapolation else None,
-        preset=record.preset,
-        seed=record.seed,
-        trained_digits=config.trained_digits,
-        budget=record.budget,
-        evaluation={
-            "task": config.task,
-            "version": bucket.version,
-            "seed": config.evaluation_seed,
-            "max_digits": digits,
-            "problems_per_cell": config.problems_per_cell,
-            "sha256": bucket.sha256(config.problems_per_cell * bucket.num_pairs),
-        },
-        settings=record.settings,
-    )
+    reach = None if digits == config.tested_digits else digits
+    file = folder.grid_file(extrapolation, reach, split)
+    place = folder if shard is None else folder.shard(file, shard)
+    file = place.path / file.name
+    bucket = Bucket(config.task, digits, config.evaluation_seed, split)
+    empty = empty_grid(record, bucket, config.problems_per_cell, extrapolation)
     grid = empty
+    blocks = range(config.problems_per_cell) if shard is None else shard.blocks(empty)
     if file.exists() and not fresh:
         grid = grid_file.load(file)
         if not grid.same_run(empty):
             raise UsageError(f"{file} is of another run or evaluation set: --fresh scores again")
-        if grid.complete:
+        if grid.blocks_done == len(blocks):
             return grid
     name = Name(parse(record.encoding).encoding, extrapolation)
-    decoder = decoder_for(config, name, record.seed)
-    hardware = settled(detect(attention), decoder)
-    tensors, _ = load_state(folder.final, record, hardware.device)
-    load_weights(decoder, tensors, folder.final)
-    decoder.to(hardware.device)
-    rows = config.problems_per_cell * bucket.num_pairs
+    decoder, hardware = trained_decoder(folder, name, record, attention)
+    rows = len(blocks) * bucket.num_pairs
     done = grid.blocks_done * bucket.num_pairs
     began = time.perf_counter()
-    with bar(f"score {name} seed {record.seed}", rows, done) as update:
+    what = f"score {name} seed {record.seed}" + ("" if split == EVALUATION else f" on {split}")
+    part = "" if shard is None else f", part {shard}"
+    with hold(place.path, file.name), bar(f"{what}{part}", rows, done) as update:
 
         def progress(count: int) -> None:
             nonlocal done
             done += count
             update(done)
 
+        def save(grid: Grid) -> None:
+            confirm(place.path)
+            grid_file.save(grid, file)
+
+        stage = file.stem.replace("grid", "score", 1)
+        earlier = place.timings().get(stage, 0.0) if grid is not empty else 0.0
         grid = score_grid(
             decoder,
             bucket,
             grid,
             hardware,
-            save=lambda grid: grid_file.save(grid, file),
+            save=save,
             progress=progress,
             should_stop=should_stop,
+            blocks=blocks,
         )
-    stage = file.stem.replace("grid", "score", 1)
-    earlier = folder.timings().get(stage, 0.0) if grid is not empty else 0.0
-    folder.write_timing(stage, earlier + time.perf_counter() - began)
+        if not blocks:
+            save(grid)  # more parts than there is to share out
+        place.write_timing(stage, earlier + time.perf_counter() - began)
     return grid
 
 
@@ -289,3 +308,4 @@ def forget(folder: RunFolder) -> None:
         for file in folder.path.glob(pattern):
             file.unlink()
     folder.remove_partial()
+    folder.remove_shards()

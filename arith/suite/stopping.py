@@ -26,10 +26,16 @@ class Stopper:
         return self.deadline is not None and time.monotonic() >= self.deadline
 
     @property
+    def seconds_left(self) -> float | None:
+        """Until the time is up; None where there is no limit."""
+        return None if self.deadline is None else self.deadline - time.monotonic()
+
+    @property
     def exit_code(self) -> int:
-        """130 where a signal stopped it, 3 (partly done) where the time did, else 0."""
+        """Where a signal stopped it: 130 (interrupted by somebody), or 75 (preempted by what runs
+        it, which is to run it again); 3 (partly done) where the time did; else 0."""
         if self.signal is not None:
-            return 130
+            return 130 if self.signal == signal.SIGINT else 75
         return 3 if self.time_is_up else 0
 
     @contextmanager

@@ -13,10 +13,11 @@ from tests.suite.tiny import done
 def test_list_as_json(comparison: Path) -> None:
     content = json.loads(done("list", "--json").out)
     assert list(content) == [
-        *("schema", "encodings", "extrapolations", "presets", "tasks", "runs"),
+        *("schema", "encodings", "extrapolations", "presets", "tasks", "task_packages", "runs"),
     ]
     assert content["schema"] == 1 and content["tasks"] == ["addition"]
-    keys = ["name", "kind", "summary", "paper", "aliases", "options"]
+    assert content["task_packages"] == {}
+    keys = ["name", "kind", "summary", "paper", "aliases", "options", "package", "problem"]
     for kind in ("encoding", "extrapolation"):
         entries = content[f"{kind}s"]
         assert [entry["name"] for entry in entries] == catalog.names(kind)

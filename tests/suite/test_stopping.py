@@ -28,8 +28,10 @@ def test_the_time() -> None:
     assert late() and late.exit_code == 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_is_a_wish_and_the_second_is_not(number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_the_first_signal_is_a_wish_and_the_second_is_not(
+    number: signal.Signals, code: int
+) -> None:
     def second(*_: object) -> None:
         raise InterruptedError
 
@@ -38,7 +40,7 @@ def test_the_first_signal_is_a_wish_and_the_second_is_not(number: signal.Signals
         stopper = Stopper(1e-9)
         with stopper.listening():
             signal.raise_signal(number)
-            assert stopper() and stopper.exit_code == 130
+            assert stopper() and stopper.exit_code == code
             with pytest.raises(InterruptedError):
                 signal.raise_signal(number)
         with Stopper().listening():

@@ -1,0 +1,40 @@
+"""One job after another in this process: its bar is the terminal's, and torch starts once."""
+
+import time
+from collections.abc import Callable
+
+from arith.errors import Failure, UsageError
+from arith.suite.engines.engine import EXIT_DONE, EXIT_PARTLY, Ended
+from arith.suite.plan import Job
+
+
+class InProcess:
+    """`perform` does a job and says whether it came to its end."""
+
+    def __init__(self, perform: Callable[[Job], bool]) -> None:
+        self.perform = perform
+        self.ended: list[Ended] = []
+
+    @property
+    def free(self) -> int:
+        return 0 if self.ended else 1
+
+    def submit(self, job: Job, seconds: float | None) -> None:
+        code, reason, began = EXIT_PARTLY, "", time.perf_counter()
+        try:
+            if self.perform(job):
+                code = EXIT_DONE
+        except (UsageError, Failure, OSError) as error:
+            reason = " ".join(str(error).split())
+            usage = 2 if isinstance(error, UsageError) else 1
+            code = getattr(error, "exit_code", usage)
+        self.ended.append(Ended(job, code, reason, None, time.perf_counter() - began))
+
+    def wait(self, seconds: float) -> list[Ended]:
+        if not self.ended:
+            time.sleep(seconds)
+        ended, self.ended = self.ended, []
+        return ended
+
+    def stop(self) -> None:
+        """Nothing runs while somebody can ask."""

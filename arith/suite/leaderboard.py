@@ -1,0 +1,192 @@
+"""The leaderboard: what the runs of a preset say, gathered. No torch, unless costs are wanted."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+
+from arith.data.bucket import EVALUATION
+from arith.errors import Failure, UsageError
+from arith.figures.captions import Panel, footnote, source
+from arith.figures.standings import Board, Comparison, Section, Standing
+from arith.figures.table import Row
+from arith.files import read_json
+from arith.scoring.comparisons import Welch, holm, welch
+from arith.scoring.grid import Grid
+from arith.scoring.reach import SOLVED, solved_to
+from arith.suite.compare import all_panels
+from arith.suite.folders import RunFolder, find_runs
+from arith.suite.learning import last_states
+from arith.suite.order import NOT_RANKED, SECTIONS, kinds, sections
+from arith.suite.progress import say
+from arith.training.config import Config
+
+REFERENCES = ("rope", "tape")
+"""What every encoding is tested against (the protocol)."""
+Key = tuple[str, str, int]
+"""Preset, encoding and seed: which run it is."""
+
+
+def board(
+    root: Path, preset: str | None = None, *, split: str = EVALUATION, costs: bool = False
+) -> Board:
+    """The leaderboard of `preset`, or of the one that has runs; with `costs`, parameters and FLOPs
+    at the size that was trained. Errors: UsageError where nothing is scored, or in several presets;
+    Failure for a corrupt grid."""
+    panels, left_out = all_panels(root, preset, split)
+    of = {panel[0].name: panel for panel in panels}
+    ordered = sections(panels)
+    shown = [of[row.encoding] for rows in ordered.values() for row in rows]
+    ranked = {
+        row.encoding for title, rows in ordered.items() if title != NOT_RANKED for row in rows
+    }
+    tests = tested(of, ranked)
+    folders = _folders(root)
+    first = panels[0][0]
+    config = _config(first, folders) if costs else None
+
+    def standing(row: Row, place: int) -> Standing:
+        panel = of[row.encoding]
+        kind = kinds(row.encoding)
+        parameters, flops = _cost(row.encoding, config) if config else (None, None)
+        runs = [folders.get(_key(grid)) for grid in panel]
+        return Standing(
+            row,
+            place if row.ranked else None,
+            "unknown" if kind is None else " + ".join(kind),
+            {share: solved_to(panel, share) for share in SOLVED},
+            tests[row.encoding],
+            [_last(grid, run) for grid, run in zip(panel, runs, strict=True)],
+            [_train_seconds(run) for run in runs],
+            parameters,
+            flops,
+        )
+
+    return Board(
+        first.preset,
+        {
+            "settings": next((g.settings for panel in panels for g in panel if g.settings), {}),
+            "trained_digits": first.trained_digits,
+            "max_digits": first.max_digits,
+            "budget": first.budget,
+            "evaluation": first.evaluation,
+        },
+        source(shown),
+        footnote(shown),
+        [
+            Section(title, SECTIONS[title], [standing(row, n) for n, row in enumerate(rows, 1)])
+            for title, rows in ordered.items()
+        ],
+        REFERENCES,
+        left_out,
+        costs,
+    )
+
+
+def tested(panels: Mapping[str, Panel], ranked: set[str]) -> dict[str, dict[str, Comparison]]:
+    """For each encoding its tests against REFERENCES, with Holm over all that could be made. A
+    reference against another is one test, told on both rows.
+
+    What is not ranked is not tested; nor are two ways of scoring the same training runs, whose
+    means are not independent, as Welch's test takes them to be.
+    """
+    made: dict[tuple[str, str], Welch] = {}
+    why: dict[tuple[str, str], str] = {}
+    for name, reference in product(panels, REFERENCES):
+        reason = _no_test(name, reference, panels, ranked)
+        test = None if reason else welch(_means(panels[name]), _means(panels[reference]))
+        if test is None:
+            why[name, reference] = reason or "neither varies between seeds"
+        else:
+            made[name, reference] = test
+    p = {frozenset(pair): test.p for pair, test in made.items()}
+    adjusted = dict(zip(p, holm(list(p.values())), strict=True))
+
+    def comparison(name: str, reference: str) -> Comparison:
+        pair = (name, reference)
+        return Comparison(made.get(pair), adjusted.get(frozenset(pair)), why.get(pair))
+
+    return {name: {ref: comparison(name, ref) for ref in REFERENCES} for name in panels}
+
+
+def _no_test(
+    name: str, reference: str, panels: Mapping[str, Panel], ranked: set[str]
+) -> str | None:
+    """Why an encoding is not tested against a reference, as far as that is known beforehand."""
+    if name == reference:
+        return "the reference itself"
+    if reference not in panels:
+        return f"no scored run of {reference}"
+    for one in (name, reference):
+        if one not in ranked:
+            return f"{one} is not ranked"
+    if panels[name][0].encoding == panels[reference][0].encoding:
+        return "the same training runs"
+    for one in (name, reference):
+        if len(panels[one]) < 2:
+            return f"one seed of {one}"
+    return None
+
+
+def _means(panel: Panel) -> list[float]:
+    values = [grid.mean("out_of_distribution").value for grid in panel]
+    return [value for value in values if value is not None]  # all are there: it is ranked
+
+
+def _key(grid: Grid) -> Key:
+    return grid.preset, grid.encoding, grid.seed
+
+
+def _folders(root: Path) -> dict[Key, RunFolder]:
+    """The folder of each run, by what its run.json says: of an encoding that is not known any more
+    too. What cannot be read has no folder here; its grid is shown all the same."""
+    found: dict[Key, RunFolder] = {}
+    for folder in find_runs(root):
+        try:
+            content = read_json(folder.record_file, "run")
+        except Failure as error:
+            say(f"note: {error}")
+            continue
+        key = content.get("preset"), content.get("encoding"), content.get("seed")
+        found[key] = folder  # type: ignore[index]
+    return found
+
+
+def _last(grid: Grid, run: RunFolder | None) -> Sequence[float] | None:
+    if run is None or grid.extrapolation:  # training knows nothing of what is added at test time
+        return None
+    try:
+        states = last_states(run.metrics())
+    except Failure as error:
+        say(f"note: {error}")
+        return None
+    return None if states is None else states.values
+
+
+def _train_seconds(run: RunFolder | None) -> float | None:
+    if run is None:
+        return None
+    try:
+        return run.timings().get("train")
+    except Failure as error:
+        say(f"note: {error}")
+        return None
+
+
+def _config(grid: Grid, folders: Mapping[Key, RunFolder]) -> Config:
+    """The size that was trained. Errors: UsageError or Failure where no run tells."""
+    run = folders.get(_key(grid))
+    if run is None:
+        raise Failure(
+            f"{grid.name} seed {grid.seed} has no run.json that tells its size: leave --costs out"
+        )
+    return run.record().config
+
+
+def _cost(name: str, config: Config) -> tuple[int | None, float | None]:
+    from arith.suite.costs import cost
+
+    try:
+        found = cost(name, config)
+    except UsageError:  # not known any more: nothing to compute it from
+        return None, None
+    return found.parameters, found.flops_a_token

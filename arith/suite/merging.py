@@ -1,0 +1,53 @@
+"""The parts of a grid, scored apart, put together. No torch here."""
+
+from arith.data.bucket import EVALUATION
+from arith.errors import UsageError
+from arith.scoring import grid_file
+from arith.scoring.grid import Grid
+from arith.scoring.shards import Shard, added
+from arith.suite.folders import RunFolder
+from arith.suite.lock import alone
+from models.catalog import Part
+
+
+@alone
+def merge_run(
+    folder: RunFolder,
+    extrapolation: Part | None = None,
+    *,
+    of: int,
+    split: str = EVALUATION,
+    max_digits: int | None = None,
+) -> Grid:
+    """The grid that the `of` parts of `score RUN --shard` make, written whole; then they go.
+
+    Errors: UsageError where a part is missing, unfinished, or of another run.
+    """
+    record = folder.record()
+    digits = None if max_digits == record.config.tested_digits else max_digits
+    file = folder.grid_file(extrapolation, digits, split)
+    if file.exists():
+        grid = grid_file.load(file)
+        if grid.complete:  # a kill between the two last lines left the parts
+            folder.remove_shards(file.stem)
+            return grid
+    grids, seconds = [], 0.0
+    for number in range(1, of + 1):
+        shard = Shard(number, of)
+        place = folder.shard(file, shard)
+        part = place.path / file.name
+        if not part.exists():
+            way = f" --with {extrapolation}" if extrapolation else ""
+            way += "" if split == EVALUATION else f" --split {split}"
+            raise UsageError(
+                f"part {shard} is missing: `tape-arith score {folder.path}{way} --shard {shard}`"
+            )
+        grids.append(grid_file.load(part))
+        seconds += sum(place.timings().values())
+    grid = added(grids)
+    if (grid.budget, grid.seed) != (record.budget, record.seed):
+        raise UsageError(f"the parts in {folder.path}/shards are of another run: remove them")
+    grid_file.save(grid, file)
+    folder.write_timing(file.stem.replace("grid", "score", 1), seconds)
+    folder.remove_shards(file.stem)
+    return grid

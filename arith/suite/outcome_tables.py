@@ -1,0 +1,93 @@
+"""What a sweep ends in: its tables, from the grids that are there. No torch here."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from arith.data.bucket import EVALUATION
+from arith.figures.table import Row, ranked, rows, to_csv, to_markdown
+from arith.files import write_text
+from arith.scoring.grid import Grid
+from arith.suite.folders import find_grids
+from arith.suite.sweep import Sweep
+from models.catalog import Name
+
+FORMATS: dict[str, Callable[[Sequence[Row]], str]] = {"md": to_markdown, "csv": to_csv}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Of one encoding in a tuned sweep: the value that was taken, and how every one did in
+    distribution (mean over seeds, 0..1). Nothing out of distribution takes part."""
+
+    name: Name
+    value: Any
+    in_distribution: dict[Any, float]
+    panel: list[Grid]
+
+
+def write_tables(sweep: Sweep, out: Path, folder: Path) -> list[Path]:
+    """A table of each split, as far as it is scored; where they are."""
+    written = []
+    for split in sweep.splits:
+        table = _rows(sweep, out, split)
+        stem = "table" if split == EVALUATION else f"table@{split}"
+        for ending, text in FORMATS.items() if table else ():
+            written.append(folder / f"{stem}.{ending}")
+            write_text(written[-1], text(table))
+    return written
+
+
+def _rows(sweep: Sweep, out: Path, split: str) -> list[Row]:
+    if sweep.tuned is None:
+        found = panels(sweep, out, split)
+        return rows(found) if found else []
+    return ranked(
+        replace(row, encoding=f"{row.encoding} ({sweep.tuned} {choice.value:g})")
+        for choice in choices(sweep, out, split)
+        for row in rows([choice.panel])
+    )
+
+
+def panels(sweep: Sweep, out: Path, split: str = EVALUATION, value: Any = None) -> list[list[Grid]]:
+    """The sweep's own grids that are complete, a panel an encoding in the file's order; of a tuned
+    sweep those of `value`."""
+    runs = [run for run in sweep.runs(out) if run.root == sweep.root(out, value)]
+    wanted = {(str(run.name), run.seed) for run in runs}
+    config = runs[0].config
+    own = (config.steps, config.sha256)
+    grids = [
+        grid
+        for grid in find_grids(sweep.root(out, value), sweep.preset, sweep.names, split)
+        if (grid.name, grid.seed) in wanted and grid.complete
+        if (grid.budget.get("steps"), grid.budget.get("config_sha256")) == own
+    ]
+    found = [[grid for grid in grids if grid.name == str(name)] for name in sweep.names]
+    return [panel for panel in found if panel]
+
+
+def choices(sweep: Sweep, out: Path, split: str = EVALUATION) -> Iterator[Choice]:
+    """Of each encoding the value that is best in distribution, the first of equals; only where
+    every value has the same seeds: a choice among fewer would be another search."""
+    by_value = {value: panels(sweep, out, split, value) for value in sweep.values}
+    for name in sweep.names:
+        of = {
+            value: panel
+            for value, found in by_value.items()
+            for panel in found
+            if panel[0].name == str(name)
+        }
+        seeds = [sorted(grid.seed for grid in panel) for panel in of.values()]
+        if len(of) < len(sweep.values) or any(these != seeds[0] for these in seeds):
+            continue
+        inside = {value: _in_distribution(panel) for value, panel in of.items()}
+        best = max(inside, key=lambda value: inside[value])
+        yield Choice(name, best, inside, of[best])
+
+
+def _in_distribution(panel: Sequence[Grid]) -> float:
+    """On the usual problems: hard ones never choose."""
+    usual = [grid if grid.split == EVALUATION else grid.usual for grid in panel]
+    return fmean(grid.mean("trained").value or 0.0 for grid in usual if grid is not None)

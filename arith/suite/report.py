@@ -1,0 +1,161 @@
+"""What goes into a report: the grids that may be compared, their runs, and what is left out.
+
+No torch here.
+"""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from arith.errors import Failure, UsageError
+from arith.figures.report.content import Curve, Report, Run
+from arith.files import read_json
+from arith.scoring.grid import Grid
+from arith.suite import leaderboard
+from arith.suite.compare import ALL, all_panels, panels
+from arith.suite.folders import RunFolder, RunRecord, slug
+from arith.suite.learning import Line, by_length, curve
+from arith.suite.order import in_order
+from arith.suite.presets import load_preset, presets
+from models import catalog
+
+ENVIRONMENT = ("tape-arith", "commit", "torch", "hardware", "dtype", "attention", "threads")
+"""What of environment.json is listed."""
+
+
+def collect(root: Path, names: str = ALL, preset: str | None = None) -> Report:
+    """The report of the scored runs below `root`: of the encodings in `names`, or of all.
+
+    Errors: UsageError and Failure as `compare.panels` and `compare.all_panels`, and UsageError
+    where one that is named cannot be compared with the leaderboard's.
+    """
+    asked = [] if names == ALL else catalog.parse_list(names)
+    if names != ALL:
+        preset = panels(root, asked, preset)[0][0].preset
+    compared, _ = all_panels(root, preset)
+    board = leaderboard.board(root, preset)
+    left_out = list(board.left_out)
+    if names != ALL:
+        wanted = {str(name) for name in asked}
+        compared = [panel for panel in compared if panel[0].name in wanted]
+        lacking = sorted(wanted - {panel[0].name for panel in compared})
+        if lacking:
+            why = "; ".join(f"left out are {runs}: {why}" for runs, why in board.left_out)
+            raise UsageError(
+                f"{', '.join(lacking)} cannot be compared with the others of {root}/{board.preset} "
+                f"({why})"
+            )
+        if len(compared) < len(board.standings):
+            left_out.append(("every other encoding", f"this report is of {names}"))
+    compared = in_order(compared)
+    words = [] if names == ALL else ["--compare", names]
+    return Report(
+        compared,
+        board,
+        runs=runs(root, [grid for panel in compared for grid in panel]),
+        left_out=left_out,
+        command=shlex.join(["tape-arith", "report", "--preset", board.preset, *words]),
+    )
+
+
+def runs(root: Path, grids: Sequence[Grid]) -> list[Run]:
+    """The training runs behind `grids`, each once, however often it was scored."""
+    of: dict[tuple[str, int], list[Grid]] = {}
+    for grid in grids:
+        of.setdefault((grid.encoding, grid.seed), []).append(grid)
+    return [_run(root, scored) for scored in of.values()]
+
+
+def _run(root: Path, grids: Sequence[Grid]) -> Run:
+    """What a run's folder tells; what it does not tell, or not whole, is not recorded."""
+    first = grids[0]
+    path = Path(first.preset, slug(first.encoding), f"seed-{first.seed}")
+    folder = RunFolder(root / path)
+    record, environment = _record(folder, first), _environment(folder)
+    seconds, lines = _seconds(folder), _metrics(folder)
+    facts = {
+        "configuration": record.config.sha256 if record else "",
+        "evaluation set": str(first.evaluation["sha256"]),
+        "task": f"{first.evaluation['task']}, version {first.evaluation['version']}",
+        **{name: environment.get(name, "") for name in ENVIRONMENT},
+        "trained in": f"{seconds['train']:,.0f} s" if "train" in seconds else "",
+        "dataset": (record.data or "made as needed") if record else "",
+    }
+    return Run(
+        encoding=first.encoding,
+        seed=first.seed,
+        # Without the folders above the runs, which are nobody's business.
+        folder=path.as_posix(),
+        facts=facts,
+        config=record.config.as_dict() if record else {},
+        commands=commands(record, path, grids) if record else (),
+        recorded=environment.get("command"),
+        curves=_curves(lines),
+        by_length=by_length(lines),
+    )
+
+
+def commands(record: RunRecord, path: Path, grids: Sequence[Grid]) -> list[str]:
+    """The command lines that train and score a run again, into runs/; none where the preset is
+    another version's and so unknown here."""
+    if record.preset not in presets():
+        return []
+    begun = replace(record.config, steps=record.first_steps).as_dict()
+    usual = load_preset(record.preset).as_dict()
+    words = ["tape-arith", "train", "--pe", record.encoding, "--seed", str(record.seed)]
+    words += ["--preset", record.preset]
+    for key, value in begun.items():
+        if value != usual[key]:
+            words += ["--set", f"{key}={value}"]
+    lines = [words]
+    folder = ["tape-arith", "train", str("runs" / path)]
+    if record.config.steps != record.first_steps:
+        lines.append([*folder, "--steps", str(record.config.steps)])
+    lines += [
+        ["tape-arith", "score", str("runs" / path), "--with", grid.extrapolation]
+        for grid in grids
+        if grid.extrapolation
+    ]
+    return [shlex.join(line) for line in lines]
+
+
+def _record(folder: RunFolder, grid: Grid) -> RunRecord | None:
+    """run.json, where it is of the run that the grid is of."""
+    try:
+        record = folder.record()
+    except Failure:
+        return None
+    return record if (record.encoding, record.seed) == (grid.encoding, grid.seed) else None
+
+
+def _environment(folder: RunFolder) -> dict[str, str]:
+    try:
+        content = read_json(folder.path / "environment.json", "environment")
+    except Failure:
+        return {}
+    return {key: str(value) for key, value in content.items() if value is not None}
+
+
+def _seconds(folder: RunFolder) -> dict[str, float]:
+    try:
+        return folder.timings()
+    except Failure:
+        return {}
+
+
+def _metrics(folder: RunFolder) -> list[dict[str, Any]]:
+    try:
+        return folder.metrics()
+    except Failure:
+        return []
+
+
+def _curves(lines: Sequence[Line]) -> dict[str, Curve]:
+    logged: dict[str, Curve] = {
+        key: [(line["step"], line[key]) for line in lines if isinstance(line.get(key), int | float)]
+        for key in ("loss", "exact_match")
+    }
+    logged["out_of_distribution"] = curve(lines, "out_of_distribution")
+    return {key: points for key, points in logged.items() if points}

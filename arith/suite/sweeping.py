@@ -1,0 +1,134 @@
+"""A sweep from its file to its tables: planned, priced, run."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from arith.suite.building import check
+from arith.suite.conductor import Ended, Outcome
+from arith.suite.engines.local import visible_gpus
+from arith.suite.estimate import PROBE_STEPS, cost, in_words, kept_bytes, seconds_a_flop
+from arith.suite.outcome_tables import write_tables
+from arith.suite.pipeline import conduct_here
+from arith.suite.plan import How, Job, finished, plan, write_jobs
+from arith.suite.progress import say
+from arith.suite.status import note_end
+from arith.suite.stopping import Stopper
+from arith.suite.sweep import Sweep, folder_of
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A sweep that can be run here: every name was built once, every job has its price."""
+
+    sweep: Sweep
+    out: Path
+    slots: int
+    jobs: list[Job]
+    forecast: dict[str, Any]
+    """What the jobs cost and about how long they take here: stable keys, for `--json`."""
+
+    def as_text(self) -> str:
+        """The forecast for people: a line an encoding, and what it comes to."""
+        jobs = self.forecast["jobs"]
+        names = dict.fromkeys(entry["encoding"] for entry in jobs)
+        wide = max(len(name) for name in names)
+        lines = [f"{self.sweep.name}: {self.sweep.summary}", ""]
+        lines.append(f"{'encoding':<{wide}}  jobs done     tokens left  FLOPs left     time left")
+        for name in names:
+            mine = [entry for entry in jobs if entry["encoding"] == name]
+            left = [entry for entry in mine if entry["state"] == "to do"]
+            done = f"{len(mine) - len(left)} of {len(mine)}"
+            tokens, flops = (sum(entry[key] for entry in left) for key in ("tokens", "flops"))
+            time = in_words(sum(entry["seconds"] for entry in left)) if left else "-"
+            lines.append(f"{name:<{wide}}  {done:>9}  {tokens:>14,}  {flops:>10.2g}  {time:>12}")
+        return "\n".join([*lines, "", self.total()])
+
+    def total(self) -> str:
+        """What is left to do, in a line."""
+        left, count = self.forecast["left"], len(self.jobs)
+        if not left["jobs"]:
+            return f"all {count} jobs are done"
+        return (
+            f"{left['jobs']} of {count} jobs to do: {left['tokens']:,} tokens, "
+            f"{left['flops']:.2g} FLOPs, about {in_words(left['seconds'])} with {self.slots} "
+            f"slot{'s' * (self.slots > 1)} here (an estimate: {self.forecast['probe']} were timed, "
+            f"the rest goes by FLOPs); {self.forecast['weights_bytes'] / 1e9:.2g} GB of weights"
+        )
+
+    def run(self, stopper: Stopper) -> Outcome:
+        """Run what is not done."""
+        folder = folder_of(self.sweep, self.out)
+        say(f"{self.sweep.name}: {self.total()}")
+        write_jobs(self.jobs, folder)
+
+        def ended(end: Ended) -> None:
+            note_end(folder, end.job.id, end.code, end.reason, end.log)
+
+        return conduct_here(self.jobs, self.slots, folder, stopper, ended)
+
+    def report(self, outcome: Outcome) -> dict[str, Any]:
+        """What came of it, with stable keys for `--json`."""
+        done = finished(self.jobs)
+        failed = {end.job.id: end for end in outcome.failed}
+        states = []
+        for job in self.jobs:
+            end = failed.get(job.id)
+            state = "done" if job.id in done else "failed" if end else "to do"
+            log = str(end.log) if end and end.log else None
+            states.append({"id": job.id, "state": state, "reason": end and end.reason, "log": log})
+        return {"schema": SCHEMA, "sweep": self.sweep.name, "jobs": states}
+
+    def tables(self) -> list[Path]:
+        """Write the tables of what is scored so far; where they are."""
+        return write_tables(self.sweep, self.out, folder_of(self.sweep, self.out))
+
+
+def prepared(sweep: Sweep, out: Path, how: How, slots: int | None = None) -> Prepared:
+    """Plan and price a sweep, with as many slots as there are GPUs, or one, unless told.
+
+    Errors: UsageError where a run could not be trained and scored here.
+    """
+    runs = sweep.runs(out)
+    for config, name in dict.fromkeys((run.config, run.name) for run in runs):
+        check(config, name, how.attention)
+    jobs = plan(runs, how, out, splits=sweep.splits, shards=sweep.shards)
+    number = slots or max(1, len(visible_gpus()))
+    return Prepared(sweep, out, number, jobs, _forecast(sweep, jobs, number))
+
+
+def _forecast(sweep: Sweep, jobs: Sequence[Job], slots: int) -> dict[str, Any]:
+    done = finished(jobs)
+    left = [job for job in jobs if job.id not in done]
+    probed = next((job for job in left if job.kind in ("train", "score")), None)
+    rate = 0.0 if probed is None else seconds_a_flop(probed)
+    entries = []
+    for job in jobs:
+        price = cost(job)
+        seconds = 0.0 if job.id in done else round(price.flops * rate, 1)
+        entry: dict[str, Any] = {"id": job.id, "kind": job.kind, "encoding": str(job.run.name)}
+        entry |= {"seed": job.run.seed, "state": "done" if job.id in done else "to do"}
+        entries.append(entry | asdict(price) | {"seconds": seconds})
+    to_do = [entry for entry in entries if entry["state"] == "to do"]
+    # The cores are shared out among slots, GPUs are not.
+    side_by_side = max(1, min(slots, len(visible_gpus())))
+    seconds = sum(entry["seconds"] for entry in to_do) / side_by_side
+    return {
+        "schema": SCHEMA,
+        "sweep": sweep.name,
+        "summary": sweep.summary,
+        "preset": sweep.preset,
+        "slots": slots,
+        "jobs": entries,
+        "left": {
+            "jobs": len(to_do),
+            "tokens": sum(entry["tokens"] for entry in to_do),
+            "flops": sum(entry["flops"] for entry in to_do),
+            "seconds": round(seconds, 1),
+        },
+        "weights_bytes": kept_bytes(jobs),
+        "probe": None if probed is None else f"{PROBE_STEPS} steps of {probed.run.name.encoding}",
+    }

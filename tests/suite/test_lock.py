@@ -1,0 +1,120 @@
+"""One writer a folder: the living keep theirs, the dead are taken over."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from arith.suite import lock
+from tests.suite.tiny import call, done, settings
+
+ROOT = Path(__file__).parents[2]
+HOLDER = """
+import sys, time
+from pathlib import Path
+from arith.suite.lock import hold
+with hold(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def another(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds `folder`, until it is killed."""
+    command = [sys.executable, "-c", HOLDER, str(folder.absolute())]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_it_comes_and_goes(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with lock.hold(folder):
+        assert lock.holder(folder) == f"process {os.getpid()} on {lock._host().split('/')[0]}"
+        with lock.hold(folder):  # by the same process: the lock stays until the outer one ends
+            lock.confirm(folder)
+        assert (folder / lock.NAME).exists()
+    assert lock.holder(folder) is None
+    assert not folder.exists()  # nothing was written into it
+
+
+def test_the_living_are_left_alone_and_the_dead_are_not(tmp_path: Path) -> None:
+    with another(tmp_path) as process:
+        with pytest.raises(lock.Busy, match=f"is being written by process {process.pid} on"):
+            lock.hold(tmp_path).__enter__()
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert lock.holder(tmp_path) is None
+        with lock.hold(tmp_path):
+            lock.confirm(tmp_path)
+    assert list(tmp_path.iterdir()) == [] if tmp_path.exists() else True
+
+
+def foreign(folder: Path, silent: float) -> None:
+    """The lock of a process on another machine, whose heart last beat `silent` seconds ago."""
+    file = folder / lock.NAME
+    file.write_text('{"host": "elsewhere", "pid": 1, "token": "theirs"}')
+    os.utime(file, (time.time() - silent,) * 2)
+
+
+def test_another_machine_is_dead_when_its_heart_stops(tmp_path: Path) -> None:
+    foreign(tmp_path, lock.DEAD_AFTER / 2)
+    with pytest.raises(lock.Busy, match="process 1 on elsewhere"), lock.hold(tmp_path):
+        pass
+    foreign(tmp_path, 2 * lock.DEAD_AFTER)
+    with lock.hold(tmp_path):
+        assert "elsewhere" not in (tmp_path / lock.NAME).read_text()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]"])
+def test_a_lock_that_says_nothing_is_one_that_is_being_written(tmp_path: Path, text: str) -> None:
+    (tmp_path / lock.NAME).write_text(text)
+    with pytest.raises(lock.Busy), lock.hold(tmp_path):
+        pass
+    os.utime(tmp_path / lock.NAME, (0, 0))
+    with lock.hold(tmp_path):
+        pass
+
+
+def test_the_heart_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "SECONDS_BETWEEN_BEATS", 0.01)
+    with lock.hold(tmp_path):
+        os.utime(tmp_path / lock.NAME, (0, 0))
+        deadline = time.monotonic() + 30
+        while (tmp_path / lock.NAME).stat().st_mtime < 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_who_was_taken_over_writes_nothing(tmp_path: Path) -> None:
+    with lock.hold(tmp_path):
+        foreign(tmp_path, 0)
+        with pytest.raises(lock.Busy, match="took it over"):
+            lock.confirm(tmp_path)
+    # Nor does it remove what is another's now.
+    assert "theirs" in (tmp_path / lock.NAME).read_text()
+
+
+def test_a_run_that_is_being_written_is_refused_for_now(comparison: Path) -> None:
+    folder = Path("runs/mini/rope/seed-0")
+    with another(folder):
+        for command in (
+            ("train", "--pe", "rope", *settings(), "--fresh"),
+            ("train", folder, "--steps", 8),
+            ("score", folder, "--with", "yarn"),
+        ):
+            result = call(*command)
+            assert result.code == 75 and "is being written by process" in result.err
+        done("score", folder)  # is done: it only reads
+    done("score", folder, "--with", "yarn")
+    assert not (folder / lock.NAME).exists()
