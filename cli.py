@@ -8,7 +8,24 @@ import sys
 
 import typer
 
-from arith.commands import bench, generate, heatmap, listing, run, score, table, train
+from arith.commands import (
+    ablate,
+    bench,
+    check,
+    errors,
+    generate,
+    heatmap,
+    leaderboard,
+    listing,
+    report,
+    run,
+    score,
+    stability,
+    status,
+    sweep,
+    table,
+    train,
+)
 from arith.commands.conduct import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from arith.errors import Failure, UsageError
 
@@ -18,9 +35,22 @@ app = typer.Typer(
     "in their positional encoding, score exact match, draw comparison heatmaps.",
 )
 PANELS = {
-    "From problems to grids": {"generate": generate, "train": train, "score": score, "run": run},
-    "What came out": {"heatmap": heatmap, "table": table},
-    "What there is, and how fast": {"list": listing, "bench": bench},
+    "From problems to grids": {
+        "generate": generate,
+        "train": train,
+        "score": score,
+        "run": run,
+        "sweep": sweep,
+        "status": status,
+    },
+    "What came out": {
+        "heatmap": heatmap,
+        "table": table,
+        "leaderboard": leaderboard,
+        "report": report,
+    },
+    "What goes on inside": {"ablate": ablate, "errors": errors, "stability": stability},
+    "What there is, and how fast": {"list": listing, "check": check, "bench": bench},
 }
 for panel, commands in PANELS.items():
     for name, module in commands.items():
@@ -53,7 +83,7 @@ def main() -> None:
         sys.exit(EXIT_USAGE)
     except (Failure, OSError) as error:
         print(f"tape-arith: {_one_line(error)}", file=sys.stderr)
-        sys.exit(EXIT_FAILED)
+        sys.exit(getattr(error, "exit_code", EXIT_FAILED))
     except _Interrupted:
         print("tape-arith: interrupted; the same command goes on from here", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)

@@ -10,6 +10,7 @@ from arith.errors import UsageError
 
 if TYPE_CHECKING:
     from arith.scoring.grid import Grid
+    from arith.suite.conductor import Outcome
     from arith.suite.stopping import Stopper
     from arith.training.config import Config
 
@@ -69,3 +70,14 @@ def leave(stopper: "Stopper") -> None:
     if stopper.exit_code:
         print("stopped in good order: the same command goes on from here", file=sys.stderr)
         raise typer.Exit(stopper.exit_code)
+
+
+def conclude(outcome: "Outcome", stopper: "Stopper") -> None:
+    """Say what failed, a line each, and exit with what came of a sweep."""
+    for ended in outcome.failed:
+        log = f", log: {ended.log}" if ended.log else ""
+        print(f"tape-arith: {ended.reason} (job {ended.job.id}{log})", file=sys.stderr)
+    if outcome.left:
+        leave(stopper)
+    if outcome.exit_code:
+        raise typer.Exit(outcome.exit_code)

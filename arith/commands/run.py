@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.conduct import chosen_config, leave, stopper_for, use_threads, whole_numbers
+from arith.commands.conduct import chosen_config, conclude, stopper_for, use_threads, whole_numbers
 from arith.commands.options import (
     Attention,
+    NoCurves,
     Preset,
     Runs,
     Settings,
+    Slots,
     TaskName,
     Threads,
     TimeLimit,
@@ -34,7 +36,9 @@ def command(
     time_limit: TimeLimit = None,
     threads: Threads = None,
     attention: Attention = "auto",
+    no_curves: NoCurves = False,
     workers: Annotated[int, typer.Option(help="Processes that generate (default: all cores).")] = 0,
+    slots: Slots = 1,
 ) -> None:
     """Generate, train, score and draw; what is done already is never done again."""
     names = catalog.parse_list(pe)
@@ -43,18 +47,17 @@ def command(
     use_threads(threads)
     name, config = chosen_config(preset, settings, task)
     from arith.suite import pipeline
+    from arith.suite.plan import How
 
     with stopper.listening():
-        done = pipeline.run_all(
+        outcome = pipeline.run_all(
             names,
             numbers,
             name,
             config,
             runs=out,
-            data=data,
-            workers=workers,
-            attention=attention,
-            should_stop=stopper,
+            how=How(attention, not no_curves, data, workers),
+            slots=slots,
+            stopper=stopper,
         )
-    if not done:
-        leave(stopper)
+    conclude(outcome, stopper)

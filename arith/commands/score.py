@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from arith.commands.conduct import leave, show, stopper_for, use_threads
-from arith.commands.options import Attention, Fresh, Threads, TimeLimit
+from arith.commands.options import Attention, Fresh, Split, Threads, TimeLimit
+from arith.errors import UsageError
 from models import catalog
 
 EXAMPLE = "tape-arith score runs/mini/rope/seed-0 --with yarn"
@@ -17,8 +18,16 @@ def command(
     with_: Annotated[
         str | None, typer.Option("--with", help="An extrapolation at test time: yarn[:ramp=paper].")
     ] = None,
+    split: Split = "evaluation",
     max_digits: Annotated[
         int | None, typer.Option(min=1, help="Operands up to so many digits.")
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="Only one part of N, as in 1/4: parts run side by side."),
+    ] = None,
+    merge: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Make the grid of N parts that are done.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The grid on stdout.")] = False,
     time_limit: TimeLimit = None,
@@ -27,21 +36,38 @@ def command(
     fresh: Fresh = False,
 ) -> None:
     """Score a run on the grid of operand lengths, by one teacher-forced pass."""
+    from arith.data.bucket import known_split
+    from arith.scoring.shards import Shard
+    from arith.suite.folders import existing_run
+
+    known_split(split)
     extrapolation = catalog.parse_extrapolation(with_) if with_ else None
+    part = Shard.parse(shard) if shard is not None else None
+    if merge is not None:
+        if part is not None or fresh:
+            raise UsageError("--merge takes parts that are done: neither --shard nor --fresh")
+        from arith.suite.merging import merge_run
+
+        grid = merge_run(
+            existing_run(run), extrapolation, of=merge, split=split, max_digits=max_digits
+        )
+        show(grid, as_json)
+        return
     stopper = stopper_for(time_limit)
     use_threads(threads)
     from arith.suite import runs as suite
-    from arith.suite.folders import existing_run
 
     with stopper.listening():
         grid = suite.score_run(
             existing_run(run),
             extrapolation,
+            split=split,
             max_digits=max_digits,
+            shard=part,
             attention=attention,
             fresh=fresh,
             should_stop=stopper,
         )
     show(grid, as_json)
-    if not grid.complete:
+    if not (part.complete(grid) if part is not None else grid.complete):
         leave(stopper)

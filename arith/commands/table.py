@@ -1,13 +1,13 @@
 """`tape-arith table`: the means of scored runs."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from arith.commands.options import Preset, Runs
+from arith.commands.options import Preset, Runs, Split
 from arith.errors import UsageError
-from models import catalog
 
 EXAMPLE = "tape-arith table --compare rope,fire,tape --format csv"
 
@@ -15,19 +15,23 @@ EXAMPLE = "tape-arith table --compare rope,fire,tape --format csv"
 def command(
     compare: Annotated[
         str, typer.Option(metavar="NAMES", help="Encodings (default: all that are scored).")
-    ] = "",
+    ] = "all",
     preset: Preset = None,
+    split: Split = "evaluation",
     runs: Runs = Path("runs"),
-    format: Annotated[str, typer.Option(help="markdown, csv or json")] = "markdown",
+    format: Annotated[str, typer.Option(help="markdown, csv, latex or json")] = "markdown",
 ) -> None:
     """Print the means of scored runs with their intervals."""
+    from arith.data.bucket import known_split
+    from arith.figures.captions import SPLITS
     from arith.figures.table import FORMATS, rows
-    from arith.suite.compare import all_panels, panels
+    from arith.suite.compare import selection
     from arith.suite.presets import known
 
     if format not in FORMATS:
         raise UsageError(f"unknown format '{format}'. Known: {', '.join(FORMATS)}")
-    names = catalog.parse_list(compare)
-    preset = known(preset)
-    chosen = panels(runs, names, preset) if names else all_panels(runs, preset)
+    chosen = selection(runs, compare, known(preset), split=known_split(split))
+    if SPLITS[split]:
+        # Programs know what they asked for; a table for people says it itself.
+        print(f"{SPLITS[split]}\n", file=sys.stdout if format == "markdown" else sys.stderr)
     print(FORMATS[format](rows(chosen)), end="")

@@ -9,6 +9,7 @@ from arith.commands.conduct import chosen_config, leave, show, stopper_for, use_
 from arith.commands.options import (
     Attention,
     Fresh,
+    NoCurves,
     Preset,
     Settings,
     TaskName,
@@ -51,6 +52,7 @@ def command(
     time_limit: TimeLimit = None,
     threads: Threads = None,
     attention: Attention = "auto",
+    no_curves: NoCurves = False,
     fresh: Fresh = False,
 ) -> None:
     """Train one encoding, or go on with a run, then score its grid."""
@@ -76,7 +78,13 @@ def command(
             folder = existing_run(run)
             if steps is not None:
                 suite.extend_run(folder, steps, data=data)
-            suite.continue_run(folder, data=data, attention=attention, should_stop=stopper)
+            suite.continue_run(
+                folder,
+                data=data,
+                attention=attention,
+                curves=not no_curves,
+                should_stop=stopper,
+            )
             extrapolation = None
         else:
             extrapolation = names[0].extrapolation
@@ -89,6 +97,7 @@ def command(
                 seed or 0,
                 data=data,
                 attention=attention,
+                curves=not no_curves,
                 fresh=fresh,
                 should_stop=stopper,
             )

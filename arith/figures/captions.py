@@ -1,9 +1,11 @@
 """The words and numbers around a comparison: what the means are, over what, and which runs."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from arith.data.bucket import CARRY, EVALUATION
 from arith.errors import UsageError
 from arith.scoring.grid import Grid, Region, comparable
 from arith.scoring.statistics import Interval, over_seeds
@@ -20,8 +22,17 @@ MEANS: dict[Region, str] = {
 }
 """The means that every figure prints, in this order."""
 
+BRIEF: dict[Region, str] = {"out_of_distribution": "out", "trained": "in"}
+"""The means that a figure of many panels prints, and what they are called there."""
+
+SPLITS = {EVALUATION: "", CARRY: "hard sums: long carry chains"}
+"""What the problems of a split are; of the usual one there is nothing to say."""
+
 MOST_SETTINGS = 4
 """So many of the settings that are not the preset's are named; the others are counted."""
+
+MOST_OTHERS = 4
+"""So many encodings are named that have other seeds than most; more are counted."""
 
 
 def chosen(panels: Sequence[Panel], seed: int | None = None) -> list[list[Grid]]:
@@ -67,9 +78,9 @@ def missing_cells(panel: Panel, region: Region) -> int:
     return int((missing & panel[0].mask(region)).sum())
 
 
-def mean_line(panel: Panel, region: Region) -> str:
+def mean_line(panel: Panel, region: Region, labels: Mapping[Region, str] = MEANS) -> str:
     """ "out of distribution 18.2 ± 3.1 %", or why there is no such number."""
-    label, cells = MEANS[region], panel[0].mean(region).cells
+    label, cells = labels[region], panel[0].mean(region).cells
     if cells == 0:
         return f"{label}: none scored"
     interval = over_seeds(panel, region)
@@ -99,18 +110,19 @@ def seeds_line(panel: Panel) -> str:
 
 
 def convergence(panel: Panel) -> str | None:
-    """ "not converged" with the number of seeds, "not fully scored", or None where all is well."""
+    """ "not converged" with the number of seeds, "not fully scored", or None where all is well. On
+    hard sums it is what the usual ones say, or that they say nothing."""
     states = [grid.converged for grid in panel]
     failed = sum(state is False for state in states)
     if failed:
         return "not converged" if failed == len(panel) else f"{failed} not converged"
-    return "not fully scored" if None in states else None
+    if missing_cells(panel, "trained"):
+        return "not fully scored"
+    return "convergence unknown" if None in states else None
 
 
 def footnote(panels: Sequence[Panel]) -> str:
     """What every reader of the figure needs: task, lengths, problems, evaluation set, seeds, ±."""
-    first = panels[0][0]
-    evaluation = first.evaluation
     counts = {len(panel) for panel in panels}
     if counts == {1}:
         spread = "over problems, these runs only (one seed)"
@@ -123,25 +135,42 @@ def footnote(panels: Sequence[Panel]) -> str:
     weights = "in a mean every cell weighs the same."
     cells = f" Cells are means over seeds; {weights}" if counts != {1} else f" I{weights[1:]}"
     marked = any(grid.converged is False for panel in panels for grid in panel)
+    usual = " on the usual sums" if SPLITS.get(panels[0][0].split, True) else ""
+    return f"{source(panels)} ± is the 95{NBSP}% interval: {spread}.{cells}" + (
+        f" Not converged: below 99{NBSP}% in distribution{usual}." if marked else ""
+    )
+
+
+def source(panels: Sequence[Panel]) -> str:
+    """Where the numbers come from, in one sentence: task, lengths, problems, evaluation set, seeds.
+
+    They are the same for all `panels` but for the seeds.
+    """
+    first = panels[0][0]
+    evaluation = first.evaluation
+    problems = SPLITS.get(first.split, first.split)
+    hard = f", {problems}," if problems else ","
     return (
-        f"Task {evaluation['task']}, trained to {first.trained_digits} digits "
+        f"Task {evaluation['task']}{hard} trained to {first.trained_digits} digits "
         f"(preset {_preset(panels)}), {evaluation['problems_per_cell']} problems a cell, "
-        f"evaluation set {evaluation['sha256'][:8]}, {_all_seeds(panels)}. "
-        f"± is the 95{NBSP}% interval: {spread}.{cells}"
-        + (f" Not converged: below 99{NBSP}% in distribution." if marked else "")
+        f"evaluation set {evaluation['sha256'][:8]}, {_all_seeds(panels)}."
     )
 
 
 def _preset(panels: Sequence[Panel]) -> str:
-    """ "mini", "mini with steps=2,000, batch_size=64": all grids have the same settings, but those
-    of older versions do not tell them."""
+    """All grids have the same settings, but those of older versions do not tell them."""
     grids = [grid for panel in panels for grid in panel]
     settings = next((grid.settings for grid in grids if grid.settings), {})
+    return preset_words(grids[0].preset, settings)
+
+
+def preset_words(preset: str, settings: Mapping[str, int | float | str]) -> str:
+    """ "mini", "mini with steps=2,000, batch_size=64" """
     if not settings:
-        return grids[0].preset
+        return preset
     told = [f"{key}={_setting(value)}" for key, value in settings.items()][:MOST_SETTINGS]
     others = len(settings) - len(told)
-    return f"{grids[0].preset} with {', '.join(told)}" + (f" and {others} more" if others else "")
+    return f"{preset} with {', '.join(told)}" + (f" and {others} more" if others else "")
 
 
 def _setting(value: int | float | str) -> str:
@@ -158,6 +187,12 @@ def _all_seeds(panels: Sequence[Panel]) -> str:
         for panel, seeds in zip(panels, of, strict=True)
         if seeds != common
     ]
+    if len(other) > MOST_OTHERS:
+        counts = Counter(seeds for seeds in of if seeds != common)
+        other = [
+            f"{count} encoding{'s' * (count > 1)}: {', '.join(map(str, seeds))}"
+            for seeds, count in counts.most_common()
+        ]
     return _listed(common) + (f" ({'; '.join(other)})" if other else "")
 
 

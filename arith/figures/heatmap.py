@@ -3,7 +3,7 @@
 Shapes: N the longest operand scored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
@@ -20,8 +20,8 @@ from arith.errors import UsageError
 from arith.figures import captions, panel
 from arith.figures.captions import Panel
 from arith.files import atomic
-from arith.scoring.grid import Bools, Floats, Grid
-from arith.scoring.statistics import false_discovery, two_proportion
+from arith.scoring.comparisons import false_discovery, two_proportion
+from arith.scoring.grid import Bools, Floats, Grid, Region
 
 FORMATS = ("png", "svg", "pdf")
 COLOURS = "viridis"
@@ -51,21 +51,32 @@ class Layout(NamedTuple):
     side: float
     gap: float
     letters: float
+    brief: bool = False
+    """Whether a panel has two means in short words above it, not three."""
+
+    @property
+    def means(self) -> Mapping[Region, str]:
+        """What is printed above a panel, and what it is called."""
+        return captions.BRIEF if self.brief else captions.MEANS
 
     @property
     def title(self) -> float:
-        """Height of the five lines above a panel."""
-        return (1.28 * self.letters * 4 + self.letters + 8) / 72
+        """Height of the lines above a panel: its name, the means, the seeds."""
+        return (1.28 * self.letters * (len(self.means) + 1) + self.letters + 8) / 72
 
     @property
     def pitch(self) -> float:
         """From the top of one row of panels to the top of the next."""
-        return self.side + self.title + 0.24
+        return self.side + self.title + (0.1 if self.brief else 0.24)
 
 
 # Inches: room for the words of the axes, a colour bar without and with its words, the page's
 # edge, the line of the legend.
 LEFT, BELOW, BAR, BAR_ROOM, EDGE, LEGEND = 0.46, 0.38, 0.1, 0.72, 0.08, 0.22
+MOST_LARGE, MOST_SMALL = 12, 30
+"""So many panels are large, so many small; more are smaller still, so that fifty fit a page."""
+LONGEST_BAR = 5.5
+"""Inches, from the top."""
 
 
 def layout(count: int) -> Layout:
@@ -74,32 +85,46 @@ def layout(count: int) -> Layout:
         return Layout(1, 1, 2.6, 0.0, 7.0)
     if count == 2:
         return Layout(3, 1, 1.62, 0.2, 6.6)
+    if count > MOST_LARGE:
+        columns, side = (6, 0.93) if count <= MOST_SMALL else (7, 0.78)
+        return Layout(columns, -(-count // columns), side, 0.14, 5.2, brief=True)
     columns = 3 if count in (3, 5, 6, 9) else 4
     side, gap, letters = (1.84, 0.26, 7.0) if columns == 3 else (1.42, 0.2, 6.2)
     return Layout(columns, -(-count // columns), side, gap, letters)
 
 
-def draw(panels: Sequence[Panel], path: Path, seed: int | None = None) -> None:
+def draw(panels: Sequence[Panel], path: Path, seed: int | None = None, *, order: str = "") -> None:
     """Write the comparison to `path`, as PNG, SVG or PDF by its ending, whole or not at all.
 
-    `panels` holds the grids (seeds) of each encoding; with `seed` only that one is shown.
+    `panels` holds the grids (seeds) of each encoding; with `seed` only that one is shown. `order`
+    is a sentence that says in which order they stand.
     Errors: UsageError for another ending and for grids that must not be compared; Failure where
     the disk refuses.
     """
+    kind = figure_format(path)
+    save(compose(panels, seed, order=order), path, kind)
+
+
+def figure_format(path: Path) -> str:
+    """What a figure's ending asks for. Errors: UsageError for what cannot be drawn."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise UsageError(f"cannot draw {path.name}: a figure's name ends in .png, .svg or .pdf")
-    figure = compose(panels, seed)
+    return kind
+
+
+def save(figure: Figure, path: Path, kind: str) -> None:
+    """Write `figure` to `path`, whole or not at all. Errors: Failure where the disk refuses."""
     with mpl.rc_context(STYLE), atomic(path) as temporary:
         figure.savefig(temporary, format=kind, dpi=DPI, metadata=UNDATED[kind])
 
 
-def compose(panels: Sequence[Panel], seed: int | None = None) -> Figure:
+def compose(panels: Sequence[Panel], seed: int | None = None, *, order: str = "") -> Figure:
     """The figure before it is written. Its first axes are the panels, in the order given; then
     come the difference where there are two, and the colour bars. Errors: UsageError as `draw`."""
     shown = captions.chosen(panels, seed)
     with mpl.rc_context(STYLE):
-        return _Sheet(shown).figure
+        return _Sheet(shown, order).figure
 
 
 def cells(grids: Panel) -> Floats:
@@ -131,14 +156,21 @@ def lines(text: str, width: float, size: float) -> list[str]:
 class _Sheet:
     """The page: its size follows from the panels, in inches, so that no text meets another."""
 
-    def __init__(self, panels: list[list[Grid]]) -> None:
+    def __init__(self, panels: list[list[Grid]], order: str) -> None:
         self.panels = panels
         self.place = place = layout(len(panels))
         self.compared = len(panels) == 2
         self.missing = False
         across = place.columns * (place.side + place.gap) - place.gap
         self.width = LEFT + across + BAR_ROOM * (2 if self.compared else 1)
-        self.note = lines(captions.footnote(panels), (self.width - 2 * EDGE) * 72, place.letters)
+        note = [captions.footnote(panels), order]
+        if place.brief:
+            note.insert(
+                1,
+                "Axes: digits of the operands. Out: mean out of distribution; in: in distribution.",
+            )
+        text = " ".join(filter(None, note))
+        self.note = lines(text, (self.width - 2 * EDGE) * 72, place.letters)
         note_height = len(self.note) * place.letters * 1.3 / 72
         self.bottom = EDGE + note_height + LEGEND + BELOW
         self.top = self.bottom + place.rows * place.pitch - place.pitch + place.side
@@ -165,7 +197,8 @@ class _Sheet:
         return self.figure.add_axes(box)
 
     def _bar(self, x: float) -> Axes:
-        return self._axes(x, self.bottom, BAR, self.top - self.bottom)
+        tall = min(self.top - self.bottom, LONGEST_BAR)
+        return self._axes(x, self.top - tall, BAR, tall)
 
     def _encoding(self, number: int) -> QuadMesh:
         grids, place = self.panels[number], self.place
@@ -178,8 +211,9 @@ class _Sheet:
         mesh = panel.paint(ax, values, COLOURS, 0.0, 1.0)
         panel.outline(ax, grids[0].trained_digits)
         lowest = number + place.columns >= len(self.panels)
-        panel.axis(ax, len(values), place.letters, left=column == 0, bottom=lowest)
-        lines = [captions.mean_line(grids, region) for region in captions.MEANS]
+        sides = {"left": column == 0, "bottom": lowest}
+        panel.axis(ax, len(values), place.letters, **sides, brief=place.brief)
+        lines = [captions.mean_line(grids, region, place.means) for region in place.means]
         lines.append(captions.seeds_line(grids))
         panel.title(ax, grids[0].name, lines, captions.convergence(grids), place.letters)
         return mesh

@@ -20,6 +20,8 @@ from matplotlib.patheffects import withStroke
 from arith.scoring.grid import Bools, Floats
 
 NOT_SIGNIFICANT = "#cfcfcf"
+SMALLEST = 3.5
+"""Points: smaller letters cannot be read in print."""
 MISSING: dict[str, Any] = {"facecolor": "#f4f4f4", "edgecolor": "#8c8c8c", "hatch": "//////"}
 OUTLINE: dict[str, Any] = {
     "fill": False,
@@ -82,17 +84,21 @@ def ticks(max_digits: int) -> list[int]:
     return sorted({1, *range(step, max_digits + 1, step)})
 
 
-def axis(ax: Axes, max_digits: int, size: float, *, left: bool, bottom: bool) -> None:
-    """Ticks in the middle of the cells of round lengths; words only at the figure's outer edge."""
+def axis(
+    ax: Axes, max_digits: int, size: float, *, left: bool, bottom: bool, brief: bool = False
+) -> None:
+    """Ticks in the middle of the cells of round lengths; words only at the figure's outer edge,
+    and with `brief` only which operand it is."""
+    of = "" if brief else "length of "
     places = ticks(max_digits)
     middles, words = [place - 0.5 for place in places], [str(place) for place in places]
     ax.set_xticks(middles, words if bottom else [], rotation=0)
     ax.set_yticks(middles, words if left else [], rotation=0)
     ax.tick_params(length=2, width=0.5, pad=1.5, labelsize=size)
     if bottom:
-        ax.set_xlabel("length of second operand", fontsize=size, labelpad=2)
+        ax.set_xlabel(f"{of}second operand", fontsize=size, labelpad=2)
     if left:
-        ax.set_ylabel("length of first operand", fontsize=size, labelpad=2)
+        ax.set_ylabel(f"{of}first operand", fontsize=size, labelpad=2)
 
 
 def title(ax: Axes, name: str, lines: Sequence[str], mark: str | None, size: float) -> None:
@@ -117,15 +123,19 @@ def title(ax: Axes, name: str, lines: Sequence[str], mark: str | None, size: flo
         if number == len(lines) and mark:
             end = 72 * _width(last, ax) / _figure(ax).dpi
             red = line(f" · {mark}", number, color="#b3261e", fontweight="bold")
+            shrink(red, ax, 1.1 - end / (72 * ax.bbox.width / _figure(ax).dpi))
             red.set_position((end, red.get_position()[1]))
 
 
 def shrink(label: Any, ax: Axes, share: float) -> None:
-    """Make a name with many options small enough for `share` of the panel's width."""
+    """Make a name with many options small enough for `share` of the panel's width; of one that is
+    longer still the end is shown, which tells it from its like."""
     room = share * ax.bbox.width
     wide = _width(label, ax)
     if wide > room:
-        label.set_fontsize(max(label.get_fontsize() * room / wide, 3.0))
+        label.set_fontsize(max(label.get_fontsize() * room / wide, SMALLEST))
+    while len(label.get_text()) > 2 and _width(label, ax) > 1.05 * room:
+        label.set_text("\N{HORIZONTAL ELLIPSIS}" + label.get_text()[2:])
 
 
 def _width(label: Any, ax: Axes) -> float:

@@ -1,13 +1,15 @@
-"""The comparison as a table: a row an encoding, in Markdown for people and CSV for programs."""
+"""The comparison as a table: a row an encoding, for people, papers and programs."""
 
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from arith.figures import captions
 from arith.figures.captions import Panel
+from arith.figures.tabular import booktabs, pipe_table
 from arith.scoring.grid import Region
 from arith.scoring.statistics import Interval, over_seeds
 
@@ -18,6 +20,8 @@ COLUMNS: dict[Region, str] = {
     "both_longer": "both longer",
     "all": "all cells",
 }
+HEAD = ["encoding", "seeds", *(f"{name}, %" for name in COLUMNS.values()), "converged"]
+ALIGN = f"l{'r' * (len(HEAD) - 2)}l"
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,13 @@ class Row:
     """None where cells of the region are missing, or none are in it."""
     mark: str | None
     """ "not converged", "not fully scored", or None."""
+    values: dict[Region, tuple[float | None, ...]]
+    """The mean of each seed, in the order of `seeds`."""
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it takes part in the order by its mean out of distribution."""
+        return self.mark is None and self.means["out_of_distribution"] is not None
 
 
 def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
@@ -37,36 +48,50 @@ def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
 
     Errors: UsageError where the grids must not be compared.
     """
-    result = [
+    return ranked(
         Row(
             grids[0].name,
             tuple(grid.seed for grid in grids),
             {region: over_seeds(grids, region) for region in COLUMNS},
             captions.convergence(grids),
+            {region: tuple(grid.mean(region).value for grid in grids) for region in COLUMNS},
         )
         for grids in captions.chosen(panels, seed)
-    ]
+    )
+
+
+def ranked(rows: Iterable[Row]) -> list[Row]:
+    """Best out of distribution first, then by name what is not ranked."""
 
     def order(row: Row) -> tuple[bool, float, str]:
         outside = row.means["out_of_distribution"]
-        ranked = row.mark is None and outside is not None
-        return not ranked, -outside.mean if ranked and outside else 0.0, row.encoding
+        return not row.ranked, -outside.mean if row.ranked and outside else 0.0, row.encoding
 
-    return sorted(result, key=order)
+    return sorted(rows, key=order)
+
+
+def percent(mean: Interval | None) -> str:
+    """ "18.2 ± 3.1": mean ± half-width of the 95 % interval, in percent; "-" for neither."""
+    return captions.percent(mean).removesuffix(" %") if mean else "-"
+
+
+def seeds(row: Row) -> str:
+    """How many, and what the ± of a single one covers."""
+    return str(len(row.seeds)) if len(row.seeds) > 1 else "1 (± over problems)"
 
 
 def to_markdown(rows: Sequence[Row]) -> str:
     """A pipe table: mean ± half-width of the 95 % interval, in percent."""
-    head = ["encoding", "seeds", *(f"{name}, %" for name in COLUMNS.values()), "converged"]
-    lines = [head, ["---", *["---:"] * (len(head) - 2), "---"]]
-    for row in rows:
-        means = [
-            captions.percent(mean).removesuffix(" %") if mean else "-"
-            for mean in row.means.values()
-        ]
-        seeds = str(len(row.seeds)) if len(row.seeds) > 1 else "1 (± over problems)"
-        lines.append([row.encoding, seeds, *means, row.mark or "yes"])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return pipe_table(HEAD, ALIGN, [_cells(row) for row in rows])
+
+
+def to_latex(rows: Sequence[Row]) -> str:
+    """The same as `to_markdown`, for LaTeX with the package booktabs."""
+    return booktabs(HEAD, ALIGN, [("", [_cells(row) for row in rows])])
+
+
+def _cells(row: Row) -> list[str]:
+    return [row.encoding, seeds(row), *map(percent, row.means.values()), row.mark or "yes"]
 
 
 def to_csv(rows: Sequence[Row]) -> str:
@@ -74,35 +99,49 @@ def to_csv(rows: Sequence[Row]) -> str:
 
     `interval` says what the ends cover: "seeds" (Student t) or "this run only" (problems).
     """
-    parts = ("", "_half_width", "_low", "_high")
+    return csv_text([flat(row) for row in rows])
+
+
+def flat(row: Row) -> dict[str, str]:
+    """A row's facts by the names of CSV's columns."""
+    facts = {
+        "encoding": row.encoding,
+        "seeds": " ".join(map(str, row.seeds)),
+        "converged": row.mark or "yes",
+        "interval": "seeds" if len(row.seeds) > 1 else "this run only",
+    }
+    for region, name in COLUMNS.items():
+        mean, key = row.means[region], name.replace(" ", "_")
+        for part in ("mean", "half_width", "low", "high"):
+            column = key if part == "mean" else f"{key}_{part}"
+            facts[column] = f"{getattr(mean, part):.6f}" if mean else ""
+    return facts
+
+
+def csv_text(lines: Sequence[Mapping[str, str]]) -> str:
+    """CSV with the names of the first line's columns as its head."""
     text = io.StringIO()
-    out = csv.writer(text, lineterminator="\n")
-    head = [name.replace(" ", "_") + part for name in COLUMNS.values() for part in parts]
-    out.writerow(["encoding", "seeds", "converged", "interval", *head])
-    for row in rows:
-        numbers: list[str] = []
-        for mean in row.means.values():
-            values = (mean.mean, mean.half_width, mean.low, mean.high) if mean else ()
-            numbers += [f"{value:.6f}" for value in values] or [""] * len(parts)
-        kind = "seeds" if len(row.seeds) > 1 else "this run only"
-        seeds = " ".join(map(str, row.seeds))
-        out.writerow([row.encoding, seeds, row.mark or "yes", kind, *numbers])
+    out = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    out.writeheader()
+    out.writerows(lines)
     return text.getvalue()
 
 
 def to_json(rows: Sequence[Row]) -> str:
     """The same as `to_csv`, for programs: keys are stable, `schema` counts their changes."""
-    content = [
-        {
-            "encoding": row.encoding,
-            "seeds": row.seeds,
-            "converged": row.mark is None,
-            "mark": row.mark,
-            "means": {name: asdict(mean) if mean else None for name, mean in row.means.items()},
-        }
-        for row in rows
-    ]
-    return json.dumps({"schema": 1, "rows": content}, indent=1) + "\n"
+    return json.dumps({"schema": 1, "rows": [content(row) for row in rows]}, indent=1) + "\n"
 
 
-FORMATS = {"markdown": to_markdown, "csv": to_csv, "json": to_json}
+def content(row: Row) -> dict[str, Any]:
+    """A row as plain Python, with stable keys."""
+    return {
+        "encoding": row.encoding,
+        "seeds": row.seeds,
+        "converged": row.mark is None,
+        "mark": row.mark,
+        "means": {name: asdict(mean) if mean else None for name, mean in row.means.items()},
+        "values": row.values,
+    }
+
+
+FORMATS = {"markdown": to_markdown, "csv": to_csv, "latex": to_latex, "json": to_json}

@@ -153,7 +153,7 @@ def test_the_lines_with_random_weights() -> None:
 
 
 def test_a_grid_that_the_time_cuts_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("arith.scoring.score.ROWS_A_CHUNK", 1)
+    monkeypatch.setattr("arith.scoring.shards.ROWS_A_CHUNK", 1)
     monkeypatch.setattr(stage, "monotonic", iter([0.0, *[0.1] * 2, *[1e9] * 1000]).__next__)
     lines = {line.name: line for line in measure(Options(quick=True))}
     grid = lines["rope: the 4x4 grid, 5 a cell"]

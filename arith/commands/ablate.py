@@ -1,0 +1,65 @@
+"""`tape-arith ablate`: an encoding without one of its parts."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arith.commands.conduct import conclude, stopper_for, use_threads
+from arith.commands.options import (
+    Attention,
+    DryRun,
+    NoCurves,
+    Runs,
+    SweepSlots,
+    Threads,
+    TimeLimit,
+    complete_sweep,
+)
+
+EXAMPLE = "tape-arith ablate tape-ablations --dry-run"
+
+
+def command(
+    sweep: Annotated[
+        str,
+        typer.Argument(
+            metavar="[SET]",
+            help="A sweep whose encodings differ in options, by name or as a .toml file.",
+            autocompletion=complete_sweep,
+        ),
+    ] = "tape-ablations",
+    out: Runs = Path("runs"),
+    figure: Annotated[
+        Path | None,
+        typer.Option(help="A .png, .svg or .pdf file (default: beside the sweep's tables)."),
+    ] = None,
+    dry_run: DryRun = False,
+    time_limit: TimeLimit = None,
+    slots: SweepSlots = None,
+    threads: Threads = None,
+    attention: Attention = "auto",
+    no_curves: NoCurves = False,
+) -> None:
+    """Train and score a set of ablations, then draw each beside the encoding it is taken from."""
+    from arith.suite.sweep import load_sweep
+
+    content = load_sweep(sweep)
+    stopper = stopper_for(time_limit)
+    if figure is not None:
+        from arith.figures.heatmap import figure_format
+
+        figure_format(figure)
+    use_threads(threads)
+    from arith.suite import ablating, sweeping
+    from arith.suite.plan import How
+
+    with stopper.listening():
+        made = sweeping.prepared(content, out, How(attention, not no_curves), slots)
+        if dry_run:
+            print(made.as_text())
+            return
+        outcome = made.run(stopper)
+        written = ablating.draw_ablations(content, out, figure)
+    print("\n".join(map(str, written)) or f"nothing is scored yet: no figure in {out}")
+    conclude(outcome, stopper)

@@ -1,0 +1,57 @@
+"""`tape-arith leaderboard`: every scored encoding of a preset, ranked, with what is known of it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arith.commands.options import Preset, Runs, Split
+from arith.errors import UsageError
+
+EXAMPLE = "tape-arith leaderboard --preset mini --out leaderboard.tex --figure leaderboard.pdf"
+ENDINGS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
+
+
+def command(
+    preset: Preset = None,
+    split: Split = "evaluation",
+    runs: Runs = Path("runs"),
+    format: Annotated[
+        str | None,
+        typer.Option(help="markdown, csv, latex or json (default: by --out, or markdown)."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A file for the table, not stdout.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw it too: a .png, .svg or .pdf file.")
+    ] = None,
+    costs: Annotated[
+        bool, typer.Option("--costs", help="With parameters and FLOPs at the preset's size.")
+    ] = False,
+) -> None:
+    """Rank all scored encodings of a preset by their mean out of distribution.
+
+    Runs of another budget or evaluation set are left out and named. The table goes to stdout; with
+    --out or --figure, what is printed is the files written.
+    """
+    from arith.data.bucket import known_split
+    from arith.figures.standings_text import FORMATS
+    from arith.files import write_text
+    from arith.suite.compare import tell
+    from arith.suite.leaderboard import board
+    from arith.suite.presets import known
+
+    kind = format or ENDINGS.get(out.suffix.lower() if out else "", "markdown")
+    if kind not in FORMATS:
+        raise UsageError(f"unknown format '{format}'. Known: {', '.join(FORMATS)}")
+    found = board(runs, known(preset), split=known_split(split), costs=costs)
+    tell(found.left_out)
+    if out:
+        write_text(out, FORMATS[kind](found))
+        print(out)
+    if figure:
+        from arith.figures.leaderboard import draw
+
+        draw(found, figure)
+        print(figure)
+    if not out and not figure:
+        print(FORMATS[kind](found), end="")

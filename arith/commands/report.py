@@ -1,0 +1,40 @@
+"""`tape-arith report`: everything about a comparison on one page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arith.commands.options import Preset, Runs, complete_encoding
+from arith.errors import UsageError
+
+EXAMPLE = "tape-arith report --preset mini --out report.html"
+
+
+def command(
+    compare: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="Encodings, as in fire,tape+yarn, or all that are scored.",
+            autocompletion=complete_encoding,
+        ),
+    ] = "all",
+    preset: Preset = None,
+    runs: Runs = Path("runs"),
+    out: Annotated[
+        Path | None, typer.Option(help="An .html file (default: report.html beside the runs).")
+    ] = None,
+) -> None:
+    """Write one HTML page: leaderboard, heatmaps, differences, curves, and how runs came about."""
+    from arith.suite.presets import known
+
+    if out is not None and out.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"cannot write {out.name}: a report's name ends in .html")
+    from arith.figures.report.page import write
+    from arith.suite.report import collect
+
+    report = collect(runs, compare, known(preset))
+    path = out or runs / report.panels[0][0].preset / "report.html"
+    write(report, path)
+    print(path)

@@ -1,0 +1,52 @@
+"""`tape-arith status`: how far runs and sweeps are."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arith.commands.options import complete_sweep
+
+EXAMPLE = "tape-arith status mini-all --watch"
+SECONDS_BETWEEN_LOOKS = 2.0
+
+
+def command(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="[RUNS|SWEEP]",
+            help="A folder of runs, a sweep's name, or its folder.",
+            autocompletion=complete_sweep,
+        ),
+    ] = "runs",
+    runs: Annotated[Path, typer.Option(help="Where a sweep of that name was run.")] = Path("runs"),
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Show jobs and runs with their state, step, loss, time left and log."""
+    from arith.errors import UsageError
+    from arith.suite import status
+
+    if watch and as_json:
+        raise UsageError("--watch is for people: leave --json out")
+    named = runs / "sweeps" / what
+    place = named if (named / "jobs.jsonl").exists() else Path(what)
+    rows = status.status(place)
+    if as_json:
+        print(json.dumps(status.content(rows), indent=1))
+    elif not watch:
+        print(status.as_text(rows))
+    else:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        with Live(console=Console(), auto_refresh=False) as live:
+            live.update(Text(status.as_text(rows)), refresh=True)
+            while any(row.state in ("waiting", "running") for row in rows):
+                time.sleep(SECONDS_BETWEEN_LOOKS)
+                rows = status.status(place)
+                live.update(Text(status.as_text(rows)), refresh=True)

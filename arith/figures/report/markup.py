@@ -1,0 +1,40 @@
+"""HTML that escapes by default: what is text stays text, whatever a file or a folder is called."""
+
+import html
+from collections.abc import Iterable
+
+VOID = {"input", "link", "meta"}
+
+
+class Markup(str):
+    """Text that is HTML already; only the functions of this file make it."""
+
+
+def element(name: str, *children: object, **attributes: object) -> Markup:
+    """`<name attribute="...">children</name>`: everything that is not Markup is escaped.
+
+    An attribute that is None or False is left out, True stands alone; `class_` reads `class`, and
+    an underscore within a name is a dash. Children that are None are left out.
+
+    >>> element("p", "a < b", class_="note", hidden=True)
+    '<p class="note" hidden>a &lt; b</p>'
+    """
+    words = [name]
+    for key, value in attributes.items():
+        attribute = key.rstrip("_").replace("_", "-")
+        if value is True:
+            words.append(attribute)
+        elif value is not None and value is not False:
+            words.append(f'{attribute}="{escaped(value)}"')
+    opened = f"<{' '.join(words)}>"
+    return Markup(opened if name in VOID else f"{opened}{joined(children)}</{name}>")
+
+
+def joined(children: Iterable[object]) -> Markup:
+    """Pieces one after the other, each as in `element`."""
+    return Markup("".join(map(escaped, (child for child in children if child is not None))))
+
+
+def escaped(value: object) -> Markup:
+    """`value` as text that no HTML reader takes for more than text."""
+    return value if isinstance(value, Markup) else Markup(html.escape(str(value), quote=True))

@@ -1,0 +1,91 @@
+"""One HTML file with everything in it: template, style, script and data. It asks no network."""
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from importlib.resources import files
+from pathlib import Path
+
+from arith.figures.report import content, sections
+from arith.figures.report.content import Report
+from arith.figures.report.markup import Markup, element, escaped
+from arith.files import write_text
+
+SCRIPTS = (
+    "data",
+    "statistics",
+    "readout",
+    "maps",
+    "difference",
+    "curves",
+    "lengths",
+    "tables",
+    "start",
+)
+"""Files of script/, in the order in which they stand in the page."""
+
+
+def write(report: Report, path: Path) -> None:
+    """Write the page to `path`, whole or not at all.
+
+    Errors: UsageError where the grids must not be compared; Failure where the disk refuses.
+    """
+    write_text(path, page(report))
+
+
+def page(report: Report) -> str:
+    """The page as text. Errors: UsageError where the grids must not be compared."""
+    told = content.content(report)
+    style = _package_file("style.css")
+    script = "\n".join(_package_file(f"script/{name}.js") for name in SCRIPTS)
+    first = report.ordered[0][0]
+    pieces = {
+        "policy": escaped(policy(style, script)),
+        "title": escaped(f"Length generalization of {len(report.panels)} positional encodings"),
+        "preset": escaped(first.preset),
+        "style": Markup(style),
+        "script": Markup(script),
+        # Deflated, so that thirty grids of five seeds fit; base64 holds nothing to escape.
+        "data": Markup(packed(told)),
+        "summary": sections.summary(report),
+        "leaderboard": sections.leaderboard(report),
+        "notes": sections.notes(report),
+        "choices": sections.choices(report),
+        "maps": sections.maps(report),
+        "footnote": sections.footnote(told["footnotes"]),
+        "first": sections.options(report, 0),
+        "second": sections.options(report, min(1, len(report.panels) - 1)),
+        "plot": sections.plot(first.max_digits, first.trained_digits),
+        "provenance": sections.provenance(report.runs),
+        "configuration": sections.configuration(report.runs),
+        "reproduction": sections.reproduction(report.runs),
+        "left_out": sections.left_out(report.left_out),
+        "command": element("code", report.command),
+    }
+    # One pass: what is put in is never read for places again, whatever a run is called.
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: pieces[match[1]], _package_file("template.html"))
+
+
+def packed(told: object) -> str:
+    """JSON, deflated, in base64: what script/data.js reads."""
+    text = json.dumps(told, allow_nan=False, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def policy(style: str, script: str) -> str:
+    """The content security policy: this style, this script, and nothing else from anywhere."""
+
+    def allowed(text: str) -> str:
+        digest = hashlib.sha256(text.encode()).digest()
+        return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+    return (
+        f"default-src 'none'; style-src {allowed(style)}; script-src {allowed(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _package_file(name: str) -> str:
+    return files("arith.figures.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,130 @@
+"""What a leaderboard holds, and what its readers must know."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from arith.figures.table import Row
+from arith.scoring.comparisons import Welch
+from arith.scoring.reach import SOLVED
+
+LEVEL = 0.05
+"""A difference is marked where Holm's p is at most this."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An encoding's mean out of distribution against that of a reference."""
+
+    welch: Welch | None
+    holm: float | None
+    """p, adjusted for all tests of the leaderboard."""
+    why: str | None
+    """Why there is no test."""
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 where it is better or worse than the reference, 0 where nobody can say."""
+        if self.welch is None or self.holm is None or self.holm > LEVEL:
+            return 0
+        return 1 if self.welch.difference > 0 else -1
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a leaderboard says of one encoding; of its seeds in the order of `row.seeds`."""
+
+    row: Row
+    rank: int | None
+    """Within its section, from 1; None where it is not ranked."""
+    kind: str
+    solved: Mapping[float, int | None]
+    """By the share of SOLVED, the largest length solved (`reach.solved_to`); None: not known."""
+    tests: Mapping[str, Comparison]
+    """By reference."""
+    last_states: Sequence[Sequence[float] | None]
+    """Of each seed: out of distribution on the small grid at the last saved states, the final one
+    included; None where that was not measured."""
+    train_seconds: Sequence[float | None]
+    parameters: int | None = None
+    """Of the encoding's own, at the size that was trained; None where nobody asked."""
+    flops_a_token: float | None = None
+    """What it adds to a forward over the longest trained sequence, in matrix products."""
+
+    @property
+    def range(self) -> float | None:
+        """Highest minus lowest of a run's last states, the mean over the seeds that have them."""
+        ranges = [max(values) - min(values) for values in self.last_states if values]
+        return sum(ranges) / len(ranges) if ranges else None
+
+
+class Section(NamedTuple):
+    """Encodings that are compared with each other."""
+
+    title: str
+    why: str
+    """Why they stand apart, if they do."""
+    standings: Sequence[Standing]
+
+
+@dataclass(frozen=True)
+class Board:
+    """A leaderboard: all that is scored of a preset, as far as it may be compared."""
+
+    preset: str
+    about: Mapping[str, Any]
+    """Task, lengths, budget and evaluation, the same for all runs."""
+    source: str
+    """Where the numbers come from (`captions.source`)."""
+    caption: str
+    """The same, and what the means and intervals are over."""
+    sections: Sequence[Section]
+    references: Sequence[str]
+    left_out: Sequence[tuple[str, str]]
+    """Runs that are not shown, and why."""
+    costs: bool
+    """Whether parameters and FLOPs were asked for."""
+
+    @property
+    def standings(self) -> list[Standing]:
+        return [standing for section in self.sections for standing in section.standings]
+
+    @property
+    def num_tests(self) -> int:
+        """How many different ones were made: that of a reference against another is on two rows."""
+        return len(
+            {
+                frozenset((standing.row.encoding, reference))
+                for standing in self.standings
+                for reference, test in standing.tests.items()
+                if test.welch
+            }
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know, a paragraph each."""
+        shares = " and ".join(f"{share * 100:g} %" for share in SOLVED)
+        longest = self.about["max_digits"]
+        told = [
+            self.caption,
+            "The order is that of the mean out of distribution: where intervals overlap widely it "
+            "says little, and of rows with one seed nothing is known beyond that run.",
+            f"Solved to, at {shares}: the largest length L such that of the sums whose longer "
+            "operand has l digits that share is exact, for each l up to L (mean over cells and "
+            f"seeds; {longest} is the longest tested).",
+            f"vs {', vs '.join(self.references)}: Welch's t test of the means out of distribution, "
+            f"over seeds, two-sided; p after Holm over the {self.num_tests} tests made here, "
+            f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {LEVEL * 100:g} %. A dash: no "
+            "test, for one of the two has one seed or is not ranked, both are the same training "
+            "runs, or neither varies between seeds.",
+            "Last states: out of distribution on the small grid of training, highest minus lowest "
+            "of a run's last saved states, in percentage points, mean over seeds. Training: median "
+            "over seeds of the time it took where it ran.",
+        ]
+        if self.costs:
+            told.append(
+                "Parameters are the encoding's own; FLOPs are those of the matrix products that it "
+                "adds to a forward, a token, over the longest trained sequence at this size."
+            )
+        return told + [f"Left out: {runs}: {why}." for runs, why in self.left_out]

@@ -1,0 +1,223 @@
+"""A headless Chromium for tests, driven by its DevTools protocol over a pipe: no dependency.
+
+Source: https://chromedevtools.github.io/devtools-protocol; messages are JSON, each ended by a 0.
+"""
+
+import base64
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+SECONDS = 60.0
+"""So long a command may take: a busy machine is no failure."""
+KEYS = {
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+    "PageUp": 33,
+    "Home": 36,
+    "End": 35,
+    "Escape": 27,
+    "Tab": 9,
+    "Enter": 13,
+    " ": 32,
+}
+"""Keys by the codes that the protocol wants."""
+
+
+def executable() -> str | None:
+    """The browser on the PATH, if there is one."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@contextmanager
+def browser(folder: Path) -> Iterator["Browser"]:
+    """A browser with its profile in `folder`; whatever happens, it ends with the block."""
+    program = executable()
+    assert program, f"none of {', '.join(NAMES)} on the PATH"
+    commands, ours = _pipe()
+    theirs, answers = _pipe()
+    words = [
+        program,
+        "--headless",
+        "--no-sandbox",  # root, as in CI, gets none; only files of ours are opened
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        f"--user-data-dir={folder}",
+        "--remote-debugging-pipe",
+        "about:blank",
+    ]
+    log = (2, str(folder / "log"), os.O_WRONLY | os.O_CREAT, 0o600)
+    pid = os.posix_spawn(
+        program,
+        words,
+        dict(os.environ),
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, commands, 3),
+            (os.POSIX_SPAWN_DUP2, answers, 4),
+            (os.POSIX_SPAWN_OPEN, *log),
+        ],
+        setpgroup=0,
+    )
+    os.close(commands)
+    os.close(answers)
+    try:
+        yield Browser(ours, theirs)
+    finally:
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(ours)
+        os.close(theirs)
+
+
+class Browser:
+    """One page, and all that it says and asks for."""
+
+    def __init__(self, send: int, receive: int) -> None:
+        self._send, self._receive = send, receive
+        self._buffer = b""
+        self._count = 0
+        self._session: str | None = None
+        self.requests: list[str] = []
+        """Every address that the page asked for, itself included."""
+        self.problems: list[str] = []
+        """Errors and warnings of the console, exceptions, refusals by the page's policy."""
+        self._loaded = False
+        target = self.command("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.command("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.command(f"{domain}.enable")
+
+    def open(self, path: Path, width: int = 1200, height: int = 900) -> None:
+        """Load a file and wait until its script says that it is ready."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.command("Emulation.setDeviceMetricsOverride", **size)
+        self.requests.clear()
+        self.problems.clear()
+        self._loaded = False
+        self.command("Page.navigate", url=path.absolute().as_uri())
+        end = time.monotonic() + SECONDS
+        while not self._loaded:
+            self._handle(self._message(end))
+        self.wait("document.documentElement.dataset.ready === 'yes'")
+
+    def evaluate(self, script: str) -> Any:
+        """The value of an expression in the page, as plain Python; a promise is awaited."""
+        answer = self.command(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def wait(self, condition: str) -> None:
+        """Until an expression in the page is true."""
+        end = time.monotonic() + SECONDS
+        while not self.evaluate(condition):
+            assert time.monotonic() < end, f"it never came true: {condition}; {self.problems}"
+            time.sleep(0.02)
+
+    def point(self, x: float, y: float) -> None:
+        """Move the mouse to a place in the window."""
+        self.command("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def click(self, selector: str) -> None:
+        """Press the mouse in the middle of the first element of that selector."""
+        self.evaluate(f"document.querySelector({json.dumps(selector)}).scrollIntoView()")
+        box = self.box(selector)
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        for kind in ("mousePressed", "mouseReleased"):
+            where = {"x": x, "y": y, "button": "left", "clickCount": 1}
+            self.command("Input.dispatchMouseEvent", type=kind, **where)
+
+    def press(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+        for key in keys:
+            code = {"key": key, "windowsVirtualKeyCode": KEYS[key]}
+            text = {"text": "\r"} if key == "Enter" else {"text": key} if key == " " else {}
+            self.command("Input.dispatchKeyEvent", type="keyDown", **code, **text)
+            self.command("Input.dispatchKeyEvent", type="keyUp", **code)
+
+    def box(self, selector: str) -> dict[str, float]:
+        """Where an element lies in the window: x, y, width, height in pixels."""
+        script = f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().toJSON()"
+        found: dict[str, float] = self.evaluate(script)
+        return found
+
+    def dark(self, dark: bool) -> None:
+        """What the system prefers."""
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.command("Emulation.setEmulatedMedia", features=[scheme])
+
+    def screenshot(self, path: Path) -> None:
+        """What the window shows, as PNG."""
+        answer = self.command("Page.captureScreenshot", format="png")
+        path.write_bytes(base64.b64decode(answer["data"]))
+
+    def print(self, path: Path) -> None:
+        """The page as PDF."""
+        answer = self.command("Page.printToPDF", printBackground=True)
+        path.write_bytes(base64.b64decode(answer["data"]))
+
+    def command(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Call a method of the protocol and wait for its answer."""
+        self._count += 1
+        message: dict[str, Any] = {"id": self._count, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        left = json.dumps(message).encode() + b"\0"
+        while left:
+            left = left[os.write(self._send, left) :]
+        end = time.monotonic() + SECONDS
+        while True:
+            answer = self._message(end)
+            if answer.get("id") == self._count:
+                assert "error" not in answer, f"{method}: {answer['error']}"
+                result: dict[str, Any] = answer["result"]
+                return result
+            self._handle(answer)
+
+    def _message(self, end: float) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._receive], [], [], max(0.0, end - time.monotonic()))
+            assert ready, "the browser does not answer"
+            read = os.read(self._receive, 1 << 20)
+            assert read, "the browser is gone"
+            self._buffer += read
+        text, self._buffer = self._buffer.split(b"\0", 1)
+        message: dict[str, Any] = json.loads(text)
+        return message
+
+    def _handle(self, message: dict[str, Any]) -> None:
+        method, told = message.get("method"), message.get("params", {})
+        if method == "Page.loadEventFired":
+            self._loaded = True
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(told["request"]["url"])
+        elif method == "Runtime.exceptionThrown":
+            self.problems.append(json.dumps(told["exceptionDetails"]))
+        elif method == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning"):
+            self.problems.append(json.dumps(told["args"]))
+        elif method == "Log.entryAdded":
+            self.problems.append(told["entry"]["text"])
+
+
+def _pipe() -> tuple[int, int]:
+    """Both ends above 9, so that taking the places 3 and 4 in the child runs over neither."""
+    low = os.pipe()
+    high = tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in low)
+    for end in low:
+        os.close(end)
+    return high[0], high[1]
