@@ -6,6 +6,7 @@ are read as text here, never imported, so that listing and completion need no to
 else's code.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,12 +38,34 @@ class Part:
 
 @dataclass(frozen=True)
 class Encoding:
-    """What is trained: one part, or several joined with a plus, as in `abacus+fire`."""
+    """What is trained: one part, or several joined with a plus, as in `abacus+fire`; from weights
+    of its own or from those of `origin`."""
 
     parts: tuple[Part, ...]
+    origin: "Origin | None" = None
 
     def __str__(self) -> str:
+        return self.own + ("" if self.origin is None else str(self.origin))
+
+    @property
+    def own(self) -> str:
+        """The name without where its training began."""
         return "+".join(map(str, self.parts))
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Weights that are not drawn afresh but those of a run of `encoding`: `tape@from=rope`. With
+    `only_positional` the encoding's own parameters alone are trained."""
+
+    encoding: Encoding
+    only_positional: bool = False
+
+    def __str__(self) -> str:
+        return f"@{'only-positional-' if self.only_positional else ''}from={self.encoding}"
+
+
+_ORIGIN = re.compile("@(only-positional-)?from=")
 
 
 @dataclass(frozen=True)
@@ -116,8 +139,20 @@ def parse(text: str) -> Name:
 
     Options at their defaults are dropped and the part that defines attention comes last, after the
     others by name, so that one encoding has one name. Which encodings can be joined is for
-    `models.build` to say, which knows what they do. Errors: UsageError.
+    `models.build` to say, which knows what they do. Behind `@from=` stands the encoding of the run
+    that training began from, and behind that what is added at test time. Errors: UsageError.
+
+    >>> name = parse("tape@only-positional-from=rope+yarn")
+    >>> str(name.encoding), str(name.encoding.origin.encoding), str(name.extrapolation)
+    ('tape@only-positional-from=rope', 'rope', 'yarn')
     """
+    found = _ORIGIN.search(text, len(registry.leading_file(text.strip()) or ""))
+    if found:
+        own, began = parse(text[: found.start()]), parse(text[found.end() :])
+        if own.extrapolation is not None:
+            raise UsageError(f"'{text}': {own.extrapolation} is for test time and comes last")
+        origin = Origin(began.encoding, only_positional=found[1] is not None)
+        return Name(Encoding(own.encoding.parts, origin), began.extrapolation)
     (_, first), *rest = _split(text, "+")
     parts = [_part("encoding", first)]
     extrapolations: list[Part] = []
@@ -183,8 +218,13 @@ def _head(text: str) -> tuple[str, list[str]]:
 def _kind_after_a_plus(text: str) -> str:
     """Of what kind the name that begins `text` is. Errors: UsageError where it is of none."""
     name, _ = _head(text)
+    if registry.leading_file(name) or name.endswith(".py"):
+        return "encoding"
     for kind in FOLDERS:
-        if registry.leading_file(name) or name.endswith(".py") or _find(kind, name):
+        if registry.matching(places(kind), name):
+            return kind
+    for kind in FOLDERS:  # an alias takes a look into every file
+        if _find(kind, name):
             return kind
     raise unknown("encoding or extrapolation", name, [n for kind in FOLDERS for n in names(kind)])
 

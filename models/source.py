@@ -83,7 +83,12 @@ def attends(place: Place) -> bool:
 
     Errors: UsageError as `read`.
     """
-    body = _parsed(place, place.source())
+    return _place_attends(place, place.source())
+
+
+@cache
+def _place_attends(place: Place, source: bytes) -> bool:
+    body = _parsed(place, source)
     return _attends(body, _public_class(place, body).name)
 
 

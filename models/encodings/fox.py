@@ -51,9 +51,10 @@ class FoX(PositionalEncoding):
     the trained length it goes on as it is.
 
     `b_f` is 0 as in the authors' code, so that f is near 1/2 and a key 120 tokens back starts at
-    a bias of -83; 5 makes f = 0.993. Weights and initial values were checked against that code,
-    nothing against the paper itself. Of its "pro" block (output gates, norms,
-    shifted keys) nothing is here.
+    a bias of -83; 5 makes f = 0.993. Weights and initial values were checked against that code;
+    the formula against the paper's as a review of it quotes it (f = sigmoid(w x + b), d_ti the sum
+    of ln f over i + 1 .. t), the paper itself was not at hand. Of its "pro" block (output gates,
+    norms, shifted keys) nothing is here.
     """
 
     kind = "content"

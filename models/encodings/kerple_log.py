@@ -15,7 +15,8 @@ class KerpleLog(Kerple):
     p ~ U(0, 2) and a ~ U(0, 1); both are kept at 0.01 or more after each step (the authors' code
     does it before each forward, which is the same). p and a are shared by all layers, since that
     code hands one module to every layer. Training and test are alike; beyond L0 it goes on as it
-    is.
+    is. Kernel, initial values and bounds are those of the authors' code (chijames/KERPLE,
+    megatron/mpu/layers.py, 73f1ee2); the paper's text was not at hand.
     """
 
     kind = "relative bias"

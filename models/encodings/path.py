@@ -74,9 +74,10 @@ class PaTH(FromScores):
     16 heads: 32 MB a row and layer were measured, 7 without any encoding. A loop over tokens
     would keep 244 MB of keys.
 
-    Formula, the filter and its SiLU, norm, beta and R were checked against the authors' code
-    (fla-org/flash-linear-attention), initial values and equation numbers were not; there w is
-    rounded to float16.
+    The filter and its SiLU, norm, beta and R were checked against the authors' code
+    (fla-org/flash-linear-attention, layers/path_attn.py, 27289fc), where w is rounded to float16;
+    the formula also against the paper's as a summary of it quotes it, k_i^T H_{i+1} .. H_t q_t,
+    which is the above transposed. Initial values and equation numbers were not.
     """
 
     kind = "content"

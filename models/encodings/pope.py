@@ -62,8 +62,9 @@ class PoPE(Rotary):
     `phase=zero` (default) starts them at 0, `uniform` in [-2 pi, 0]; the paper has both and is
     said to recommend 0 for longer sequences. Beyond the range a phase is clamped, and after each
     step put back to its edge: clamped alone it would get no gradient ever again. x-transformers
-    shares one set among layers; the paper's text was not checked on that. Source: formula and
-    bounds as two reimplementations quote them (Eq. 3 to 8).
+    shares one set among layers; the paper's text was not at hand. Source: formula, frequencies and
+    bounds as two reimplementations have them (lucidrains/PoPE-pytorch, 2b91cde; x-transformers);
+    no code of the authors' was found.
     """
 
     kind = "rotary"

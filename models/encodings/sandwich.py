@@ -19,8 +19,10 @@ class Sandwich(CommonAdditiveBias):
     theta_k = 10000^(-2k / width), k = 0 .. width/2 - 1, width = 128. Subtracting width / 2, the
     value at distance 0, changes nothing but keeps the numbers of near keys small. Fixed, the same
     in all layers, training and test alike; beyond L0 it goes on as it is, falling about as the
-    logarithm of the distance, with waves. Not checked against the paper: the head's factor and the
-    subtraction were read in NVIDIA's NeMo, which starts from k = 1 where this starts from 0.
+    logarithm of the distance, with waves. The paper's text was not at hand. The head's factor and
+    the subtraction are those of NVIDIA's NeMo (000b931), which sums k = 1 .. width/2; here k starts
+    from 0, as the sinusoidal embeddings do whose inner product this is. Which of the two the paper
+    means is not settled.
     """
 
     kind = "relative bias"

@@ -74,8 +74,9 @@ class SelectiveRoPE(PositionalEncoding):
     No index is used: training and test alike, nothing ends beyond L0, and there is no position
     that an extrapolation could scale. The optional phase gate and bias are off, as in the authors'
     configurations, and are not offered; nor is their skip_conv, whose first difference undoes the
-    sum. Rank 32 is their configurations', 16 their class's. Source: timurcarstensen/selective-rope
-    (modules/rotary.py); the paper's text was not checked.
+    sum. Rank 32 is their configurations', 16 their class's. All of it was held line by line to the
+    authors' code (timurcarstensen/selective-rope, modules/rotary.py, 9d06c33); the paper's text
+    was not at hand.
     """
 
     kind = "content"

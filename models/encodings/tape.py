@@ -171,11 +171,12 @@ class TAPE(ContextualRotary):
       number, so that e stays a vector twice, kept once here (`VectorState`). Keeps the symmetry.
     - `clamp=c` (off: 0): after each update e <- e / max(1, ||e||_F / c), which keeps the symmetry;
       a rotation's norm is sqrt(2), a vector's 1 at first. Not of the paper: nothing there bounds e.
-    - `width`: Table 7's sweep of B', over 4, 12, 24, 48, 96.
+    - `width`: Table 7 sweeps B'; here 4, 12, 24, 48 and 96 are worth a row.
     The numbers of these tables are missing from the text at hand. The authors' code has ablations
-    of its form that mixes heads alone, and other ones: its non-equivariant one mixes heads,
-    channels and so frequencies, alike for cosines and sines or each by weights of its own; its
-    vector mixes the channels of a head, which breaks invariance under shifts too.
+    of its form that mixes heads alone, and other ones: its non-equivariant ones mix heads,
+    channels and so frequencies, alike for cosines and sines (`adawoeq`) or each by weights of its
+    own (`adatensor`); its vector (`adavector`) mixes the channels of a head, which breaks
+    invariance under shifts too.
     """
 
     kind = "rotary, contextual"

@@ -90,13 +90,16 @@ class TapeHeads(ContextualRotary):
     rotation of each head by itself.
 
     Of the paper's ablations (see TAPE), what there is to take away from two updates:
-    `context=no-attention` leaves out the first, s with it (with A taken for the identity instead,
-    s_h would be a factor of the head that its queries and keys have anyway); `context=no-mlp`
-    leaves out the second, Wx, Wu and Wd with it, as the code's own ablation does, and is then the
-    same model as tape:context=no-mlp. Both start as RoPE and keep the symmetry. `clamp=c` (off: 0): after each block z is divided by
-    max(1, ||e||_F / c), where e = [[a, -b], [b, a]] is the matrix of z = a + ib, of norm
-    sqrt(2) |z|. `width`: the code's sweep is H, 2H, 3H, 4H and 8H. There is no `form`: z is what
-    is left of e when both halves stay equal, and the code's non-equivariant variants give that up.
+    - `context=no-attention` leaves out the first, and s (with A taken for the identity instead,
+      s_h would be a factor of the head that its queries and keys can have anyway).
+    - `context=no-mlp` leaves out the second, and Wx, Wu and Wd, as the code's `adattention`. It is
+      then the same model as tape:context=no-mlp.
+    - `clamp=c` (off: 0): after each block z is divided by max(1, ||e||_F / c), where
+      e = [[a, -b], [b, a]] is the matrix of z = a + ib, of norm sqrt(2) |z|.
+    - `width`: to sweep over H, 2H, 3H, 4H and 8H.
+    All start as RoPE (clamp: from sqrt(2) on) and keep the symmetry. There is no `form` without
+    equivariance: the code's ones let the two halves of e part, of which z holds one, and how they
+    start is not known here.
     """
 
     kind = "rotary, contextual"

@@ -36,9 +36,10 @@ class XPos(Rotary):
 
     On top of RoPE q is multiplied by zeta_f^((t - c)/S) and k by zeta_f^(-(i - c)/S), zeta_f =
     (f/F + 0.4) / 1.4, so that a score is RoPE's sum with each term times zeta_f^((t - i)/S)
-    (Algorithm 1 of the paper, not checked against it). S is `scale_base`, L0/2 by default: with
-    512 the factor stays above 0.74 at 124 tokens, which is nearly RoPE. No parameters; training and
-    test alike; nothing ends beyond L0.
+    (Algorithm 1). The frequencies, zeta and the reciprocal on keys are those of the authors' code
+    (microsoft/torchscale, 776b070); the paper's text was not at hand. S is `scale_base`, L0/2 by
+    default: with 512 the factor stays above 0.74 at 124 tokens, which is nearly RoPE. No
+    parameters; training and test alike; nothing ends beyond L0.
 
     c cancels and only keeps the factors near 1: half of L1, from the index of the first token.
     torchscale takes half of the present length, so that keys already stored no longer fit. The

@@ -193,18 +193,15 @@ class AblatedTAPEHeads(NoPE):
     ) -> list[list[Tensor]]:
         """e + Wd diag(SiLU(Wx m)) Wu e of one token, e[h][f]."""
         gate = silu(self.named(layer, "wx") @ mlp_out)
-        wu, wd = self.named(layer, "wu"), self.named(layer, "wd")
+        mixing = self.named(layer, "wd") @ torch.diag(gate) @ self.named(layer, "wu")  # [H, H]
         heads, half = range(self.shape.num_heads), range(self.shape.head_dim // 2)
         updated = []
         for head in heads:
             matrices = []
             for f in half:
                 total = e[head][f]
-                for unit in range(gate.shape[0]):
-                    inner = torch.zeros_like(total)
-                    for other in heads:
-                        inner = inner + wu[unit, other] * e[other][f]
-                    total = total + wd[head, unit] * gate[unit] * inner
+                for other in heads:
+                    total = total + mixing[head, other] * e[other][f]
                 matrices.append(total)
             updated.append(matrices)
         return updated

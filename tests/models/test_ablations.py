@@ -322,6 +322,11 @@ def test_the_sweep_of_width(form: str, entries: int, width: int) -> None:
     decoder = perturbed(f"tape:form={form}:width={width}")
     count = sum(p.numel() for p in decoder.pe.parameters())
     assert count == 2 * (width * (SHAPE.head_dim + 1) + 2 * width * entries)
+    # W2 = 0, and W1 uniform up to the root of what it adds up.
+    drawn = dict(build(f"tape:form={form}:width=96", setting()).named_parameters())
+    assert not drawn["layers.0.w2"].any()
+    largest = float(drawn["layers.0.w1"].detach().abs().max()) * entries**0.5
+    assert 0.9 < largest <= 1
     assert logits_of(decoder).isfinite().all()
 
 
@@ -337,8 +342,7 @@ def test_the_sweep_of_width_in_heads(multiple: int) -> None:
 @pytest.mark.parametrize("name", ["tape", "tape:form=vector", "tape-heads"])
 def test_shares_learn_as_fast_as_row_sums(name: str) -> None:
     """The H x H matrix of the authors' code, of which the row sums act."""
-    separator = ":" if ":" in name else ""
-    pe = build(f"{name}{separator or ':'}context=no-mlp", setting())
+    pe = build(f"{name}:context=no-mlp", setting())
     assert [n for n, _ in pe.named_parameters()] == ["layers.0.s", "layers.1.s"]
     assert all(not p.any() and p.shape == (SHAPE.num_heads,) for p in pe.parameters())
     heads = float(SHAPE.num_heads)

@@ -66,7 +66,9 @@ def weights_of_the_last(decoder: Decoder) -> dict[str, Tensor]:
     }
 
 
-@pytest.mark.parametrize("name", [n for n in catalog.names("encoding") if n not in ("abacus", "nope")])
+@pytest.mark.parametrize(
+    "name", [n for n in catalog.names("encoding") if n not in ("abacus", "nope")]
+)
 def test_with_a_table_of_zeros_it_is_the_other_part(name: str) -> None:
     """Whatever the other part is, in training and at test time."""
     ours, alone = decoder_for(f"abacus+{name}"), decoder_for(name)

@@ -20,6 +20,11 @@ from tests.suite.tiny import call, done, refused
 NAMES = [
     *catalog.names("encoding"),
     *(f"{rotary}+{name}" for name in catalog.names("extrapolation") for rotary in ("rope", "tape")),
+    *(
+        f"{tape}:start={start}"
+        for tape in ("tape", "tape-heads")
+        for start in ("fourier", "learned")
+    ),
 ]
 
 
