@@ -11,6 +11,7 @@ from arith.errors import UsageError
 if TYPE_CHECKING:
     from arith.scoring.grid import Grid
     from arith.suite.conductor import Outcome
+    from arith.suite.folders import RunRecord
     from arith.suite.stopping import Stopper
     from arith.training.config import Config
 
@@ -18,17 +19,25 @@ EXIT_FAILED, EXIT_USAGE, EXIT_PARTLY, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 def chosen_config(
-    preset: str | None, settings: list[str] | None, task: str | None
+    preset: str | None,
+    settings: list[str] | None,
+    task: str | None,
+    leading_bos: int = 0,
+    like: "RunRecord | None" = None,
 ) -> "tuple[str, Config]":
-    """The preset's name and its settings with those of the command line."""
+    """The preset's name and its settings with those of the command line; without a preset those of
+    the run `like`, if there is one."""
     from arith.suite.presets import load_preset, pairs
 
+    chosen = pairs(settings or []) | ({"task": task} if task else {})
+    chosen |= {"leading_bos": str(leading_bos)} if leading_bos else {}
+    if preset is None and like is not None:
+        return like.preset, like.config.with_settings(chosen)
     if preset is None:
         from arith.suite.estimate import default_preset
 
         preset, why = default_preset()
         print(why, file=sys.stderr)
-    chosen = pairs(settings or []) | ({"task": task} if task else {})
     return preset, load_preset(preset).with_settings(chosen)
 
 

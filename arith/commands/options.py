@@ -72,6 +72,9 @@ Attention = Annotated[
         autocompletion=_complete_attention,
     ),
 ]
+LeadingBos = Annotated[
+    int, typer.Option(min=0, help="Train with 0 to so many [BOS] in front of each problem.")
+]
 NoCurves = Annotated[
     bool, typer.Option("--no-curves", help="Score no small grid on the way: no learning curves.")
 ]

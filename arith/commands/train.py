@@ -9,6 +9,7 @@ from arith.commands.conduct import chosen_config, leave, show, stopper_for, use_
 from arith.commands.options import (
     Attention,
     Fresh,
+    LeadingBos,
     NoCurves,
     Preset,
     Settings,
@@ -41,9 +42,22 @@ def command(
     ] = None,
     settings: Settings = None,
     task: TaskName = None,
+    leading_bos: LeadingBos = 0,
     steps: Annotated[
         int | None, typer.Option(help="With RUN: extend its budget to so many steps.")
     ] = None,
+    init_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Begin from the final weights of a run; its preset, settings and seed are taken "
+            "unless others are given.",
+        ),
+    ] = None,
+    only_positional: Annotated[
+        bool,
+        typer.Option("--only-positional", help="With --init-from: train the encoding's own alone."),
+    ] = False,
     data: Annotated[
         Path | None, typer.Option(help="A generated dataset (default: made as needed).")
     ] = None,
@@ -58,10 +72,13 @@ def command(
     """Train one encoding, or go on with a run, then score its grid."""
     if (run is None) == (pe is None):
         raise UsageError("name an encoding (--pe tape) or the folder of a run to go on with")
-    if run is not None and (preset or settings or task or fresh or out or seed is not None):
+    recipe = (preset, settings, task, leading_bos, fresh, out, init_from)
+    if run is not None and (any(recipe) or seed is not None):
         raise UsageError("a run keeps its settings: only --steps, --data and limits go with RUN")
     if steps is not None and run is None:
         raise UsageError("--steps extends a run that is there; for a new one use --set steps=N")
+    if only_positional and init_from is None:
+        raise UsageError("--only-positional goes with --init-from RUN, whose weights stay")
     names = catalog.parse_list(pe) if pe is not None else []
     if run is None and not names:
         raise UsageError("--pe is empty: name an encoding, as in --pe tape")
@@ -88,14 +105,18 @@ def command(
             extrapolation = None
         else:
             extrapolation = names[0].extrapolation
-            name, config = chosen_config(preset, settings, task)
+            source = None if init_from is None else existing_run(init_from)
+            there = None if source is None else source.record()
+            name, config = chosen_config(preset, settings, task, leading_bos, like=there)
             folder = suite.train_run(
                 out or Path("runs"),
                 name,
                 config,
                 names[0],
-                seed or 0,
+                seed if seed is not None else there.seed if there is not None else 0,
                 data=data,
+                source=source,
+                only_positional=only_positional,
                 attention=attention,
                 curves=not no_curves,
                 fresh=fresh,

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arith.data.random_bits import below, half_words
 from arith.data.task import Problems
-from arith.data.vocabulary import PAD
+from arith.data.vocabulary import BOS, PAD
 
 Integers = NDArray[np.int64]
 
@@ -56,6 +57,21 @@ def take(problems: Problems, chosen: NDArray[np.bool_]) -> Problems:
     """Those of `problems` that are `chosen`, bool [n], in their order."""
     tokens = problems.tokens[np.repeat(chosen, problems.lengths)]
     return Problems(tokens, *(array[chosen] for array in problems[1:]))
+
+
+def lead(problems: Problems, keys: Integers, most: int) -> Problems:
+    """`problems` with 0 to `most` [BOS] in front of each, each number as probable as another; its
+    key, int64 [n], says which. Where a problem may end moves along."""
+    if most == 0:
+        return problems
+    count = below(most + 1, half_words(keys.astype(np.uint64)[:, None])[:, 0])
+    starts = np.cumsum(problems.lengths) - problems.lengths
+    return problems._replace(
+        tokens=np.insert(problems.tokens, np.repeat(starts, count), BOS),
+        lengths=problems.lengths + count,
+        prompt_lengths=problems.prompt_lengths + count,
+        final_lengths=problems.final_lengths + count,
+    )
 
 
 def pad(problems: Problems, keys: Integers, place: Integers) -> Rows:

@@ -50,15 +50,19 @@ def settled(hardware: Hardware, decoder: Decoder) -> Hardware:
 
 
 def setting_for(config: Config) -> Setting:
-    """What an encoding may know of task and size: the preset's, however far it is scored."""
+    """What an encoding may know of task and size: the preset's, however far it is scored.
+
+    What [BOS] training puts in front counts: the longest sequence trained on is so much longer,
+    and a tested problem may have as many in front of it, in studies of what they change.
+    """
     task = load_task(config.task)
     return Setting(
         num_layers=config.num_layers,
         num_heads=config.num_heads,
         head_dim=config.head_dim,
         hidden_size=config.hidden_size,
-        trained_length=task.longest(config.trained_digits),
-        max_length=task.longest(config.tested_digits),
+        trained_length=task.longest(config.trained_digits) + config.leading_bos,
+        max_length=task.longest(config.tested_digits) + config.leading_bos,
         digit_ids=tuple(range(DIGIT_ZERO, DIGIT_ZERO + 10)),
         separator_ids=(token(task.symbol), token("=")),
         end_id=EOS,
@@ -66,7 +70,8 @@ def setting_for(config: Config) -> Setting:
 
 
 def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
-    """A fresh decoder of the config's size that holds the encoding `name`."""
+    """A fresh decoder of the config's size that holds the encoding `name`; where that says so,
+    only the encoding's own parameters will be trained."""
     sizes = DecoderConfig(
         vocabulary_size=SIZE,
         num_layers=config.num_layers,
@@ -75,7 +80,12 @@ def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
         head_dim=config.head_dim,
         mlp_size=config.mlp_size,
     )
-    return build_decoder(sizes, name, setting_for(config), seed)
+    decoder = build_decoder(sizes, name, setting_for(config), seed)
+    origin = name.encoding.origin
+    if origin is not None and origin.only_positional:
+        decoder.requires_grad_(False)
+        decoder.pe.requires_grad_(True)
+    return decoder
 
 
 def training_bucket(config: Config, seed: int) -> Bucket:

@@ -38,12 +38,26 @@ FIRST_TASK_VERSION = 1
 
 
 @dataclass(frozen=True)
+class InitFrom:
+    """The finished run from whose final weights another began: what it was, the steps and problems
+    that it was trained for (and the one that it began from itself), the hash of its weights."""
+
+    encoding: str
+    seed: int
+    config_sha256: str
+    steps: int
+    problems: int
+    weights_sha256: str
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """What a run is: run.json. `steps` in `config` is the present budget, `first_steps` the one
     it began with (which fixed the warm-up); `task_version` that of the problems it is trained on;
     `data` the hash of the dataset it began on, None where problems are made as needed: both give
     the same run; `version` that of tape-arith; `sources` the hash of the file of each part of the
-    encoding that is the user's or an installed package's."""
+    encoding that is the user's or an installed package's; `init_from` whose weights it began from,
+    None where it drew its own."""
 
     encoding: str
     seed: int
@@ -54,6 +68,7 @@ class RunRecord:
     data: str | None
     version: str
     sources: dict[str, str] = field(default_factory=dict)
+    init_from: InitFrom | None = None
 
     @property
     def schedule(self) -> Schedule:
@@ -68,16 +83,27 @@ class RunRecord:
             "first_steps": self.first_steps,
             "batch_size": self.config.batch_size,
             "config_sha256": self.config.sha256,
+            **self._before,
         }
+
+    @property
+    def _before(self) -> dict[str, int | float | str]:
+        """What was trained before this run began: the same for all seeds."""
+        before = self.init_from
+        if before is None:
+            return {}
+        return {"steps_before": before.steps, "config_before": before.config_sha256[:12]}
 
     @property
     def settings(self) -> dict[str, int | float | str]:
         """The settings that are not the preset's: by --set or --task, a longer budget, a dataset
-        of another count."""
+        of another count; and for how many steps the weights were trained that it began from."""
+        before = {} if self.init_from is None else {"steps_before": self.init_from.steps}
         if self.preset not in presets():  # another version's: nothing to tell them from
-            return {}
+            return {**before}
         usual = load_preset(self.preset).as_dict()
-        return {key: value for key, value in self.config.as_dict().items() if value != usual[key]}
+        changed = {key: x for key, x in self.config.as_dict().items() if x != usual[key]}
+        return {**before, **changed}
 
 
 @dataclass(frozen=True)
@@ -161,6 +187,7 @@ class RunFolder:
                 data=None if content["data"] is None else str(content["data"]),
                 version=str(content["version"]),
                 sources=sources,
+                init_from=InitFrom(**before) if (before := content.get("init_from")) else None,
             )
         except KeyError as error:
             raise Failure(f"{self.record_file} is corrupt: {error} is missing") from error
@@ -168,7 +195,8 @@ class RunFolder:
             raise Failure(f"{self.record_file} is corrupt: {error}") from error
 
     def write_record(self, record: RunRecord) -> None:
-        content = {**vars(record), "config": record.config.as_dict()}
+        before = None if record.init_from is None else vars(record.init_from)
+        content = {**vars(record), "config": record.config.as_dict(), "init_from": before}
         write_json(self.record_file, {"schema": 1, "kind": "run", **content})
 
     def metrics(self) -> list[dict[str, Any]]:

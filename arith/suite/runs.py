@@ -14,6 +14,7 @@ from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.score import score_grid
 from arith.scoring.shards import Shard
+from arith.suite.beginning import beginning, named, write_first_state
 from arith.suite.building import (
     check,
     dataset_of,
@@ -50,22 +51,35 @@ def train_run(
     seed: int,
     *,
     data: Path | None = None,
+    source: RunFolder | None = None,
+    only_positional: bool = False,
     attention: str = "auto",
     curves: bool = True,
     fresh: bool = False,
     should_stop: Callable[[], bool],
 ) -> RunFolder:
-    """Train, or go on training, the run of `name` and `seed`; nothing is done twice.
+    """Train, or go on training, the run of `name` and `seed`; nothing is done twice. With `source`
+    it begins from the final weights of that run, `only_positional` leaving all of them as they are.
 
     Stops in good order when `should_stop` says so: see RunFolder.finished. Errors: UsageError
-    where the folder holds a run of another config, or `data` is not what the run trains on.
+    where the folder holds a run of another config, `data` is not what the run trains on, or it
+    cannot begin from `source`.
     """
+    origin = None if source is None else trained_record(source)
+    if origin is not None:
+        name = named(name, origin, only_positional)
     folder = run_folder(root, preset, name.encoding, seed)
     check(config, name, attention)
     dataset = None
     if data is not None:
         config = replace(config, num_problems=Dataset(data).manifest.count)
         dataset = dataset_of(data, config, seed)
+    init_from = None
+    if source is not None and origin is not None:
+        init_from = beginning(source, origin, config, name, seed)
+    elif name.encoding.origin is not None and (fresh or not folder.exists()):
+        begun = f"train --pe {name.encoding.own} --init-from RUN"
+        raise UsageError(f"{name.encoding} begins from a finished run: tape-arith {begun}")
     record = RunRecord(
         encoding=str(name.encoding),
         seed=seed,
@@ -76,8 +90,9 @@ def train_run(
         data=None if dataset is None else dataset.manifest.sha256,
         version=own_version(),
         sources=sources(name.encoding),
+        init_from=init_from,
     )
-    begin(folder, record, fresh)
+    begin(folder, record, fresh, source)
     there = folder.record()
     if there.config != config and replace(there.config, steps=config.steps) == config:
         extend = f"`tape-arith train {folder.path} --steps {config.steps}` extends it"
@@ -92,18 +107,28 @@ def train_run(
             f"{folder.path} holds another run ({differs}): train into "
             "another folder with --out, or start this one over with --fresh"
         )
+    if source is not None and init_from != there.init_from:
+        raise UsageError(
+            f"{folder.path} began from other weights than those of {source.path}: train into "
+            "another folder with --out, or start this one over with --fresh"
+        )
     return continue_run(
         folder, data=data, attention=attention, curves=curves, should_stop=should_stop
     )
 
 
 @alone
-def begin(folder: RunFolder, record: RunRecord, fresh: bool = False) -> None:
-    """Write down what the run is, where its folder holds none yet, or is to be started over."""
+def begin(
+    folder: RunFolder, record: RunRecord, fresh: bool = False, source: RunFolder | None = None
+) -> None:
+    """Write down what the run is, where its folder holds none yet, or is to be started over; and
+    first the weights of `source`, where it begins from those: from then on it does not need it."""
     if fresh and folder.exists():
         forget(folder)
     if not folder.exists():
         forget(folder)  # what a killed --fresh left
+        if source is not None:
+            write_first_state(folder, record, source)
         folder.write_record(record)
 
 
@@ -161,13 +186,25 @@ def continue_run(
             f"{folder.path} is scored, but its weights are not here: put them there, train into "
             "another folder with --out, or start it over with --fresh"
         )
+    before = record.init_from
+    if before is not None and not folder.latest.exists():
+        raise Failure(f"{folder.latest} is missing: it holds the weights that the run begins from")
     config, seed = record.config, record.seed
     decoder = decoder_for(config, parse(record.encoding), seed)
     hardware = settled(detect(attention), decoder)
     resume_environment(folder, hardware)
     bucket = training_bucket(config, seed)
     source: Source = bucket if data is None else dataset_of(data, config, seed, record.data)
-    trainer = Trainer(decoder, source, bucket, config, record.schedule, hardware, curves=curves)
+    trainer = Trainer(
+        decoder,
+        source,
+        bucket,
+        config,
+        record.schedule,
+        hardware,
+        curves=curves,
+        skip=0 if before is None else before.problems,
+    )
     if folder.latest.exists():
         tensors, facts = load_state(folder.latest, record, hardware.device)
         trainer.restore(tensors, facts, folder.latest)
@@ -210,7 +247,7 @@ def continue_run(
             should_stop=should_stop,
         )
     if done:
-        weights = {f"model/{name}": p.data for name, p in decoder.named_parameters()}
+        weights = {f"model/{name}": value for name, value in decoder.state_dict().items()}
         confirm(folder.path)
         checkpoint.save(folder.final, weights, {"step": trainer.step} | identity(record))
         folder.latest.unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
 
 from arith.errors import UsageError, unknown
@@ -16,7 +16,8 @@ class Config:
     """One recipe: task, size of the decoder, optimization, evaluation.
 
     Operand lengths are in digits; `warmup` and `cooldown` are shares of `steps`; `groups` is how
-    many length-sorted groups a batch is cut into (it changes rounding, not the gradient).
+    many length-sorted groups a batch is cut into (it changes rounding, not the gradient); training
+    puts 0 to `leading_bos` [BOS] in front of each problem, scoring none.
     """
 
     task: str
@@ -45,6 +46,10 @@ class Config:
     problems_per_cell: int
     evaluation_seed: int
 
+    # Fields with a default came later. At it they are left out of the hash, so that results of
+    # before keep theirs, and files of before are read.
+    leading_bos: int = 0
+
     def __post_init__(self) -> None:
         positive = (
             *("trained_digits", "num_problems", "problems_per_cell"),
@@ -59,8 +64,9 @@ class Config:
                 raise UsageError(f"{name} must be more than 0, not {getattr(self, name)}")
         if not 0 <= self.weight_decay < float("inf"):
             raise UsageError(f"weight_decay must be 0 or more, not {self.weight_decay:g}")
-        if self.evaluation_seed < 0:
-            raise UsageError(f"evaluation_seed must be 0 or more, not {self.evaluation_seed}")
+        for name in ("evaluation_seed", "leading_bos"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"{name} must be 0 or more, not {getattr(self, name)}")
         for name in ("warmup", "cooldown", "beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(f"{name} must be in [0, 1), not {getattr(self, name)}")
@@ -93,7 +99,12 @@ class Config:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "Config":
-        """Strict: every key, no other, each of its type. Errors: UsageError."""
+        """Strict: every key but those of later versions, no other, each of its type.
+
+        Errors: UsageError.
+        """
+        later = {field.name: field.default for field in fields(cls) if field.default is not MISSING}
+        content = {**later, **content}
         kinds = {field.name: field.type for field in fields(cls)}
         for key in content:
             if key not in kinds:
@@ -112,8 +123,14 @@ class Config:
 
     @property
     def sha256(self) -> str:
-        """Hash of all settings but `steps`, which `train RUN --steps` may raise."""
-        content = {key: value for key, value in self.as_dict().items() if key != "steps"}
+        """Hash of all settings but `steps`, which `train RUN --steps` may raise, and but what came
+        later and stands at its default."""
+        defaults = {field.name: field.default for field in fields(self)}
+        content = {
+            key: value
+            for key, value in self.as_dict().items()
+            if key != "steps" and value != defaults[key]
+        }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def differences(self, other: "Config") -> str:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from arith.data.batches import Rows, equal_groups, pack
+from arith.data.batches import Rows, equal_groups, lead, pack
 from arith.data.bucket import Bucket
 from arith.data.task import Problems, concatenate, load_task
 from arith.errors import Failure
@@ -66,7 +66,8 @@ class Metrics:
 
 class Trainer:
     """Steps `decoder` through `schedule`. Step s takes problems s B .. s B + B - 1 of `source`,
-    modulo `config.num_problems`. `curves` says whether the small grid is scored on the way."""
+    modulo `config.num_problems`, those of a run that goes on with weights of another as many later
+    as were met by then (`skip`). `curves` says whether the small grid is scored on the way."""
 
     def __init__(
         self,
@@ -78,8 +79,10 @@ class Trainer:
         hardware: Hardware,
         *,
         curves: bool = True,
+        skip: int = 0,
     ) -> None:
         self.decoder = prepare(decoder, hardware)
+        self.skip = skip
         self.source = source
         self.bucket = bucket
         self.config = config
@@ -94,25 +97,29 @@ class Trainer:
         self.curves = curves
 
     def batch(self, step: int) -> tuple[Problems, NDArray[np.int64]]:
-        """The problems of a step and their keys; at the end of the data it starts over."""
+        """The problems of a step, each behind its [BOS] where the config wants some, and their
+        keys; at the end of the data it starts over."""
         size, total = self.config.batch_size, self.config.num_problems
-        start = step * size
+        start = self.skip + step * size
+        end = start + size
         spans = []
-        while start < (step + 1) * size:
+        while start < end:
             first = start % total
-            count = min(total - first, (step + 1) * size - start)
+            count = min(total - first, end - start)
             # A problem met again is given other random positions.
             spans.append((first, first + count, start // total))
             start += count
         problems = concatenate([self.source.problems(first, stop) for first, stop, _ in spans])
-        keys = [self.bucket.keys(first, stop, draw=epoch) for first, stop, epoch in spans]
-        return problems, np.concatenate(keys)
+        drawn = [self.bucket.keys(first, stop, draw=epoch) for first, stop, epoch in spans]
+        keys = np.concatenate(drawn)
+        return lead(problems, keys, self.config.leading_bos), keys
 
     def packed_tokens(self) -> int:
         """Tokens of a packed batch: the mean of the first batches and four standard deviations
         of rows drawn apart, so that one shape serves (almost) all steps."""
-        lengths = self.bucket.problems(0, 16 * self.config.batch_size).lengths - 1
-        size = self.config.batch_size
+        size, bucket = self.config.batch_size, self.bucket
+        few, keys = bucket.problems(0, 16 * size), bucket.keys(0, 16 * size)
+        lengths = lead(few, keys, self.config.leading_bos).lengths - 1
         most = size * lengths.mean() + 4 * size**0.5 * lengths.std()
         return -(-int(most) // 128) * 128
 
@@ -124,7 +131,8 @@ class Trainer:
                 count = max(count, round(len(problems.tokens) / TOKENS_A_GROUP))
             return equal_groups(problems, keys, count)
         every = np.arange(len(problems.lengths))
-        longest = load_task(self.config.task).longest(self.config.trained_digits) - 1
+        task, config = load_task(self.config.task), self.config
+        longest = task.longest(config.trained_digits) - 1 + config.leading_bos
         return iter([pack(problems, keys, every, self.capacity, longest)])
 
     def train_step(self) -> tuple[Tensor, Tensor]:
@@ -134,7 +142,7 @@ class Trainer:
         problems, keys = self.batch(self.step)
         answer_tokens = int((problems.lengths - problems.prompt_lengths).sum())
         self.decoder.train()
-        parameters = list(self.decoder.parameters())
+        parameters = [parameter for _, parameter in trained(self.decoder)]
 
         def gradients(rows: Rows) -> tuple[Tensor, tuple[Tensor, ...]]:
             with self.hardware.autocast():
@@ -148,7 +156,7 @@ class Trainer:
             loss += part
             for parameter, piece in zip(parameters, gradient, strict=True):
                 parameter.grad = piece if parameter.grad is None else parameter.grad.add_(piece)
-        norm = torch.nn.utils.clip_grad_norm_(self.decoder.parameters(), self.config.clip)
+        norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.clip)
         factor = self.schedule.factor(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.learning_rate * factor * group["lr_factor"]
@@ -226,21 +234,25 @@ class Trainer:
         return SmallGrid.of(self.config) if self.curves else None
 
     def evaluated(self, metrics: Metrics) -> Metrics:
-        """`metrics` with what is looked at now: the share of exact answers among held-out problems
-        of the trained lengths, the small grid, the encoding's state."""
-        held_out = replace(self.bucket, split="held-out")
-        problems, keys = (
-            held_out.problems(0, HELD_OUT_PROBLEMS),
-            held_out.keys(0, HELD_OUT_PROBLEMS),
-        )
-        few = held_out.problems(0, STATE_PROBLEMS), held_out.keys(0, STATE_PROBLEMS)
-        decoder, hardware, grid = self.decoder.eval(), self.hardware, self.small_grid
+        """`metrics` with what is looked at now: held-out problems, the small grid, the encoding's
+        state."""
+        grid = self.small_grid
         return replace(
             metrics,
-            exact_match=float(score(decoder, problems, keys, hardware).exact.mean()),
-            small_grid=None if grid is None else grid.exact_match(decoder, hardware),
-            state=state_measures(decoder, *few, hardware),
+            exact_match=self.held_out_exact_match(),
+            small_grid=None if grid is None else grid.exact_match(self.decoder, self.hardware),
+            state=state_measures(self.decoder, *self.held_out(STATE_PROBLEMS), self.hardware),
         )
+
+    def held_out(self, count: int) -> tuple[Problems, NDArray[np.int64]]:
+        """Problems of the trained lengths that no step takes, and their keys."""
+        bucket = replace(self.bucket, split="held-out")
+        return bucket.problems(0, count), bucket.keys(0, count)
+
+    def held_out_exact_match(self) -> float:
+        """Share of exact answers among held-out problems of the trained lengths."""
+        problems, keys = self.held_out(HELD_OUT_PROBLEMS)
+        return float(score(self.decoder.eval(), problems, keys, self.hardware).exact.mean())
 
     @property
     def learning_rate(self) -> float:
@@ -249,11 +261,10 @@ class Trainer:
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and facts from which `restore` continues exactly."""
-        tensors: dict[str, Tensor] = {}
-        for name, parameter in self.decoder.named_parameters():
+        tensors = {f"model/{name}": value for name, value in self.decoder.state_dict().items()}
+        for name, parameter in trained(self.decoder):
             # Before the first step there are no moments yet: they begin as zeros.
             moments = self.optimizer.state.get(parameter, {})
-            tensors[f"model/{name}"] = parameter
             for moment in ("exp_avg", "exp_avg_sq"):
                 tensors[f"{moment}/{name}"] = moments.get(moment, torch.zeros_like(parameter))
         facts = {
@@ -271,8 +282,9 @@ class Trainer:
             self.seconds = float(facts["seconds"])
             device = self.hardware.device
             self.losses = [torch.tensor(loss, device=device) for loss in facts["losses"]]
-            for name, parameter in self.decoder.named_parameters():
-                parameter.data.copy_(fitting(tensors[f"model/{name}"], parameter))
+            for name, value in self.decoder.state_dict().items():
+                value.copy_(fitting(tensors[f"model/{name}"], value))
+            for name, parameter in trained(self.decoder):
                 self.optimizer.state[parameter] = {
                     "step": torch.tensor(float(self.step), device=device),
                     "exp_avg": fitting(tensors[f"exp_avg/{name}"], parameter).clone(),
@@ -291,11 +303,16 @@ def summed_loss(decoder: Decoder, rows: Rows, device: str) -> Tensor:
         return F.cross_entropy(logits, targets, reduction="sum")
 
 
+def trained(decoder: Decoder) -> list[tuple[str, torch.nn.Parameter]]:
+    """The parameters that training changes, by name: all, or the encoding's own."""
+    return [(name, p) for name, p in decoder.named_parameters() if p.requires_grad]
+
+
 def make_optimizer(decoder: Decoder, config: Config) -> torch.optim.AdamW:
     """AdamW. Norms get no weight decay; what the encoding names gets what it says."""
     exceptions = {id(p): wish for p, wish in decoder.pe.parameter_groups()}
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
-    for parameter in decoder.parameters():
+    for _, parameter in trained(decoder):
         decay = config.weight_decay if parameter.ndim > 1 else 0.0
         wish = exceptions.get(id(parameter), {})
         key = (wish.get("weight_decay", decay), wish.get("lr_factor", 1.0))

@@ -11,6 +11,7 @@ from arith.data.bucket import Bucket
 from arith.data.dataset import Dataset, generate
 from arith.errors import Failure, UsageError
 from arith.suite import runs
+from arith.suite.building import decoder_for, load_weights
 from arith.suite.folders import RunFolder
 from arith.suite.runs import continue_run, extend_run, train_run
 from arith.training import checkpoint
@@ -18,6 +19,7 @@ from arith.training.config import Config
 from arith.training.schedule import Schedule
 from arith.training.train import Metrics
 from models.catalog import names, parse
+from models.decoder import Decoder
 from tests.training.small import (
     assert_same_bits,
     contents,
@@ -91,6 +93,21 @@ def test_every_encoding_resumes_in_bfloat16(
     folder = resumed(tmp_path, config, 5, name)
     unbroken = train(trainer(config, name, hardware=cpu(torch.bfloat16)))
     assert_same_bits(final_weights(folder), weights(unbroken))
+
+
+def test_what_an_encoding_drew_moves_with_its_weights(tmp_path: Path) -> None:
+    """The key of random features is no parameter: it is kept all the same, by resuming too."""
+    name = "tape:start=fourier"
+    folder = resumed(tmp_path, small(steps=8), 5, name)
+    one = trainer(small(steps=8), name)
+    assert_same_bits(final_weights(folder), {**weights(train(one)), **drawn(one.decoder)})
+    other = decoder_for(small(), parse(name), seed=1)
+    load_weights(other, final_weights(folder), folder.final)
+    assert_same_bits(drawn(other), drawn(one.decoder))
+
+
+def drawn(decoder: Decoder) -> dict[str, torch.Tensor]:
+    return {"model/pe.fourier_key": decoder.state_dict()["pe.fourier_key"]}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

@@ -1,0 +1,195 @@
+"""[BOS] in front of training problems, against rows that are built as lists in a loop."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from arith.data.batches import lead, pack, pad
+from arith.data.bucket import Bucket
+from arith.data.task import Problems
+from arith.data.vocabulary import BOS, PAD
+from arith.errors import UsageError
+from arith.scoring import grid_file
+from arith.scoring.score import score
+from arith.suite.building import decoder_for, setting_for
+from arith.suite.folders import RunFolder
+from arith.suite.presets import load_preset
+from arith.training.config import Config
+from arith.training.train import Metrics
+from models.backends.eager import Eager
+from models.catalog import names, parse
+from tests.suite.tiny import done, refused, settings
+from tests.training.small import small, trainer
+
+RESULTS = Path(__file__).parents[2] / "results/mini/rope/seed-0"
+MOST = 3
+
+
+def drawn() -> tuple[Problems, np.ndarray[Any, np.dtype[np.int64]]]:
+    bucket = Bucket("addition", 5, 1, "train")
+    return bucket.problems(0, 40), bucket.keys(0, 40)
+
+
+class Row(NamedTuple):
+    """One problem behind its [BOS]: its tokens, and how many come before the first answer digit."""
+
+    tokens: list[int]
+    prompt: int
+    final: int
+
+
+def rows_with_bos(problems: Problems, keys: list[int], most: int) -> list[Row]:
+    """Each problem behind as many [BOS] as the lower half of its key says."""
+    rows, start = [], 0
+    for i, key in enumerate(keys):
+        stop = start + int(problems.lengths[i])
+        count = ((key % 2**32) * (most + 1)) // 2**32
+        tokens = [BOS] * count + problems.tokens[start:stop].tolist()
+        prompt, final = int(problems.prompt_lengths[i]), int(problems.final_lengths[i])
+        rows.append(Row(tokens, count + prompt, count + final))
+        start = stop
+    return rows
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_rows_are_those_of_a_loop(packed: bool) -> None:
+    problems, keys = drawn()
+    rows = rows_with_bos(problems, keys.tolist(), MOST)
+    assert {row.tokens.count(BOS) for row in rows} == {0, 1, 2, 3}
+    led = lead(problems, keys, MOST)
+    assert led.operand_lengths is problems.operand_lengths
+    made = (pack if packed else pad)(led, keys, np.arange(40))
+    width = max(len(row.tokens) for row in rows) - 1
+    inputs, targets, scored = [], [], []
+    for row in rows:
+        padding = [] if packed else [PAD] * (width + 1 - len(row.tokens))
+        # A padded row may keep its end token as an input: nothing is scored behind it.
+        inputs.append(row.tokens[:-1] if packed else [*row.tokens, *padding][:width])
+        targets.append([*row.tokens[1:], *padding])
+        scored.append([t >= row.prompt for t in range(1, len(row.tokens))] + [False] * len(padding))
+    if packed:
+        inputs, targets, scored = ([list(chain(*rows))] for rows in (inputs, targets, scored))
+    assert made.inputs.tolist() == inputs
+    assert made.targets.tolist() == targets
+    assert made.is_answer.tolist() == scored
+    assert made.prompt_lengths.tolist() == [row.prompt for row in rows]
+    assert made.final_lengths[:40].tolist() == [row.final for row in rows]
+
+
+def test_none_are_none() -> None:
+    problems, keys = drawn()
+    assert lead(problems, keys, 0) is problems
+
+
+def test_each_number_is_as_probable() -> None:
+    bucket = Bucket("addition", 2, 0, "train")
+    problems, keys = bucket.problems(0, 8000), bucket.keys(0, 8000)
+    counts = Counter((lead(problems, keys, MOST).lengths - problems.lengths).tolist())
+    # 2,000 each, give or take 39: five of those.
+    assert counts.keys() == {0, 1, 2, 3} and all(abs(n - 2000) < 195 for n in counts.values())
+
+
+def test_a_problem_met_again_is_led_anew() -> None:
+    one = trainer(small(leading_bos=MOST, num_problems=16))
+    (first, _), (second, _) = one.batch(0), one.batch(1)
+    assert first.operand_lengths.tolist() == second.operand_lengths.tolist()
+    assert first.lengths.tolist() != second.lengths.tolist()
+
+
+# ---- training ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", names("encoding"))
+def test_every_encoding_trains_behind_them(
+    name: str, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tested as far as trained, so that a table has no room to spare."""
+    monkeypatch.setattr(Eager, "packs", packed)
+    config = small(leading_bos=9, trained_digits=2, tested_digits=2, num_layers=1)
+    one = trainer(config, name)
+    longest = max(int(one.batch(step)[0].lengths.max()) for step in range(8))
+    assert longest > one.bucket.longest  # else there would have been room
+    for _ in range(8):
+        loss, _ = one.train_step()
+        assert torch.isfinite(loss)
+
+
+def test_the_setting_has_room_for_them() -> None:
+    plain, led = setting_for(small()), setting_for(small(leading_bos=MOST))
+    assert led == replace(
+        plain, trained_length=plain.trained_length + 3, max_length=plain.max_length + 3
+    )
+
+
+def test_what_is_scored_on_the_way_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Problems] = []
+
+    def spy(decoder: Any, problems: Problems, *others: Any) -> Any:
+        seen.append(problems)
+        return score(decoder, problems, *others)
+
+    monkeypatch.setattr("arith.training.train.score", spy)
+    monkeypatch.setattr("arith.training.evaluation.score", spy)
+    lines: list[Metrics] = []
+    one = trainer(small(leading_bos=MOST, steps=2))
+    assert (one.batch(0)[0].tokens == BOS).any()
+    one.run(
+        log_every=2,
+        evaluate_every=2,
+        save_every=10**9,
+        log=lines.append,
+        tick=lambda step: None,
+        save=lambda: None,
+        keep=lambda: None,
+        should_stop=lambda: False,
+    )
+    assert len(seen) == 2 and not any((problems.tokens == BOS).any() for problems in seen)
+
+
+# ---- the record ----------------------------------------------------------------------------
+
+
+def test_published_runs_keep_their_hash() -> None:
+    """What came later and stands at its default is not in the hash."""
+    grid = grid_file.load(RESULTS / "grid.json")
+    assert "leading_bos" not in json.loads((RESULTS / "run.json").read_text())["config"]
+    record = RunFolder(RESULTS).record()
+    assert record.config.leading_bos == 0 and record.settings == {}
+    assert load_preset("mini").sha256 == record.config.sha256 == grid.budget["config_sha256"]
+    led = replace(load_preset("mini"), leading_bos=3)
+    assert led.sha256 != load_preset("mini").sha256
+    assert Config.from_dict(led.as_dict()) == led
+
+
+def test_older_fields_are_still_asked_for() -> None:
+    content = load_preset("mini").as_dict()
+    del content["clip"]
+    with pytest.raises(UsageError, match="setting 'clip' is missing"):
+        Config.from_dict(content)
+
+
+def test_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done("train", "--pe", "rope", "--leading-bos", 2, *settings())
+    folder = RunFolder(Path("runs/mini/rope/seed-0"))
+    assert folder.record().config.leading_bos == 2
+    assert folder.record().settings["leading_bos"] == 2
+    grid = grid_file.load(folder.path / "grid.json")
+    assert grid.settings["leading_bos"] == 2
+    line = refused("train", "--pe", "rope", *settings())
+    assert "holds another run (leading_bos: 2, not 0)" in line
+    assert "keeps its settings" in refused("train", folder.path, "--leading-bos", 2)
+    with pytest.raises(UsageError, match="leading_bos must be 0 or more"):
+        small(leading_bos=-1)
+    done("run", "--pe", "nope", "--leading-bos", 2, *settings())
+    other = RunFolder(Path("runs/mini/nope/seed-0")).record()
+    assert other.config.sha256 == folder.record().config.sha256
+    assert decoder_for(other.config, parse("nope"), 0).num_parameters() > 0
