@@ -18,7 +18,7 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SECONDS = 60.0
-"""So long a command may take: a busy machine is no failure."""
+"""So long an answer may take: a busy machine is no failure."""
 KEYS = {
     "ArrowLeft": 37,
     "ArrowUp": 38,
@@ -105,6 +105,7 @@ class Browser:
         """Load a file and wait until its script says that it is ready."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.command("Emulation.setDeviceMetricsOverride", **size)
+        self.point(0, 0)  # or what lies under it when the page scrolls is pointed at
         self.requests.clear()
         self.problems.clear()
         self._loaded = False
@@ -125,7 +126,7 @@ class Browser:
     def wait(self, condition: str) -> None:
         """Until an expression in the page is true."""
         end = time.monotonic() + SECONDS
-        while not self.evaluate(condition):
+        while not self.evaluate(f"Boolean({condition})"):
             assert time.monotonic() < end, f"it never came true: {condition}; {self.problems}"
             time.sleep(0.02)
 
@@ -135,12 +136,20 @@ class Browser:
 
     def click(self, selector: str) -> None:
         """Press the mouse in the middle of the first element of that selector."""
-        self.evaluate(f"document.querySelector({json.dumps(selector)}).scrollIntoView()")
+        self.show(selector)
         box = self.box(selector)
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         for kind in ("mousePressed", "mouseReleased"):
             where = {"x": x, "y": y, "button": "left", "clickCount": 1}
             self.command("Input.dispatchMouseEvent", type=kind, **where)
+
+    def show(self, selector: str) -> None:
+        """Scroll to the first element of that selector, at once."""
+        find = f"document.querySelector({json.dumps(selector)})"
+        self.evaluate(f"{find}.scrollIntoView({{ block: 'center', behavior: 'instant' }})")
+        # Where the mouse is, is asked of what was drawn last: let it be drawn, twice to be sure.
+        frame = "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
+        self.evaluate(f"{frame}.then(() => 0)")
 
     def press(self, *keys: str) -> None:
         """Press keys, one after the other."""

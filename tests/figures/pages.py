@@ -16,7 +16,7 @@ from arith.figures.table import rows
 from arith.scoring.grid import Grid
 from arith.scoring.reach import SOLVED, solved_to
 
-HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='hacked=1'>\"'&{{script}}"
+HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='hacked=1'>\"'&{{command}}"
 """A name that tries to get out of text, attributes, scripts and our own template."""
 
 

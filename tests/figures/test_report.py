@@ -85,7 +85,6 @@ def test_the_leaderboard_says_what_its_other_forms_say() -> None:
     assert checked == 3 * 8
     assert [row[0] for row in found[2:5]][-1] == "wild not converged"
     assert {head.index("seeds"), 1} == {1} and {row[1] for row in found[2:5]} == {"2", "1†"}
-    # A column of the leaderboard that can be sorted is one that it has.
     assert set(sort_values(made.board)) <= {column.head for column in columns(made.board)}
     assert unknown_columns(made) == ["vs rope", "last states"]
     assert "without a column: vs rope, last states" in page(made)
@@ -122,9 +121,9 @@ def test_hostile_names_stay_text() -> None:
     )
     panels = [[grid(HOSTILE, settings={"task": HOSTILE})], [grid("rope")]]
     tame = Page(page(report([[grid("tame")], [grid("rope")]], runs=[run("tame"), run("rope")])))
-    made = report(
-        panels, runs=[hostile, run("rope")], left_out=[(HOSTILE, HOSTILE)], command=HOSTILE
-    )
+    # The command differs from what {{command}} in the name must not become.
+    left = [(HOSTILE, HOSTILE)]
+    made = report(panels, runs=[hostile, run("rope")], left_out=left, command="</script>")
     text = page(made)
     found = Page(text)
     # No element and no attribute that a page of tame names has not.
@@ -136,7 +135,7 @@ def test_hostile_names_stay_text() -> None:
     assert "onerror='" not in text and "<img" not in text
     assert sum(HOSTILE in piece for piece in found.texts) > 10
     assert {e["name"] for e in data(text)["encodings"]} == {HOSTILE, "rope"}
-    assert "{{" not in text.replace("{{script}}", "")
+    assert "{{" not in text.replace("{{command}}", "")
 
 
 def test_the_page_allows_itself_and_no_other() -> None:

@@ -60,8 +60,10 @@ def leaderboard(report: Report) -> Markup:
     """The leaderboard, each row led by its encoding; its head has buttons that sort, within each
     section, once the script runs. What the other forms of it say in words is said in the same."""
     bound, values = reach(report), sort_values(report.board)
-    shown = [column for column in columns(report.board) if column.head in values]
-    shown = [column for column in shown if column.head not in unknown_columns(report)]
+    every = columns(report.board)
+    assert values.keys() <= {column.head for column in every}
+    wanted = values.keys() - set(unknown_columns(report))
+    shown = [column for column in every if column.head in wanted]
     outside = f"{COLUMNS['out_of_distribution']}, %"
     head = [_head("encoding", "text"), _head("seeds", "number")]
     for column in shown:
@@ -117,7 +119,7 @@ def sort_values(board: Board) -> dict[str, Callable[[Standing], float | None]]:
     for region, name in COLUMNS.items():
         found[f"{name}, %"] = partial(_mean, region)
     for share in SOLVED:
-        found[f"solved to, {share:.0%}"] = partial(_solved, share)
+        found[f"solved to, {share * 100:g} %"] = partial(_solved, share)
     for reference in board.references:
         found[f"vs {reference}"] = partial(_test, reference)
     found["last states"] = lambda standing: standing.range

@@ -35,10 +35,15 @@ function meanOf(lines) {
     .map(([step, [sum, count]]) => [step, sum / count]).sort((a, b) => a[0] - b[0]);
 }
 
+// Marks of a logarithmic axis around low and high: decades, finer where there are few of them.
 function decades(low, high) {
+  const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
+  const parts = last - first > 2 ? [1] : [1, 2, 5];
   const marks = [];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) marks.push(10 ** power);
-  return marks;
+  for (let power = first; power <= last; power++) marks.push(...parts.map((part) => part * 10 ** power));
+  const from = marks.filter((mark) => mark <= low).length - 1;
+  const to = marks.findIndex((mark) => mark >= high);
+  return marks.slice(Math.max(from, 0), to + 1);
 }
 
 function roundSteps(last) {

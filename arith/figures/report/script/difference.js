@@ -49,8 +49,9 @@ function differenceSaid(first, second, choice, found) {
   });
   const marks = [[first, mine], [second, yours]].filter(([, said]) => said.mark);
   const which = marks.map(([encoding, said]) => `${encoding.name}: ${said.mark}`);
-  const count = found.significant.filter(Boolean).length;
-  const cells = `${count} of ${found.points.length} cells differ significantly, these runs only`;
+  const scored = found.points.map((value) => !Number.isNaN(value));
+  const count = found.significant.filter((marked, cell) => marked && scored[cell]).length;
+  const cells = `${count} of ${scored.filter(Boolean).length} cells differ significantly, these runs only`;
   const seeds = choice === "mean" ? "mean of seeds" : `seed ${choice}`;
   const all = [...means, cells, seeds, ...which];
   return [all, all.join("; ")];

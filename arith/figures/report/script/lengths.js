@@ -21,18 +21,19 @@ function drawLengths(report, one) {
   const { encoding, lengths, steps, seeds, values } = one;
   const box = document.getElementById("learning");
   const width = Math.max(box.clientWidth, 280);
-  const height = EDGE.top + EDGE.bottom + 17 * lengths.length;
+  const tall = Math.max(17, 170 / lengths.length);
+  const height = EDGE.top + EDGE.bottom + tall * lengths.length;
   const svg = draw("svg", { class: "curves lengths", viewBox: `0 0 ${width} ${height}`, tabindex: "0", role: "application", "aria-roledescription": "chart" });
   const caption = `${encoding}: exact match by length over steps, seeds ${seeds.join(", ")}`;
   svg.setAttribute("aria-label", `${caption}. Arrow keys move over steps; a table follows.`);
   const wide = (width - EDGE.left - EDGE.right) / steps.length;
-  const y = (row) => height - EDGE.bottom - 17 * (row + 1);
+  const y = (row) => height - EDGE.bottom - tall * (row + 1);
   values.forEach((row, place) => {
     steps.forEach((step, column) => svg.append(draw("rect", {
-      x: EDGE.left + column * wide, y: y(place), width: wide + 0.3, height: 17.3, class: "length",
+      x: EDGE.left + column * wide, y: y(place), width: wide + 0.3, height: tall + 0.3, class: "length",
       fill: colourAt(report.colours, row[column]),
     })));
-    svg.append(draw("text", { x: EDGE.left - 7, y: y(place) + 8.5, dy: "0.35em", "text-anchor": "end" }, String(lengths[place])));
+    svg.append(draw("text", { x: EDGE.left - 7, y: y(place) + tall / 2, dy: "0.35em", "text-anchor": "end" }, String(lengths[place])));
   });
   const every = Math.ceil(steps.length / Math.max(2, Math.floor(width / 90)));
   steps.forEach((step, column) => {
