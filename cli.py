@@ -10,8 +10,10 @@ import typer
 
 from arith.commands import (
     ablate,
+    attention,
     bench,
     check,
+    curves,
     errors,
     generate,
     heatmap,
@@ -48,8 +50,14 @@ PANELS = {
         "table": table,
         "leaderboard": leaderboard,
         "report": report,
+        "curves": curves,
     },
-    "What goes on inside": {"ablate": ablate, "errors": errors, "stability": stability},
+    "What goes on inside": {
+        "ablate": ablate,
+        "stability": stability,
+        "attention": attention,
+        "errors": errors,
+    },
     "What there is, and how fast": {"list": listing, "check": check, "bench": bench},
 }
 for panel, commands in PANELS.items():

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +56,7 @@ def joined() -> st.SearchStrategy[Encoding]:
     return several.map(lambda parts: Encoding(tuple(sorted(parts, key=place_in_a_name))))
 
 
+@hypothesis.settings(deadline=None)
 @given(st.builds(Name, joined(), st.none() | parts("extrapolation")))
 def test_a_name_and_its_text_are_one(name: Name) -> None:
     assert parse(str(name)) == name

@@ -91,7 +91,7 @@ REFUSED = {
     "fire:width=3:width=4": "width",
     "rand-rope:l_max=3": "l_max=3 is less than the longest tested sequence",
     "tape+yran": "unknown encoding or extrapolation 'yran': did you mean 'yarn'?",
-    "tape+rope": "tape and rope each define attention",
+    "tape+rope": "rope and tape each define attention",
     "tape+yarn+yarn": "at most one extrapolation",
     "tape+yarn:ramp=x": "ramp must be one of code, paper, not 'x'",
     "nope+yarn": "NoPE has none",

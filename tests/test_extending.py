@@ -3,6 +3,7 @@ encoding in a file on disk. Their code runs when a decoder is built, and never b
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -69,6 +70,10 @@ class Repeat(Task):
     def answer(self, a: Digits, b: Digits) -> Digits:
         return a
 '''
+
+
+ROOT = Path(catalog.__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -147,7 +152,7 @@ def test_a_package_is_listed_without_running_it() -> None:
     assert {e["package"] for e in content["encodings"]} == {"", "theirs 1.2"}
     assert "their-own" in complete_encoding("their")
     assert str(parse("Their_Own:scale=1+rope")) == "their-own+rope"
-    assert "unknown option of their-own 'slope'" in refused("train", "--pe", "their-own:slope=2")
+    assert "unknown option of their-own 'slope'" in refused("check", "their-own:slope=2")
     assert not Path("imported").exists()
     assert not any(name.startswith("theirs") for name in sys.modules)
 
@@ -186,7 +191,7 @@ def test_a_name_of_ours_cannot_be_taken(folder: Path, site: Path) -> None:
     points += "[tape_arith.tasks]\naddition = theirs.inner.task\n"
     install(site, "theirs", points, mine=ENCODING, task=TASK)
     both = "is of models/encodings/rope.py and of package theirs 1.2 (theirs.inner.mine)"
-    for command in (("train", "--pe", "abacus+rope"), ("heatmap", "--compare", "fire,rope")):
+    for command in (("check", "abacus+rope"), ("heatmap", "--compare", "fire,rope")):
         assert f"the encoding 'rope' {both}" in refused(*command)
     assert "'randpe' is of package theirs 1.2" in refused("check", "randpe")
     task = "the task 'addition' is of arith/data/tasks/addition.py and of package theirs 1.2"
@@ -201,7 +206,7 @@ def test_two_packages_of_one_name(folder: Path, site: Path) -> None:
     for package in ("theirs", "others"):
         points = f"[tape_arith.encodings]\nmine = {package}.inner.mine\n"
         install(site, package, points, mine=ENCODING)
-    told = refused("train", "--pe", "mine")
+    told = refused("check", "mine")
     assert "package theirs 1.2" in told and "package others 1.2" in told
 
 
@@ -224,7 +229,7 @@ def test_a_package_that_cannot_be_read_hides_nothing_else(
     install(site, "theirs", points, mine=ENCODING, broken="class Mine(:\n")
     (line,) = (line for line in done("list").out.splitlines() if line.split()[:1] == ["mine"])
     assert told in line and line.endswith("(package theirs 1.2)")
-    assert told in refused("train", "--pe", "mine")
+    assert told in refused("check", "mine")
     assert str(parse("zz")) == "zz" and str(parse("randpe")) == "rand-rope"
     assert not Path("imported").exists()
 
@@ -244,8 +249,7 @@ def test_what_a_package_gives_must_be_what_it_says(folder: Path, site: Path) -> 
 
 def test_another_process_finds_the_package(package: Path) -> None:
     """The real thing: an interpreter of its own, with the package on its path."""
-    root = Path(catalog.__file__).parents[1]
-    path = os.pathsep.join(map(str, (package, root)))
+    path = os.pathsep.join(map(str, (package, ROOT)))
     listed = subprocess.run(
         [sys.executable, "-c", "import cli; cli.main()", "list"],
         env={**os.environ, "PYTHONPATH": path},
@@ -271,7 +275,7 @@ def test_a_file_on_disk(folder: Path) -> None:
     assert Path("runs/mini/mine.py@Theirs@scale=2-mine.py@Theirs+rope-rope.png").exists()
     done("heatmap", "--compare", "mine.py:Theirs:scale=2,rope", "--out", "a.png")
     assert "| mine.py:Theirs:scale=2 |" in done("table").out
-    told = refused("train", "--pe", "mine.py:Theirs:slope=2")
+    told = refused("check", "mine.py:Theirs:slope=2")
     assert "unknown option of mine.py:Theirs 'slope'" in told
     assert "Theirs has none" in refused("train", "--pe", "mine.py:Theirs+yarn", *settings())
 
@@ -343,9 +347,12 @@ def test_a_changed_file_is_not_the_one_that_was_trained(folder: Path) -> None:
     assert "| mine.py:Theirs |" in done("table").out
 
 
-def test_the_code_that_runs_is_what_was_hashed(folder: Path) -> None:
+def test_the_code_that_runs_is_what_was_hashed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two edits within a second, of one size: bytecode kept beside the file would be stale."""
     file = Path("mine.py")
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     for value in ("1", "2", "1"):
         file.write_text(f"VALUE = {value}\n")
         os.utime(file, (1, 1))
@@ -391,3 +398,18 @@ def test_what_a_class_without_a_readable_base_does(folder: Path) -> None:
 def test_places_for_people() -> None:
     assert str(catalog.place("encoding", "rope")) == "models/encodings/rope.py"
     assert str(Place("x", None, "a.b", package="p 1")) == "package p 1 (a.b)"
+
+
+def test_the_readme_s_example(folder: Path) -> None:
+    """The encoding that the README shows keeps the contract, and what else it shows runs."""
+    example, *scripts = re.findall(r"^```python\n(.*?)^```$", README, flags=re.M | re.S)
+    Path("mine.py").write_text(example)
+    found = json.loads(done("check", "mine.py:Mine", "--json").out)
+    assert found["holds"] and len(found["warnings"]) == 1, "all is said but whether it is right"
+    assert found["name"] == "mine.py:Mine"
+    done("train", "--pe", "mine.py:Mine:slope=0.5", *settings(steps=2))
+    for script in scripts:
+        Path("twin.py").write_text(script)
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        run = subprocess.run([sys.executable, "twin.py"], env=environment, capture_output=True)
+        assert run.returncode == 0, run.stderr.decode()

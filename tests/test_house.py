@@ -13,6 +13,7 @@ import typer
 
 import cli
 from arith.data.task import tasks
+from arith.suite.compare import ALL
 from arith.suite.presets import presets
 from models import catalog
 
@@ -180,7 +181,12 @@ def test_the_readme_opens_with_the_two_commands() -> None:
     assert {line.removeprefix("make ") for line in made} <= set(targets)
 
 
-def test_the_readme_s_commands_are_those_of_the_command_line() -> None:
+def test_the_readme_s_commands_are_those_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where a reader would have written the example
+    (example, *_) = re.findall(r"^```python\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+    Path("mine.py").write_text(example)
     lines = command_lines()
     assert lines, "the README shows no command in a ```sh block"
     for line in lines:
@@ -191,7 +197,7 @@ def test_the_readme_s_commands_are_those_of_the_command_line() -> None:
         # Errors: what the command line would say of an option or argument that is not there.
         given = command.make_context(words[0], words[1:]).params
         for option in ("pe", "compare"):
-            if given.get(option):
+            if given.get(option) not in (None, "", ALL):
                 catalog.parse_list(given[option])
         if given.get("preset"):
             assert given["preset"] in presets(), line

@@ -24,7 +24,7 @@ def command(
     sweep: Annotated[
         str,
         typer.Argument(
-            metavar="[SET]",
+            metavar="SET",
             help="A sweep whose encodings differ in options, by name or as a .toml file.",
             autocompletion=complete_sweep,
         ),

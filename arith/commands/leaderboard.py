@@ -43,6 +43,10 @@ def command(
     kind = format or ENDINGS.get(out.suffix.lower() if out else "", "markdown")
     if kind not in FORMATS:
         raise UsageError(f"unknown format '{format}'. Known: {', '.join(FORMATS)}")
+    if figure:
+        from arith.figures.heatmap import figure_format
+
+        figure_format(figure)  # before anything is written
     found = board(runs, known(preset), split=known_split(split), costs=costs)
     tell(found.left_out)
     if out:

@@ -8,6 +8,7 @@ import typer
 from arith.commands.conduct import chosen_config, conclude, stopper_for, use_threads, whole_numbers
 from arith.commands.options import (
     Attention,
+    LeadingBos,
     NoCurves,
     Preset,
     Runs,
@@ -31,6 +32,7 @@ def command(
     preset: Preset = None,
     settings: Settings = None,
     task: TaskName = None,
+    leading_bos: LeadingBos = 0,
     data: Annotated[Path, typer.Option(help="The folder of datasets.")] = Path("data"),
     out: Runs = Path("runs"),
     time_limit: TimeLimit = None,
@@ -45,7 +47,7 @@ def command(
     numbers = whole_numbers("--seeds", seeds)
     stopper = stopper_for(time_limit)
     use_threads(threads)
-    name, config = chosen_config(preset, settings, task)
+    name, config = chosen_config(preset, settings, task, leading_bos)
     from arith.suite import pipeline
     from arith.suite.plan import How
 

@@ -17,7 +17,7 @@ def command(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="[RUNS|SWEEP]",
+            metavar="RUNS|SWEEP",
             help="A folder of runs, a sweep's name, or its folder.",
             autocompletion=complete_sweep,
         ),

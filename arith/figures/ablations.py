@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from arith.figures.ablations_table import Family, Member
+from arith.figures.ablations_table import Family, Member, points
 from arith.figures.captions import NBSP, Panel, source
 from arith.figures.heatmap import DPI, STYLE, figure_format, lines, save
 from arith.figures.leaderboard import ALONE, COLOUR, GREY, INTERVAL, LETTERS, MEAN, SEED, WORDS
@@ -23,7 +23,7 @@ from arith.scoring.grid import Region
 WIDTH, EDGE, ROW, ABOVE, BELOW, SIGNS = 5.5, 0.06, 0.15, 0.2, 0.31, 0.18
 # Inches: between the panels, and the column of differences at the right.
 GAP, COLUMN = 0.16, 0.5
-PANELS: tuple[Region, ...] = ("out_of_distribution", "trained")
+PANELS: tuple[Region, ...] = ("trained", "out_of_distribution")
 HEADS = {"out_of_distribution": "out of distribution", "trained": "in distribution"}
 FIRST: dict[str, Any] = {"color": WORDS, "linewidth": 0.7, "linestyle": (0, (3, 2))}
 
@@ -39,8 +39,8 @@ def draw(families: Sequence[Family], panels: Sequence[Panel], path: Path) -> Non
 
 
 def compose(families: Sequence[Family], panels: Sequence[Panel]) -> Figure:
-    """The figure before it is written: a panel out of distribution, one in distribution, each with
-    percent across and rows down."""
+    """The figure before it is written: a panel in distribution, one out of it, each with percent
+    across and rows down; the differences stand beside the second."""
     with mpl.rc_context(STYLE):
         return _Sheet(families, panels).figure
 
@@ -132,12 +132,11 @@ class _Sheet:
         style: dict[str, Any] = {"fontsize": LETTERS, "ha": "right", "clip_on": False}
         at = {"transform": ax.get_yaxis_transform(), "va": "center_baseline", **style}
         right = 1 + COLUMN / self.across
-        ax.text(right, -0.75, "difference", color=WORDS, **at)
+        ax.text(right, -0.55, "difference", color=WORDS, **at)
         for _, _, placed in self._placed():
             for y, member in placed[1:]:
-                told = "-" if member.difference is None else f"{100 * member.difference:+.1f}"
-                words = told.replace("-", "\N{MINUS SIGN}") if len(told) > 1 else told
-                ax.text(right, y, words, color="black" if _counts(member) else GREY, **at)
+                colour = "black" if _counts(member) else GREY
+                ax.text(right, y, points(member), color=colour, **at)
 
     def _word(self, ax: Axes, x: float, y: float, words: str, of: Member, **style: Any) -> None:
         ax.text(

@@ -11,7 +11,7 @@ from arith.scoring.comparisons import holm, welch
 from arith.scoring.grid import Region
 
 HEAD = ["encoding", "seeds", "in distribution, %", "out of distribution, %"]
-HEAD += ["difference to the first, points", "p", "converged"]
+HEAD += ["difference to the first, points", "p (Welch, Holm)", "converged"]
 REGION: Region = "out_of_distribution"
 
 

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import NullLocator
 
 from arith.errors import UsageError
 from arith.figures.heatmap import COLOURS, DPI, STYLE, UNDATED, lines
@@ -69,10 +70,9 @@ class StudiedAttention:
         """Layer and head that address places best in distribution, counted from 0."""
         return self.regions[INSIDE].best
 
-    def best_score(self, region: str) -> float | None:
-        """Of the head that is best in distribution, in `region`."""
-        found = self.regions.get(region)
-        return None if found is None else float(found.place[self.best])
+    def best_score(self, region: str) -> float:
+        """Of the head that is best in distribution, in `region`, which must be there."""
+        return float(self.regions[region].place[self.best])
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def maps(study: Study, layers: Sequence[int], heads: Sequence[int]) -> Figure:
     rows = [(run, layer) for run in study.runs for layer in layers]
     if len(rows) * len(heads) > MOST_MAPS:
         raise UsageError(
-            f"{len(rows) * len(heads)} maps are too many for one figure: choose --layers and --heads"
+            f"{len(rows) * len(heads)} maps are too many for a figure: choose --layers and --heads"
         )
     tokens = len(example.tokens) - 1
     side = max(1.15, 0.085 * tokens)
@@ -218,10 +218,10 @@ def _queries(example: Example) -> list[str]:
 def _maps_note(example: Example) -> str:
     sequence = "".join(example.tokens[:-1])
     return (
-        f"{example.written} stands in the sequence as {sequence}: every number its least significant "
-        "digit first, and so do the axes. Rows are queries, with an arrow to the token that they "
-        "predict where it is the answer's; columns are keys; white: not seen. Red squares: the "
-        "operands' digits of the place that is predicted. These runs only."
+        f"{example.written} stands in the sequence as {sequence}, every number its least "
+        "significant digit first, and so it does on the axes. Rows are queries, with an arrow to "
+        "the token that they predict where it is the answer's; columns are keys; white: not seen. "
+        "Red squares: the operands' digits of the place that is predicted. These runs only."
     )
 
 
@@ -248,14 +248,14 @@ def by_distance(study: Study) -> Figure:
     handles = [Line2D([], [], color=colours[label], label=label) for label in labels]
     handles.append(Line2D([], [], color=GREY, linestyle="--", label="uniform"))
     legend = 0.16 * -(-len(handles) // 4) + 0.1
-    below = len(note) * LETTERS * 1.35 / 72 + legend + 0.4
+    below = len(note) * LETTERS * 1.35 / 72 + legend + 0.1
     rows = [(region, part) for region in regions for part in range(across)]
-    height = below + len(rows) * (high + between) - 0.16
+    height = below + len(rows) * (high + between)
     figure = _page(width, height, note)
     for row, (region, part) in enumerate(rows):
         for column in range(min(columns, layers - part * columns)):
             layer = part * columns + column
-            y = height - row * (high + between) - high - 0.3
+            y = height - row * (high + between) - high - 0.22
             box = (left + column * (side + gap), y, side, high)
             ax = figure.add_axes(_box(box, width, height))
             _distances(ax, study, region, layer, colours)
@@ -267,19 +267,20 @@ def by_distance(study: Study) -> Figure:
                 ax.set_yticklabels([])
             if (row + 1) % across == 0 or layer + columns >= layers:
                 ax.set_xlabel("tokens back", fontsize=LETTERS, labelpad=1)
-    _legend(figure, handles, 4, (below - 0.4 - legend + 0.06) / height, EDGE / width)
+    _legend(figure, handles, (below - legend) / height, EDGE / width)
     return figure
 
 
 def _distances(
     ax: Axes, study: Study, region: str, layer: int, colours: dict[str, tuple[float, float, float]]
 ) -> None:
-    least = 1e-4
     for run in study.runs:
         weight = run.regions[region].by_distance[layer]
-        ax.plot(np.maximum(weight, least), color=colours[run.label], linewidth=0.8)
+        ax.plot(np.where(weight > 0, weight, np.nan), color=colours[run.label], linewidth=0.8)
     ax.plot(study.runs[0].regions[region].uniform, color=GREY, linewidth=0.7, linestyle="--")
-    ax.set(yscale="log", ylim=(least, 1.0))
+    ax.set(yscale="log", ylim=(1e-4, 1.0))
+    ax.set_yticks([10.0**power for power in range(-4, 1)])
+    ax.yaxis.set_minor_locator(NullLocator())
     ax.tick_params(which="both", length=2, width=0.5, pad=1.5, labelsize=LETTERS - 0.5)
     ax.grid(visible=True, which="major", color="#dddddd", linewidth=0.5)
     ax.set_axisbelow(True)
@@ -295,14 +296,14 @@ def places(study: Study) -> Figure:
     layers, heads = study.runs[0].regions[INSIDE].place.shape
     cell = 0.2 if heads <= 8 else 0.12
     wide, high = heads * cell, layers * cell
-    left, gap, pair_gap, title, top, dots = 0.5, 0.1, 0.5, 0.42, 0.3, 1.6
+    left, gap, pair_gap, title, foot, top, dots = 0.5, 0.1, 0.5, 0.36, 0.3, 0.42, 1.6
     pair = len(regions) * (wide + gap) - gap
     pairs = max(1, min(len(study.runs), int(6.2 / (pair + pair_gap))))
     rows = -(-len(study.runs) // pairs)
     width = max(4.6, left + pairs * (pair + pair_gap) + 0.5)
     note = lines(_places_note(study), (width - 2 * EDGE) * 72, LETTERS)
-    below = len(note) * LETTERS * 1.35 / 72 + 0.45
-    height = below + rows * (high + title) + 0.75 + dots + top
+    below = len(note) * LETTERS * 1.35 / 72 + 0.08
+    height = below + rows * (title + high + foot) + foot + dots + top
     figure = _page(width, height, note)
     ax = figure.add_axes(_box((left, height - top - dots, width - left - 0.1, dots), width, height))
     _best_heads(ax, study, regions)
@@ -311,7 +312,7 @@ def places(study: Study) -> Figure:
         row, column = divmod(number, pairs)
         for part, region in enumerate(regions):
             x = left + column * (pair + pair_gap) + part * (wide + gap)
-            y = below + (rows - 1 - row) * (high + title)
+            y = below + (rows - 1 - row) * (title + high + foot) + foot
             ax = figure.add_axes(_box((x, y, wide, high), width, height))
             image = ax.imshow(
                 run.regions[region].place, cmap=COLOURS, vmin=0, vmax=1, aspect="auto"
@@ -339,7 +340,7 @@ def places(study: Study) -> Figure:
                     fontweight="bold",
                 )
     assert image is not None
-    bar = (left + pairs * (pair + pair_gap) - pair_gap + 0.12, below, 0.08, high)
+    bar = (left + pairs * (pair + pair_gap) - pair_gap + 0.12, below + foot, 0.08, high)
     _colour_bar(figure, image, bar, "weight")
     return figure
 
@@ -378,7 +379,7 @@ def _best_heads(ax: Axes, study: Study, regions: Sequence[str]) -> None:
         fontsize=LETTERS + 0.5,
         fontweight="bold",
         loc="left",
-        pad=4,
+        pad=14,
     )
     grey: dict[str, Any] = {"color": GREY, "markersize": 4, "markeredgewidth": 0.8}
     handles = []
@@ -388,16 +389,16 @@ def _best_heads(ax: Axes, study: Study, regions: Sequence[str]) -> None:
             Line2D([], [], linestyle="", marker="o", markerfacecolor=face, label=region, **grey)
         )
     for region in regions:
-        line = "-" if region == INSIDE else ":"
         label = "chance" + (" out" if region == OUTSIDE else " in" if len(regions) > 1 else "")
-        handles.append(Line2D([], [], linestyle=line, color=GREY, linewidth=0.8, label=label))
+        style = {"linestyle": "-" if region == INSIDE else ":", "linewidth": 0.8, "color": GREY}
+        handles.append(Line2D([], [], label=label, **style))
     ax.legend(
         handles=handles,
         fontsize=LETTERS - 0.5,
         frameon=False,
         ncols=len(handles),
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
         borderaxespad=0.0,
         borderpad=0.1,
         handletextpad=0.3,
@@ -455,15 +456,15 @@ def _colour_bar(
     )
     bar.set_label(label, fontsize=LETTERS, labelpad=2)
     bar.ax.tick_params(length=2, width=0.5, pad=1.5, labelsize=LETTERS)
-    bar.outline.set_linewidth(0.5)  # type: ignore[operator]
+    bar.outline.set_linewidth(0.5)
 
 
-def _legend(figure: Figure, handles: Sequence[Any], columns: int, y: float, x: float) -> None:
+def _legend(figure: Figure, handles: Sequence[Any], y: float, x: float) -> None:
     figure.legend(
         handles=list(handles),
         loc="lower left",
         bbox_to_anchor=(x, y),
-        ncols=columns,
+        ncols=4,
         frameon=False,
         fontsize=LETTERS,
         handlelength=1.6,

@@ -11,7 +11,7 @@ from arith.scoring.statistics import student_t
 
 
 def to_markdown(study: Study) -> str:
-    """How the best head addresses places, then the weight on the diagonal; with seeds, their means."""
+    """How the best head addresses places, then the weight on the diagonal; with means of seeds."""
     several = len({run.label for run in study.runs}) < len(study.runs)
     spread = " ± is the 95 % interval over seeds (Student t)." if several else ""
     note = (
@@ -72,11 +72,10 @@ def _facts(run: StudiedAttention) -> list[str]:
     return [run.encoding, bos]
 
 
-def _mean(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    interval = student_t(known)
+def _mean(values: Sequence[float]) -> str:
+    interval = student_t(values)
     if interval is None:
-        return f"{known[0]:.3f}"
+        return f"{values[0]:.3f}"
     return f"{interval.mean:.3f} ± {interval.half_width:.3f}"
 
 

@@ -100,22 +100,26 @@ def sample_line(study: Study) -> str:
     """Which problems and which runs, and what the numbers speak of."""
     of = study.evaluation
     problems = SPLITS.get(of["split"], of["split"])
-    seeds = ", ".join(
-        f"{name} {', '.join(map(str, numbers))}" for name, numbers in study.seeds.items()
-    )
+    told = [
+        f"seed{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+        for numbers in study.seeds.values()
+    ]
+    if len(set(told)) > 1:
+        told = [f"{name}: {seeds}" for name, seeds in zip(study.seeds, told, strict=True)]
+    seeds = "; ".join(dict.fromkeys(told))
     return (
         f"Task {of['task']}{f', {problems},' if problems else ','} trained to "
         f"{study.trained_digits} digits and tested to {of['max_digits']} "
         f"(preset {preset_words(study.preset, study.settings)}), "
         f"{of['problems']:,} problems a run (evaluation set {of['sha256'][:8]}). Counts of all "
-        f"seeds together, these runs only (seeds: {seeds})."
+        f"seeds together, these runs only ({seeds})."
     )
 
 
 # ---- the figure --------------------------------------------------------------------------------
 
 # Inches.
-SIDE, HEIGHT, LEFT, GAP, ROW_GAP, TOP, AXIS, LEGEND = 2.55, 1.5, 0.56, 0.66, 0.66, 0.24, 0.4, 0.2
+SIDE, HEIGHT, LEFT, GAP, ROW_GAP, TOP, AXIS, LEGEND = 2.5, 1.5, 0.56, 0.68, 0.62, 0.24, 0.4, 0.2
 
 
 def draw(study: Study, path: Path) -> None:
@@ -131,13 +135,13 @@ def compose(study: Study) -> Figure:
     """The figure before it is written: exact match by carry chain, a panel a region; then of the
     last region the places of the first errors, and what they are."""
     names, regions = list(study.pooled), study.regions
-    width = LEFT + 2 * SIDE + GAP + 0.1
+    width = LEFT + 2 * SIDE + GAP + 0.2
     note = lines(_note(study), (width - 0.16) * 72, LETTERS)
     keys = _handles(names)
     key_rows = -(-len(keys) // 4)
     foot = len(note) * LETTERS * 1.35 / 72 + key_rows * 0.16 + 0.16
-    lower = max(HEIGHT, 0.24 * len(names) + 0.2)
-    below = foot + AXIS + LEGEND * 2
+    lower = max(HEIGHT, 0.3 * len(names))
+    below = foot + AXIS + LEGEND
     height = below + lower + ROW_GAP + HEIGHT + TOP
     figure = Figure(figsize=(width, height), dpi=DPI)
     FigureCanvasAgg(figure)
@@ -206,14 +210,16 @@ def _handles(names: Sequence[str]) -> list[Line2D]:
 
 
 def _chains(ax: Axes, study: Study, region: Region) -> None:
-    """Exact match at each length of the longest chain that there is, with Wilson's intervals."""
-    row = REGIONS.index(region)
-    for name, style in _styles(list(study.pooled)).items():
+    """Exact match at each length of the longest chain that there is, with Wilson's intervals; the
+    encodings side by side, so that no interval hides another."""
+    row, count = REGIONS.index(region), len(study.pooled)
+    for number, (name, style) in enumerate(_styles(list(study.pooled)).items()):
         total, exact = study.pooled[name].problems[row], study.pooled[name].exact[row]
         there = np.flatnonzero(total)
         low, high = wilson(exact[there], total[there])
-        ax.plot(there, exact[there] / total[there], zorder=3, clip_on=False, **style)
-        ax.vlines(there, low, high, color=style["color"], linewidth=0.7, zorder=2)
+        x = there + 0.4 * ((number + 0.5) / count - 0.5)
+        ax.plot(x, exact[there] / total[there], zorder=3, clip_on=False, **style)
+        ax.vlines(x, low, high, color=style["color"], linewidth=0.7, zorder=2)
     ax.set_ylim(0, 1)
 
 
@@ -235,17 +241,16 @@ def _places(ax: Axes, study: Study, region: Region) -> None:
 
 def _kinds(ax: Axes, study: Study, region: Region) -> None:
     """A bar an encoding, the first on top: the kinds of its first errors, and their number."""
-    names = list(study.pooled)
-    for number, counts in enumerate(study.pooled.values()):
+    for number, (name, counts) in enumerate(study.pooled.items()):
         wrong, left = counts.wrong(region), 0.0
         for kind in KINDS:
             part = counts.of_kinds(region, kind) / max(wrong, 1)
-            ax.barh(number, part, left=left, height=0.62, color=KIND_COLOURS[kind], linewidth=0)
+            ax.barh(number, part, left=left, height=0.5, color=KIND_COLOURS[kind], linewidth=0)
             left += part
-        under: dict[str, Any] = {"va": "top", "fontsize": LETTERS - 1.5, "color": "#444444"}
-        ax.annotate(f"{wrong:,} wrong", (0.0, number + 0.33), **under)
-    ax.set_yticks(range(len(names)), names)
-    ax.set(xlim=(0, 1), ylim=(len(names) - 0.4, -0.5))
+        # Above the bar, where a name with many options has room.
+        ax.text(0.01, number - 0.3, f"{name}, {wrong:,} wrong", va="bottom", fontsize=LETTERS - 0.5)
+    ax.set_yticks([])
+    ax.set(xlim=(0, 1), ylim=(len(study.pooled) - 0.6, -0.75))
 
 
 def _finish(ax: Axes, title: str, x_label: str, *, bars: bool = False) -> None:

@@ -115,8 +115,8 @@ class Board:
             f"seeds; {longest} is the longest tested).",
             f"vs {', vs '.join(self.references)}: Welch's t test of the means out of distribution, "
             f"over seeds, two-sided; p after Holm over the {self.num_tests} tests made here, "
-            f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {LEVEL * 100:g} %. A dash: no "
-            "test, for one of the two has one seed or is not ranked, both are the same training "
+            f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {LEVEL * 100:g} %. A dash: "
+            "no test, for one of the two has one seed or is not ranked, both are the same training "
             "runs, or neither varies between seeds.",
             "Last states: out of distribution on the small grid of training, highest minus lowest "
             "of a run's last saved states, in percentage points, mean over seeds. Training: median "

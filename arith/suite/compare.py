@@ -104,7 +104,7 @@ def all_panels(
     return [[grid for grid in kept if grid.name == name] for name in names], left_out
 
 
-def tell(left_out: Iterable[LeftOut]) -> None:
+def tell(left_out: Iterable[tuple[str, str]]) -> None:
     """A line on stderr for each of what a comparison leaves out."""
     for runs, why in left_out:
         say(f"note: left out: {runs}: {why}")
@@ -140,7 +140,7 @@ def _on(split: str) -> str:
 
 
 def _what_scores(root: Path, preset: str, name: Name, split: str) -> str:
-    """The command that makes a missing grid: a hard one of the run that is there, if there is one."""
+    """The command that makes a missing grid: a hard one of the run that is there, if any is."""
     runs = sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json"))
     if split == EVALUATION or not runs:
         return f"tape-arith train --pe {name} --preset {preset}"
@@ -173,7 +173,12 @@ def _claim(group: Sequence[Grid]) -> tuple[bool, int, int]:
     first, own = group[0], False
     if first.preset in presets():
         config = load_preset(first.preset)
-        usual = {"steps": config.steps, "first_steps": config.steps, "config_sha256": config.sha256}
+        usual = {
+            "steps": config.steps,
+            "first_steps": config.steps,
+            "config_sha256": config.sha256,
+            "steps_before": None,  # weights of its own, not those of another run
+        }
         own = all(first.budget.get(key) == value for key, value in usual.items())
     return own, len({grid.name for grid in group}), len(group)
 

@@ -72,11 +72,11 @@ def conduct(
             if end.code == EXIT_DONE and (end.job.kind == "generate" or end.job.done()):
                 done.add(end.job.id)
                 outcome.done.append(end)
-            elif end.code == EXIT_AGAIN and not stopping:
+            elif end.code == EXIT_AGAIN and not stopper():
                 say(f"again in {SECONDS_BEFORE_AGAIN:.0f} s: {end.job.id}: {end.reason}")
                 not_before[end.job.id] = time.monotonic() + SECONDS_BEFORE_AGAIN
                 waiting.insert(0, end.job)
-            elif not _was_stopped(end.code, stopping):
+            elif not _was_stopped(end.code, stopper()):
                 if end.code == EXIT_DONE:
                     end = end._replace(code=1, reason="exited with 0, but its files are not there")
                 outcome.failed.append(end)

@@ -141,6 +141,8 @@ class Job:
             "folder": self.folder.path.as_posix(),
             "grid": None if self.grid is None else self.grid.as_posix(),
             "shard": None if self.shard is None else str(self.shard),
+            "steps": self.run.config.steps,
+            "config_sha256": self.run.config.sha256,
         }
 
 
@@ -247,7 +249,7 @@ def read_jobs(folder: Path) -> Iterator[dict[str, Any]]:
     try:
         for line in file.read_text(encoding="utf-8").splitlines():
             content = json.loads(line)
-            if not {"id", "kind", "folder", "grid", "depends"} <= content.keys():
+            if not {"id", "kind", "folder", "grid", "config_sha256"} <= content.keys():
                 raise ValueError(f"a line without what a job has: {line[:40]}")
             yield content
     except OSError as error:

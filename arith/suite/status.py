@@ -90,7 +90,7 @@ def _of_job(job: Mapping[str, Any], place: Path, ends: Mapping[str, Any]) -> Row
     facts: dict[str, Any] = {"log": log.as_posix() if log.exists() else None}
     folder = RunFolder(Path(job["folder"]))
     if job["kind"] == "train":
-        state, progress = _training(folder)
+        state, progress = _training(folder, (job["steps"], job["config_sha256"]))
     elif file is not None:
         whole = folder.path.parents[2] / file.name if job.get("shard") else file
         state, progress = _scoring(folder, file, whole, job.get("shard"))
@@ -119,14 +119,17 @@ def _of_run(folder: RunFolder, place: Path, ends: Mapping[str, Any]) -> Row:
     return row
 
 
-def _training(folder: RunFolder) -> tuple[str, dict[str, Any]]:
-    """How far training is: its state, and what its metrics say."""
+def _training(folder: RunFolder, of: tuple[int, str] | None = None) -> tuple[str, dict[str, Any]]:
+    """How far training is: its state, and what its metrics say. `of`: the steps and the hash of the
+    config that the run is to have; one of another config is none."""
     if not folder.exists():
         return ("running" if lock.work(folder.path) == "train" else "waiting"), {}
     try:
         record, metrics = folder.record(), folder.metrics()
     except Failure as error:
         return "failed", {"reason": str(error)}
+    if of not in (None, (record.config.steps, record.config.sha256)):
+        return "waiting", {}
     step, steps = 0, record.config.steps
     facts: dict[str, Any] = {"step": step, "steps": steps}
     if metrics:

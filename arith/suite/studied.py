@@ -31,7 +31,7 @@ class StudiedRun:
     @property
     def leading_bos(self) -> int:
         """At most so many [BOS] tokens stood before a problem in training."""
-        return int(getattr(self.record.config, "leading_bos", 0))
+        return self.record.config.leading_bos
 
     def decoder(self) -> tuple[Decoder, Hardware]:
         """The final one, uncompiled, with attention that shows its weights; in float32, without
@@ -80,7 +80,7 @@ def _settings(run: StudiedRun) -> dict[str, Any]:
     record = run.record
     settings = {"preset": record.preset, "task_version": record.task_version}
     settings |= {"first_steps": record.first_steps, **record.config.as_dict()}
-    settings.pop("leading_bos", None)
+    del settings["leading_bos"]
     return settings
 
 

@@ -5,8 +5,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from arith.analysis.stability import deviations
+from arith.data.bucket import Bucket
+from arith.suite.building import trained_decoder, trained_record
+from arith.suite.folders import RunFolder
+from models.catalog import parse
 from tests.suite.tiny import contents, done, refused, settings, untouched
 
 NAMES = ("rope", "tape", "fire", "nope")
@@ -68,6 +74,32 @@ def test_stability(tmp_path: Path) -> None:
             assert one["at_rounding_level"] == [False, False]
 
 
+def test_the_problems_are_the_evaluation_set_s() -> None:
+    """As scored: not the training's, and of the tested lengths."""
+    folder = RunFolder(Path(run("tape")))
+    record = trained_record(folder)
+    decoder, _ = trained_decoder(folder, parse("tape"), record, "eager")
+    bucket = Bucket("addition", 3, 0, "evaluation")
+    expected = deviations(
+        decoder.eval(), bucket.problems(0, 20), bucket.keys(0, 20), np.arange(20), "cpu"
+    )
+    content = read("stability", run("tape"), "--problems", 20)
+    assert content["evaluation"]["sha256"] == bucket.sha256(20)
+    for ours, theirs in zip(content["series"], expected, strict=True):
+        assert (ours["change"], ours["measure"]) == (theirs.change, theirs.measure)
+        assert tuple(ours["values"]) == theirs.values
+
+
+def test_runs_trained_with_bos_beside_others(tmp_path: Path) -> None:
+    options = settings(num_layers=2, problems_per_cell=6, leading_bos=3)
+    done("train", "--pe", "rope", "--no-score", "--out", tmp_path, *options)
+    told = done("stability", run("rope"), tmp_path / "mini/rope/seed-0", "--problems", 9).out
+    assert "| rope | 0 | no [BOS] |" in told and "| rope | 0 | 0 to 3 [BOS] |" in told
+    assert "[BOS] not trained" in told
+    content = read("attention", run("rope"), tmp_path / "mini/rope/seed-0", "--problems", 9)
+    assert [one["leading_bos"] for one in content["runs"]] == [0, 3]
+
+
 def test_stability_in_float64() -> None:
     content = read("stability", run("tape"), "--problems", 5, "--double")
     exact = [one for one in content["series"] if one["precision"] == "float64"]
@@ -90,3 +122,57 @@ def test_what_stability_refuses(tmp_path: Path) -> None:
     done(*other, *settings(num_layers=2, problems_per_cell=6, steps=6))
     line = refused("stability", run("rope"), tmp_path / "mini/nope/seed-0")
     assert "cannot be compared" in line and "steps 6, not 4" in line
+
+
+# ---- attention ---------------------------------------------------------------------------------
+
+
+def test_attention(tmp_path: Path) -> None:
+    runs = [run("rope"), run("rope", 1), run("fire"), run("nope")]
+    how = ("--problems", 10, "--problem", "12+3", "--heads", 2)
+    with untouched(Path("runs")):
+        told = done("attention", *runs, *how, "--plot", tmp_path / "a.png")
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["a-distance.png", "a-maps.png", "a-places.png"]
+    assert told.out.startswith(
+        "| encoding | trained with | seed | best head | place, in distribution"
+    )
+    assert "10 in distribution and 10 out of distribution" in told.out
+    assert all(f"drawn: {tmp_path / name}" in told.err for name in names)
+    content = read("attention", *runs, *how)
+    assert [one["run"] for one in content["runs"]] == runs
+    for one in content["runs"]:
+        for found in one["regions"].values():
+            assert found["problems"] == 10 and 0 < found["best_head"] <= 1
+            assert len(found["place"]) == len(found["diagonal"]) == 2
+    maps = content["maps"]
+    assert (maps["tokens"], maps["layers"], maps["heads"]) == (list("21+3=51"), [2], [2])
+    for weights in maps["weights"].values():
+        assert [sum(row) for row in weights[0][0]] == pytest.approx([1] * 7, abs=1e-5)
+
+
+def test_regions_are_what_they_say() -> None:
+    """To 2 digits trained, to 3 tested, 6 problems a cell: 4 cells in distribution, 5 out of it."""
+    (one,) = read("attention", run("rope"), "--problems", 1000)["runs"]
+    inside, outside = one["regions"]["in distribution"], one["regions"]["out of distribution"]
+    assert (inside["problems"], outside["problems"]) == (24, 30)
+    # Places that an operand has: the longer one's digits.
+    assert inside["positions"] == 6 * (1 + 2 + 2 + 2) and outside["positions"] == 6 * 5 * 3
+    assert len(inside["uniform"]) == 2 + 2 + 2 + 3 and len(outside["uniform"]) == 3 + 3 + 2 + 4
+
+
+def test_what_attention_refuses(tmp_path: Path) -> None:
+    plot = ("--plot", tmp_path / "a.png")
+    for written in ("12*3", "12+", "012+3", "12+3+4", "-1+2", "1.5+2", ""):
+        line = refused("attention", run("rope"), "--problem", written, *plot)
+        assert line == (
+            f"'{written}' is no problem of addition: two numbers with '+' between them and without "
+            "leading zeros, as in 123+45"
+        )
+    assert "add --plot or --json" in refused("attention", run("rope"), "--problem", "1+2")
+    assert "no layer 3: they are 1 to 2" in refused(
+        "attention", run("rope"), "--problem", "1+2", "--layers", 3, *plot, after=True
+    )
+    assert "--heads takes whole numbers" in refused("attention", run("rope"), "--heads", "x")
+    assert ".png, .svg or .pdf" in refused("attention", run("rope"), "--plot", "x.gif")
+    assert list(tmp_path.iterdir()) == []

@@ -70,7 +70,7 @@ def naive(name: str, offset: int, leading: int) -> dict[str, np.ndarray]:
     return {measure: over[measure] / under[measure] for measure in measures}
 
 
-@pytest.mark.parametrize("name", ["rope", "tape", CONTROL])
+@pytest.mark.parametrize("name", ["rope", "rope+yarn", "tape", CONTROL])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
 def test_agrees_with_loops(name: str, change: object) -> None:
     start, leading = (change.start, change.leading)  # type: ignore[attr-defined]

@@ -246,7 +246,7 @@ class TestWords:
         figure = compose([panel("fire"), panel("tape")], seed=1)
         assert "seed 1" in words(figure, figure.axes[0]) and "2 seeds" not in words(figure)
 
-    @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 12])
+    @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 12, 13, 31])
     def test_no_text_leaves_the_page_or_meets_another(self, count: int) -> None:
         names = ["rope", "rand-rope", "fire:init_l=512:width=64:something=long", "tape-heads"]
         changed = {"num_problems": 640_000, "batch_size": 512, "steps": 20_000, "groups": 8, "x": 1}
@@ -275,9 +275,31 @@ class TestWords:
         for count in range(1, 13):
             place = layout(count)
             assert place.columns * place.rows >= count and place.columns <= 4
-            assert place.letters >= 6
+            assert place.letters >= 6 and not place.brief
+        for count in range(13, 50):
+            place = layout(count)
+            assert place.columns * place.rows >= count > place.columns * (place.rows - 1)
+            assert place.letters >= 5 and place.brief
+            assert place.rows * place.pitch <= 9.4  # a page
+            assert place.columns * (place.side + place.gap) <= 6.5
         figure = compose([panel(str(k)) for k in range(5)])
         assert 7.0 <= figure.get_figwidth() <= 7.6
+
+    def test_many_panels_say_it_in_short_words(self) -> None:
+        figure = compose([panel(f"pe{k}", outside=k) for k in range(13)], order="Order: mine.")
+        text = " ".join(words(figure).split())
+        assert "out 12.0 ± 0.0 %" in text and "in 100.0 ± 0.0 %" in text and "3 seeds" in text
+        assert "out of distribution 12.0" not in text
+        assert "Out: mean out of distribution; in: in distribution. Order: mine." in text
+        assert figure.axes[0].get_ylabel() == "first operand"
+        few = " ".join(words(compose([panel("tape"), panel("fire")], order="Order: mine.")).split())
+        assert few.endswith("Order: mine.") or "Order: mine." in few
+        assert "Out: mean" not in few
+
+    def test_seeds_of_many_are_counted(self) -> None:
+        made = [panel(f"pe{k}", [0]) for k in range(8)] + [panel(f"few{k}") for k in range(5)]
+        text = " ".join(words(compose(made)).split())
+        assert "seed 0 (5 encodings: 0, 1, 2)." in text
 
 
 class TestRefused:

@@ -2,13 +2,15 @@
 
 import csv
 import io
+import json
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from arith.errors import UsageError
-from arith.figures.table import rows, to_csv, to_markdown
+from arith.figures.table import rows, to_csv, to_json, to_latex, to_markdown
 from arith.scoring.grid import Grid
 
 
@@ -67,3 +69,30 @@ def test_what_must_not_be_compared() -> None:
         grid.budget = {"steps": 3}
     with pytest.raises(UsageError, match="budget steps is nothing for tape"):
         rows([panel("tape", 1), other])
+
+
+def test_latex() -> None:
+    text = to_latex(rows([panel("fox:b_f=5", 10), panel("50%&more", 20, seeds=1)]))
+    lines = text.splitlines()
+    assert lines[0] == r"\begin{tabular}{lrrrrrrl}" and lines[-1] == r"\end{tabular}"
+    assert [line for line in lines if line.endswith("rule")] == [
+        *(r"\toprule", r"\midrule", r"\bottomrule")
+    ]
+    assert lines[4].startswith(r"50\%\&more & 1 ($\pm$ over problems) & 100.0 $\pm$ ")
+    assert lines[5].startswith(r"fox:b\_f=5 & 2 & 100.0 $\pm$ 0.0 & 10.5 $\pm$ 6.4 &")
+    cells = [line for line in lines if line.endswith(r"\\")]
+    assert len(cells) == 3 and all(len(re.findall(r"(?<!\\)&", line)) == 7 for line in cells)
+
+
+def test_json() -> None:
+    made = [panel("tape", 10), panel("wild", 0, 50)]
+    content = json.loads(to_json(rows(made)))
+    tape, wild = content["rows"]
+    assert content["schema"] == 1 and (tape["encoding"], tape["seeds"]) == ("tape", [0, 1])
+    assert tape["values"]["out_of_distribution"] == pytest.approx([0.10, 0.11])
+    assert (tape["mark"], wild["mark"], wild["converged"]) == (None, "not converged", False)
+
+
+def test_a_name_cannot_break_a_table() -> None:
+    line = to_markdown(rows([panel("a|b", 10)])).splitlines()[2]
+    assert line.startswith(r"| a\|b | 2 |")

@@ -1,12 +1,15 @@
 """Which runs stand in one figure, and what is said where they cannot."""
 
+import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from arith.figures.captions import footnote
-from arith.suite.compare import panels
+from arith.suite.compare import panels, selection
+from arith.suite.order import in_order, in_words
 from models.catalog import parse_list
 from tests.suite.tiny import contents, done, refused, settings, untouched
 
@@ -156,6 +159,50 @@ def test_grids_of_two_task_versions_stay_apart(comparison: Path) -> None:
     done("heatmap", "--compare", "fire")
 
 
+def test_all_of_them(comparison: Path) -> None:
+    """Best first, and last what did not converge: at this size, all of them, by name."""
+    drawn = done("heatmap", "--compare", "all", "--out", "all.svg")
+    assert drawn.err == ""
+    told = " ".join(re.findall(r"<!-- (.*?) -->", Path("all.svg").read_text()))
+    places = [
+        told.index(name) for name in ("fire", "rope", "tape+yarn", "Order: not ranked (fire, ")
+    ]
+    assert places == sorted(places)
+    assert done("heatmap", "--compare", "all").out == "runs/mini/fire-rope-tape+yarn.png\n"
+
+
+def test_all_of_one_seed(comparison: Path) -> None:
+    shutil.rmtree(comparison / "runs/mini/fire/seed-1")
+    assert len(selection(Path("runs"), "all")) == 3
+    chosen = selection(Path("runs"), "all", seed=1)
+    assert [panel[0].name for panel in chosen] == ["rope", "tape+yarn"]
+    done("heatmap", "--compare", "all", "--seed", 1)
+    assert "no scored run of seed 7" in refused("heatmap", "--compare", "all", "--seed", 7)
+
+
+def test_all_leaves_out_what_may_not_be_compared(comparison: Path) -> None:
+    """Where names are given, the same is refused: nothing that was asked for is dropped."""
+    for file in (comparison / "runs/mini/fire").glob("*/grid.json"):
+        file.write_text(file.read_text().replace('"version": 1', '"version": 2'))
+    told = done("table")
+    assert told.err == "note: left out: fire seeds 0, 1: version 2, not 1\n"
+    assert "| rope |" in told.out and "| fire |" not in told.out
+    assert done("heatmap", "--compare", "all").err == told.err
+    assert "evaluation version is 2" in refused("table", "--compare", "fire,rope")
+
+
+def test_names_in_their_order_or_sorted(comparison: Path) -> None:
+    given = selection(Path("runs"), "rope,fire")
+    assert [panel[0].name for panel in given] == ["rope", "fire"]
+    for panel in given:
+        for grid in panel:  # as if both had fit, and fire had gone further
+            grid.exact[:] = np.where(grid.mask("trained"), grid.total, panel[0].name == "fire")
+    assert [panel[0].name for panel in in_order(given)] == ["fire", "rope"]
+    assert in_words(given) == "Order: by mean out of distribution."
+    assert done("heatmap", "--compare", "rope,fire", "--sort").out == "runs/mini/fire-rope.png\n"
+    assert done("heatmap", "--compare", "rope,fire").out == "runs/mini/rope-fire.png\n"
+
+
 def test_a_table_of_nothing(here: Path) -> None:
     assert "tape-arith train" in refused("table")
-    assert "markdown, csv, json" in refused("table", "--format", "xml")
+    assert "markdown, csv, latex, json" in refused("table", "--format", "xml")

@@ -433,7 +433,7 @@ def test_writes_that_fail_lose_nothing(comparison: Path, size: int) -> None:
 
 def test_metrics_that_cannot_be_written(here: Path) -> None:
     # The first lines fit; no checkpoint is due yet.
-    with files_of_at_most(650):
+    with files_of_at_most(750):
         line = refused(*train("--no-score", steps=100, cooldown=0.1), code=1, after=True)
     assert f"cannot write {ROPE}/metrics.jsonl" in line
     done(*train("--no-score", steps=100, cooldown=0.1))

@@ -98,7 +98,7 @@ def test_settings_of_its_own_have_a_folder_of_their_own(here: Path) -> None:
 GOOD = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n'
 BAD = {
     "encodngs = []": "unknown key 'encodngs': did you mean 'encodings'?",
-    GOOD + "slots = 3": "unknown key 'slots': did you mean 'shards'?",
+    GOOD + "shard = 3": "unknown key 'shard': did you mean 'shards'?",
     'encodings = ["rope"]\nseeds = [0]': "say which preset",
     GOOD.replace("mini", "minni"): "unknown preset 'minni': did you mean 'mini'?",
     GOOD.replace("rope", "rpoe"): "unknown encoding 'rpoe': did you mean",

@@ -1,0 +1,34 @@
+"""`tape-arith curves`: what happened while runs were trained."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arith.commands.options import Compared, Preset, Runs
+from models import catalog
+
+EXAMPLE = "tape-arith curves --compare rope,tape --preset mini"
+
+
+def command(
+    compare: Compared,
+    preset: Preset = None,
+    runs: Runs = Path("runs"),
+    out: Annotated[
+        Path | None, typer.Option(help="A .png, .svg or .pdf file (default: beside the runs).")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The curves as JSON on stdout; drawn only with --out.")
+    ] = False,
+) -> None:
+    """Draw loss, exact match and what a state does over the steps of training."""
+    from arith.figures.curves import draw, to_json
+    from arith.suite.curves import figure_path, study
+    from arith.suite.presets import known
+
+    found = study(runs, catalog.parse_list(compare), known(preset))
+    path = out or (None if as_json else figure_path(runs, found))
+    if path is not None:
+        draw(found, path)
+    print(to_json(found) if as_json else path, end="" if as_json else "\n")

@@ -1,0 +1,103 @@
+"""The curves of several runs: which belong together, and at which steps. No torch here."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from arith.errors import UsageError
+from arith.figures.curves import Learner, Series, Study
+from arith.suite.folders import RunFolder, slug
+from arith.suite.learning import by_length, curve, states
+from models.catalog import Name
+
+
+def study(root: Path, names: Sequence[Name], preset: str | None = None) -> Study:
+    """The curves of every run of `names` below `root`, all of one preset and budget, finished or
+    not. Errors: UsageError where there are none, or such as must not be compared; Failure for a
+    corrupt run."""
+    if not names:
+        raise UsageError("nothing to compare: name encodings, as in --compare fire,tape")
+    for name in names:
+        if name.extrapolation is not None:
+            raise UsageError(f"{name} is trained as {name.encoding}: name that, for its curves")
+    found = {name: _folders(root, name, preset) for name in names}
+    there = [{path.parents[1].name for path in paths} for paths in found.values()]
+    common = sorted(set.intersection(*there))
+    if len(common) > 1:
+        raise UsageError(f"there are runs in {', '.join(common)}: choose one with --preset")
+    if not common:
+        missing = next((name for name in names if not found[name]), names[-1])
+        where = preset or "mini"
+        raise UsageError(
+            f"no run of {missing} in {root}/{preset or '*'} beside the others: "
+            f"tape-arith train --pe {missing} --preset {where}"
+        )
+    groups = {
+        str(name): [RunFolder(path) for path in paths if path.parents[1].name == common[0]]
+        for name, paths in found.items()
+    }
+    records = [folder.record() for folders in groups.values() for folder in folders]
+    first = records[0]
+    for record in records[1:]:
+        if record.budget != first.budget:
+            differs = first.config.differences(record.config) or "their budgets"
+            raise UsageError(
+                f"{first.encoding} (seed {first.seed}) and {record.encoding} (seed {record.seed}) "
+                f"were not trained alike ({differs}): draw them apart, or train them alike"
+            )
+    return Study(
+        tuple(learner(name, folders) for name, folders in groups.items()),
+        first.preset,
+        first.settings,
+        first.config.task,
+        first.config.trained_digits,
+        first.config.tested_digits,
+    )
+
+
+def learner(encoding: str, folders: Sequence[RunFolder]) -> Learner:
+    """The curves of one encoding, a row a seed."""
+    runs = {folder.record().seed: folder.metrics() for folder in folders}
+    seeds = tuple(sorted(runs))
+    lines = [runs[seed] for seed in seeds]
+    taken = [[line for line in run if line.get("exact_match") is not None] for run in lines]
+    lengths = [by_length(run) for run in lines]
+    measures = [states(run) for run in lines]
+    return Learner(
+        encoding,
+        seeds,
+        loss=together([[(line["step"], line["loss"]) for line in run] for run in lines]),
+        held_out=together([[(line["step"], line["exact_match"]) for line in run] for run in taken]),
+        in_distribution=together([curve(run, "in_distribution") for run in lines]),
+        out_of_distribution=together([curve(run, "out_of_distribution") for run in lines]),
+        by_length={n: together([of.get(n, []) for of in lengths]) for n in sorted(lengths[0])},
+        state={name: _layers([of.get(name, []) for of in measures]) for name in measures[0]},
+    )
+
+
+def together(curves: Sequence[Sequence[tuple[int, float]]]) -> Series:
+    """Curves of several seeds, at the steps that all of them have: else neighbouring points would
+    be means over different runs."""
+    values = [dict(points) for points in curves]
+    steps = sorted(set.intersection(*(set(points) for points in values)))
+    return Series(tuple(steps), tuple(tuple(points[step] for step in steps) for points in values))
+
+
+def _layers(curves: Sequence[Sequence[tuple[int, list[float]]]]) -> tuple[Series, ...]:
+    """A series a layer."""
+    count = len(curves[0][0][1])
+    return tuple(
+        together([[(step, values[i]) for step, values in points] for points in curves])
+        for i in range(count)
+    )
+
+
+def _folders(root: Path, name: Name, preset: str | None) -> list[Path]:
+    """The runs of `name`, in whatever preset or in one."""
+    files = root.glob(f"{preset or '*'}/{slug(str(name.encoding))}/seed-*/run.json")
+    return sorted(file.parent for file in files)
+
+
+def figure_path(root: Path, study: Study) -> Path:
+    """Where curves are drawn unless said otherwise: beside the runs of their preset."""
+    names = "-".join(slug(learner.encoding) for learner in study.learners)
+    return root / study.preset / f"curves-{names}.png"

@@ -1,0 +1,155 @@
+"""How far things are, read from files alone."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arith.commands import status as command
+from arith.suite import lock
+from arith.suite.folders import RunFolder
+from arith.suite.plan import How, plan, write_jobs
+from arith.suite.status import note_end
+from arith.suite.sweep import Run
+from models.catalog import parse
+from tests.suite.tiny import call, done, refused, untouched
+
+FOLDER = Path("runs/sweeps/mine")
+ROPE = Path("runs/mini/rope/seed-0")
+TRAIN, SCORE, YARN = (
+    f"{kind}/mini/rope/seed-0{what}"
+    for kind, what in (("train", ""), ("score", "/grid"), ("score", "/grid+yarn"))
+)
+
+
+@pytest.fixture
+def listed(comparison: Path) -> Path:
+    """The jobs of rope and rope+yarn of one seed, of which all but yarn are done."""
+    config = RunFolder(ROPE).record().config
+    names = [parse(name) for name in ("rope", "rope+yarn")]
+    jobs = plan([Run(name, 0, "mini", config, Path("runs")) for name in names], How(), Path("runs"))
+    write_jobs(jobs, FOLDER)
+    return comparison
+
+
+def states() -> dict[str, dict[str, Any]]:
+    content = json.loads(done("status", "mine", "--json").out)
+    assert content["schema"] == 1
+    return {job["id"]: job for job in content["jobs"]}
+
+
+def test_what_is_done_and_what_waits(listed: Path) -> None:
+    with untouched(listed):
+        now = states()
+    assert {key: job["state"] for key, job in now.items()} == {
+        TRAIN: "trained",
+        SCORE: "scored",
+        YARN: "waiting",
+    }
+    assert (now[TRAIN]["step"], now[TRAIN]["steps"]) == (4, 4) and now[TRAIN]["loss"] > 0
+
+
+def test_who_holds_the_lock_is_running(listed: Path) -> None:
+    with lock.hold(ROPE, "grid+yarn.json"):
+        assert states()[YARN]["state"] == "running" and states()[TRAIN]["state"] == "trained"
+    assert states()[YARN]["state"] == "waiting"
+
+
+def test_a_training_on_its_way(listed: Path) -> None:
+    folder = RunFolder(ROPE)
+    for grid in ROPE.glob("grid*.json"):
+        grid.unlink()
+    folder.final.rename(folder.latest)
+    lines = [{"step": 1, "loss": 3.0, "seconds": 2.0}, {"step": 2, "loss": 2.5, "seconds": 5.0}]
+    folder.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    now = states()[TRAIN]
+    assert (now["state"], now["step"], now["loss"]) == ("waiting", 2, 2.5)
+    assert now["seconds_left"] == 6.0  # two steps of three seconds
+    with lock.hold(ROPE):
+        text = done("status", "mine").out
+        rows = json.loads(done("status", "runs", "--json").out)["jobs"]
+    assert "running  2 of 4  2.5000  0:00:06" in text
+    assert {row["id"]: row["state"] for row in rows}["mini/rope/seed-0"] == "running"
+
+
+def test_a_run_without_weights_is_trained(listed: Path) -> None:
+    for file in (ROPE / "weights").iterdir():
+        file.unlink()
+    assert states()[TRAIN]["state"] == "trained"
+
+
+def test_what_failed_and_what_was_stopped(listed: Path) -> None:
+    log = Path("runs/sweeps/mine/logs/it.log")
+    note_end(FOLDER, YARN, 1, "no space", log)
+    now = states()[YARN]
+    assert (now["state"], now["reason"], now["log"]) == ("failed", "no space", str(log))
+    runs = json.loads(done("status", "runs", "--json").out)["jobs"]
+    assert "failed" not in {run["state"] for run in runs if "rope/seed-0" not in run["id"]}
+    # Preempted, out of time, asked to stop, killed: it goes on, it has not failed.
+    for code in (75, 3, 130, -15):
+        note_end(FOLDER, YARN, code, "", None)
+        assert states()[YARN]["state"] == "waiting"
+    note_end(FOLDER, YARN, 2, "wrong", None)
+    with open(FOLDER / "ends.jsonl", "a") as file:
+        file.write('{"id": "sco')  # a kill cut it short
+    assert states()[YARN]["state"] == "failed"
+    done("score", ROPE, "--with", "yarn")
+    assert states()[YARN]["state"] == "scored"
+
+
+def test_parts(comparison: Path) -> None:
+    config = RunFolder(ROPE).record().config
+    run = Run(parse("rope+yarn"), 0, "mini", config, Path("runs"))
+    write_jobs(plan([run], How(), Path("runs"), shards=2), FOLDER)
+    parts = [f"{YARN}/1-of-2", f"{YARN}/2-of-2"]
+    merge = YARN.replace("score/", "merge/")
+    assert [states()[key]["state"] for key in (*parts, merge)] == ["waiting"] * 3
+    done("score", ROPE, "--with", "yarn", "--shard", "2/2")
+    assert [states()[key]["state"] for key in (*parts, merge)] == ["waiting", "scored", "waiting"]
+    done("score", ROPE, "--with", "yarn", "--shard", "1/2")
+    done("score", ROPE, "--with", "yarn", "--merge", 2)
+    assert [states()[key]["state"] for key in (*parts, merge)] == ["scored"] * 3
+
+
+def test_a_folder_of_runs(comparison: Path) -> None:
+    text = done("status").out
+    assert "mini/rope/seed-1" in text and text.endswith(
+        "0 waiting, 0 running, 0 trained, 6 scored, 0 failed\n"
+    )
+    Path("runs/mini/fire/seed-0/run.json").write_text("{")
+    rows = {r["id"]: r for r in json.loads(done("status", "--json").out)["jobs"]}
+    assert rows["mini/fire/seed-0"]["state"] == "failed"
+    assert "run.json is corrupt" in rows["mini/fire/seed-0"]["reason"]
+
+
+def test_what_is_neither(here: Path) -> None:
+    assert "neither a sweep nor runs" in refused("status", "nothing")
+    assert "--watch" in refused("status", "--watch", "--json")
+    FOLDER.mkdir(parents=True)
+    (FOLDER / "jobs.jsonl").write_text('{"id": 3}\n')
+    assert "jobs.jsonl is corrupt" in refused("status", "mine", code=1)
+
+
+def test_watching_ends_when_all_is_done(listed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    def scored_meanwhile(seconds: float) -> None:
+        looks.append(seconds)
+        call("score", ROPE, "--with", "yarn")
+
+    monkeypatch.setattr("arith.commands.status.time.sleep", scored_meanwhile)
+    assert "0 waiting" in done("status", "mine", "--watch").out
+    assert looks[0] == command.SECONDS_BETWEEN_LOOKS
+
+
+def test_it_needs_no_torch(listed: Path) -> None:
+    code = (
+        "import sys, cli; sys.argv = ['tape-arith', 'status', 'mine']\n"
+        "try: cli.main()\nexcept SystemExit as end: assert not end.code\n"
+        "assert 'torch' not in sys.modules and 'pandas' not in sys.modules"
+    )
+    environment = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, capture_output=True)
