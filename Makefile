@@ -8,7 +8,7 @@ demo: .venv/demo
 	$(BIN)/tape-arith run --pe rope,fire,tape --preset mini
 
 test: .venv/test
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -m "not slow" -n 2 --dist worksteal
 
 test-slow: .venv/test
 	$(BIN)/python -m pytest -q -m slow

@@ -83,7 +83,7 @@ def test_tables(comparison: Path) -> None:
     content = json.loads(done("table", "--format", "json").out)
     assert list(content) == ["schema", "rows"] and content["schema"] == 1
     for row in content["rows"]:
-        assert list(row) == ["encoding", "seeds", "converged", "mark", "means"]
+        assert list(row) == ["encoding", "seeds", "converged", "mark", "means", "values"]
         assert row["seeds"] == [0, 1] and set(row["means"]) == set(REGIONS)
         assert row["converged"] is False and row["mark"] == "not converged"
     chosen = done("table", "--compare", "fire,rope").out.splitlines()

@@ -246,7 +246,7 @@ def test_cope_masks_before_its_sum(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert bool((cope().positions(normal(1, 2, 9, 9)).triu(1) == 0).all())
     monkeypatch.setattr(CoPELayer, "positions", unmasked)
-    with pytest.raises(AssertionError, match="later token"):
+    with pytest.raises(AssertionError, match="another last token"):
         contract.check_causal("cope")
 
 
