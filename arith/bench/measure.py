@@ -282,8 +282,8 @@ class TreeMemory:
 def descendants(pid: int) -> list[int]:
     """The children of a process, their children, and so on, as far as the system tells."""
     found: list[int] = []
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
+    with suppress(OSError):  # it may end while it is looked at
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
             for child in map(int, children.read_text().split()):
                 found += [child, *descendants(child)]
     return found

@@ -12,7 +12,6 @@
 Facts are read from the files, never from their names.
 """
 
-import json
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from arith.files import read_json, write_json, write_text
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.shards import Shard
+from arith.suite.metrics_line import read_line
 from arith.suite.presets import load_preset, presets
 from arith.suite.progress import say
 from arith.training.config import Config
@@ -205,7 +205,7 @@ class RunFolder:
             return []
         try:
             text = self.metrics_file.read_text(encoding="utf-8")
-            return [_metrics_line(line) for line in text.splitlines()]
+            return [read_line(line) for line in text.splitlines()]
         except (OSError, ValueError) as error:
             raise Failure(f"{self.metrics_file} is corrupt: {error}") from error
 
@@ -215,7 +215,7 @@ class RunFolder:
         if self.metrics_file.exists():
             for line in self.metrics_file.read_text("utf-8", errors="replace").splitlines():
                 try:
-                    content = _metrics_line(line)
+                    content = read_line(line)
                 except ValueError:
                     break
                 if content["step"] <= step:
@@ -343,13 +343,6 @@ def existing_run(path: Path) -> RunFolder:
     if not folder.exists():
         raise UsageError(f"{path} holds no run: `tape-arith list` shows where runs are")
     return folder
-
-
-def _metrics_line(line: str) -> dict[str, Any]:
-    content = json.loads(line)
-    if not isinstance(content, dict) or not isinstance(content.get("step"), int):
-        raise ValueError(f"a line without its step: {line[:40]}")
-    return content
 
 
 def slug(name: str) -> str:

@@ -93,7 +93,7 @@ def _run(root: Path, grids: Sequence[Grid]) -> Run:
         commands=commands(record, path, grids) if record else (),
         recorded=environment.get("command"),
         curves=_curves(lines),
-        by_length=_by_length(lines),
+        by_length=by_length(lines),
     )
 
 
@@ -153,28 +153,10 @@ def _metrics(folder: RunFolder) -> list[dict[str, Any]]:
 
 
 def _curves(lines: Sequence[Line]) -> dict[str, Curve]:
+    """What was logged on the way, by name; what was not has no entry."""
     logged: dict[str, Curve] = {
-        key: [(line["step"], line[key]) for line in lines if _number(line.get(key))]
+        key: [(line["step"], line[key]) for line in lines if line.get(key) is not None]
         for key in ("loss", "exact_match")
     }
-    try:
-        small = curve(lines, "out_of_distribution")
-    except (KeyError, TypeError):  # not what training writes
-        small = []
-    logged["out_of_distribution"] = [(step, value) for step, value in small if _number(value)]
+    logged["out_of_distribution"] = curve(lines, "out_of_distribution")
     return {key: points for key, points in logged.items() if points}
-
-
-def _by_length(lines: Sequence[Line]) -> dict[int, Curve]:
-    try:
-        found = by_length(lines)
-    except (AttributeError, TypeError, ValueError):  # not what training writes
-        return {}
-    return {
-        length: [(step, value) for step, value in points if _number(value)]
-        for length, points in found.items()
-    }
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -326,7 +326,15 @@ def test_a_corrupt_grid(comparison: Path, change: Callable[[bytes], bytes]) -> N
     done("table")
 
 
-@pytest.mark.parametrize("text", [b'{"step": 4\n', b"7\n", b"{}\n", b"\xff\n", b"[]\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(b'{"step": 4\n', b"7\n", b"{}\n", b"\xff\n", b"[]\n", b'{"step": true}\n'),
+        *(b'{"step": 4, "loss": NaN}\n', b'{"step": 4, "exact_match": 1.5}\n'),
+        b'{"step": 4, "small_grid": {"in_distribution": 1.0}}\n',
+        b'{"step": 4, "state": {"norm": 1.0}}\n',
+    ],
+)
 def test_corrupt_metrics(comparison: Path, text: bytes) -> None:
     file = Path(ROPE, "metrics.jsonl")
     file.write_bytes(text)
