@@ -282,10 +282,11 @@ def test_runs_that_are_not_scored_are_named(made: Path) -> None:
 
 def test_time_and_last_states(made: Path) -> None:
     folder = RunFolder(made / "runs/mini/tape/seed-1")
-    lines = [
-        {"step": step, "small_grid": {"in_distribution": 1.0, "out_of_distribution": value}}
-        for step, value in enumerate([0.9, 0.20, 0.25, 0.22, 0.3, 0.26])
+    small_grids = [
+        {"in_distribution": 1.0, "out_of_distribution": value, "by_length": {}}
+        for value in (0.9, 0.20, 0.25, 0.22, 0.3, 0.26)
     ]
+    lines = [{"step": step, "small_grid": grid} for step, grid in enumerate(small_grids)]
     folder.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = rows(leaderboard())
     assert found["tape"]["train_seconds"] == [60.0, 120.0, 180.0, 240.0]
