@@ -368,8 +368,10 @@ def _best_heads(ax: Axes, study: Study, regions: Sequence[str]) -> None:
     ax.set_xlim(-0.6, len(labels) - 0.4)
     ax.set_ylim(0, 1)
     letters = LETTERS if len(labels) <= 8 else LETTERS - 1.5
-    ax.set_xticks(range(len(labels)), labels, fontsize=letters)
-    if len(labels) > 8 or max(map(len, labels)) > 70 / len(labels):
+    # An option a line: a long name would run into its neighbour, turned into the maps below.
+    names = [label.replace(":", ":\n").replace("+", "\n+") for label in labels]
+    ax.set_xticks(range(len(labels)), names, fontsize=letters)
+    if max(len(line) for name in names for line in name.split("\n")) > 80 / len(labels):
         ax.tick_params(axis="x", rotation=20)
     ax.set_ylabel("weight on equal places", fontsize=LETTERS, labelpad=2)
     ax.tick_params(axis="y", length=2, width=0.5, pad=1.5, labelsize=LETTERS)
