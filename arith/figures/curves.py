@@ -19,6 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from arith.figures.captions import NBSP, preset_words
+from arith.figures.foot import put_legend, put_note
 from arith.figures.heatmap import DPI, STYLE, UNDATED, lines
 from arith.figures.panel import shrink
 from arith.figures.scaling import LETTERS, figure_format
@@ -138,27 +139,8 @@ def compose(study: Study) -> Figure:
                 _line(ax, series, colour)
             _finish(ax, UNITS[measure], last)
         _layers(panel(row, 2, ""), len(next(iter(learner.state.values()))))
-    figure.legend(
-        handles=handles,
-        loc="lower left",
-        bbox_to_anchor=(0.08 / width, (below - AXIS - legend + 0.06) / height),
-        ncols=4,
-        frameon=False,
-        fontsize=LETTERS,
-        handlelength=1.6,
-        columnspacing=1.4,
-        borderaxespad=0.0,
-        borderpad=0.2,
-    )
-    figure.text(
-        0.08 / width,
-        0.05 / height,
-        "\n".join(note),
-        fontsize=LETTERS,
-        color="#444444",
-        va="bottom",
-        linespacing=1.3,
-    )
+    put_legend(figure, handles, below - AXIS - legend + 0.06, 4, LETTERS)
+    put_note(figure, note, LETTERS)
     return figure
 
 

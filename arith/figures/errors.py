@@ -20,6 +20,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from arith.figures.captions import NBSP, SPLITS, preset_words
+from arith.figures.foot import put_legend, put_note
 from arith.figures.heatmap import DPI, STYLE, UNDATED, lines
 from arith.figures.scaling import LETTERS, MARKERS, figure_format
 from arith.files import atomic
@@ -175,25 +176,8 @@ def compose(study: Study) -> Figure:
         borderpad=0.0,
         **style,
     )
-    figure.legend(
-        handles=keys,
-        loc="lower left",
-        bbox_to_anchor=(0.08 / width, (foot - key_rows * 0.16 - 0.1) / height),
-        ncols=4,
-        handlelength=1.6,
-        columnspacing=1.4,
-        borderpad=0.2,
-        **style,
-    )
-    figure.text(
-        0.08 / width,
-        0.05 / height,
-        "\n".join(note),
-        fontsize=LETTERS,
-        color="#444444",
-        va="bottom",
-        linespacing=1.3,
-    )
+    put_legend(figure, keys, foot - key_rows * 0.16 - 0.1, 4, LETTERS)
+    put_note(figure, note, LETTERS)
     return figure
 
 

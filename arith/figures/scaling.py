@@ -20,6 +20,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 
 from arith.errors import UsageError
 from arith.figures.captions import NBSP
+from arith.figures.foot import put_note
 from arith.figures.heatmap import DPI, FORMATS, STYLE, UNDATED
 from arith.files import atomic
 from arith.scoring.statistics import t_quantile
@@ -132,15 +133,7 @@ def compose(panels: Sequence[Panel], note: str) -> Figure:
             1.9 / (height + below),
         )
         _panel(figure.add_axes(box), panel, colours, markers)
-    figure.text(
-        0.08 / width,
-        0.06 / (height + below),
-        "\n".join(lines),
-        fontsize=LETTERS,
-        color="#444444",
-        va="bottom",
-        linespacing=1.3,
-    )
+    put_note(figure, lines, LETTERS)
     return figure
 
 

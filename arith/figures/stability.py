@@ -18,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullLocator
 
+from arith.figures.foot import put_legend, put_note
 from arith.figures.heatmap import DPI, STYLE, UNDATED, lines
 from arith.figures.scaling import LETTERS, MARKERS, figure_format
 from arith.files import atomic
@@ -153,27 +154,8 @@ def compose(study: Study) -> Figure:
                 ax.set_ylabel(
                     f"relative change,\n{MEASURES[measures[-1]]}", fontsize=LETTERS, labelpad=2
                 )
-    figure.legend(
-        handles=handles,
-        loc="lower left",
-        bbox_to_anchor=(0.08 / width, (below - AXIS - legend + 0.06) / height),
-        ncols=3,
-        frameon=False,
-        fontsize=LETTERS,
-        handlelength=1.6,
-        columnspacing=1.4,
-        borderaxespad=0.0,
-        borderpad=0.2,
-    )
-    figure.text(
-        0.08 / width,
-        0.05 / height,
-        "\n".join(note),
-        fontsize=LETTERS,
-        color="#444444",
-        va="bottom",
-        linespacing=1.3,
-    )
+    put_legend(figure, handles, below - AXIS - legend + 0.06, 3, LETTERS)
+    put_note(figure, note, LETTERS)
     return figure
 
 
