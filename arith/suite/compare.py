@@ -191,16 +191,19 @@ def _why(left: Grid, kept: Grid) -> str:
         if not isinstance(mine, dict):
             mine, yours = {key: mine}, {key: yours}
         for part in dict.fromkeys([*mine, *yours]):
-            here, there = mine.get(part, "nothing"), yours.get(part, "nothing")
+            here, there = mine.get(part), yours.get(part)
             if here == there:
                 continue
-            if part == "config_sha256":
+            if None in (here, there) and part in ("steps_before", "config_before"):
+                # Both tell one thing: which weights it began with.
+                told.append("begun from another run" if there is None else "weights of its own")
+            elif part == "config_sha256":
                 told.append(f"other settings ({_settings(left)}, not {_settings(kept)})")
             elif part == "sha256":
-                told.append(f"evaluation set {here[:8]}, not {there[:8]}")
+                told.append(f"evaluation set {str(here)[:8]}, not {str(there)[:8]}")
             else:
                 told.append(f"{part.replace('_', ' ')} {here}, not {there}")
-    return "; ".join(told)
+    return "; ".join(dict.fromkeys(told))
 
 
 def _settings(grid: Grid) -> str:
