@@ -40,7 +40,8 @@ def command(
     }
     if problem is not None and plot is None and not as_json:
         raise UsageError("the maps of --problem are drawn, or told as JSON: add --plot or --json")
-    from arith.figures.attention import chosen, draw
+    from arith.figures.attention.draw import draw
+    from arith.figures.attention.study import chosen
     from arith.figures.attention_table import to_json, to_markdown
     from arith.figures.scaling import figure_format
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from arith.figures.attention import REGIONS, StudiedAttention, Study, sample_line
+from arith.figures.attention.study import REGIONS, StudiedAttention, Study, sample_line
 from arith.figures.tabular import pipe_table
 from arith.scoring.patterns import Patterns
 from arith.scoring.statistics import student_t

@@ -10,7 +10,7 @@ from arith.analysis.attention import equal_places, maps, patterns
 from arith.data.task import Digits, Problems, Task, load_task
 from arith.data.vocabulary import decode
 from arith.errors import UsageError
-from arith.figures.attention import Example, StudiedAttention, Study
+from arith.figures.attention.study import Example, StudiedAttention, Study
 from arith.suite.progress import bar
 from arith.suite.studied import StudiedRun, by_region, comparable_runs, evaluation_bucket
 

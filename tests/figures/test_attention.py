@@ -11,8 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from arith.errors import UsageError
-from arith.figures import attention
-from arith.figures.attention import Example, StudiedAttention, Study, chosen, draw
+from arith.figures.attention.distance import by_distance
+from arith.figures.attention.draw import draw
+from arith.figures.attention.maps import maps
+from arith.figures.attention.places import places
+from arith.figures.attention.study import Example, StudiedAttention, Study, chosen
 from arith.figures.attention_table import to_json, to_markdown
 from arith.scoring.patterns import Patterns
 
@@ -83,8 +86,8 @@ def test_one_region_alone() -> None:
     del run.regions["out of distribution"]
     made = study(run)
     assert "out of distribution" not in to_markdown(made).replace(" out of it", "")
-    assert len(attention.by_distance(made).axes) == LAYERS
-    assert len(attention.places(made).axes) == 3  # the best head, its heat map, a colour bar
+    assert len(by_distance(made).axes) == LAYERS
+    assert len(places(made).axes) == 3  # the best head, its heat map, a colour bar
 
 
 def test_json() -> None:
@@ -112,7 +115,7 @@ def squares(ax: Any) -> list[tuple[float, float]]:
 
 
 def test_maps() -> None:
-    figure = attention.maps(study(studied("rope"), studied("tape")), [0, 2], [1])
+    figure = maps(study(studied("rope"), studied("tape")), [0, 2], [1])
     panels = figure.axes[:4]
     first = panels[0]
     drawn = np.ma.masked_invalid(np.asarray(first.images[0].get_array(), dtype=float))
@@ -135,7 +138,7 @@ def test_maps() -> None:
 
 
 def test_by_distance() -> None:
-    figure = attention.by_distance(study(studied("rope"), studied("fire")))
+    figure = by_distance(study(studied("rope"), studied("fire")))
     assert len(figure.axes) == 2 * LAYERS
     titles = [ax.get_title(loc="left") for ax in figure.axes]
     assert titles[:2] == ["in distribution, layer 1", "layer 2"]
@@ -147,7 +150,7 @@ def test_by_distance() -> None:
 
 
 def test_places() -> None:
-    figure = attention.places(study(studied("rope"), studied("rope", 1), studied("fire", 0, 0.7)))
+    figure = places(study(studied("rope"), studied("rope", 1), studied("fire", 0, 0.7)))
     above, *maps = figure.axes
     dots = [line for line in above.get_lines() if line.get_marker() not in ("None", "")]
     scores = [float(np.asarray(dot.get_ydata())[0]) for dot in dots]
@@ -195,9 +198,9 @@ def test_nothing_is_cut_off(count: int) -> None:
     names = ["rope", "tape", "fire:width=64", "tape-heads", "nope"]
     made = study(*(studied(name, seed) for name in names[:count] for seed in (0, 1)))
     for figure in (
-        attention.by_distance(made),
-        attention.places(made),
-        attention.maps(made, [2], [0, 1]),
+        by_distance(made),
+        places(made),
+        maps(made, [2], [0, 1]),
     ):
         bounds(figure)
 
@@ -228,7 +231,7 @@ def test_files(tmp_path: Path, kind: str) -> None:
 def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"\.png, \.svg or \.pdf"):
         draw(study(studied("rope")), tmp_path / "x.gif", [0], [0])
-    monkeypatch.setattr(attention, "MOST_MAPS", 1)
+    monkeypatch.setattr("arith.figures.attention.maps.MOST_MAPS", 1)
     with pytest.raises(UsageError, match="2 maps are too many"):
         draw(study(studied("rope")), tmp_path / "x.png", [0], [0, 1])
     assert list(tmp_path.iterdir()) == []

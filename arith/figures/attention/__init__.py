@@ -1,0 +1,1 @@
+"""Attention as figures: maps of one problem, weight by distance, weight on equal places."""

@@ -1,0 +1,62 @@
+"""A figure of attention as a page: sizes in inches, a note at its foot."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+from arith.figures.heatmap import DPI
+from arith.figures.scaling import LETTERS
+
+GREY = "#444444"
+RED = "#e0452f"
+EDGE = 0.08  # inches
+
+
+def page(width: float, height: float, note: Sequence[str]) -> Figure:
+    figure = Figure(figsize=(width, height), dpi=DPI)
+    FigureCanvasAgg(figure)
+    figure.text(
+        EDGE / width,
+        0.05 / height,
+        "\n".join(note),
+        fontsize=LETTERS,
+        color=GREY,
+        va="bottom",
+        linespacing=1.3,
+    )
+    return figure
+
+
+def box(
+    inches: tuple[float, float, float, float], width: float, height: float
+) -> tuple[float, float, float, float]:
+    x, y, wide, high = inches
+    return x / width, y / height, wide / width, high / height
+
+
+def colour_bar(
+    figure: Figure, image: AxesImage, inches: tuple[float, float, float, float], label: str
+) -> None:
+    width, height = figure.get_size_inches()
+    bar = figure.colorbar(image, cax=figure.add_axes(box(inches, width, height)), ticks=[0, 0.5, 1])
+    bar.set_label(label, fontsize=LETTERS, labelpad=2)
+    bar.ax.tick_params(length=2, width=0.5, pad=1.5, labelsize=LETTERS)
+    bar.outline.set_linewidth(0.5)
+
+
+def legend(figure: Figure, handles: Sequence[Any], y: float, x: float) -> None:
+    figure.legend(
+        handles=list(handles),
+        loc="lower left",
+        bbox_to_anchor=(x, y),
+        ncols=4,
+        frameon=False,
+        fontsize=LETTERS,
+        handlelength=1.6,
+        columnspacing=1.4,
+        borderaxespad=0.0,
+        borderpad=0.2,
+    )
