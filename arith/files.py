@@ -1,37 +1,91 @@
 """Files that are whole or not there: written beside their place, synced, then renamed."""
 
+import errno
 import hashlib
+import itertools
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from arith.errors import Failure
+from arith.processes import alive, host
+from arith.reading import sha256
+from arith.schemas import read_document, sealed
+
+__all__ = [
+    "append_line",
+    "atomic",
+    "neighbour",
+    "read_json",
+    "remove_dead",
+    "sha256",
+    "sync_folder",
+    "write_json",
+    "write_text",
+]
+
+_calls = itertools.count()
+_open: set[Path] = set()
+"""What this process is writing."""
 
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a temporary neighbour of `path`; when the block ends well it takes `path`'s place.
 
-    Errors: Failure, naming `path`, where the disk refuses; nothing half-written stays behind.
+    Errors: Failure, naming `path`, where the disk refuses; nothing half-written stays behind. What
+    a kill left behind goes with the next writing of `path`.
     """
-    # The process id keeps two writers apart, and lets a kill leave a name that is never read.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    temporary = neighbour(path)
+    _open.add(temporary)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        remove_dead(path.parent, path.name)
         yield temporary
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
         sync_folder(path.parent)
-    except OSError as error:
-        raise Failure(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
+    except BaseException as error:
         # Where `path` cannot be (its parent is a file, its name too long), nor can this.
         with suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError):
+            raise Failure(f"cannot write {path}: {error.strerror or error}") from error
+        raise
+    finally:
+        _open.discard(temporary)
+
+
+def neighbour(path: Path) -> Path:
+    """A temporary name beside `path`, which no other writer has: it tells of whom it is."""
+    return path.with_name(f".{path.name}.{_host()}-{os.getpid()}-{next(_calls)}.partial")
+
+
+def remove_dead(folder: Path, name: str | None = None) -> None:
+    """Remove from `folder` what is left of writers that were killed, of every file or of that
+    `name`, as far as one can know: what is another machine's stays."""
+    written = ".+" if name is None else re.escape(name)
+    ours = re.compile(rf"\.{written}\.{_host()}-(\d+)-\d+\.partial")
+    for file in folder.iterdir():
+        match = ours.fullmatch(file.name)
+        if match and file not in _open and not _writes(int(match[1])):
+            file.unlink(missing_ok=True)
+
+
+def _writes(pid: int) -> bool:
+    # Of our own number and not open: of an earlier process, as in a container that started anew.
+    return pid != os.getpid() and alive(pid)
+
+
+@cache
+def _host() -> str:
+    return hashlib.sha256(host().encode()).hexdigest()[:8]
 
 
 def sync_folder(folder: Path) -> None:
@@ -48,29 +102,29 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, content: object) -> None:
-    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+def append_line(path: Path, text: str) -> None:
+    """Add a line to the end of `path`: all of it, or nothing. Errors: Failure, naming `path`."""
+    line = (text + "\n").encode()
+    try:
+        # One write to the end: two processes that add to one file never share a line.
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            written = os.write(descriptor, line)
+            if written < len(line):
+                os.truncate(descriptor, os.fstat(descriptor).st_size - written)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise Failure(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a document of ours, of the kind that it says, with its schema and checksum."""
+    text = json.dumps(sealed(content, content["kind"]), indent=1, allow_nan=False)
+    write_text(path, text + "\n")
 
 
 def read_json(path: Path, kind: str) -> dict[str, Any]:
-    """The JSON object in `path`, whose "kind" must be `kind` and whose "schema" must be 1."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Failure(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:  # JSON or UTF-8; nested too deep
-        raise Failure(f"{path} is corrupt: not JSON ({error})") from error
-    if not isinstance(content, dict) or content.get("kind") != kind:
-        raise Failure(f"{path} is not a {kind} of tape-arith")
-    if content.get("schema") != 1:
-        raise Failure(f"{path} has schema {content.get('schema')!r}; this version reads schema 1")
-    return content
-
-
-def sha256(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes, read in pieces. Errors: Failure where it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise Failure(f"cannot read {path}: {error.strerror or error}") from error
+    """The document of `kind` in `path`, without its checksum. Errors: Failure, naming it."""
+    return read_document(path, kind)

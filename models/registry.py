@@ -21,6 +21,9 @@ from typing import Any
 
 from models.errors import UsageError
 
+MOST_BYTES = 2**20
+"""Of a file of Python source."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -55,9 +58,13 @@ class Place:
                 "package as plain files"
             )
         try:
-            return self.file.read_bytes()
+            with open(self.file, "rb") as file:
+                source = file.read(MOST_BYTES + 1)
         except OSError as error:
             raise UsageError(f"{self.file} cannot be read: {error.strerror or error}") from error
+        if len(source) > MOST_BYTES:
+            raise UsageError(f"{self.file} is larger than the {MOST_BYTES:,} bytes of a class")
+        return source
 
     def sha256(self) -> str:
         """Hex hash of the file. Errors: UsageError where it cannot be read."""

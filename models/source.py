@@ -121,7 +121,8 @@ def _read(place: Place, source: bytes) -> Entry:
 def _parsed(place: Place, source: bytes) -> ast.Module:
     try:
         return ast.parse(source)
-    except (SyntaxError, ValueError) as error:  # ValueError: a null byte
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # ValueError: a null byte; the last two: nested deeper than the parser goes
         raise UsageError(f"{_file(place)} is not Python: {error}") from error
 
 
@@ -152,7 +153,11 @@ def _attends(body: ast.Module, name: str) -> bool:
         file = registry.source_file(origin)
         if file is None:
             return True
-        return _attends(ast.parse(file.read_bytes()), name)
+        try:
+            there = ast.parse(file.read_bytes())
+        except (SyntaxError, ValueError, RecursionError, MemoryError, OSError):
+            return True
+        return _attends(there, name)
     if any(isinstance(n, ast.FunctionDef) and n.name in _ATTENTION for n in node.body):
         return True
     bases = [ast.unparse(base) for base in node.bases]

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from arith.checking import Wrong, digest, text, whole
 from arith.data import vocabulary
 from arith.data.bucket import Bucket
 from arith.data.expected_seen import expected_seen
@@ -33,13 +34,20 @@ class Shard:
     @classmethod
     def of(cls, entry: object, path: Path) -> "Shard":
         """The shard that a JSON object describes. Errors: Failure naming `path`."""
-        kinds: dict[str, Any] = {field.name: field.type for field in fields(cls)}
-        if not isinstance(entry, dict) or entry.keys() != kinds.keys():
-            raise Failure(f"{path} is corrupt: a shard has the keys {', '.join(kinds)}")
-        for name, kind in kinds.items():
-            if type(entry[name]) is not kind:
-                raise Failure(f"{path} is corrupt: {name} is {entry[name]!r}")
-        shard = cls(**entry)
+        names = [field.name for field in fields(cls)]
+        if not isinstance(entry, dict) or entry.keys() != set(names):
+            raise Failure(f"{path} is corrupt: a shard has the keys {', '.join(names)}")
+        try:
+            shard = cls(
+                tokens=text(entry["tokens"], "tokens"),
+                lengths=text(entry["lengths"], "lengths"),
+                count=whole(entry["count"], "count", 1),
+                num_tokens=whole(entry["num_tokens"], "num_tokens", 1),
+                tokens_sha256=digest(entry["tokens_sha256"], "tokens_sha256"),
+                lengths_sha256=digest(entry["lengths_sha256"], "lengths_sha256"),
+            )
+        except Wrong as error:
+            raise Failure(f"{path} is corrupt: {error}") from error
         # A name is joined to the folder's path: it must not lead out of it.
         if Path(shard.tokens).name != shard.tokens or Path(shard.lengths).name != shard.lengths:
             raise Failure(f"{path} is corrupt: a shard lies beside its manifest")

@@ -6,7 +6,7 @@ manifest comes last and takes their place, so a folder with a manifest is whole.
 """
 
 import fcntl
-import json
+import io
 import multiprocessing
 import os
 import re
@@ -26,6 +26,7 @@ from arith.data.bucket import LENGTH_TYPE, Bucket
 from arith.data.manifest import FILE, KIND, Manifest, Shard, again, described, identity, read
 from arith.errors import Failure, UsageError
 from arith.files import atomic, read_json, sha256, write_json
+from arith.reading import parse_json, read_text
 
 SHARD_SIZE = 1_000_000
 """Problems a shard. It does not change what a dataset holds, only where it is cut."""
@@ -35,7 +36,7 @@ HEADER_BYTES = 128
 _SHARD_KIND = "dataset shard"
 _OURS = re.compile(r"(tokens|lengths)-\d{5,}\.npy|shard-\d{5,}\.json|manifest\.json")
 _NOTE = re.compile(r"shard-\d{5,}\.json")
-_PARTIAL = re.compile(rf"\.({_OURS.pattern})\.\d+\.partial")
+_PARTIAL = re.compile(rf"\.({_OURS.pattern})\.[\w-]+\.partial")
 
 Progress = Callable[[int], None]
 
@@ -200,6 +201,13 @@ def _write_shard(plan: _Plan, number: int) -> Shard:
     return shard
 
 
+def npy_header(dtype: np.dtype[Any], count: int) -> bytes:
+    """What stands in a .npy file before `count` numbers."""
+    file = io.BytesIO()
+    _write_header(file, dtype, count)
+    return file.getvalue()
+
+
 def _write_header(file: BinaryIO, dtype: np.dtype[Any], count: int) -> None:
     header = {"descr": dtype.str, "fortran_order": False, "shape": (count,)}
     np.lib.format.write_array_header_1_0(file, header)
@@ -284,8 +292,8 @@ def _refuse_foreign(directory: Path) -> None:
     manifest = directory / FILE
     if manifest.exists():
         try:
-            content = json.loads(manifest.read_bytes())
-        except ValueError:
+            content = parse_json(read_text(manifest))
+        except (Failure, ValueError):
             return  # ours and corrupt, which is said elsewhere, and mended by --fresh
         if not isinstance(content, dict) or content.get("kind") != KIND:
             raise UsageError(

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from arith.checking import Wrong, digest, known_keys, mapping, number, text, whole
 from arith.errors import Failure
 from arith.files import read_json, write_text
+from arith.schemas import sealed
 from arith.scoring.grid import MOST_PER_CELL, SHARE_UNIT, Floats, Grid, Ints
 
 _CELLS = ("exact", "total", "right_share", "first_wrong")
@@ -22,11 +24,11 @@ _SETTINGS = "settings"
 def save(grid: Grid, path: Path) -> None:
     """Write `grid`, a row of cells a line. Errors: Failure where the disk refuses."""
     entries = []
-    for key, value in grid.content().items():
-        text = json.dumps(value, allow_nan=False)
+    for key, value in sealed(grid.content(), "grid").items():
+        entry = json.dumps(value, allow_nan=False)
         if key in _CELLS:
-            text = "[\n  " + ",\n  ".join(json.dumps(row) for row in value) + "\n ]"
-        entries.append(f'"{key}": {text}')
+            entry = "[\n  " + ",\n  ".join(json.dumps(row) for row in value) + "\n ]"
+        entries.append(f'"{key}": {entry}')
     write_text(path, "{\n " + ",\n ".join(entries) + "\n}\n")
 
 
@@ -34,63 +36,63 @@ def load(path: Path) -> Grid:
     """Read what `save` wrote. Errors: Failure, naming the file and what is wrong in it."""
     try:
         return _checked(read_json(path, "grid"))
-    except _Corrupt as error:
+    except Wrong as error:
         raise Failure(f"{path} is corrupt: {error}; score the run again") from error
 
 
-class _Corrupt(Exception):
-    """What is wrong in a file; `load` adds the file's name."""
-
-
 def _checked(content: dict[str, Any]) -> Grid:
-    odd = sorted((content.keys() - {_SETTINGS}) ^ _KEYS)
-    if odd:
-        raise _Corrupt(f"{odd[0]!r} is {'unknown' if odd[0] in content else 'missing'}")
-    text, whole = {}, {}
-    for key in ("encoding", "preset"):
-        text[key] = _text(content[key], key)
-    for key in ("seed", "blocks_done"):
-        whole[key] = _integer(content[key], key, 0)
+    known_keys(content, _KEYS, frozenset({_SETTINGS}))
+    encoding, preset = text(content["encoding"], "encoding"), text(content["preset"], "preset")
+    seed, blocks_done = whole(content["seed"], "seed"), whole(content["blocks_done"], "blocks_done")
     extrapolation = content["extrapolation"]
     if extrapolation is not None:
-        extrapolation = _text(extrapolation, "extrapolation")
+        extrapolation = text(extrapolation, "extrapolation")
     budget, evaluation, scoring = (
-        _object(content[key], key) for key in ("budget", "evaluation", "scoring")
+        mapping(content[key], key) for key in ("budget", "evaluation", "scoring")
     )
-    for key in ("task", "sha256"):
-        _text(evaluation.get(key), f"evaluation.{key}")
+    text(evaluation.get("task"), "evaluation.task")
+    digest(evaluation.get("sha256"), "evaluation.sha256")
     if "split" in evaluation:
-        _text(evaluation["split"], "evaluation.split")
+        text(evaluation["split"], "evaluation.split")
     for key in ("version", "seed"):
-        _integer(evaluation.get(key), f"evaluation.{key}", 0)
-    size = _integer(evaluation.get("max_digits"), "evaluation.max_digits", 1)
-    per_cell = _integer(
+        whole(evaluation.get(key), f"evaluation.{key}", 0)
+    size = whole(evaluation.get("max_digits"), "evaluation.max_digits", 1)
+    per_cell = whole(
         evaluation.get("problems_per_cell"), "evaluation.problems_per_cell", 1, MOST_PER_CELL
     )
-    trained = _integer(content["trained_digits"], "trained_digits", 1, size)
+    trained = whole(content["trained_digits"], "trained_digits", 1, size)
+    if "config_sha256" in budget:
+        digest(budget["config_sha256"], "budget.config_sha256")
+    if "dtype" in scoring:
+        text(scoring["dtype"], "scoring.dtype")
+    if "threshold" in scoring:
+        number(scoring["threshold"], "scoring.threshold", 0)
 
-    settings = _object(content.get(_SETTINGS, {}), _SETTINGS)
+    settings = mapping(content.get(_SETTINGS, {}), _SETTINGS)
     for key, value in settings.items():
+        text(key, _SETTINGS)
         if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise _Corrupt(f"'{_SETTINGS}.{key}' must be a number or text")
+            raise Wrong(f"'{_SETTINGS}.{key}' must be a number or text")
+        if isinstance(value, str):
+            text(value, f"{_SETTINGS}.{key}")
 
     total = np.array(_rows(content["total"], "total", size, per_cell), dtype=np.int64)
     exact = np.array(_rows(content["exact"], "exact", size, per_cell), dtype=np.int64)
-    if total.min() < whole["blocks_done"]:  # a block holds a problem of every cell
-        raise _Corrupt("'total' disagrees with 'blocks_done'")
+    if total.min() < blocks_done:  # a block holds a problem of every cell
+        raise Wrong("'total' disagrees with 'blocks_done'")
     if (exact > total).any():
-        raise _Corrupt("more exact answers than problems in a cell")
+        raise Wrong("more exact answers than problems in a cell")
     share = _means(content["right_share"], "right_share", total, 1.0)
     place = _means(content["first_wrong"], "first_wrong", total - exact, float(MOST_PER_CELL))
     # Sums are multiples of a known unit, so means give them back to the last bit.
     right_sum = np.rint(share * total / SHARE_UNIT) * SHARE_UNIT
     if (right_sum < exact).any() or (right_sum > total).any():
-        raise _Corrupt("'right_share' disagrees with 'exact'")
+        raise Wrong("'right_share' disagrees with 'exact'")
     return Grid(
-        text["encoding"],
+        encoding,
         extrapolation,
-        text["preset"],
-        whole["seed"],
+        preset,
+        seed,
         trained,
         budget,
         evaluation,
@@ -98,33 +100,10 @@ def _checked(content: dict[str, Any]) -> Grid:
         total=total,
         right_sum=right_sum,
         first_wrong_sum=np.rint(place * (total - exact)).astype(np.int64),
-        blocks_done=whole["blocks_done"],
+        blocks_done=blocks_done,
         scoring=scoring,
         settings=settings,
     )
-
-
-def _integer(value: object, name: str, low: int, high: int = 2**63 - 1) -> int:
-    # type() and not isinstance(): true is no number of problems.
-    if type(value) is not int or not low <= value <= high:
-        raise _Corrupt(f"{name!r} must be an integer from {low} to {high}")
-    return value
-
-
-def _text(value: object, name: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise _Corrupt(f"{name!r} must be text")
-    return value
-
-
-def _object(value: object, name: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _Corrupt(f"{name!r} must be an object")
-    try:
-        json.dumps(value, allow_nan=False)  # Python's parser lets NaN and Infinity pass
-    except ValueError as error:
-        raise _Corrupt(f"{name!r} holds a number that is not finite") from error
-    return value
 
 
 def _square(value: object, name: str, size: int) -> list[list[object]]:
@@ -133,12 +112,12 @@ def _square(value: object, name: str, size: int) -> list[list[object]]:
         or len(value) != size
         or not all(isinstance(row, list) and len(row) == size for row in value)
     ):
-        raise _Corrupt(f"{name!r} must be {size} rows of {size}, as 'evaluation.max_digits' says")
+        raise Wrong(f"{name!r} must be {size} rows of {size}, as 'evaluation.max_digits' says")
     return value
 
 
 def _rows(value: object, name: str, size: int, high: int) -> list[list[int]]:
-    return [[_integer(cell, name, 0, high) for cell in row] for row in _square(value, name, size)]
+    return [[whole(cell, name, 0, high) for cell in row] for row in _square(value, name, size)]
 
 
 def _means(value: object, name: str, counts: Ints, high: float) -> Floats:
@@ -148,11 +127,11 @@ def _means(value: object, name: str, counts: Ints, high: float) -> Floats:
         for j, cell in enumerate(row):
             if counts[i, j] == 0:
                 if cell is not None:
-                    raise _Corrupt(f"{name!r} has a mean over nothing")
+                    raise Wrong(f"{name!r} has a mean over nothing")
             elif isinstance(cell, bool) or not isinstance(cell, int | float):
-                raise _Corrupt(f"{name!r} must be numbers where something was counted")
+                raise Wrong(f"{name!r} must be numbers where something was counted")
             elif not 0 <= cell <= high:  # nan too
-                raise _Corrupt(f"{name!r} must lie between 0 and {high:g}")
+                raise Wrong(f"{name!r} must lie between 0 and {high:g}")
             else:
                 result[i, j] = cell
     return result

@@ -81,7 +81,10 @@ def added(shards: Sequence[Grid]) -> Grid:
             "problems a cell: score what is missing first"
         )
     # Parts scored on different machines: each used a threshold of its own.
-    types = dict.fromkeys(shard.scoring["dtype"] for shard in shards if shard.blocks_done)
-    threshold = max(shard.scoring["threshold"] for shard in shards if shard.blocks_done)
+    scored = [shard.scoring for shard in shards if shard.blocks_done]
+    if not all({"dtype", "threshold"} <= scoring.keys() for scoring in scored):
+        raise UsageError("a part does not say how it was scored: score it again")
+    types = dict.fromkeys(scoring["dtype"] for scoring in scored)
+    threshold = max(scoring["threshold"] for scoring in scored)
     whole.scoring = {"dtype": ", ".join(types), "threshold": threshold}
     return whole

@@ -11,8 +11,8 @@ from arith.files import sha256
 from arith.scoring.score import answer_logits
 from arith.suite.building import (
     decoder_for,
+    final_weights,
     identity,
-    load_state,
     trained_decoder,
     training_bucket,
 )
@@ -85,7 +85,7 @@ def beginning(
 def take_weights(decoder: Decoder, folder: RunFolder, source: RunRecord, name: Name) -> list[str]:
     """Put the final weights of a run into `decoder`; the names of the parameters that keep their
     initial values, which only the encoding has. Errors: UsageError where some have no place."""
-    tensors, _ = load_state(folder.final, source, "cpu")
+    tensors = final_weights(folder, source, "cpu")
     weights = {key.removeprefix("model/"): tensor for key, tensor in tensors.items()}
     places = decoder.state_dict()
     for key, tensor in weights.items():

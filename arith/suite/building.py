@@ -12,7 +12,7 @@ from arith.data.dataset import Dataset
 from arith.data.task import load_task
 from arith.data.vocabulary import DIGIT_ZERO, EOS, SIZE, token
 from arith.errors import Failure, UsageError
-from arith.scoring.grid import MOST_PER_CELL, Grid
+from arith.scoring.grid import Grid
 from arith.suite.folders import FIRST_TASK_VERSION, RunFolder, RunRecord
 from arith.training import checkpoint
 from arith.training.config import Config
@@ -31,10 +31,6 @@ def check(config: Config, name: Name, attention: str = "auto") -> None:
     Errors: UsageError.
     """
     Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
-    if config.problems_per_cell > MOST_PER_CELL:
-        raise UsageError(
-            f"problems_per_cell must be at most {MOST_PER_CELL:,}, not {config.problems_per_cell:,}"
-        )
     with torch.device("meta"):
         decoder = decoder_for(config, name, seed=0)
     settled(detect(attention), decoder)
@@ -104,12 +100,18 @@ def unchanged(path: Path, record: RunRecord) -> None:
             f"tape-arith makes version {task.version}: go on with tape-arith {record.version}, or "
             "train it anew, with --fresh or into another folder with --out"
         )
-    if not record.sources:
-        return
     try:
-        now = catalog.sources(catalog.parse(record.encoding).encoding)
+        encoding = catalog.parse(record.encoding).encoding
+        now = catalog.sources(encoding)
+        places = [catalog.place("encoding", part.name) for part in encoding.parts]
     except UsageError as error:
         raise UsageError(f"{path} was trained with {record.encoding}: {error}") from None
+    for part in now.keys() - record.sources.keys():
+        raise Failure(f"{path}/run.json names {part} without its SHA-256: nothing of it is run")
+    for place in places:
+        # To read somebody's run must not be to run what came along with it.
+        if place.file is not None and place.file.resolve().is_relative_to(path.resolve()):
+            raise Failure(f"{path} brings its own code ({place}): nothing of it is run")
     for part, sha256 in record.sources.items():
         if now.get(part) != sha256:
             raise UsageError(
@@ -136,9 +138,13 @@ def trained_decoder(
 ) -> tuple[Decoder, Hardware]:
     """The decoder of a trained run with its final weights, on the device where it computes; `name`
     is the run's encoding, or with what is added to it at test time."""
+    hardware = detect(attention)
+    tensors = final_weights(folder, record, hardware.device)
+    # A record may ask for more memory than there is; the weights are no larger than their file.
+    with torch.device("meta"):
+        fitting(decoder_for(record.config, name, seed=0), tensors, folder.final)
     decoder = decoder_for(record.config, name, record.seed)
-    hardware = settled(detect(attention), decoder)
-    tensors, _ = load_state(folder.final, record, hardware.device)
+    hardware = settled(hardware, decoder)
     load_weights(decoder, tensors, folder.final)
     return decoder.to(hardware.device), hardware
 
@@ -212,6 +218,29 @@ def load_state(
         if facts.get(key) != value:
             raise Failure(f"{path} belongs to another run: {key} is {facts.get(key)}, not {value}")
     return tensors, facts
+
+
+def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str, Tensor]:
+    """Those of a trained run. Errors: Failure, which says how to get them back where they are
+    damaged."""
+    try:
+        return load_state(folder.final, record, device)[0]
+    except checkpoint.Corrupt as error:
+        again = "the last steps" if folder.before_cooldown.exists() else "the run"
+        mend = f"remove it, then `tape-arith train {folder.path}` takes {again} again"
+        raise checkpoint.Corrupt(f"{error}: {mend}") from error
+
+
+def fitting(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> None:
+    """Errors: Failure where a checkpoint's tensors have not the shapes of `decoder`'s."""
+    right = {f"model/{name}": tuple(t.shape) for name, t in decoder.state_dict().items()}
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    for name in sorted(right.keys() | found.keys()):
+        if right.get(name) != found.get(name):
+            raise Failure(
+                f"{path} does not fit the run's decoder: {name} is {found.get(name, 'missing')}, "
+                f"not {right.get(name, 'of it')}"
+            )
 
 
 def load_weights(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> None:

@@ -16,20 +16,23 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from arith.checking import digest, known_keys, mapping, number, text, whole
 from arith.data.bucket import EVALUATION
 from arith.errors import Failure, UsageError
-from arith.files import read_json, write_json, write_text
+from arith.files import append_line, read_json, write_json, write_text
+from arith.reading import read_bytes
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.shards import Shard
-from arith.suite.metrics_line import read_line
+from arith.suite.metrics_line import line_of, read_line, read_lines
 from arith.suite.presets import load_preset, presets
 from arith.suite.progress import say
 from arith.training.config import Config
+from arith.training.nonfinite import known_policy
 from arith.training.schedule import Schedule
 from models.catalog import Encoding, Name, Part, parse
 
@@ -49,6 +52,17 @@ class InitFrom:
     problems: int
     weights_sha256: str
 
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> "InitFrom":
+        """What stands in run.json. Errors: ValueError."""
+        known_keys(content, {field.name for field in fields(cls)}, frozenset())
+        return cls(
+            encoding=text(content["encoding"], "init_from.encoding"),
+            config_sha256=digest(content["config_sha256"], "init_from.config_sha256"),
+            weights_sha256=digest(content["weights_sha256"], "init_from.weights_sha256"),
+            **{n: whole(content[n], f"init_from.{n}") for n in ("seed", "steps", "problems")},
+        )
+
 
 @dataclass(frozen=True)
 class RunRecord:
@@ -57,7 +71,8 @@ class RunRecord:
     `data` the hash of the dataset it began on, None where problems are made as needed: both give
     the same run; `version` that of tape-arith; `sources` the hash of the file of each part of the
     encoding that is the user's or an installed package's; `init_from` whose weights it began from,
-    None where it drew its own."""
+    None where it drew its own; `on_nonfinite` what becomes of a step whose loss or gradient is not
+    finite, and `skipped_steps` how many were left out for that, of a run that is trained."""
 
     encoding: str
     seed: int
@@ -69,6 +84,8 @@ class RunRecord:
     version: str
     sources: dict[str, str] = field(default_factory=dict)
     init_from: InitFrom | None = None
+    on_nonfinite: str = "stop"
+    skipped_steps: int = 0
 
     @property
     def schedule(self) -> Schedule:
@@ -121,6 +138,11 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def tracking(self) -> Path:
+        """What trackers write of it."""
+        return self.path / "tracking"
+
+    @property
     def timings_file(self) -> Path:
         return self.path / "timings.json"
 
@@ -133,6 +155,11 @@ class RunFolder:
     def latest(self) -> Path:
         """Where an unfinished training goes on."""
         return self.path / "weights" / "latest.safetensors"
+
+    @property
+    def previous(self) -> Path:
+        """The state that was saved before the latest, for when that one is damaged."""
+        return self.path / "weights" / "previous.safetensors"
 
     @property
     def before_cooldown(self) -> Path:
@@ -166,32 +193,47 @@ class RunFolder:
     def exists(self) -> bool:
         return self.record_file.exists()
 
+    def unfinished(self) -> bool:
+        """A training has stopped, or been stopped, on its way. A kill between the two moves of a
+        saving leaves only the previous state."""
+        return self.latest.exists() or self.previous.exists()
+
+    def states(self) -> list[Path]:
+        """From where training can go on, in the order in which they are tried. The steps before
+        the cool-down are the same whatever the budget, so the state there is always one of them."""
+        files = (self.latest, self.previous, self.before_cooldown)
+        return [file for file in files if file.exists()]
+
     def finished(self) -> bool:
         """Trained to the end of its budget."""
-        return self.final.exists() and not self.latest.exists()
+        return self.final.exists() and not self.unfinished()
 
     def record(self) -> RunRecord:
         """Errors: Failure where there is none or it is corrupt."""
         content = read_json(self.record_file, "run")
         try:
-            sources = {str(part): str(sha) for part, sha in content.get("sources", {}).items()}
-            encoding = str(content["encoding"])
+            of = mapping(content.get("sources", {}), "sources")
+            sources = {text(part, "sources"): digest(sha, part) for part, sha in of.items()}
+            encoding = text(content["encoding"], "encoding")
+            before, policy = content.get("init_from"), content.get("on_nonfinite", "stop")
             return RunRecord(
                 # What is not ours need not be on this machine for its results to be read.
                 encoding=encoding if sources else str(parse(encoding)),
-                seed=int(content["seed"]),
-                preset=str(content["preset"]),
-                config=Config.from_dict(content["config"]),
-                task_version=int(content.get("task_version", FIRST_TASK_VERSION)),
-                first_steps=int(content["first_steps"]),
-                data=None if content["data"] is None else str(content["data"]),
-                version=str(content["version"]),
+                seed=whole(content["seed"], "seed"),
+                preset=text(content["preset"], "preset"),
+                config=Config.from_dict(mapping(content["config"], "config")),
+                task_version=whole(content.get("task_version", FIRST_TASK_VERSION), "task_version"),
+                first_steps=whole(content["first_steps"], "first_steps", 1),
+                data=None if content["data"] is None else digest(content["data"], "data"),
+                version=text(content["version"], "version"),
                 sources=sources,
-                init_from=InitFrom(**before) if (before := content.get("init_from")) else None,
+                init_from=None if before is None else InitFrom.of(mapping(before, "init_from")),
+                on_nonfinite=known_policy(text(policy, "on_nonfinite")),
+                skipped_steps=whole(content.get("skipped_steps", 0), "skipped_steps"),
             )
         except KeyError as error:
             raise Failure(f"{self.record_file} is corrupt: {error} is missing") from error
-        except (AttributeError, TypeError, ValueError) as error:
+        except ValueError as error:
             raise Failure(f"{self.record_file} is corrupt: {error}") from error
 
     def write_record(self, record: RunRecord) -> None:
@@ -201,19 +243,17 @@ class RunFolder:
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl; none where there is no such file."""
-        if not self.metrics_file.exists():
-            return []
-        try:
-            text = self.metrics_file.read_text(encoding="utf-8")
-            return [read_line(line) for line in text.splitlines()]
-        except (OSError, ValueError) as error:
-            raise Failure(f"{self.metrics_file} is corrupt: {error}") from error
+        return read_lines(self.metrics_file) if self.metrics_file.exists() else []
+
+    def add_metrics(self, content: dict[str, Any]) -> None:
+        """Add a line to metrics.jsonl. Errors: Failure where the disk refuses."""
+        append_line(self.metrics_file, line_of(content))
 
     def keep_metrics_to(self, step: int) -> None:
         """Drop the lines of steps that will be taken again, and a line that a kill cut short."""
         kept = []
         if self.metrics_file.exists():
-            for line in self.metrics_file.read_text("utf-8", errors="replace").splitlines():
+            for line in read_bytes(self.metrics_file).decode(errors="replace").split("\n"):
                 try:
                     content = read_line(line)
                 except ValueError:
@@ -233,9 +273,11 @@ class RunFolder:
             return {}
         content = read_json(self.timings_file, "timings")
         try:
-            return {str(stage): float(s) for stage, s in content["seconds"].items()}
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise Failure(f"{self.timings_file} is corrupt: remove it, it only times") from error
+            stages = mapping(content.get("seconds"), "seconds")
+            return {text(stage, "stage"): number(s, stage, 0) for stage, s in stages.items()}
+        except ValueError as error:
+            why = f"{error}; remove it, it only times"
+            raise Failure(f"{self.timings_file} is corrupt: {why}") from error
 
     def write_timing(self, stage: str, seconds: float) -> None:
         stages = self.timings() | {stage: round(seconds, 3)}

@@ -7,6 +7,7 @@ from typing import Any
 
 from arith.data.task import task_places, tasks
 from arith.errors import Failure
+from arith.plain import plain
 from arith.suite.folders import RunFolder, find_runs
 from arith.suite.presets import describe, load_preset, presets
 from models import catalog
@@ -91,7 +92,7 @@ def as_text(content: dict[str, Any]) -> str:
     for entry in content["runs"]:
         grids = ", ".join(entry.get("grids", [])) or "not scored"
         lines.append(f"  {entry['path']}: {entry['state']}; {grids}")
-    return "\n".join(lines if content["runs"] else [*lines, "  none yet"])
+    return plain("\n".join(lines if content["runs"] else [*lines, "  none yet"]))
 
 
 def _place(kind: str) -> tuple[bool, bool, bool, str]:

@@ -1,28 +1,36 @@
 """One writer a folder: a lock file with a heartbeat, on any file system that machines share.
 
-A dead holder is taken over: at once where its process is known to be gone, else when its heart has
-not beaten for a minute. One that was only held up (a machine that stood still) finds before its
-next write that the lock is another's, and writes nothing. No torch here.
+A holder is taken over when it is gone: on its own machine that is known, so one that stands still
+keeps its lock; seen from another, when its heart has not beaten for a minute. One that was only
+held up (a machine that stood still) finds before its next write that the lock is another's, and
+writes nothing. No torch here.
 """
 
+import errno
 import json
 import os
-import socket
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from arith.errors import Failure
+from arith.files import neighbour, remove_dead
+from arith.processes import alive, born, host
+from arith.reading import parse_json, read_text
 from arith.suite.folders import RunFolder
 
 NAME = ".lock"
 SECONDS_BETWEEN_BEATS = 10.0
 DEAD_AFTER = 60.0
+MOST_BYTES = 10_000
+EMPTY_AFTER = 5.0
+"""Seconds after which a lock that says nothing is that of one who was killed while writing it."""
 EXIT_BUSY = 75
 """EX_TEMPFAIL: nothing is wrong, run me again."""
 
@@ -63,9 +71,10 @@ def hold(folder: Path, work: str = "train") -> Iterator[None]:
         return
     token = uuid.uuid4().hex[:16]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         _take(folder, token, work)
     except OSError as error:
+        with suppress(OSError):
+            folder.rmdir()
         raise Failure(f"cannot write {folder}: {error.strerror or error}") from error
     _held[key] = token
     stop = threading.Event()
@@ -75,10 +84,10 @@ def hold(folder: Path, work: str = "train") -> Iterator[None]:
     finally:
         stop.set()
         del _held[key]
-        if _holder(folder).get("token") == token:
-            (folder / NAME).unlink(missing_ok=True)
-        with suppress(OSError):  # nothing was written: leave no empty folder
-            folder.rmdir()
+        with suppress(OSError):  # a disk that went read-only: the lock dies with this process
+            if _holder(folder).get("token") == token:
+                (folder / NAME).unlink(missing_ok=True)
+            folder.rmdir()  # nothing was written: leave no empty folder
 
 
 def confirm(folder: Path) -> None:
@@ -98,7 +107,12 @@ def holder(folder: Path) -> str | None:
 
 
 def _words(there: dict[str, Any]) -> str:
-    return f"process {there.get('pid', '?')} on {str(there.get('host', '?')).split('/')[0]}"
+    words = f"process {there.get('pid', '?')} on {str(there.get('host', '?')).split('/')[0]}"
+    since = there.get("since")
+    if isinstance(since, int | float):
+        with suppress(OverflowError, OSError, ValueError):  # no moment at all
+            words += f" since {datetime.fromtimestamp(since):%Y-%m-%d %H:%M:%S}"
+    return words
 
 
 def work(folder: Path) -> str | None:
@@ -106,35 +120,61 @@ def work(folder: Path) -> str | None:
     return str(_holder(folder).get("work", "")) if holder(folder) else None
 
 
+def tidy(folder: Path) -> None:
+    """Remove what one who was killed left in `folder`, where there is nothing else to do in it."""
+    with suppress(OSError, Busy):  # a disk that is only read; somebody at work
+        remove_dead(folder)
+        if (folder / NAME).exists():
+            _bury(folder)
+
+
 def _take(folder: Path, token: str, work: str) -> None:
-    content = json.dumps({"host": _host(), "pid": os.getpid(), "token": token, "work": work})
-    for _ in range(2):
-        with suppress(FileExistsError):
+    pid = os.getpid()
+    content = {"host": host(), "pid": pid, "born": born(pid), "since": round(time.time())}
+    line = json.dumps(content | {"token": token, "work": work}).encode()
+    for _ in range(3):
+        folder.mkdir(parents=True, exist_ok=True)
+        # One that is there, or a folder that went with its last holder.
+        with suppress(FileExistsError, FileNotFoundError):
+            remove_dead(folder)
             descriptor = os.open(folder / NAME, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
             try:
-                os.write(descriptor, content.encode())
+                if os.write(descriptor, line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except BaseException:  # it would keep everybody out
+                (folder / NAME).unlink(missing_ok=True)
+                raise
             finally:
                 os.close(descriptor)
             return
-        _bury(folder, token)
+        with suppress(FileNotFoundError):
+            _bury(folder)
     raise Busy(f"{folder}: somebody else has just begun on it")
 
 
-def _bury(folder: Path, token: str) -> None:
+def _bury(folder: Path) -> None:
     """Remove the lock of a dead holder. Errors: Busy where it is alive."""
-    there = _holder(folder)
-    aside = folder / f"{NAME}.{token}.partial"
-    aside.touch()
-    now = aside.stat().st_mtime  # by the clock of the file system
-    aside.unlink()
-    if there and not _dead(folder, there, now):
+    there, lock = _holder(folder), folder / NAME
+    if there and not _dead(folder, there, _now(folder)):
         raise Busy(f"{folder} is being written by {_words(there)}: wait for it, or end it")
+    aside = neighbour(lock)
     with suppress(FileNotFoundError):
-        os.rename(folder / NAME, aside)
+        os.rename(lock, aside)
         if _read(aside).get("token") != there.get("token"):  # somebody was faster
-            os.rename(aside, folder / NAME)
+            os.rename(aside, lock)
             raise Busy(f"{folder}: somebody else has just begun on it")
         aside.unlink()
+
+
+def _now(folder: Path) -> float:
+    """By the clock of the file system, which beats are told by."""
+    file = neighbour(folder / NAME)
+    descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+    try:
+        return os.fstat(descriptor).st_mtime
+    finally:
+        os.close(descriptor)
+        file.unlink(missing_ok=True)
 
 
 def _holder(folder: Path) -> dict[str, Any]:
@@ -142,13 +182,11 @@ def _holder(folder: Path) -> dict[str, Any]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """What a lock says; "pid" alone is missing in one that is just being written."""
+    """What a lock says; nothing but "token" of one that is just being written."""
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except OSError:
-        return {}
-    except ValueError:
-        return {"token": None}
+        content = parse_json(read_text(file, MOST_BYTES))
+    except (Failure, ValueError):
+        return {"token": None} if os.path.lexists(file) else {}
     return content if isinstance(content, dict) else {"token": None}
 
 
@@ -157,29 +195,15 @@ def _dead(folder: Path, there: dict[str, Any], now: float) -> bool:
         silent = now - (folder / NAME).stat().st_mtime
     except OSError:
         return True
-    if silent > DEAD_AFTER:
-        return True
-    return there.get("host") == _host() and not _alive(there.get("pid"))
-
-
-def _alive(pid: object) -> bool:
+    pid, start = there.get("pid"), there.get("born")
+    if there.get("host") != host() or not isinstance(pid, int):
+        return silent > (DEAD_AFTER if there.get("token") else EMPTY_AFTER)
     if pid == os.getpid():  # that of an earlier process: what we hold we do not ask for again
-        return False
-    try:
-        os.kill(int(str(pid)), 0)
-    except ProcessLookupError:
-        return False
-    except (ValueError, OSError):  # not ours to signal, but there
         return True
-    return True
-
-
-def _host() -> str:
-    """Where process ids mean the same: the machine and, in containers, the namespace."""
-    try:
-        return f"{socket.gethostname()}/{os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return socket.gethostname()
+    if not alive(pid):
+        return True
+    # Another process may have been given the number, which not every system tells.
+    return silent > DEAD_AFTER if start is None else born(pid) != start
 
 
 def _beat(folder: Path, token: str, stop: threading.Event) -> None:

@@ -1,10 +1,10 @@
 """Presets: one TOML file each in the folder beside this file. No torch here."""
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 from arith.errors import Failure, UsageError, unknown
+from arith.reading import parse_toml, read_text
 from arith.training.config import Config
 
 FOLDER = Path(__file__).parent / "presets"
@@ -27,8 +27,8 @@ def load_preset(name: str) -> Config:
     known(name)
     path = FOLDER / f"{name}.toml"
     try:
-        return Config.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (UsageError, tomllib.TOMLDecodeError) as error:
+        return Config.from_dict(parse_toml(path)[1])
+    except ValueError as error:  # not TOML, or UsageError
         raise Failure(f"{path}: {error}") from error
 
 
@@ -43,5 +43,5 @@ def pairs(settings: Sequence[str]) -> dict[str, str]:
 
 def describe(name: str) -> str:
     """The comment that opens the preset's file."""
-    first = (FOLDER / f"{name}.toml").read_text(encoding="utf-8").split("\n")[0]
+    first = read_text(FOLDER / f"{name}.toml").split("\n")[0]
     return first.removeprefix("#").strip()

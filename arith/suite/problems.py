@@ -3,12 +3,15 @@
 import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from arith.data.bucket import Bucket
 from arith.data.dataset import generate, verify
+from arith.data.manifest import FILE
 from arith.errors import unknown
 from arith.export.problems import write_parquet, write_text
+from arith.suite import lock
 from arith.suite.progress import bar
 from arith.suite.stopping import Stopped
 from arith.training.config import Config
@@ -33,11 +36,15 @@ def generate_dataset(
 ) -> float:
     """Write a dataset with a bar, `workers` processes (0: all cores); the seconds it took.
 
-    Errors: Stopped where `should_stop` said so between two shards; the next call goes on.
+    Errors: Busy where another process writes it; Stopped where `should_stop` said so between two
+    shards; the next call goes on.
     """
     began = time.perf_counter()
     processes = workers or os.cpu_count() or 1
-    with bar(f"generate {folder.name}", count) as update:
+    # One that is whole is only looked at: it may lie where nobody can write.
+    whole = (folder / FILE).exists() and not (folder / lock.NAME).exists() and not fresh
+    alone = nullcontext() if whole else lock.hold(folder, "generate")
+    with alone, bar(f"generate {folder.name}", count) as update:
 
         def progress(done: int) -> None:
             update(done)

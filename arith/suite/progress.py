@@ -16,6 +16,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from arith.plain import plain
+
 SECONDS_BETWEEN_LINES = 30.0
 
 
@@ -27,7 +29,7 @@ class Bar(Protocol):
 
 def say(text: str) -> None:
     """A line for people; data goes to stdout."""
-    print(text, file=sys.stderr, flush=True)
+    print(plain(text), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -43,16 +45,16 @@ def bar(title: str, total: int, done: int = 0) -> Iterator[Bar]:
 @contextmanager
 def _terminal_bar(title: str, total: int, done: int) -> Iterator[Bar]:
     columns = (
-        TextColumn("{task.description:<24}"),
+        TextColumn("{task.description:<24}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(title, total=total, completed=done, note="")
+        task = progress.add_task(plain(title), total=total, completed=done, note="")
 
         def update(done: int, note: str = "") -> None:
             if note:

@@ -16,6 +16,7 @@ from arith.data.dataset import Dataset, generate, verify
 from arith.data.expected_seen import expected_seen
 from arith.data.manifest import Manifest
 from arith.errors import Failure, UsageError
+from tests.sealing import changed, replaced
 
 BUCKET = Bucket("addition", 8, 0, "train")
 COUNT, SHARD = 5000, 1500
@@ -53,7 +54,7 @@ def test_the_files_and_the_manifest(folder: Path) -> None:
     assert set(files(folder)) == {"manifest.json", *names}
     content = json.loads((folder / "manifest.json").read_text())
     expected = {
-        "schema": 1,
+        "schema": 2,
         "kind": "dataset",
         "task": "addition",
         "version": 1,
@@ -255,7 +256,7 @@ def test_verify_sees_one_flipped_bit(folder: Path) -> None:
 
 def test_verify_sees_problems_of_another_generator(folder: Path) -> None:
     path = folder / "manifest.json"
-    path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
+    replaced(path, '"seed": 0', '"seed": 1')
     with pytest.raises(Failure, match=r"tokens-00000.npy"):
         verify(folder)
 
@@ -273,14 +274,14 @@ def test_verify_sees_problems_of_another_generator(folder: Path) -> None:
         ("sha256", "0" * 64, "hash of its shards differs"),
         ("shards", [], "do not hold"),
         ("shards", [{}], "a shard has the keys"),
-        ("schema", 2, "schema 2"),
+        ("schema", 3, "schema 3"),
         ("kind", "grid", "not a dataset"),
         ("vocabulary", ["a"], "another vocabulary"),
     ],
 )
 def test_manifests_that_are_refused(folder: Path, key: str, value: object, message: str) -> None:
     path = folder / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    path.write_bytes(changed(path.read_bytes(), **{key: value}))
     with pytest.raises(Failure, match=message) as caught:
         Dataset(folder)
     assert "manifest.json" in str(caught.value) and "\n" not in str(caught.value)
@@ -288,7 +289,7 @@ def test_manifests_that_are_refused(folder: Path, key: str, value: object, messa
 
 def test_a_shard_outside_of_the_folder_is_refused(folder: Path) -> None:
     path = folder / "manifest.json"
-    path.write_text(path.read_text().replace('"tokens-00000.npy"', '"../tokens-00000.npy"'))
+    replaced(path, '"tokens-00000.npy"', '"../tokens-00000.npy"')
     with pytest.raises(Failure, match="beside its manifest"):
         Dataset(folder)
 

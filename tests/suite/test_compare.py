@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from arith.figures.captions import footnote
+from arith.scoring import grid_file
 from arith.suite.compare import panels, selection
 from arith.suite.order import in_order, in_words
 from models.catalog import parse_list
+from tests.sealing import replaced
 from tests.suite.tiny import contents, done, refused, settings, untouched
 
 
@@ -18,7 +20,8 @@ def another_preset(root: Path) -> None:
     """The same runs, as if they were of paper-20 too."""
     shutil.copytree(root / "mini", root / "paper-20")
     for file in (root / "paper-20").glob("*/*/*.json"):
-        file.write_text(file.read_text().replace('"mini"', '"paper-20"'))
+        if '"mini"' in file.read_text():
+            replaced(file, '"mini"', '"paper-20"')
 
 
 def test_the_one_preset_is_found(comparison: Path) -> None:
@@ -80,7 +83,8 @@ def test_a_seed_that_is_not_there(comparison: Path) -> None:
 
 def test_another_evaluation_set_stays_out(comparison: Path) -> None:
     file = comparison / "runs/mini/fire/seed-0/grid.json"
-    file.write_text(file.read_text().replace('"sha256": "', '"sha256": "0'))
+    sha256 = grid_file.load(file).evaluation["sha256"]
+    replaced(file, sha256, sha256[::-1])
     with untouched(comparison):
         assert "evaluation sha256" in refused("heatmap", "--compare", "fire,rope")
 
@@ -153,7 +157,7 @@ def test_the_caption_tells_what_was_set(comparison: Path) -> None:
 
 def test_grids_of_two_task_versions_stay_apart(comparison: Path) -> None:
     for file in (comparison / "runs/mini/fire").glob("*/grid.json"):
-        file.write_text(file.read_text().replace('"version": 1', '"version": 2'))
+        replaced(file, '"version": 1', '"version": 2')
     with untouched(comparison):
         assert "evaluation version is 2" in refused("heatmap", "--compare", "fire,rope")
     done("heatmap", "--compare", "fire")
@@ -183,7 +187,7 @@ def test_all_of_one_seed(comparison: Path) -> None:
 def test_all_leaves_out_what_may_not_be_compared(comparison: Path) -> None:
     """Where names are given, the same is refused: nothing that was asked for is dropped."""
     for file in (comparison / "runs/mini/fire").glob("*/grid.json"):
-        file.write_text(file.read_text().replace('"version": 1', '"version": 2'))
+        replaced(file, '"version": 1', '"version": 2')
     told = done("table")
     assert told.err == "note: left out: fire seeds 0, 1: version 2, not 1\n"
     assert "| rope |" in told.out and "| fire |" not in told.out

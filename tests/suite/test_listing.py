@@ -70,7 +70,7 @@ def test_list_for_people(comparison: Path) -> None:
 def test_score_as_json(comparison: Path) -> None:
     content = json.loads(done("score", "runs/mini/rope/seed-0", "--json").out)
     assert content == json.loads(Path("runs/mini/rope/seed-0/grid.json").read_text())
-    assert content["schema"] == 1 and content["kind"] == "grid"
+    assert content["schema"] == 2 and content["kind"] == "grid"
     assert content["encoding"] == "rope" and content["extrapolation"] is None
     assert sum(map(sum, content["total"])) == 27
     line = done("score", "runs/mini/rope/seed-0").out

@@ -1,6 +1,8 @@
 """One writer a folder: the living keep theirs, the dead are taken over."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from arith import files
+from arith.errors import Failure
 from arith.suite import lock
 from tests.suite.tiny import call, done, settings
 
@@ -40,7 +44,8 @@ def another(folder: Path) -> Iterator[subprocess.Popen[str]]:
 def test_it_comes_and_goes(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with lock.hold(folder):
-        assert lock.holder(folder) == f"process {os.getpid()} on {lock._host().split('/')[0]}"
+        since = rf"process {os.getpid()} on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d"
+        assert re.fullmatch(since, lock.holder(folder) or "")
         with lock.hold(folder):  # by the same process: the lock stays until the outer one ends
             lock.confirm(folder)
         assert (folder / lock.NAME).exists()
@@ -67,6 +72,31 @@ def foreign(folder: Path, silent: float) -> None:
     os.utime(file, (time.time() - silent,) * 2)
 
 
+def test_one_that_stands_still_here_keeps_its_lock(tmp_path: Path) -> None:
+    """However long its heart stands: here it is known to be there."""
+    with another(tmp_path) as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        os.utime(tmp_path / lock.NAME, (0, 0))
+        with pytest.raises(lock.Busy, match=f"process {process.pid} "), lock.hold(tmp_path):
+            pass
+
+
+def test_a_number_that_is_another_process_s_now(tmp_path: Path) -> None:
+    with another(tmp_path) as process:
+        there = json.loads((tmp_path / lock.NAME).read_text())
+        (tmp_path / lock.NAME).write_text(json.dumps(there | {"born": there["born"] - 1}))
+        with lock.hold(tmp_path):  # of that number, but born later than the holder
+            assert str(process.pid) != str(json.loads((tmp_path / lock.NAME).read_text())["pid"])
+
+
+def test_a_zombie_is_gone(tmp_path: Path) -> None:
+    with another(tmp_path) as process:
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, and not taken note of
+        with lock.hold(tmp_path):
+            pass
+
+
 def test_another_machine_is_dead_when_its_heart_stops(tmp_path: Path) -> None:
     foreign(tmp_path, lock.DEAD_AFTER / 2)
     with pytest.raises(lock.Busy, match="process 1 on elsewhere"), lock.hold(tmp_path):
@@ -81,9 +111,35 @@ def test_a_lock_that_says_nothing_is_one_that_is_being_written(tmp_path: Path, t
     (tmp_path / lock.NAME).write_text(text)
     with pytest.raises(lock.Busy), lock.hold(tmp_path):
         pass
-    os.utime(tmp_path / lock.NAME, (0, 0))
+    os.utime(tmp_path / lock.NAME, (time.time() - 2 * lock.EMPTY_AFTER,) * 2)
     with lock.hold(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("since", [None, "noon", float("1e300"), -1e300])
+def test_a_lock_of_no_moment(tmp_path: Path, since: object) -> None:
+    there = {"host": "elsewhere", "pid": 1, "token": "theirs", "since": since}
+    (tmp_path / lock.NAME).write_text(json.dumps(there))
+    assert lock.holder(tmp_path) == "process 1 on elsewhere"
+
+
+def test_a_lock_that_cannot_be_written_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, write = tmp_path / "run", os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:3]))
+    with pytest.raises(Failure, match=r"cannot write .*run: No space left"), lock.hold(folder):
+        pass
+    assert not folder.exists()
+
+
+def test_what_the_killed_left_goes(tmp_path: Path) -> None:
+    (tmp_path / "kept").touch()
+    ours = files.neighbour(tmp_path / lock.NAME)
+    gone = ours.with_name(ours.name.replace(f"-{os.getpid()}-", "-4194305-"))  # no such number
+    gone.touch()
+    with lock.hold(tmp_path):
+        assert sorted(path.name for path in tmp_path.iterdir()) == [lock.NAME, "kept"]
 
 
 def test_the_heart_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
