@@ -6,8 +6,19 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
 
+from arith.data.bucket import MOST_DIGITS
 from arith.errors import UsageError, unknown
+from arith.scoring.grid import MOST_PER_CELL
 
+MOST = {
+    **{name: MOST_DIGITS for name in ("trained_digits", "tested_digits", "leading_bos")},
+    "num_layers": 4096,
+    **{name: 2**20 for name in ("hidden_size", "num_heads", "head_dim", "mlp_size")},
+    **{name: 2**20 for name in ("batch_size", "groups")},
+    "problems_per_cell": MOST_PER_CELL,
+    **{name: 10**12 for name in ("num_problems", "steps")},
+}
+"""The most of each: more is a slip or a broken file, and fills the memory before it is told."""
 _WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text"}
 
 
@@ -59,6 +70,9 @@ class Config:
         for name in positive:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        for name, most in MOST.items():
+            if getattr(self, name) > most:
+                raise UsageError(f"{name} must be {most:,} at most, not {getattr(self, name):,}")
         for name in ("learning_rate", "epsilon", "clip"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise UsageError(f"{name} must be more than 0, not {getattr(self, name)}")
@@ -115,6 +129,9 @@ class Config:
             accepted = (int, float) if kind is float else (kind,)
             if not isinstance(content[key], accepted) or isinstance(content[key], bool):  # type: ignore[arg-type]
                 raise UsageError(f"setting '{key}' must be {_WORDS[kind]}, not {content[key]!r}")
+        for key, value in content.items():
+            if isinstance(value, int | float) and not abs(value) <= 2**63 - 1:  # nan too
+                raise UsageError(f"setting '{key}' must be a number of 64 bits")
         values: dict[str, Any] = {k: kinds[k](v) for k, v in content.items()}  # type: ignore[operator]
         return cls(**values)
 

@@ -13,6 +13,7 @@ import pytest
 
 from arith.suite.folders import RunFolder
 from arith.training import checkpoint
+from tests.sealing import resealed
 from tests.suite.tiny import contents, done, refused, settings, untouched
 
 ROPE = "runs/mini/rope/seed-0"
@@ -201,7 +202,7 @@ def test_refused_data_does_not_extend_a_run(comparison: Path) -> None:
 def replace_text(old: str, new: str) -> Callable[[bytes], bytes]:
     def change(content: bytes) -> bytes:
         assert old.encode() in content
-        return content.replace(old.encode(), new.encode(), 1)
+        return resealed(content.replace(old.encode(), new.encode(), 1))
 
     return change
 
@@ -380,6 +381,7 @@ def test_corrupt_timings(comparison: Path, text: bytes) -> None:
 def test_a_corrupt_checkpoint(comparison: Path, name: str, content: bytes) -> None:
     file = Path(ROPE, "weights", f"{name}.safetensors")
     file.write_bytes(content)
+    Path(ROPE, "weights/before-cooldown.safetensors").unlink()
     command = ("score", ROPE, "--fresh") if name == "final" else train()
     before = contents(comparison)
     assert str(file) in refused(*command, code=1)

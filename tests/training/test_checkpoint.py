@@ -16,7 +16,7 @@ from torch import Tensor
 
 from arith.errors import Failure
 from arith.suite.folders import RunFolder
-from arith.suite.runs import continue_run, score_run, train_run
+from arith.suite.runs import continue_run, extend_run, score_run, train_run
 from arith.training import checkpoint
 from models.catalog import parse
 from tests.training.small import (
@@ -37,12 +37,17 @@ TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(7.0)}
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "weights" / "x.safetensors"
-    facts = {"step": 3, "losses": [0.1, float("nan")], "encoding": "fire:init_l=512"}
+    facts = {"step": 3, "losses": [0.1], "encoding": "fire:init_l=512"}
     checkpoint.save(path, {"a": TENSORS["a"].T, "b": TENSORS["b"].requires_grad_()}, facts)
     tensors, found = checkpoint.load(path, "cpu")
     assert_same_bits(tensors, {"a": TENSORS["a"].T, "b": TENSORS["b"]})
-    assert str(found) == str({"schema": 1, **facts})
+    assert found == {"schema": 2, **facts}
+    checkpoint.save(path, tensors, {**found, "schema": 1})  # what was read of an old one
+    assert checkpoint.load(path, "cpu")[1] == found
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+    other = tmp_path / "y.safetensors"
+    checkpoint.save(other, dict(reversed(tensors.items())), facts)
+    assert other.read_bytes() == path.read_bytes()
 
 
 def truncated(path: Path) -> None:
@@ -82,7 +87,26 @@ def with_a_header_that_is_no_object(path: Path) -> None:
 
 
 def of_another_schema(path: Path) -> None:
-    save_file(TENSORS, path, metadata={"tape-arith": '{"schema": 2}'})
+    save_file(TENSORS, path, metadata={"tape-arith": '{"schema": 3}'})
+
+
+def without_its_digest(path: Path) -> None:
+    content = path.read_bytes()
+    assert content.count(b'\\"sha256\\"') == 1
+    path.write_bytes(content.replace(b'\\"sha256\\"', b'\\"Sha256\\"'))
+
+
+def with_another_fact(path: Path) -> None:
+    """The same length: nothing but the digest tells."""
+    content = path.read_bytes()
+    assert content.count(b'\\"step\\": 13') == 1
+    path.write_bytes(content.replace(b'\\"step\\": 13', b'\\"step\\": 12'))
+
+
+def with_a_flipped_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1000] ^= 16
+    path.write_bytes(bytes(content))
 
 
 def gone(path: Path) -> None:
@@ -100,8 +124,13 @@ DAMAGE = [
     (with_another_header, "is not a checkpoint of tape-arith"),
     (with_a_header_that_is_no_json, "is corrupt"),
     (with_a_header_that_is_no_object, "is corrupt"),
-    (of_another_schema, "has schema 2; this version reads schema 1"),
-    (gone, ""),
+    (with_another_fact, "is not what its SHA-256 says"),
+    (with_a_flipped_bit, "is not what its SHA-256 says"),
+    (without_its_digest, "its SHA-256 is missing"),
+]
+REFUSED = [
+    (of_another_schema, "has schema 3; this version reads schemas 1 to 2"),
+    (gone, "it is not a file"),
 ]
 
 
@@ -121,10 +150,14 @@ def run(root: Path, name: str = "rope", seed: int = 0, stop: int = 0, **changes:
     )
 
 
-@pytest.mark.parametrize("damage, says", DAMAGE, ids=[d[0].__name__ for d in DAMAGE])
+@pytest.mark.parametrize(
+    "damage, says", DAMAGE + REFUSED, ids=[d[0].__name__ for d in DAMAGE + REFUSED]
+)
 def test_a_damaged_state_is_named(
     stopped: RunFolder, damage: Callable[[Path], None], says: str
 ) -> None:
+    if damage in [one for one, _ in DAMAGE]:
+        stopped.previous.unlink()  # for which it would be passed over
     damage(stopped.latest)
     with pytest.raises(Failure) as caught:
         continue_run(stopped, should_stop=never)
@@ -132,11 +165,46 @@ def test_a_damaged_state_is_named(
     assert str(stopped.latest) in message and says in message and "\n" not in message
 
 
-def test_damaged_weights_are_named_when_scored(tmp_path: Path) -> None:
+def test_damaged_weights_are_named_when_scored_and_come_back(tmp_path: Path) -> None:
     folder = run(tmp_path, steps=5)
-    truncated(folder.final)
-    with pytest.raises(Failure, match=rf"{folder.final} is corrupt"):
+    # Copies: what is loaded is a map of the file, which is about to change in its place.
+    before = {name: tensor.clone() for name, tensor in final_weights(folder).items()}
+    with_a_flipped_bit(folder.final)
+    mend = rf"{folder.final} is corrupt: .*: remove it, then `tape-arith train {folder.path}`"
+    with pytest.raises(Failure, match=mend):
         score_run(folder, should_stop=never)
+    folder.final.unlink()
+    continue_run(folder, should_stop=never)
+    assert_same_bits(final_weights(folder), before)
+
+
+def test_a_run_is_not_extended_from_a_damaged_state(tmp_path: Path) -> None:
+    folder = run(tmp_path, steps=5)
+    with_a_flipped_bit(folder.before_cooldown)
+    before = contents(tmp_path)
+    with pytest.raises(Failure, match=r"before-cooldown.* is corrupt: .*; without it .* 10 steps"):
+        extend_run(folder, 10)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.slow
+def test_flipped_bits_are_found(tmp_path: Path) -> None:
+    """In the header as in the tensors: never a traceback, never another number."""
+    path = tmp_path / "x.safetensors"
+    tensors = {"a": TENSORS["a"], "b": TENSORS["b"], "c": torch.arange(3)}
+    checkpoint.save(path, tensors, {"step": 3, "encoding": "rope"})
+    content = path.read_bytes()
+    for place in range(0, 8 * len(content), 5):
+        flipped = bytearray(content)
+        flipped[place // 8] ^= 1 << place % 8
+        path.write_bytes(bytes(flipped))
+        with pytest.raises(Failure) as caught:
+            checkpoint.load(path, "cpu")
+        assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+    for length in range(0, len(content), 3):
+        path.write_bytes(content[:length])
+        with pytest.raises(checkpoint.Corrupt):
+            checkpoint.load(path, "cpu")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import torch
 
 from arith.data.bucket import Bucket
 from arith.data.dataset import Dataset, generate
-from arith.errors import Failure, UsageError
-from arith.suite import runs
+from arith.errors import UsageError
+from arith.suite import trainers
 from arith.suite.building import decoder_for, load_weights
 from arith.suite.folders import RunFolder
 from arith.suite.runs import continue_run, extend_run, train_run
@@ -88,7 +88,7 @@ def test_stopped_and_resumed_is_unbroken(tmp_path: Path, expected: Expected, eve
 def test_every_encoding_resumes_in_bfloat16(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(runs, "detect", lambda attention="auto": cpu(torch.bfloat16))
+    monkeypatch.setattr(trainers, "detect", lambda attention="auto": cpu(torch.bfloat16))
     config = small(steps=8, batch_size=8)
     folder = resumed(tmp_path, config, 5, name)
     unbroken = train(trainer(config, name, hardware=cpu(torch.bfloat16)))
@@ -122,7 +122,7 @@ def test_a_run_may_change_threads_on_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: Expected
 ) -> None:
     run(tmp_path, small(), should_stop=stop_after(13))
-    monkeypatch.setattr(runs, "detect", lambda attention="auto": cpu(threads=2))
+    monkeypatch.setattr(trainers, "detect", lambda attention="auto": cpu(threads=2))
     assert_same_bits(final_weights(run(tmp_path, small())), expected[0])
 
 
@@ -263,13 +263,6 @@ def test_a_cooldown_from_the_first_step_on(tmp_path: Path) -> None:
 
 
 # ---- what goes wrong -----------------------------------------------------------------------
-
-
-@pytest.mark.filterwarnings("ignore:.*overflow.*")
-def test_a_loss_that_is_not_finite_names_step_and_rate(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match=r"not finite at step 5 \(learning rate 1e\+38\)") as caught:
-        run(tmp_path, small(learning_rate=1e38, warmup=0.0))
-    assert "\n" not in str(caught.value)
 
 
 def test_metrics_cut_short_by_a_kill_are_mended(tmp_path: Path, expected: Expected) -> None:

@@ -1,0 +1,87 @@
+"""The problems that each step takes, and the groups in which they go through the decoder.
+
+No torch here. Legend: B problems of a batch, T tokens.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arith.data.batches import Rows, equal_groups, lead, pack
+from arith.data.bucket import Bucket
+from arith.data.task import Problems, concatenate, load_task
+from arith.training.config import Config
+
+# On a CPU: more of them leave its caches, fewer are all overhead.
+TOKENS_A_GROUP = 2_300
+
+
+class Source(Protocol):
+    """Where problems come from: a Bucket makes them, a Dataset reads them; both are the same."""
+
+    def problems(self, start: int, stop: int) -> Problems: ...
+
+
+class Batches:
+    """Step s takes problems s B .. s B + B - 1 of `source`, modulo `config.num_problems`, those of
+    a run that goes on with weights of another as many later as were met by then (`skip`)."""
+
+    def __init__(self, source: Source, bucket: Bucket, config: Config, skip: int = 0) -> None:
+        self.source = source
+        self.bucket = bucket
+        self.config = config
+        self.skip = skip
+
+    def of(self, step: int) -> tuple[Problems, NDArray[np.int64]]:
+        """The problems of a step, each behind its [BOS] where the config wants some, and their
+        keys; at the end of the data it starts over."""
+        size, total = self.config.batch_size, self.config.num_problems
+        start = self.skip + step * size
+        end = start + size
+        spans = []
+        while start < end:
+            first = start % total
+            count = min(total - first, end - start)
+            # A problem met again is given other random positions.
+            spans.append((first, first + count, start // total))
+            start += count
+        problems = concatenate([self.source.problems(first, stop) for first, stop, _ in spans])
+        drawn = [self.bucket.keys(first, stop, draw=epoch) for first, stop, epoch in spans]
+        keys = np.concatenate(drawn)
+        return lead(problems, keys, self.config.leading_bos), keys
+
+    def padded(
+        self, problems: Problems, keys: NDArray[np.int64], device: str, finer: int
+    ) -> Iterator[Rows]:
+        """Groups of like lengths, padded; `finer` times as many as suit the device."""
+        count = self.config.groups
+        if device == "cpu":
+            count = max(count, round(len(problems.tokens) / TOKENS_A_GROUP))
+        return equal_groups(problems, keys, count * finer)
+
+    def packed(self, problems: Problems, keys: NDArray[np.int64], finer: int) -> Iterator[Rows]:
+        """All rows end to end, in one group or in `finer`; its shape is the same in every step."""
+        every, count = np.arange(len(problems.lengths)), len(problems.lengths)
+        task, config = load_task(self.config.task), self.config
+        longest = task.longest(config.trained_digits) - 1 + config.leading_bos
+        capacity = self.capacity(-(-count // finer))
+        for place in np.array_split(every, min(finer, count)):
+            yield pack(problems, keys, place, capacity, longest)
+
+    def capacity(self, rows: int) -> int:
+        """Tokens of `rows` packed rows: their mean and four standard deviations of rows drawn
+        apart, so that one shape serves (almost) all steps."""
+        mean, deviation = self._lengths
+        most = rows * mean + 4 * rows**0.5 * deviation
+        return -(-int(most) // 128) * 128
+
+    @cached_property
+    def _lengths(self) -> tuple[float, float]:
+        """Mean and deviation of the inputs' lengths, by those of the first batches."""
+        count = 16 * self.config.batch_size
+        few, keys = self.bucket.problems(0, count), self.bucket.keys(0, count)
+        lengths = lead(few, keys, self.config.leading_bos).lengths - 1
+        return lengths.mean(), lengths.std()

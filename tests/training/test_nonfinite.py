@@ -1,0 +1,234 @@
+"""A loss or a gradient that is not finite: training stops in one line, or leaves the step out; no
+weight that is not finite is ever saved."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from arith.errors import Failure, UsageError
+from arith.suite import runs
+from arith.suite.folders import RunFolder
+from arith.suite.runs import continue_run, extend_run, train_run
+from arith.training import checkpoint
+from arith.training.nonfinite import MOST_IN_A_ROW, NotFinite
+from arith.training.step import Stepper
+from arith.training.train import Trainer
+from models.catalog import parse
+from tests.suite.tiny import refused, settings
+from tests.training.small import (
+    assert_same_bits,
+    final_weights,
+    never,
+    small,
+    stop_after,
+    train,
+    trainer,
+    untimed,
+    weights,
+)
+
+pytestmark = pytest.mark.usefixtures("often")
+WHAT = ["loss", "gradient"]
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, what: str, *steps: int) -> None:
+    """Loss or gradient of these steps (from 1) are not finite, whoever takes them."""
+    original = Stepper.accumulated
+
+    def spoiled(self: Stepper, *arguments: Any) -> torch.Tensor:
+        loss = original(self, *arguments)
+        if self.step + 1 not in steps:
+            return loss
+        if what == "loss":
+            return loss * float("nan")
+        gradient = self.decoder.head.weight.grad
+        assert gradient is not None
+        gradient[3, 2] = float("inf")
+        return loss
+
+    monkeypatch.setattr(Stepper, "accumulated", spoiled)
+
+
+def run(root: Path, stop: int = 0, policy: str | None = None, **changes: Any) -> RunFolder:
+    return train_run(
+        root,
+        "mini",
+        small(**changes),
+        parse("rope"),
+        0,
+        on_nonfinite=policy,
+        should_stop=stop_after(stop) if stop else never,
+    )
+
+
+def where(root: Path) -> RunFolder:
+    return RunFolder(root / "mini" / "rope" / "seed-0")
+
+
+def assert_all_finite(folder: RunFolder) -> None:
+    for path in (folder.path / "weights").iterdir():
+        tensors, facts = checkpoint.load(path, "cpu")
+        assert all(bool(tensor.isfinite().all()) for tensor in tensors.values()), path
+        assert json.dumps(facts, allow_nan=False)
+
+
+@pytest.mark.parametrize("what", WHAT)
+def test_it_stops_at_once_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    spoil(monkeypatch, what, 17)
+    folder = where(tmp_path)
+    says = (
+        rf"^the {what} is not finite at step 17 \(learning rate 0\.003\); the last good checkpoint "
+        rf"is {re.escape(str(folder.latest))}, step 10: .*--on-nonfinite skip$"
+    )
+    for _ in range(2):  # going on meets it again
+        with pytest.raises(Failure, match=says) as caught:
+            run(tmp_path)
+        assert "\n" not in str(caught.value)
+        assert [line["step"] for line in folder.metrics()] == [5, 10, 15]
+        assert checkpoint.load(folder.latest, "cpu")[1]["step"] == 10
+        assert_all_finite(folder)
+    with pytest.raises(Failure, match="; there is no checkpoint yet: "):
+        spoil(monkeypatch, what, 3)
+        run(tmp_path / "other")
+
+
+@pytest.mark.parametrize("what", WHAT)
+def test_a_step_left_out_changes_nothing_but_the_count(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    spoil(monkeypatch, what, 4)
+    ours = trainer(small())
+    for _ in range(3):
+        ours.train_step()
+    before = {name: tensor.clone() for name, tensor in ours.state()[0].items()}
+    counts = [int(state["step"]) for state in ours.optimizer.state.values()]
+    ours.train_step()
+    assert_same_bits(ours.state()[0], before)
+    assert [int(state["step"]) for state in ours.optimizer.state.values()] == counts
+    assert ours.step == 4
+    # The next one takes the problems and the rate of step 5.
+    ours.train_step()
+    assert ours.optimizer.param_groups[0]["lr"] == pytest.approx(ours.rate(5))
+    name = "model/head.weight"
+    assert not torch.equal(ours.state()[0][name], before[name])
+
+
+def skipping(what: str = "loss", **changes: Any) -> tuple[Trainer, list[Any]]:
+    """A trainer that leaves such steps out, trained to its end, and its lines."""
+    lines: list[Any] = []
+    one = trainer(small(**changes))
+    one.on_nonfinite = "skip"
+    return train(one, lines.append), untimed([line.content() for line in lines])
+
+
+@pytest.mark.parametrize("what", WHAT)
+@pytest.mark.parametrize("every", [1, 4, 7])
+def test_skipping_resumes_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, every: int
+) -> None:
+    spoil(monkeypatch, what, 6, 7, 13, 25)
+    whole, lines = skipping()
+    folder = run(tmp_path, stop=every, policy="skip")
+    while not folder.finished():
+        continue_run(folder, should_stop=stop_after(every))  # it stands in the record
+    assert_same_bits(final_weights(folder), weights(whole))
+    assert untimed(folder.metrics()) == lines
+    assert [line.get("skipped") for line in lines] == [None, 2, 3, 3, 4, 4]
+    assert (folder.record().on_nonfinite, folder.record().skipped_steps) == ("skip", 4)
+    assert_all_finite(folder)
+
+
+def test_a_run_that_stopped_goes_on_by_leaving_the_step_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil(monkeypatch, "loss", 17)
+    with pytest.raises(Failure, match="step 17"):
+        run(tmp_path)
+    folder = continue_run(where(tmp_path), on_nonfinite="skip", should_stop=never)
+    told = "note: the loss is not finite at step 17 (learning rate 0.003): left out, as 1 so far"
+    assert told in capsys.readouterr().err.splitlines()
+    whole, lines = skipping()
+    assert_same_bits(final_weights(folder), weights(whole))
+    assert untimed(folder.metrics()) == lines
+    assert (folder.record().on_nonfinite, folder.record().skipped_steps) == ("skip", 1)
+    # An extension begins before the cool-down, with what was left out by then.
+    extend_run(folder, 40)
+    continue_run(folder, should_stop=never)
+    assert folder.record().skipped_steps == 1
+
+
+def test_nobody_waits_for_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There the steps are looked at with the next line of metrics; the weights are the same."""
+    spoil(monkeypatch, "gradient", 6, 7, 13)
+    whole, lines = skipping()
+    settle = Trainer.settle
+
+    def later(self: Trainer) -> None:
+        if self.step % 5 == 0:
+            settle(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "settle", later)
+        late, late_lines = skipping()
+        assert_same_bits(late.state()[0], whole.state()[0])
+        assert late_lines == lines
+        with pytest.raises(NotFinite, match=r"gradient is not finite at step 6 \(learning rate"):
+            train(trainer(small()))
+
+
+def test_too_many_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = 8
+    for stop in (0, 12):  # the count goes on after a stop
+        with monkeypatch.context() as patch:
+            patch.setattr(runs, "LOG_EVERY", 20)
+            spoil(patch, "loss", *range(first, first + MOST_IN_A_ROW))
+            folder = where(tmp_path / str(stop))
+            if stop:
+                run(tmp_path / str(stop), stop=stop, policy="skip")
+            last = first + MOST_IN_A_ROW - 1
+            says = rf"step {last} .*, nor was it at the 9 steps before; the last good checkpoint is"
+            with pytest.raises(Failure, match=says) as caught:
+                run(tmp_path / str(stop), policy="skip")
+            assert "--on-nonfinite" not in str(caught.value)
+            assert_all_finite(folder)
+    with monkeypatch.context() as patch:
+        spoil(patch, "loss", *range(first, first + MOST_IN_A_ROW - 1))
+        with pytest.raises(Failure, match="at any step since the last line"):
+            run(tmp_path / "line", policy="skip")  # five steps a line, in these tests
+
+
+def test_weights_that_overflow_are_never_saved(tmp_path: Path) -> None:
+    """Loss and gradient of the first step are finite; what the update makes of them is not."""
+    with pytest.raises(Failure, match=r"not finite (at|after) step \d .*learning rate 9e\+18"):
+        run(tmp_path, learning_rate=9e18, warmup=0.0)
+    assert where(tmp_path).states() == []
+    one = trainer(small())
+    with torch.no_grad():
+        one.decoder.head.weight[1, 1] = float("inf")
+    with pytest.raises(NotFinite, match="the weights are not finite after step 0"):
+        one.state()
+
+
+def test_a_run_without_such_a_step_says_nothing_of_it(tmp_path: Path) -> None:
+    stop, skip = run(tmp_path / "stop"), run(tmp_path / "skip", policy="skip")
+    assert_same_bits(final_weights(stop), final_weights(skip))
+    assert untimed(stop.metrics()) == untimed(skip.metrics())
+    assert not any("skipped" in line for line in stop.metrics())
+    assert stop.record().skipped_steps == 0
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    unknown = refused("train", "--pe", "rope", *settings(), "--on-nonfinite", "ignore")
+    assert "unknown way with what is not finite 'ignore'" in unknown
+    spoil(monkeypatch, "loss", 3)
+    line = refused("train", "--pe", "rope", *settings(), code=1, after=True)
+    assert line.startswith("the loss is not finite at step 3 (learning rate ")
+    with pytest.raises(UsageError, match="Known: skip, stop"):
+        run(tmp_path, policy="no")

@@ -1,0 +1,197 @@
+"""Two states of an unfinished run are kept; the older is used where the newer is damaged, and what
+comes of it is the run that nothing happened to."""
+
+import itertools
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from arith.errors import Failure
+from arith.suite import runs
+from arith.suite.folders import RunFolder
+from arith.suite.runs import continue_run, extend_run, train_run
+from arith.training import checkpoint
+from models.catalog import parse
+from tests.training.small import (
+    assert_same_bits,
+    contents,
+    final_weights,
+    never,
+    small,
+    stop_after,
+    train,
+    trainer,
+    untimed,
+    weights,
+)
+from tests.training.test_checkpoint import (
+    emptied,
+    overwritten,
+    truncated,
+    with_a_flipped_bit,
+    without_our_header,
+)
+
+pytestmark = pytest.mark.usefixtures("often")
+OLD = Path(__file__).parent / "schema-1"
+
+
+def run(root: Path, stop: int = 0) -> RunFolder:
+    should_stop = stop_after(stop) if stop else never
+    return train_run(root, "mini", small(), parse("rope"), 0, should_stop=should_stop)
+
+
+def step_of(path: Path) -> int:
+    return int(checkpoint.load(path, "cpu")[1]["step"])
+
+
+@pytest.fixture(scope="module")
+def expected() -> tuple[dict[str, torch.Tensor], list[dict[str, Any]]]:
+    """Weights and metrics of a trainer that nobody interrupts."""
+    torch.set_num_threads(1)
+    lines: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("arith.training.train.HELD_OUT_PROBLEMS", 32)
+        done = train(trainer(small()), lines.append)
+    return weights(done), untimed([line.content() for line in lines])
+
+
+Expected = tuple[dict[str, torch.Tensor], list[dict[str, Any]]]
+
+
+def assert_unbroken(folder: RunFolder, expected: Expected) -> None:
+    assert folder.finished() and folder.states() == [folder.before_cooldown]
+    assert_same_bits(final_weights(folder), expected[0])
+    assert untimed(folder.metrics()) == expected[1]
+
+
+def test_the_two_newest_are_kept(tmp_path: Path) -> None:
+    folder = run(tmp_path, stop=9)
+    assert folder.states() == [folder.latest]
+    continue_run(folder, should_stop=stop_after(14))
+    assert (step_of(folder.latest), step_of(folder.previous)) == (23, 20)
+    continue_run(folder, should_stop=stop_after(2))
+    assert (step_of(folder.latest), step_of(folder.previous)) == (25, 23)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [truncated, emptied, overwritten, without_our_header, with_a_flipped_bit],
+    ids=lambda damage: damage.__name__,
+)
+def test_the_older_state_gives_the_same_run(
+    tmp_path: Path,
+    damage: Callable[[Path], None],
+    expected: Expected,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = run(tmp_path, stop=23)
+    damage(folder.latest)
+    capsys.readouterr()
+    continue_run(folder, should_stop=stop_after(2))
+    (note,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note")]
+    assert note.startswith(f"note: {folder.latest} is ")
+    assert note.endswith(": training goes on from previous.safetensors, step 20")
+    # The damaged one has not taken the place of the good one.
+    assert (step_of(folder.latest), step_of(folder.previous)) == (22, 20)
+    continue_run(folder, should_stop=never)
+    assert_unbroken(folder, expected)
+
+
+def test_where_both_are_damaged_the_one_before_the_cool_down_serves(
+    tmp_path: Path, expected: Expected, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = run(tmp_path, stop=27)
+    truncated(folder.latest)
+    with_a_flipped_bit(folder.previous)
+    continue_run(folder, should_stop=never)
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note")]
+    assert len(notes) == 1 and notes[0].endswith("from before-cooldown.safetensors, step 24")
+    assert_unbroken(folder, expected)
+
+
+def test_where_all_are_damaged_nothing_is_touched(tmp_path: Path) -> None:
+    folder = run(tmp_path, stop=13)
+    for path in folder.states():
+        truncated(path)
+    before = contents(folder.path / "weights")
+    with pytest.raises(Failure, match=rf"{folder.latest} is corrupt: .*--fresh") as caught:
+        continue_run(folder, should_stop=never)
+    assert "\n" not in str(caught.value)
+    assert contents(folder.path / "weights") == before
+
+
+def test_a_kill_between_the_two_moves_of_a_saving(tmp_path: Path, expected: Expected) -> None:
+    folder = run(tmp_path, stop=13)
+    folder.latest.replace(folder.previous)
+    assert folder.unfinished() and not folder.finished()
+    continue_run(folder, should_stop=never)
+    assert_unbroken(folder, expected)
+
+
+def test_a_state_of_schema_1_is_taken_up(tmp_path: Path) -> None:
+    """Of a run that a version before stopped at step 13."""
+    folder = RunFolder(tmp_path / "seed-0")
+    shutil.copytree(OLD, folder.path)
+    assert checkpoint.load(folder.latest, "cpu")[1]["schema"] == 1
+    continue_run(folder, should_stop=never)
+    lines: list[Any] = []
+    whole = train(trainer(folder.record().config), lines.append)
+    assert_unbroken(folder, (weights(whole), untimed([line.content() for line in lines])))
+
+
+class Killed(BaseException):
+    """Nobody catches it, as nobody catches SIGKILL."""
+
+
+def killed_at(call: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Die at the `call`-th move or removal of a file, before it is done."""
+    count = itertools.count()
+
+    def dying(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            if next(count) == call:
+                raise Killed(name)
+            return original(*arguments, **options)
+
+        return wrapped
+
+    for name in ("replace", "unlink", "rename"):  # those of a Path come here too
+        monkeypatch.setattr(os, name, dying(name, getattr(os, name)))
+
+
+def all_of_it(root: Path) -> RunFolder:
+    """Train, then extend: what a person would type again after each kill."""
+    folder = RunFolder(root / "mini" / "rope" / "seed-0")
+    if not folder.exists() or folder.record().config.steps == 12:
+        config = small(steps=12)
+        train_run(root, "mini", config, parse("rope"), 0, curves=False, should_stop=never)
+    extend_run(folder, 16)
+    return continue_run(folder, curves=False, should_stop=never)
+
+
+@pytest.mark.slow
+def test_killed_at_every_move_and_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed after one is the same as killed before the next."""
+    monkeypatch.setattr(runs, "SAVE_EVERY", 5)
+    whole = all_of_it(tmp_path / "whole")
+    for call in itertools.count():
+        root = tmp_path / str(call)
+        try:
+            with monkeypatch.context() as patch:
+                killed_at(call, patch)
+                all_of_it(root)
+            break  # there is no such call any more
+        except Killed:
+            folder = all_of_it(root)
+        assert folder.finished() and folder.states() == [folder.before_cooldown]
+        assert_same_bits(final_weights(folder), final_weights(whole))
+        assert untimed(folder.metrics()) == untimed(whole.metrics())
+        assert folder.timings().keys() == whole.timings().keys()
+        assert not list(root.rglob("*.partial"))
+    assert call > 20
