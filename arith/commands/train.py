@@ -1,11 +1,12 @@
 """`tape-arith train`: one run."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from arith.commands.conduct import chosen_config, leave, show, stopper_for, use_threads
+from arith.commands.conduct import EXIT_FAILED, chosen_config, leave, show, stopper_for, use_threads
 from arith.commands.options import (
     Attention,
     Fresh,
@@ -16,10 +17,17 @@ from arith.commands.options import (
     TaskName,
     Threads,
     TimeLimit,
+    Track,
     complete_encoding,
 )
 from arith.errors import UsageError
+from arith.training.nonfinite import POLICIES, known_policy
 from models import catalog
+
+
+def complete_policy(incomplete: str) -> list[str]:
+    return [name for name in POLICIES if name.startswith(incomplete)]
+
 
 EXAMPLE = "tape-arith train --pe tape --preset mini --seed 1"
 
@@ -67,6 +75,20 @@ def command(
     threads: Threads = None,
     attention: Attention = "auto",
     no_curves: NoCurves = False,
+    track: Track = None,
+    processes: Annotated[
+        int,
+        typer.Option(min=1, help="Share each batch out among so many processes, one a GPU."),
+    ] = 1,
+    on_nonfinite: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[stop|skip]",
+            help="What to do at a step whose loss or gradient is not finite (default: stop, or "
+            "what the run's record says); skip leaves it out and counts it.",
+            autocompletion=complete_policy,
+        ),
+    ] = None,
     fresh: Fresh = False,
 ) -> None:
     """Train one encoding, or go on with a run, then score its grid."""
@@ -84,13 +106,30 @@ def command(
         raise UsageError("--pe is empty: name an encoding, as in --pe tape")
     if len(names) > 1:
         raise UsageError(f"train takes one encoding: `tape-arith run --pe {pe}` takes several")
+    if on_nonfinite is not None:
+        known_policy(on_nonfinite)
+    from arith.suite.tracking import chosen
+
+    tracks = chosen(track)
 
     stopper = stopper_for(time_limit)
+    if processes > 1:
+        from arith.suite.launching import launch, without
+
+        with stopper.listening():
+            code = launch(without("--processes", sys.argv[1:]), processes, stopper)
+        raise typer.Exit(code)
     use_threads(threads)
     from arith.suite import runs as suite
     from arith.suite.folders import existing_run
+    from arith.suite.trainers import follow
+    from arith.training.processes import joined
 
-    with stopper.listening():
+    with stopper.listening(), joined() as among:
+        if not among.first:
+            if not follow(among, data=data, attention=attention, should_stop=stopper):
+                raise typer.Exit(EXIT_FAILED)
+            return
         if run is not None:
             folder = existing_run(run)
             if steps is not None:
@@ -100,6 +139,9 @@ def command(
                 data=data,
                 attention=attention,
                 curves=not no_curves,
+                track=tracks,
+                on_nonfinite=on_nonfinite,
+                processes=among,
                 should_stop=stopper,
             )
             extrapolation = None
@@ -119,7 +161,10 @@ def command(
                 only_positional=only_positional,
                 attention=attention,
                 curves=not no_curves,
+                track=tracks,
+                on_nonfinite=on_nonfinite,
                 fresh=fresh,
+                processes=among,
                 should_stop=stopper,
             )
         done = folder.finished()

@@ -12,7 +12,7 @@ import torch
 from models.hardware import Hardware
 
 # What must be equal for a resumed training to be bit for bit that of an unbroken one.
-DECIDES_BITS = ("torch", "device", "hardware", "dtype", "attention")
+DECIDES_BITS = ("torch", "device", "hardware", "dtype", "attention", "processes")
 
 
 def environment(hardware: Hardware) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Train a run, extend it, score it: each call goes on where the last one stopped."""
 
-import json
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +18,8 @@ from arith.suite.beginning import beginning, named, write_first_state
 from arith.suite.building import (
     check,
     dataset_of,
-    decoder_for,
     empty_grid,
-    identity,
     load_state,
-    settled,
     trained_decoder,
     trained_record,
     training_bucket,
@@ -30,17 +27,18 @@ from arith.suite.building import (
 )
 from arith.suite.environment import DECIDES_BITS, environment, own_version
 from arith.suite.folders import RunFolder, RunRecord, run_folder
-from arith.suite.lock import alone, confirm, hold
+from arith.suite.lock import alone, confirm, hold, tidy
 from arith.suite.progress import bar, say
+from arith.suite.states import States
+from arith.suite.tracking import tracked
+from arith.suite.trainers import EVALUATE_EVERY, LOG_EVERY, SAVE_EVERY, trainer_of
 from arith.training import checkpoint
 from arith.training.config import Config
-from arith.training.train import Metrics, Source, Trainer
+from arith.training.nonfinite import known_policy
+from arith.training.processes import ALONE, Processes
+from arith.training.train import Metrics
 from models.catalog import Name, Part, parse, sources
-from models.hardware import Hardware, detect
-
-# In steps; a checkpoint costs a few milliseconds at mini and two seconds at the paper's size.
-# Every saved state is evaluated, so that the spread over the last ones can be told.
-LOG_EVERY, EVALUATE_EVERY, SAVE_EVERY = 20, 100, 100
+from models.hardware import Hardware
 
 
 def train_run(
@@ -55,7 +53,10 @@ def train_run(
     only_positional: bool = False,
     attention: str = "auto",
     curves: bool = True,
+    on_nonfinite: str | None = None,
     fresh: bool = False,
+    track: Sequence[str] = (),
+    processes: Processes = ALONE,
     should_stop: Callable[[], bool],
 ) -> RunFolder:
     """Train, or go on training, the run of `name` and `seed`; nothing is done twice. With `source`
@@ -91,6 +92,7 @@ def train_run(
         version=own_version(),
         sources=sources(name.encoding),
         init_from=init_from,
+        on_nonfinite=known_policy(on_nonfinite or "stop"),
     )
     begin(folder, record, fresh, source)
     there = folder.record()
@@ -113,7 +115,14 @@ def train_run(
             "another folder with --out, or start this one over with --fresh"
         )
     return continue_run(
-        folder, data=data, attention=attention, curves=curves, should_stop=should_stop
+        folder,
+        data=data,
+        attention=attention,
+        curves=curves,
+        on_nonfinite=on_nonfinite,
+        track=track,
+        processes=processes,
+        should_stop=should_stop,
     )
 
 
@@ -142,7 +151,7 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
     unchanged(folder.path, record)
     if steps == record.config.steps:
         return
-    if not folder.finished():
+    if not folder.finished() and not _was_finished(folder, record):
         raise UsageError(f"{folder.path} is not finished: `tape-arith train {folder.path}` first")
     if steps < record.config.steps:
         raise UsageError(f"{folder.path} was trained for {record.config.steps} steps already")
@@ -152,7 +161,13 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
         raise UsageError(f"{steps} steps would cool down before step {kept}, which is kept: more")
     if data is not None:
         dataset_of(data, record.config, record.seed, record.data)
-    tensors, facts = checkpoint.load(folder.before_cooldown, "cpu")
+    try:
+        tensors, facts = load_state(folder.before_cooldown, record, "cpu")
+    except Failure as error:
+        raise Failure(
+            f"{error}; without it the run cannot be extended: train anew for {steps} steps, into "
+            "another folder with --out"
+        ) from error
     # The unfinished state comes first: whatever kills us next, the run reads as unfinished.
     checkpoint.save(folder.latest, tensors, facts)
     for grid in folder.path.glob("grid*.json"):
@@ -163,6 +178,13 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
     folder.write_record(extended)
 
 
+def _was_finished(folder: RunFolder, record: RunRecord) -> bool:
+    """The weights are there after all steps of its budget: a kill came while it was extended."""
+    if not folder.final.exists():
+        return False
+    return load_state(folder.final, record, "cpu")[1].get("step") == record.config.steps
+
+
 @alone
 def continue_run(
     folder: RunFolder,
@@ -170,88 +192,91 @@ def continue_run(
     data: Path | None = None,
     attention: str = "auto",
     curves: bool = True,
+    on_nonfinite: str | None = None,
+    track: Sequence[str] = (),
+    processes: Processes = ALONE,
     should_stop: Callable[[], bool],
 ) -> RunFolder:
     """Train the run in `folder` from where it stands to the end of its budget. `curves` (whether
-    the small grid is scored on the way) changes no number of it, so it is not recorded.
+    the small grid is scored on the way) changes no number of it, so it is not recorded; another
+    `on_nonfinite` than the record's is, and holds from here on. Each of the trackers
+    `track` gets every line of metrics, after it stands in metrics.jsonl; after a kill, lines come
+    again that it had. Of several `processes` this is the first one: the others `follow`.
 
-    Errors: UsageError where it began on another version of the task, or on other data than `data`.
+    Errors: UsageError where it began on another version of the task, or on other data than `data`;
+    Failure where the loss or its gradient is not finite.
     """
     record = folder.record()
     unchanged(folder.path, record)
     if folder.finished():
+        processes.told("")
         return folder
-    if not folder.latest.exists() and any(folder.path.glob("grid*.json")):
+    if on_nonfinite not in (None, record.on_nonfinite):
+        record = replace(record, on_nonfinite=known_policy(on_nonfinite or ""))
+        folder.write_record(record)
+    if not folder.states() and any(folder.path.glob("grid*.json")):
         raise UsageError(
             f"{folder.path} is scored, but its weights are not here: put them there, train into "
             "another folder with --out, or start it over with --fresh"
         )
     before = record.init_from
-    if before is not None and not folder.latest.exists():
+    if before is not None and not folder.states():
         raise Failure(f"{folder.latest} is missing: it holds the weights that the run begins from")
-    config, seed = record.config, record.seed
-    decoder = decoder_for(config, parse(record.encoding), seed)
-    hardware = settled(detect(attention), decoder)
-    resume_environment(folder, hardware)
-    bucket = training_bucket(config, seed)
-    source: Source = bucket if data is None else dataset_of(data, config, seed, record.data)
-    trainer = Trainer(
-        decoder,
-        source,
-        bucket,
-        config,
-        record.schedule,
-        hardware,
-        curves=curves,
-        skip=0 if before is None else before.problems,
-    )
-    if folder.latest.exists():
-        tensors, facts = load_state(folder.latest, record, hardware.device)
-        trainer.restore(tensors, facts, folder.latest)
+    trainer = trainer_of(record, data=data, attention=attention, curves=curves, processes=processes)
+    hardware = trainer.hardware
+    resume_environment(folder, hardware, processes)
+    states = States(folder, record, trainer)
+    states.resume()
+    processes.told(str(folder.path.absolute()))
+    trainer.as_first()
     folder.keep_metrics_to(trainer.step)
     folder.remove_partial()
     say(
-        f"training {record.encoding}, seed {seed}, preset {record.preset}: "
-        f"{decoder.num_parameters():,} parameters, {hardware.dtype_name} on {hardware.device}, "
-        f"{hardware.attention} attention" + (f", from step {trainer.step}" if trainer.step else "")
+        f"training {record.encoding}, seed {record.seed}, preset {record.preset}: "
+        f"{trainer.decoder.num_parameters():,} parameters, {hardware.dtype_name} on "
+        f"{hardware.device}, {hardware.attention} attention"
+        + (f", {processes.size} processes" if processes.size > 1 else "")
+        + (f", from step {trainer.step}" if trainer.step else "")
     )
-
-    def save(to: Path) -> None:
-        tensors, facts = trainer.state()
-        confirm(folder.path)
-        checkpoint.save(to, tensors, facts | identity(record))
 
     note = ""
 
     def log(metrics: Metrics) -> None:
         nonlocal note
         confirm(folder.path)
-        try:
-            with open(folder.metrics_file, "a", encoding="utf-8") as file:
-                file.write(json.dumps(metrics.content()) + "\n")
-        except OSError as error:
-            raise Failure(f"cannot write {folder.metrics_file}: {error.strerror}") from error
+        folder.add_metrics(metrics.content())
+        for sink in sinks:
+            sink(metrics)
         exact = "" if metrics.exact_match is None else f"exact {metrics.exact_match:.1%}, "
         note = f"loss {metrics.loss:.4f}, {exact}{metrics.tokens_per_second:,.0f} tokens/s"
 
     steps = record.schedule.steps
-    with bar(f"train {record.encoding} seed {seed}", steps, trainer.step) as update:
-        done = trainer.run(
-            log_every=LOG_EVERY,
-            evaluate_every=EVALUATE_EVERY,
-            save_every=SAVE_EVERY,
-            log=log,
-            tick=lambda step: update(step, note),
-            save=lambda: save(folder.latest),
-            keep=lambda: save(folder.before_cooldown),
-            should_stop=should_stop,
-        )
+    with (
+        tracked(track, folder, record, trainer.step) as sinks,
+        bar(f"train {record.encoding} seed {record.seed}", steps, trainer.step) as update,
+    ):
+        try:
+            done = trainer.run(
+                log_every=LOG_EVERY,
+                evaluate_every=EVALUATE_EVERY,
+                save_every=SAVE_EVERY,
+                log=log,
+                tick=lambda step: update(step, note),
+                save=states.save,
+                keep=states.keep,
+                should_stop=should_stop,
+            )
+        except (Failure, RuntimeError, MemoryError) as error:
+            failure = states.failure(error)
+            if failure is None:
+                raise
+            raise failure from error
     if done:
-        weights = {f"model/{name}": value for name, value in decoder.state_dict().items()}
-        confirm(folder.path)
-        checkpoint.save(folder.final, weights, {"step": trainer.step} | identity(record))
-        folder.latest.unlink(missing_ok=True)
+        # First all that is told of the run: with the last move it is finished, whatever kills us.
         folder.write_timing("train", trainer.seconds)
+        if trainer.skipped != record.skipped_steps:
+            folder.write_record(replace(record, skipped_steps=trainer.skipped))
+        states.finish()
     return folder
 
 
@@ -286,6 +311,7 @@ def score_run(
         if not grid.same_run(empty):
             raise UsageError(f"{file} is of another run or evaluation set: --fresh scores again")
         if grid.blocks_done == len(blocks):
+            tidy(place.path)
             return grid
     name = Name(parse(record.encoding).encoding, extrapolation)
     decoder, hardware = trained_decoder(folder, name, record, attention)
@@ -295,6 +321,9 @@ def score_run(
     what = f"score {name} seed {record.seed}" + ("" if split == EVALUATION else f" on {split}")
     part = "" if shard is None else f", part {shard}"
     with hold(place.path, file.name), bar(f"{what}{part}", rows, done) as update:
+        if file.exists() and not fresh:  # another process may have gone on before we held it
+            grid = since if (since := grid_file.load(file)).same_run(empty) else grid
+            done = grid.blocks_done * bucket.num_pairs
 
         def progress(count: int) -> None:
             nonlocal done
@@ -323,17 +352,16 @@ def score_run(
     return grid
 
 
-def resume_environment(folder: RunFolder, hardware: Hardware) -> None:
+def resume_environment(folder: RunFolder, hardware: Hardware, processes: Processes = ALONE) -> None:
     """Record what the run runs on; on resuming, say what keeps it from being bit for bit."""
     file = folder.path / "environment.json"
-    if folder.latest.exists() and file.exists():
+    now = environment(hardware) | {"processes": processes.size}
+    if folder.unfinished() and file.exists():
         before = read_json(file, "environment")
-        now = environment(hardware)
         changed = [key for key in DECIDES_BITS if before.get(key, now[key]) != now[key]]
         if changed:
             what = ", ".join(f"{key} {before.get(key)}, now {now[key]}" for key in changed)
             say(f"note: this will not be bit for bit an unbroken run: it began with {what}")
-    now = environment(hardware)
     write_json(file, {"schema": 1, "kind": "environment", **now})
 
 
@@ -346,3 +374,4 @@ def forget(folder: RunFolder) -> None:
             file.unlink()
     folder.remove_partial()
     folder.remove_shards()
+    shutil.rmtree(folder.tracking, ignore_errors=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from arith.suite import runs
+from arith.suite import runs, trainers
 from arith.training import train
 from models.hardware import Hardware
 
@@ -24,5 +24,5 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "LOG_EVERY", 5)
     monkeypatch.setattr(runs, "EVALUATE_EVERY", 10)
     monkeypatch.setattr(runs, "SAVE_EVERY", 10)
-    monkeypatch.setattr(runs, "detect", lambda attention="auto": Hardware("cpu", torch.float32))
+    monkeypatch.setattr(trainers, "detect", lambda attention="auto": Hardware("cpu", torch.float32))
     monkeypatch.setattr(train, "HELD_OUT_PROBLEMS", 32)

@@ -11,7 +11,7 @@ from arith.data.batches import pad
 from arith.data.bucket import Bucket
 from arith.data.task import Problems
 from arith.data.vocabulary import EOS, decode, token
-from arith.suite import runs
+from arith.suite.trainers import EVALUATE_EVERY, LOG_EVERY, SAVE_EVERY
 from arith.training import evaluation
 from arith.training.config import Config
 from arith.training.evaluation import PROBLEMS_A_CELL, SmallGrid, chosen_lengths, state_measures
@@ -143,7 +143,7 @@ def test_looking_changes_no_bit_of_the_weights(name: str) -> None:
 
 def test_every_saved_state_is_evaluated() -> None:
     """The spread over the last saved states is read from the evaluations."""
-    assert runs.EVALUATE_EVERY == runs.SAVE_EVERY and runs.SAVE_EVERY % runs.LOG_EVERY == 0
+    assert EVALUATE_EVERY == SAVE_EVERY and SAVE_EVERY % LOG_EVERY == 0
 
 
 @pytest.mark.parametrize("name", ["rope", *CONTEXTUAL])

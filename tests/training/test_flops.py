@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from arith.bench.flops import (
+from arith.training.flops import (
     causal,
     counted,
     forward_flops,

@@ -1,0 +1,79 @@
+"""The trainer of a run, and what all processes but the first do with it where there are several."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from arith.suite.building import dataset_of, decoder_for, settled, training_bucket
+from arith.suite.folders import RunFolder, RunRecord
+from arith.suite.progress import say
+from arith.training.nonfinite import NotFinite
+from arith.training.processes import ALONE, Lost, Processes
+from arith.training.train import Source, Trainer
+from models.catalog import parse
+from models.hardware import detect
+
+# In steps; a checkpoint costs a few milliseconds at mini and two seconds at the paper's size.
+# Every saved state is evaluated, so that the spread over the last ones can be told.
+LOG_EVERY, EVALUATE_EVERY, SAVE_EVERY = 20, 100, 100
+
+
+def trainer_of(
+    record: RunRecord,
+    *,
+    data: Path | None = None,
+    attention: str = "auto",
+    curves: bool = True,
+    processes: Processes = ALONE,
+) -> Trainer:
+    """What trains the run of `record`, at its beginning. Errors: UsageError where `data` is not
+    what it began on, or `attention` cannot do what its encoding needs."""
+    config, seed, before = record.config, record.seed, record.init_from
+    decoder = decoder_for(config, parse(record.encoding), seed)
+    hardware = settled(detect(attention), decoder)
+    bucket = training_bucket(config, seed)
+    source: Source = bucket if data is None else dataset_of(data, config, seed, record.data)
+    return Trainer(
+        decoder,
+        source,
+        bucket,
+        config,
+        record.schedule,
+        hardware,
+        curves=curves,
+        on_nonfinite=record.on_nonfinite,
+        skip=0 if before is None else before.problems,
+        tell=say if processes.first else lambda line: None,
+        processes=processes,
+    )
+
+
+def follow(
+    processes: Processes,
+    *,
+    data: Path | None = None,
+    attention: str = "auto",
+    should_stop: Callable[[], bool],
+) -> bool:
+    """Take part in the training that the first process conducts, whose run's folder all can read:
+    it alone writes there, looks at what comes of the steps, and says what is to be said. False
+    where it did not come to its end in good order."""
+    try:
+        path = processes.told()
+        if not path:  # there is nothing to train
+            return True
+        record = RunFolder(Path(path)).record()
+        trainer = trainer_of(record, data=data, attention=attention, processes=processes)
+        trainer.as_first()
+        trainer.run(
+            log_every=LOG_EVERY,
+            evaluate_every=EVALUATE_EVERY,
+            save_every=SAVE_EVERY,
+            log=lambda metrics: None,
+            tick=lambda step: None,
+            save=lambda: None,
+            keep=lambda: None,
+            should_stop=should_stop,
+        )
+    except (Lost, NotFinite):
+        return False
+    return True

@@ -1,0 +1,35 @@
+"""A program: trains some steps as one of the processes that RANK and WORLD_SIZE speak of, and the
+first of them prints the losses. In float32, where a sum in another order shows only in its last
+digits."""
+
+import json
+import sys
+
+import torch
+
+from arith.suite.building import decoder_for, training_bucket
+from arith.training.processes import Processes, joined
+from arith.training.schedule import Schedule
+from arith.training.train import Trainer
+from models.catalog import parse
+from models.hardware import Hardware
+from tests.training.small import small
+
+
+def losses(name: str, steps: int, processes: Processes) -> list[float]:
+    """Of the whole batch, a step after the other."""
+    config = small(steps=steps, batch_size=9, learning_rate=3e-3)
+    decoder, bucket = decoder_for(config, parse(name), seed=0), training_bucket(config, 0)
+    schedule = Schedule.of(steps, steps, config.warmup, config.cooldown)
+    hardware = Hardware("cpu", torch.float32)
+    trainer = Trainer(decoder, bucket, bucket, config, schedule, hardware, processes=processes)
+    return [float(trainer.train_step()[0]) for _ in range(steps)]
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    names, steps = sys.argv[1].split(","), int(sys.argv[2])
+    with joined() as processes:
+        found = {name: losses(name, steps, processes) for name in names}
+        if processes.first:
+            print(json.dumps(found))
