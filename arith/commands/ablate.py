@@ -9,6 +9,7 @@ from arith.commands.conduct import conclude, stopper_for, use_threads
 from arith.commands.options import (
     Attention,
     DryRun,
+    Engine,
     NoCurves,
     Runs,
     SweepSlots,
@@ -37,15 +38,18 @@ def command(
     dry_run: DryRun = False,
     time_limit: TimeLimit = None,
     slots: SweepSlots = None,
+    engine: Engine = "local",
     threads: Threads = None,
     attention: Attention = "auto",
     no_curves: NoCurves = False,
 ) -> None:
     """Train and score a set of ablations, then draw each beside the encoding it is taken from."""
-    from arith.suite.sweep import load_sweep
+    from arith.suite.engines import elsewhere
+    from arith.suite.sweep import folder_of, load_sweep
 
     content = load_sweep(sweep)
     stopper = stopper_for(time_limit)
+    sent = elsewhere(engine, slots, folder_of(content, out))
     if figure is not None:
         from arith.figures.heatmap import figure_format
 
@@ -55,11 +59,11 @@ def command(
     from arith.suite.plan import How
 
     with stopper.listening():
-        made = sweeping.prepared(content, out, How(attention, not no_curves), slots)
+        made = sweeping.prepared(content, out, How(attention, not no_curves), slots, here=not sent)
         if dry_run:
             print(made.as_text())
             return
-        outcome = made.run(stopper)
+        outcome = made.run(stopper, sent)
         written = ablating.draw_ablations(content, out, figure)
     print("\n".join(map(str, written)) or f"nothing is scored yet: no figure in {out}")
     conclude(outcome, stopper)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from arith.errors import UsageError
+from arith.plain import plain
 
 if TYPE_CHECKING:
     from arith.scoring.grid import Grid
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from arith.suite.stopping import Stopper
     from arith.training.config import Config
 
-EXIT_FAILED, EXIT_USAGE, EXIT_PARTLY, EXIT_INTERRUPTED = 1, 2, 3, 130
+EXIT_FAILED, EXIT_USAGE, EXIT_PARTLY, EXIT_PREEMPTED, EXIT_INTERRUPTED = 1, 2, 3, 75, 130
 
 
 def chosen_config(
@@ -43,9 +44,10 @@ def chosen_config(
 
 def show(grid: "Grid", as_json: bool) -> None:
     """A grid on stdout: its means in a line, or all of it."""
+    from arith.schemas import sealed
     from arith.suite.compare import summary
 
-    print(json.dumps(grid.content()) if as_json else summary(grid))
+    print(json.dumps(sealed(grid.content(), "grid")) if as_json else summary(grid))
 
 
 def whole_numbers(option: str, text: str) -> list[int]:
@@ -85,7 +87,7 @@ def conclude(outcome: "Outcome", stopper: "Stopper") -> None:
     """Say what failed, a line each, and exit with what came of a sweep."""
     for ended in outcome.failed:
         log = f", log: {ended.log}" if ended.log else ""
-        print(f"tape-arith: {ended.reason} (job {ended.job.id}{log})", file=sys.stderr)
+        print(plain(f"tape-arith: {ended.reason} (job {ended.job.id}{log})"), file=sys.stderr)
     if outcome.left:
         leave(stopper)
     if outcome.exit_code:

@@ -35,6 +35,18 @@ def _complete_attention(incomplete: str) -> list[str]:
     return [n for n in ("auto", *catalog.backends()) if n.startswith(incomplete)]
 
 
+def _complete_engine(incomplete: str) -> list[str]:
+    from arith.suite import engines
+
+    return [name for name in engines.names() if name.startswith(incomplete)]
+
+
+def _complete_tracker(incomplete: str) -> list[str]:
+    from arith.suite.tracking import trackers
+
+    return [name for name in trackers() if name.startswith(incomplete)]
+
+
 def _complete_task(incomplete: str) -> list[str]:
     from arith.data.task import tasks
 
@@ -75,16 +87,40 @@ Attention = Annotated[
 LeadingBos = Annotated[
     int, typer.Option(min=0, help="Train with 0 to so many [BOS] in front of each problem.")
 ]
+Track = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Metrics to tensorboard or wandb (offline) too, in RUN/tracking.",
+        autocompletion=_complete_tracker,
+    ),
+]
 NoCurves = Annotated[
     bool, typer.Option("--no-curves", help="Score no small grid on the way: no learning curves.")
 ]
 Slots = Annotated[
-    int, typer.Option(min=1, help="Jobs at the same time; more than one run in subprocesses.")
+    int | None,
+    typer.Option(
+        min=1,
+        help="Jobs at the same time (default: 1; elsewhere all there are); more than one run in "
+        "subprocesses.",
+    ),
 ]
 SweepSlots = Annotated[
     int | None,
     typer.Option(
-        "--slots", min=1, help="Jobs at the same time (default: the number of GPUs, or 1)."
+        "--slots",
+        min=1,
+        help="Jobs at the same time (default: the number of GPUs, or 1; elsewhere all there are).",
+    ),
+]
+Engine = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME[:KEY=VALUE...]",
+        help="Where jobs run: local, ray, slurm or kubernetes (printed, with --dry-run), as in "
+        "slurm:partition=gpu:throttle=8.",
+        autocompletion=_complete_engine,
     ),
 ]
 DryRun = Annotated[

@@ -8,6 +8,7 @@ import typer
 from arith.commands.conduct import chosen_config, conclude, stopper_for, use_threads, whole_numbers
 from arith.commands.options import (
     Attention,
+    Engine,
     LeadingBos,
     NoCurves,
     Preset,
@@ -17,6 +18,7 @@ from arith.commands.options import (
     TaskName,
     Threads,
     TimeLimit,
+    Track,
     complete_encoding,
 )
 from models import catalog
@@ -39,8 +41,10 @@ def command(
     threads: Threads = None,
     attention: Attention = "auto",
     no_curves: NoCurves = False,
+    track: Track = None,
     workers: Annotated[int, typer.Option(help="Processes that generate (default: all cores).")] = 0,
-    slots: Slots = 1,
+    slots: Slots = None,
+    engine: Engine = "local",
 ) -> None:
     """Generate, train, score and draw; what is done already is never done again."""
     names = catalog.parse_list(pe)
@@ -50,6 +54,7 @@ def command(
     name, config = chosen_config(preset, settings, task, leading_bos)
     from arith.suite import pipeline
     from arith.suite.plan import How
+    from arith.suite.tracking import chosen
 
     with stopper.listening():
         outcome = pipeline.run_all(
@@ -58,8 +63,9 @@ def command(
             name,
             config,
             runs=out,
-            how=How(attention, not no_curves, data, workers),
+            how=How(attention, not no_curves, data, workers, chosen(track)),
             slots=slots,
+            engine=engine,
             stopper=stopper,
         )
     conclude(outcome, stopper)

@@ -10,13 +10,16 @@ from arith.commands.conduct import conclude, stopper_for, use_threads
 from arith.commands.options import (
     Attention,
     DryRun,
+    Engine,
     NoCurves,
     Runs,
     SweepSlots,
     Threads,
     TimeLimit,
+    Track,
     complete_sweep,
 )
+from arith.errors import UsageError
 
 EXAMPLE = "tape-arith sweep paper-20 --time-limit 25m"
 
@@ -34,26 +37,43 @@ def command(
     dry_run: DryRun = False,
     time_limit: TimeLimit = None,
     slots: SweepSlots = None,
+    engine: Engine = "local",
     threads: Threads = None,
     attention: Attention = "auto",
     no_curves: NoCurves = False,
+    track: Track = None,
     as_json: Annotated[bool, typer.Option("--json", help="The jobs, as JSON.")] = False,
 ) -> None:
     """Train and score all runs of a sweep, in its order; what is done is never done again."""
-    from arith.suite.sweep import load_sweep
+    from arith.suite.engines import elsewhere, printer_for
+    from arith.suite.sweep import folder_of, load_sweep
 
     content = load_sweep(sweep)
     stopper = stopper_for(time_limit)
+    printer = printer_for(engine, slots, content.name, dry_run)
+    if printer is not None and as_json:
+        raise UsageError(f"--json is for what is run: --engine {engine} prints YAML")
+    sent = None if printer else elsewhere(engine, slots, folder_of(content, out))
     use_threads(threads)
     from arith.suite import sweeping
     from arith.suite.plan import How
+    from arith.suite.tracking import chosen
 
     with stopper.listening():
-        made = sweeping.prepared(content, out, How(attention, not no_curves), slots)
+        here = printer is None and sent is None
+        how = How(attention, not no_curves, track=chosen(track))
+        made = sweeping.prepared(content, out, how, slots, here=here)
+        if printer is not None:
+            print(printer.text(made.left))
+            return
         if dry_run:
             print(json.dumps(made.forecast, indent=1) if as_json else made.as_text())
             return
-        outcome = made.run(stopper)
+        if here and made.forecast["left"]["jobs"]:
+            from arith.bench.first import measure_first
+
+            measure_first(content, out, attention)
+        outcome = made.run(stopper, sent)
         tables = made.tables()
     if as_json:
         told = made.report(outcome) | {"tables": [str(table) for table in tables]}

@@ -10,6 +10,7 @@ from arith.files import write_text
 from arith.suite.building import check, training_bucket
 from arith.suite.compare import figure_path, summary
 from arith.suite.conductor import Ended, Outcome, conduct
+from arith.suite.engines import LOCAL, elsewhere
 from arith.suite.engines.engine import Engine
 from arith.suite.engines.in_process import InProcess
 from arith.suite.engines.local import Local, visible_gpus
@@ -33,18 +34,20 @@ def run_all(
     *,
     runs: Path,
     how: How,
-    slots: int = 1,
+    slots: int | None = None,
+    engine: str = LOCAL,
     stopper: Stopper,
 ) -> Outcome:
     """All encodings of the first seed, then of the next: what is there when the time is up is a
     whole comparison. It is drawn, unless nothing came of this call but failures."""
+    sent = elsewhere(engine, slots, folder := runs / "sweeps" / "run")
     if not names or not seeds:
         raise UsageError("nothing to run: name encodings with --pe and seeds with --seeds")
     for name in names:
-        check(config, name, how.attention)
+        check(config, name, how.attention if sent is None else "auto")
     jobs = plan([Run(name, s, preset, config, runs) for s in seeds for name in names], how, runs)
     tell_what_is_done(jobs)
-    outcome = conduct_here(jobs, slots, runs / "sweeps" / "run", stopper)
+    outcome = conduct_here(jobs, slots or 1, folder, stopper, sent=sent)
     if not outcome.failed or any(end.job.grid for end in outcome.done):
         draw_comparison(names, runs, preset)
     return outcome
@@ -56,16 +59,18 @@ def conduct_here(
     folder: Path,
     stopper: Stopper,
     ended: Callable[[Ended], None] = lambda end: None,
+    *,
+    sent: Engine | None = None,
 ) -> Outcome:
     """Run `jobs` on this machine: in this process with one slot, else in as many subprocesses,
-    which log to `folder`."""
-    engine: Engine = InProcess(lambda job: perform(job, stopper))
-    if slots > 1:
+    which log to `folder`; or where `sent` sends them."""
+    engine: Engine = sent or InProcess(lambda job: perform(job, stopper))
+    if sent is None and slots > 1:
         engine = Local(slots, folder, visible_gpus())
     generated: dict[Path | None, float] = {}
 
     def started(job: Job) -> None:
-        if slots > 1:
+        if sent is None and slots > 1:
             say(f"started: {job.id}")
 
     def after(end: Ended) -> None:
@@ -99,6 +104,7 @@ def perform(job: Job, should_stop: Callable[[], bool]) -> bool:
             return False
         return True
     if job.kind == "train":
+        origin = run.name.encoding.origin
         folder = train_run(
             run.root,
             run.preset,
@@ -106,8 +112,11 @@ def perform(job: Job, should_stop: Callable[[], bool]) -> bool:
             run.name,
             run.seed,
             data=job.dataset,
+            source=None if run.source is None else run.source.folder,
+            only_positional=origin is not None and origin.only_positional,
             attention=how.attention,
             curves=how.curves,
+            track=how.track,
             should_stop=should_stop,
         )
         return folder.finished()

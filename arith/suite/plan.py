@@ -9,12 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from arith.checking import Wrong, digest, mapping, text, whole
 from arith.data.bucket import EVALUATION, Bucket
 from arith.data.task import load_task
 from arith.errors import Failure
 from arith.files import write_text
+from arith.reading import parse_json, read_text
+from arith.schemas import sealed, unsealed
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.shards import Shard
@@ -25,6 +28,8 @@ from arith.training.config import Config
 from models import catalog
 
 Kind = Literal["generate", "train", "score", "merge"]
+_DOCUMENT = "document"
+"""Under which key a line says that it is one of jobs: "kind" is the job's."""
 TOKENS_A_SHARD = 20_000_000
 """A grid of more tokens is scored in parts: half a minute each on a large GPU."""
 
@@ -38,6 +43,8 @@ class How:
     data: Path | None = None
     """Where datasets are written; None: problems are made as they are needed, the same ones."""
     workers: int = 0
+    track: tuple[str, ...] = ()
+    """Trackers that metrics go to as well."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +100,9 @@ class Job:
                 *(word for path in dataset for word in ("--data", path)),
             ]
             curves = [] if how.curves else ["--no-curves"]
-            name = str(run.name.encoding)
-            return ["train", "--pe", name, *config, *where, "--no-score", *curves, *attention]
+            track = ["--track", ",".join(how.track)] if how.track else []
+            name = ["--pe", run.name.encoding.own, *self._begun]
+            return ["train", *name, *config, *where, "--no-score", *curves, *track, *attention]
         extrapolation = run.name.extrapolation
         way = [] if extrapolation is None else ["--with", str(extrapolation)]
         way += [] if self.split == EVALUATION else ["--split", self.split]
@@ -102,6 +110,15 @@ class Job:
         if self.kind == "merge":
             return [*score, "--merge", str(self.parts)]
         return [*score, *([] if self.shard is None else ["--shard", str(self.shard)]), *attention]
+
+    @property
+    def _begun(self) -> list[str]:
+        """How a run that begins from another is asked for."""
+        source, origin = self.run.source, self.run.name.encoding.origin
+        if source is None or origin is None:
+            return []
+        only = ["--only-positional"] if origin.only_positional else []
+        return ["--init-from", str(source.folder.path), *only]
 
     def done(self) -> bool:
         """Whether its own files say so. Of problems on disk that is not asked: to make them again
@@ -169,12 +186,17 @@ def plan(
             jobs[key] = Job(key, kind, run, how, tuple(job.id for job in depends), **more)
         return jobs[key]
 
+    def train(run: Run) -> Job:
+        before: list[Job] = []
+        if how.data is not None:
+            before = [add("generate", dataset_folder(how.data, run.config, run.seed), run)]
+        if run.source is not None:
+            before.append(train(run.source))
+        return add("train", run.folder.path, run, *before)
+
     for run in runs:
         folder = run.folder
-        made: list[Job] = []
-        if how.data is not None:
-            made = [add("generate", dataset_folder(how.data, run.config, run.seed), run)]
-        trained = add("train", folder.path, run, *made)
+        trained = train(run)
         for split in splits:
             grid = folder.grid_file(run.name.extrapolation, None, split)
             parts = shards or number_of_shards(run.config, split)
@@ -239,20 +261,38 @@ def number_of_shards(config: Config, split: str = EVALUATION) -> int:
 
 def write_jobs(jobs: Sequence[Job], folder: Path) -> None:
     """jobs.jsonl: what there is to do, for people, `status` and other engines."""
-    lines = "".join(json.dumps(job.line()) + "\n" for job in jobs)
+    documents = (sealed(job.line(), "job", _DOCUMENT) for job in jobs)
+    lines = "".join(json.dumps(line) + "\n" for line in documents)
     write_text(folder / "jobs.jsonl", lines)
 
 
 def read_jobs(folder: Path) -> Iterator[dict[str, Any]]:
     """The lines of jobs.jsonl. Errors: Failure."""
     file = folder / "jobs.jsonl"
-    try:
-        for line in file.read_text(encoding="utf-8").splitlines():
-            content = json.loads(line)
-            if not {"id", "kind", "folder", "grid", "config_sha256"} <= content.keys():
-                raise ValueError(f"a line without what a job has: {line[:40]}")
-            yield content
-    except OSError as error:
-        raise Failure(f"cannot read {file}: {error.strerror or error}") from error
-    except (ValueError, AttributeError) as error:
-        raise Failure(f"{file} is corrupt: {error}: plan the sweep again") from error
+    for line in read_text(file).splitlines():
+        try:
+            content = parse_json(line)
+            # Lines of before said nothing of themselves.
+            if isinstance(content, dict) and content.keys() & {_DOCUMENT, "schema", "checksum"}:
+                content = unsealed(content, "job", _DOCUMENT)
+            yield _job(mapping(content, "a line"))
+        except ValueError as error:
+            why = str(error).removeprefix("is corrupt: ")
+            raise Failure(f"{file} is corrupt: {why}: plan the sweep again") from error
+
+
+def _job(content: dict[str, Any]) -> dict[str, Any]:
+    """What a line says, where it says all that `status` asks. Errors: ValueError."""
+    for key in ("id", "folder", *(["grid"] if content.get("grid") is not None else [])):
+        text(content.get(key), key)
+    if content.get("kind") not in get_args(Kind):
+        raise Wrong(f"'kind' must be one of {', '.join(get_args(Kind))}")
+    if content.get("kind") in ("score", "merge"):
+        text(content.get("grid"), "grid")
+    if content.get("shard") is not None:
+        Shard.parse(text(content["shard"], "shard"))
+        if len(Path(content["folder"]).parts) < 4:
+            raise Wrong("'folder' must be that of a part of a grid")
+    whole(content.get("steps"), "steps", 1)
+    digest(content.get("config_sha256"), "config_sha256")
+    return content

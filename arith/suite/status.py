@@ -7,13 +7,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from arith.checking import Wrong, mapping, text, whole
 from arith.errors import Failure, UsageError
+from arith.files import append_line
+from arith.plain import plain
+from arith.reading import parse_json, read_bytes
+from arith.schemas import sealed, unsealed
 from arith.scoring import grid_file
 from arith.scoring.shards import Shard
 from arith.suite import lock
 from arith.suite.engines.engine import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY
 from arith.suite.folders import RunFolder, find_runs
 from arith.suite.plan import log_file, read_jobs
+from arith.suite.tickets import read_ticket
 
 SCHEMA = 1
 STATES = ("waiting", "running", "trained", "scored", "failed")
@@ -33,16 +39,15 @@ class Row:
     log: str | None = None
     reason: str | None = None
     """Why it failed."""
+    where: str | None = None
+    """What an engine elsewhere has of it: "slurm: running on n1"."""
 
 
 def note_end(folder: Path, job: str, code: int, reason: str, log: Path | None) -> None:
     """Add how a job ended to a sweep's ends.jsonl: for people, never asked what is done."""
     line = {"id": job, "exit": code, "reason": reason, "log": log and log.as_posix()}
-    try:
-        with open(folder / "ends.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps(line | {"time": round(time.time())}) + "\n")
-    except OSError as error:
-        raise Failure(f"cannot write {folder / 'ends.jsonl'}: {error.strerror}") from error
+    document = sealed(line | {"time": round(time.time())}, "end")
+    append_line(folder / "ends.jsonl", json.dumps(document))
 
 
 def status(place: Path) -> list[Row]:
@@ -64,19 +69,23 @@ def content(rows: list[Row]) -> dict[str, Any]:
 
 def as_text(rows: list[Row]) -> str:
     """A table for people, and how many there are of each state."""
-    lines = [["job", "state", "step", "loss", "left", "log"]]
+    lines = [["job", "state", "where", "step", "loss", "left", "log"]]
     for row in rows:
         step = "" if row.step is None else f"{row.step:,} of {row.steps:,}"
         loss = "" if row.loss is None else f"{row.loss:.4f}"
         left = "" if row.seconds_left is None else _clock(row.seconds_left)
-        lines.append([row.id, row.state, step, loss, left, row.log or row.reason or ""])
+        tail = [step, loss, left, row.log or row.reason or ""]
+        lines.append([row.id, row.state, row.where or "", *tail])
+    if not any(row.where for row in rows):
+        for line in lines:
+            del line[2]
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     table = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     ]
     counts = [f"{sum(row.state == state for row in rows)} {state}" for state in STATES]
-    return "\n".join([*table, "", ", ".join(counts)])
+    return plain("\n".join([*table, "", ", ".join(counts)]))
 
 
 def _clock(seconds: float) -> str:
@@ -98,6 +107,8 @@ def _of_job(job: Mapping[str, Any], place: Path, ends: Mapping[str, Any]) -> Row
         state, progress = "waiting", {}
         if ends.get(job["id"], {}).get("exit") == EXIT_DONE:
             state = "trained"
+    ticket = read_ticket(log) if state in ("waiting", "running") else None
+    facts["where"] = str(ticket) if ticket and ticket.state != "ended" else None
     return _with_failure(Row(job["id"], state, **progress, **facts), ends)
 
 
@@ -141,7 +152,7 @@ def _training(folder: RunFolder, of: tuple[int, str] | None = None) -> tuple[str
             pace = (last["seconds"] - before["seconds"]) / (step - before["step"])
             facts["seconds_left"] = round(pace * (steps - step), 1)
     scored_without_weights = any(map(_complete, folder.path.glob("grid*.json")))
-    if folder.finished() or (scored_without_weights and not folder.latest.exists()):
+    if folder.finished() or (scored_without_weights and not folder.unfinished()):
         return "trained", facts
     return ("running" if lock.work(folder.path) == "train" else "waiting"), facts
 
@@ -188,17 +199,23 @@ def _replaced(row: Row, **changes: Any) -> Row:
 
 
 def _ends(sweep: Path) -> dict[str, dict[str, Any]]:
-    """The last end of each job; a line that a kill cut short is none."""
+    """The last end of each job; a line that is damaged, or that a kill cut short, is none."""
     return {line["id"]: line for line in _lines(sweep / "ends.jsonl")}
 
 
 def _lines(file: Path) -> Iterator[dict[str, Any]]:
     if not file.exists():
         return
-    for text in file.read_text("utf-8", errors="replace").splitlines():
+    for written in read_bytes(file).decode(errors="replace").splitlines():
         try:
-            line = json.loads(text)
+            line = mapping(parse_json(written), "a line")
+            if line.keys() & {"schema", "kind", "checksum"}:  # lines of before said none of it
+                line = unsealed(line, "end")
+            text(line.get("id"), "id")
+            whole(line.get("exit"), "exit", -1000, 1000)
+            for key in ("reason", "log"):
+                if not isinstance(line.get(key), str | None):
+                    raise Wrong(f"{key!r} must be text")
         except ValueError:
             continue
-        if isinstance(line, dict) and "id" in line:
-            yield line
+        yield line

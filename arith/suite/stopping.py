@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+WISHES = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
+"""A person's, what runs us, and what Slurm sends ahead of a preemption or the end of the time."""
+
 
 class Stopped(Exception):
     """Work was left in good order before its end."""
@@ -40,23 +43,21 @@ class Stopper:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take the first SIGINT or SIGTERM as a wish to stop after the present step; a second
-        one ends the process as usual."""
+        """Take the first SIGINT, SIGTERM or SIGUSR2 as a wish to stop after the present step. A
+        Ctrl-C after it ends the process as usual. The others are the same wish however often they
+        come: Slurm sends SIGTERM when a time of grace begins, again at its end, and to every
+        process of a job at once; what cannot wait any longer sends SIGKILL."""
 
         def note(number: int, frame: FrameType | None) -> None:
-            self.signal = number
-            restore()
+            self.signal = self.signal or number
+            signal.signal(signal.SIGINT, before[signal.SIGINT])
 
-        def restore() -> None:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, note) for number in numbers}
+        before = {number: signal.signal(number, note) for number in WISHES}
         try:
             yield
         finally:
-            restore()
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def seconds(text: str) -> float:

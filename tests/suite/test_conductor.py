@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from arith.suite import conductor
+from arith.suite import child, conductor
 from arith.suite.conductor import Outcome, conduct
-from arith.suite.engines import local
 from arith.suite.engines.engine import Ended
 from arith.suite.engines.in_process import InProcess
 from arith.suite.engines.local import Local
@@ -218,7 +217,7 @@ def script(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]
     def write(body: str) -> None:
         Path("job.py").write_text(SCRIPT.format(body=body))
 
-    monkeypatch.setattr(local, "COMMAND_LINE", here / "job.py")
+    monkeypatch.setattr(child, "COMMAND_LINE", here / "job.py")
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     return write
 

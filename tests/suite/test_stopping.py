@@ -28,23 +28,30 @@ def test_the_time() -> None:
     assert late() and late.exit_code == 3
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
-def test_the_first_signal_is_a_wish_and_the_second_is_not(
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGUSR2, 75)]
+)
+def test_the_first_signal_is_a_wish_and_a_second_ctrl_c_is_not(
     number: signal.Signals, code: int
 ) -> None:
-    def second(*_: object) -> None:
+    def as_usual(*_: object) -> None:
         raise InterruptedError
 
-    before = signal.signal(number, second)
+    wishes = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
+    before = {each: signal.signal(each, as_usual) for each in wishes}
     try:
         stopper = Stopper(1e-9)
         with stopper.listening():
             signal.raise_signal(number)
             assert stopper() and stopper.exit_code == code
+            for again in (signal.SIGTERM, signal.SIGUSR2):  # what runs us repeats itself
+                signal.raise_signal(again)
+            assert stopper.exit_code == code
             with pytest.raises(InterruptedError):
-                signal.raise_signal(number)
+                signal.raise_signal(signal.SIGINT)
         with Stopper().listening():
             pass
-        assert signal.getsignal(number) is second
+        assert all(signal.getsignal(each) is as_usual for each in wishes)
     finally:
-        signal.signal(number, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -1,11 +1,17 @@
-"""What an engine is: four words, so that others (a cluster's) fit beside the local one."""
+"""What an engine is: four words, so that those of clusters fit beside the local one."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from arith.suite.plan import Job
+from arith.suite.on_node import EXIT_AGAIN as EXIT_AGAIN
+from arith.suite.on_node import Task
+from arith.suite.plan import Job, log_file
+from arith.suite.tickets import Ticket, write_ticket
 
-EXIT_DONE, EXIT_PARTLY, EXIT_AGAIN, EXIT_INTERRUPTED = 0, 3, 75, 130
+EXIT_DONE, EXIT_PARTLY, EXIT_INTERRUPTED = 0, 3, 130
+NO_BOUND = 1_000_000
+"""More jobs than anybody sends."""
 
 
 class Ended(NamedTuple):
@@ -38,3 +44,27 @@ class Engine(Protocol):
     def stop(self) -> None:
         """Ask every running job to stop in good order; `wait` still tells how they end."""
         ...
+
+
+def handed_over(job: Job, folder: Path, engine: str, token: str, cores: int) -> Task:
+    """`job` for another machine that sees the same files; from now on its ticket, in the sweep's
+    `folder`, says that it is queued. Errors: Failure."""
+    log = log_file(folder, job.id).absolute()
+    write_ticket(log, Ticket(engine, token))
+    return Task([job.argv], cores, str(Path.cwd()), str(log), engine, token)
+
+
+class Printer:
+    """Runs nothing: prints what somebody else is to run. `name` is what it calls that."""
+
+    def __init__(self, slots: int | None, name: str) -> None:
+        self.slots, self.name = slots, name
+
+    @staticmethod
+    def lacks() -> str:
+        """Why it runs nothing, as the end of a sentence."""
+        raise NotImplementedError
+
+    def text(self, jobs: Sequence[Job]) -> str:
+        """What is to be applied. Errors: UsageError."""
+        raise NotImplementedError

@@ -4,23 +4,19 @@ Each job is a `tape-arith` of its own with its output in a log. Children stop wh
 (SIGTERM: they save and exit with 75), and they never outlive this process.
 """
 
-import ctypes
 import os
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from arith.errors import Failure
+from arith.suite.child import begin, last_line
 from arith.suite.engines.engine import Ended
 from arith.suite.plan import Job, log_file
 
-COMMAND_LINE = Path(__file__).resolve().parents[3] / "cli.py"
 SECONDS_BETWEEN_LOOKS = 0.1
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 @dataclass
@@ -52,27 +48,14 @@ class Local:
             argv += ["--time-limit", f"{max(seconds, 1e-3):.3f}s"]
         log = log_file(self.folder, job.id)
         try:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            with open(log, "ab") as file:
-                file.write(f"$ tape-arith {' '.join(argv)}\n".encode())
-                file.flush()
-                process = subprocess.Popen(
-                    [sys.executable, str(COMMAND_LINE), *argv],
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, **self.environment(slot)},
-                    start_new_session=True,  # Ctrl-C is for us: we pass it on, once
-                    preexec_fn=_die_with_parent,
-                )
+            process = begin(argv, log, self.environment(slot), apart=True)
         except OSError as error:
             raise Failure(f"cannot start {job.id}: {error}") from error
         self.children.append(_Child(job, process, slot, log, time.perf_counter()))
 
     def environment(self, slot: int) -> dict[str, str]:
         """A slot's share of the machine."""
-        cores = max(1, (os.cpu_count() or 1) // self.slots)
-        share = {"OMP_NUM_THREADS": str(cores)}
+        share = {"OMP_NUM_THREADS": str(cores_a_slot(self.slots))}
         if self.gpus:
             share["CUDA_VISIBLE_DEVICES"] = self.gpus[slot % len(self.gpus)]
         return share
@@ -103,11 +86,9 @@ class Local:
         self.stopping = True
 
 
-def last_line(log: Path) -> str:
-    """What a job said last, without the name of the command before it."""
-    lines = log.read_text("utf-8", errors="replace").strip().splitlines()
-    said = lines[-1] if lines else ""
-    return "" if said.startswith("$ ") else said.removeprefix("tape-arith: ")
+def cores_a_slot(slots: int) -> int:
+    """The threads that each of so many jobs at a time is given."""
+    return max(1, (os.cpu_count() or 1) // slots)
 
 
 def visible_gpus() -> list[str]:
@@ -118,11 +99,3 @@ def visible_gpus() -> list[str]:
     import torch
 
     return [str(number) for number in range(torch.cuda.device_count())]
-
-
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        _LIBC.prctl(_DEATH_SIGNAL, signal.SIGTERM)
-
-
-_LIBC = ctypes.CDLL(None)  # opened here: between fork and exec nothing may be loaded
