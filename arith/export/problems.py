@@ -46,8 +46,7 @@ def write_text(
                 done += len(piece.lengths)
                 if progress:
                     progress(done)
-        digest = sha256(temporary)
-    _note(path, bucket, count, "text", digest)
+        _note(path, bucket, count, "text", temporary)
     return path
 
 
@@ -85,8 +84,7 @@ def write_parquet(
                 done += len(piece.lengths)
                 if progress:
                     progress(done)
-        digest = sha256(temporary)
-    _note(path, bucket, count, "parquet", digest)
+        _note(path, bucket, count, "parquet", temporary)
     return path
 
 
@@ -122,14 +120,19 @@ def _is_there(path: Path, bucket: Bucket, count: int, form: str, fresh: bool) ->
             f"{path} holds {described(note)} as {note.get('format')}: "
             "choose another --out, or --fresh to write over it"
         )
-    if sha256(path) != note.get("sha256"):
+    size = note.get("bytes", path.stat().st_size)  # notes of before do not say it
+    # The size first: a file that was blown up is not read to its end.
+    if path.stat().st_size != size or sha256(path) != note.get("sha256"):
         raise Failure(f"{path} is not as the hash in {beside} says: --fresh writes it again")
     return True
 
 
-def _note(path: Path, bucket: Bucket, count: int, form: str, digest: str) -> None:
+def _note(path: Path, bucket: Bucket, count: int, form: str, temporary: Path) -> None:
+    """Of what is in `temporary`, before it is at `path`: a kill in between leaves a note of
+    nothing, which the next call replaces, never a file that nobody knows."""
     content = {"schema": 1, "kind": _KIND, **identity(bucket, count), "format": form}
-    write_json(_beside(path), {**content, "sha256": digest})
+    size, digest = temporary.stat().st_size, sha256(temporary)
+    write_json(_beside(path), {**content, "bytes": size, "sha256": digest})
 
 
 def _beside(path: Path) -> Path:

@@ -1,0 +1,38 @@
+"""`tape-arith cite`: what to cite."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from arith.commands.options import complete_encoding
+
+EXAMPLE = "tape-arith cite --pe tape,fire"
+SCHEMA = 1
+
+
+def command(
+    pe: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="Encodings, as in tape+yarn,abacus+fire (default: all that come along).",
+            autocompletion=complete_encoding,
+        ),
+    ] = "all",
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Print BibTeX of the methods used: encodings, what is added at test time, and this suite."""
+    from arith.suite.citing import bibtex, cited, everything, suite
+    from models import catalog
+
+    found = cited(everything() if pe == "all" else catalog.parse_list(pe))
+    for one in found:
+        if not one.bibtex:
+            print(f"note: no entry for {', '.join(one.names)}: {one.paper}", file=sys.stderr)
+    if as_json:
+        papers = [{**vars(one), "names": list(one.names), "key": one.key} for one in found]
+        print(json.dumps({"schema": SCHEMA, "suite": suite(), "papers": papers}, indent=1))
+    else:
+        print(bibtex(found), end="")

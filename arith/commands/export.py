@@ -1,0 +1,57 @@
+"""`tape-arith export`: a run for other people's tools."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arith.commands.options import Fresh
+from arith.errors import UsageError
+from models import catalog
+
+EXAMPLE = "tape-arith export runs/mini/rope/seed-0 --format transformers"
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="A run's folder, as `tape-arith list` shows it.")],
+    format: Annotated[
+        str,
+        typer.Option(
+            help="transformers (a model that loads without tape-arith) or lm-eval (tasks)."
+        ),
+    ] = "transformers",
+    with_: Annotated[
+        str | None, typer.Option("--with", help="An extrapolation at test time: yarn[:ramp=paper].")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder (default: in exports, after the run).")
+    ] = None,
+    per_cell: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="With lm-eval: so many problems for each pair of lengths (default: the grid's).",
+        ),
+    ] = None,
+    fresh: Fresh = False,
+) -> None:
+    """Write a trained run as transformers or lm-evaluation-harness takes it; prints the folder."""
+    from arith.suite.exporting import export_run
+    from arith.suite.folders import existing_run
+
+    if format != "lm-eval" and per_cell is not None:
+        raise UsageError("--per-cell counts the problems of --format lm-eval")
+    if format == "lm-eval" and with_:
+        raise UsageError(
+            "--with changes a model, and --format lm-eval writes problems: leave it out"
+        )
+    extrapolation = catalog.parse_extrapolation(with_) if with_ else None
+    place = export_run(
+        existing_run(run),
+        format,
+        extrapolation=extrapolation,
+        out=out,
+        per_cell=per_cell,
+        fresh=fresh,
+    )
+    print(place)

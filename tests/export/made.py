@@ -1,0 +1,107 @@
+"""Runs that were never trained: weights with noise in every tensor, so that no part is idle."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from arith.data.bucket import EVALUATION, Bucket
+from arith.data.vocabulary import EOS
+from arith.scoring import grid_file
+from arith.scoring.score import score_grid
+from arith.suite.building import (
+    decoder_for,
+    empty_grid,
+    identity,
+    training_bucket,
+)
+from arith.suite.folders import RunFolder, RunRecord, run_folder
+from arith.training import checkpoint
+from arith.training.config import Config
+from models.catalog import parse, sources
+from models.decoder import Decoder
+from models.hardware import Hardware
+from models.sequences import Sequences
+
+SMALL = Config(
+    task="addition",
+    trained_digits=2,
+    tested_digits=3,
+    num_problems=64,
+    num_layers=2,
+    hidden_size=16,
+    num_heads=2,
+    head_dim=8,
+    mlp_size=16,
+    batch_size=8,
+    steps=4,
+    learning_rate=1e-3,
+    warmup=0.1,
+    cooldown=0.25,
+    beta1=0.9,
+    beta2=0.98,
+    epsilon=1e-12,
+    weight_decay=0.01,
+    clip=0.5,
+    groups=1,
+    problems_per_cell=4,
+    evaluation_seed=0,
+)
+FLOAT32 = Hardware("cpu", torch.float32, attention="eager")
+
+
+def problems(config: Config = SMALL) -> Bucket:
+    """What its runs are scored on."""
+    return Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
+
+
+def made_run(
+    root: Path, text: str, config: Config = SMALL, noise: float = 0.5
+) -> tuple[RunFolder, Decoder]:
+    """A finished run of the encoding that `text` names, and its decoder with what is added at test
+    time."""
+    name = parse(text)
+    folder = run_folder(root, "mini", name.encoding, 0)
+    record = RunRecord(
+        encoding=str(name.encoding),
+        seed=0,
+        preset="mini",
+        config=config,
+        task_version=training_bucket(config, 0).version,
+        first_steps=config.steps,
+        data=None,
+        version="0.0.0",
+        sources=sources(name.encoding),
+    )
+    trained = decoder_for(config, replace(name, extrapolation=None), 0)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in trained.parameters():
+            parameter.add_(noise * torch.randn(parameter.shape, generator=generator))
+    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.write_record(record)
+    weights = {f"model/{key}": value for key, value in trained.state_dict().items()}
+    checkpoint.save(folder.final, weights, {"step": config.steps} | identity(record))
+    decoder = decoder_for(config, name, 0)
+    decoder.load_state_dict(trained.state_dict())
+    return folder, decoder.eval()
+
+
+def scored(folder: RunFolder, decoder: Decoder) -> None:
+    """Write the grid of a run."""
+    record, bucket = folder.record(), problems(folder.record().config)
+    empty = empty_grid(record, bucket, record.config.problems_per_cell)
+    grid = score_grid(decoder, bucket, empty, FLOAT32, save=lambda grid: None)
+    grid_file.save(grid, folder.grid_file())
+
+
+@torch.no_grad()
+def greedy(decoder: Decoder, prompt: list[int], final_length: int, key: int) -> list[int]:
+    """What comes after a prompt: to the end token, or to the last place."""
+    tokens = list(prompt)
+    while len(tokens) < final_length:
+        seqs = Sequences(torch.tensor([tokens]), torch.tensor([final_length]), torch.tensor([key]))
+        tokens.append(int(decoder(seqs)[0, -1].argmax()))
+        if tokens[-1] == EOS:
+            break
+    return tokens[len(prompt) :]

@@ -1,0 +1,114 @@
+"""Exported folders, loaded by transformers in a process that has no tape-arith."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from arith.data.batches import pad
+from arith.scoring.score import sequences
+from arith.suite.exporting import export_run
+from models import catalog
+from models.decoder import Decoder
+from tests.export.made import greedy, made_run, problems
+
+EVERY = [place.name for place in catalog.places("encoding") if place.ours]
+JOINED = ["abacus+fire", "abacus+rope", "rope+yarn", "tape+yarn:ramp=paper", "rope+pi", "fox:b_f=5"]
+JOINED += ["rope+ntk", "rope+ntk-dynamic", "dape:base=fire", "tape:form=vector", "coupling+t5"]
+COUNT = 18
+
+MINE = '''"""A file of the user's."""
+
+import math
+
+from models.encodings.rope import RoPE
+
+
+class Mine(RoPE):
+    """RoPE by another name."""
+
+    base = 10 * math.e
+'''
+
+needs_transformers = pytest.mark.skipif(
+    find_spec("transformers") is None, reason="needs transformers: pip install transformers"
+)
+
+
+@torch.no_grad()
+def expected(decoder: Decoder) -> dict[str, torch.Tensor]:
+    """A case of `alone.py`."""
+    made, keys = problems().problems(0, COUNT), problems().keys(0, COUNT)
+    rows = pad(made, keys, np.arange(COUNT))
+    lengths = torch.from_numpy(made.lengths - 1)
+    tokens = torch.from_numpy(rows.inputs)
+    bounds, numbers = rows.final_lengths.tolist(), rows.keys.tolist()
+    answers = torch.full((COUNT, 5), -1)
+    for i, prompt in enumerate(rows.prompt_lengths.tolist()):
+        said = greedy(decoder, tokens[i, :prompt].tolist(), bounds[i], numbers[i])
+        answers[i, : len(said)] = torch.tensor(said)
+    case = {
+        "tokens": tokens,
+        "mask": (torch.arange(tokens.shape[1]) < lengths[:, None]).long(),
+        "final_length": torch.from_numpy(rows.final_lengths),
+        "key": torch.from_numpy(rows.keys),
+        "prompts": torch.from_numpy(rows.prompt_lengths),
+        "logits": decoder(sequences(rows, "cpu")),
+        "answers": answers,
+    }
+    return {key: value.contiguous() for key, value in case.items()}
+
+
+def loaded(cases: Path) -> dict[str, dict[str, Any]]:
+    """What `alone.py` says of the cases in a folder."""
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(cases.parent / "hf")}
+    environment |= {"OMP_NUM_THREADS": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    result = subprocess.run(
+        [sys.executable, "-I", str(Path(__file__).with_name("alone.py")), str(cases)],
+        cwd=cases.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    told: dict[str, dict[str, Any]] = json.loads(result.stdout)
+    return told
+
+
+@needs_transformers
+@pytest.mark.slow
+def test_every_encoding_computes_the_same_without_tape_arith(tmp_path: Path) -> None:
+    cases, mine = tmp_path / "cases", tmp_path / "mine.py"
+    cases.mkdir()
+    mine.write_text(MINE)
+    names = [*EVERY, *JOINED, f"{mine}:Mine"]
+    dull = []
+    for number, name in enumerate(names):
+        folder, decoder = made_run(tmp_path / "runs", name)
+        added = catalog.parse(name).extrapolation
+        export_run(folder, "transformers", extrapolation=added, out=cases / f"case_{number}")
+        case = expected(decoder)
+        save_file(case, cases / f"case_{number}.safetensors")
+        dull += [name] if len(case["answers"].unique()) < 4 else []
+    assert not dull, "decoders that always say the same prove little"
+    told = loaded(cases)
+    assert len(told) == len(names)
+    for number, name in enumerate(names):
+        of = told[f"case_{number}"]
+        assert of["encoding"] == str(catalog.parse(name))
+        assert of["missing"] == [] and of["ours"] == [], name
+        for way in ("right", "left", "given", "loss"):
+            assert of[way] <= 2e-5, (name, way, of[way])
+        assert of["answers"] and of["cached"] and of["alone"], name
+        assert of["again"] and set(of["text"]) <= set("0123456789+=")
+        assert of["special"] == [0, 1, 2, 3, 1, 19]
+    print("largest difference:", max(of[way] for of in told.values() for way in ("right", "left")))

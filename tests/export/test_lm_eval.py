@@ -1,0 +1,118 @@
+"""Problems as tasks of lm-evaluation-harness, and what that makes of an exported model."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from arith.data.bucket import Bucket
+from arith.data.vocabulary import EOS, SYMBOLS, decode, token
+from arith.export.lm_eval import guide, write_tasks
+from arith.suite.exporting import export_run
+from models.decoder import Decoder
+from tests.export.made import greedy, made_run
+
+BUCKET = Bucket("addition", 5, 0, "evaluation")
+GROUP = "tape_arith_addition_3_5"
+HARNESS = """
+import json, sys
+from lm_eval import simple_evaluate
+from lm_eval.tasks import TaskManager
+model, tasks, group = sys.argv[1:]
+told = simple_evaluate(
+    model="hf", model_args={"pretrained": model, "trust_remote_code": True}, device="cpu",
+    tasks=[group], task_manager=TaskManager(include_path=tasks, include_defaults=False),
+    batch_size=8,
+)
+print(json.dumps({name: of["exact_match,none"] for name, of in told["results"].items()}))
+"""
+
+
+def rows(file: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_each_pair_of_lengths_has_its_problems_in_its_region(tmp_path: Path) -> None:
+    assert write_tasks(tmp_path, BUCKET, trained_digits=3, per_cell=2) == GROUP
+    found = {name: rows(tmp_path / f"{name}.jsonl") for name in ("in_distribution", "one_longer")}
+    found["both_longer"] = rows(tmp_path / "both_longer.jsonl")
+    assert {name: len(of) for name, of in found.items()} == {
+        "in_distribution": 9 * 2,
+        "one_longer": 12 * 2,
+        "both_longer": 4 * 2,
+    }
+    every = sorted((row for of in found.values() for row in of), key=lambda row: str(row["index"]))
+    assert sorted(int(str(row["index"])) for row in every) == list(range(50))
+    keys = BUCKET.keys(0, 50).tolist()
+    for row in every:
+        prompt, answer = str(row["prompt"]), str(row["answer"])
+        a, b = prompt.removesuffix("=").split("+")
+        assert int(a[::-1]) + int(b[::-1]) == int(answer[::-1])
+        assert (len(a), len(b)) == (row["first_length"], row["second_length"])
+        assert row["key"] == keys[int(str(row["index"]))]
+    assert max(len(str(row["first_length"])) for row in found["in_distribution"]) <= 3
+    assert "max_gen_toks: 7\n" in (tmp_path / "one_longer.yaml").read_text()
+    all_cells = (tmp_path / "all_cells.yaml").read_text()
+    assert f"- {GROUP}_in_distribution\n  - {GROUP}_out_of_distribution" in all_cells
+    assert "`84+5=`" in guide(GROUP, BUCKET, 2, "abc")
+
+
+def test_without_longer_problems_there_is_one_task(tmp_path: Path) -> None:
+    write_tasks(tmp_path, BUCKET, trained_digits=5, per_cell=1)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        *("all_cells.yaml", "in_distribution.jsonl", "in_distribution.yaml", "problems.py")
+    ]
+    assert (tmp_path / "all_cells.yaml").read_text().count("  - tape_arith") == 1
+
+
+def answers(decoder: Decoder, row: dict[str, object]) -> str | None:
+    """What a decoder answers, None where it comes to no end or says what has no symbol."""
+    ids = [token(symbol) for symbol in str(row["prompt"])]
+    most = len(ids) + max(int(str(row["first_length"])), int(str(row["second_length"]))) + 2
+    said = greedy(decoder, ids, most, int(str(row["key"])))
+    ends = said[-1] == EOS and set(decode(said[:-1])) <= set(SYMBOLS) and len(said) > 1
+    return decode(said[:-1]) if ends and min(said[:-1]) > EOS else None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    find_spec("lm_eval") is None or find_spec("accelerate") is None,
+    reason="needs lm-eval with its models: pip install 'lm-eval[hf]'",
+)
+def test_the_harness_counts_what_we_count(tmp_path: Path) -> None:
+    # Of a decoder that was never trained no answer is right, so right is what it says of some.
+    folder, decoder = made_run(tmp_path / "runs", "rope", noise=0.3)
+    model = export_run(folder, "transformers", out=tmp_path / "model")
+    tasks = export_run(folder, "lm-eval", out=tmp_path / "tasks", per_cell=8)
+    expected, counts = {}, {}
+    for name in ("in_distribution", "one_longer", "both_longer"):
+        asked = rows(tasks / f"{name}.jsonl")
+        said = [answers(decoder, row) for row in asked]
+        for i, (row, answer) in enumerate(zip(asked, said, strict=True)):
+            row["answer"] = answer if answer is not None and i % 4 else row["answer"]
+        text = "".join(json.dumps(row) + "\n" for row in asked)
+        (tasks / f"{name}.jsonl").write_text(text)
+        right = [row["answer"] == answer for row, answer in zip(asked, said, strict=True)]
+        counts[name] = len(right)
+        expected[f"tape_arith_addition_2_3_{name}"] = sum(right) / len(right)
+    longer = ("one_longer", "both_longer")
+    for group, parts in (("", counts), ("_out_of_distribution", longer)):
+        whole = sum(counts[n] * expected[f"tape_arith_addition_2_3_{n}"] for n in parts)
+        expected[f"tape_arith_addition_2_3{group}"] = whole / sum(counts[n] for n in parts)
+    assert 5 <= 72 * expected["tape_arith_addition_2_3"] < 60, "nothing to tell apart"
+
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
+    result = subprocess.run(
+        [sys.executable, "-I", "-c", HARNESS, str(model), str(tasks), "tape_arith_addition_2_3"],
+        env={**environment, "OMP_NUM_THREADS": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert json.loads(result.stdout.splitlines()[-1]) == pytest.approx(expected)
