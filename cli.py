@@ -3,8 +3,11 @@
 What is slow to import (torch, pandas) is imported inside the commands that need it.
 """
 
+import os
 import signal
 import sys
+from contextlib import suppress
+from typing import NoReturn
 
 import typer
 
@@ -13,8 +16,11 @@ from arith.commands import (
     attention,
     bench,
     check,
+    cite,
     curves,
+    doctor,
     errors,
+    export,
     generate,
     heatmap,
     leaderboard,
@@ -28,8 +34,10 @@ from arith.commands import (
     table,
     train,
 )
-from arith.commands.conduct import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+from arith.commands.conduct import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_PREEMPTED, EXIT_USAGE
 from arith.errors import Failure, UsageError
+from arith.plain import plain
+from arith.suite.stopping import WISHES
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -51,6 +59,8 @@ PANELS = {
         "leaderboard": leaderboard,
         "report": report,
         "curves": curves,
+        "export": export,
+        "cite": cite,
     },
     "What goes on inside": {
         "ablate": ablate,
@@ -58,7 +68,12 @@ PANELS = {
         "attention": attention,
         "errors": errors,
     },
-    "What there is, and how fast": {"list": listing, "check": check, "bench": bench},
+    "What there is, and how fast": {
+        "list": listing,
+        "check": check,
+        "doctor": doctor,
+        "bench": bench,
+    },
 }
 for panel, commands in PANELS.items():
     for name, module in commands.items():
@@ -67,34 +82,58 @@ for panel, commands in PANELS.items():
 
 
 class _Interrupted(BaseException):
-    """Ctrl-C where no command takes it itself; not KeyboardInterrupt, whose exit code would be
-    1 in typer's hands."""
+    """Ctrl-C, or a preemption, where no command takes it itself; not KeyboardInterrupt, whose exit
+    code would be 1 in typer's hands."""
 
 
-def _interrupt(*_: object) -> None:
-    raise _Interrupted
+def _interrupt(number: int, *_: object) -> None:
+    raise _Interrupted(EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_PREEMPTED)
+
+
+def _say_all() -> None:
+    """Write what was printed. Errors: Failure, once: Python does not try again at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        with suppress(OSError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        raise Failure(f"cannot write to stdout: {error.strerror or error}") from error
+
+
+def _failed(error: Exception) -> NoReturn:
+    try:
+        _say_all()
+    except Failure as unsaid:
+        error = error if isinstance(error, Failure) else unsaid
+    if not isinstance(error.__cause__, BrokenPipeError):  # else its reader has seen enough
+        print(f"tape-arith: {_one_line(error)}", file=sys.stderr)
+    sys.exit(getattr(error, "exit_code", EXIT_FAILED))
 
 
 def _one_line(error: Exception) -> str:
-    """typer's own errors know more than their text: which option it was."""
+    """typer's own errors know more than their text: which option it was; so do the system's."""
+    if isinstance(error, OSError) and error.strerror:
+        return plain(f"{error.filename or 'input or output failed'}: {error.strerror}")
     message = getattr(error, "format_message", lambda: str(error))()
-    return " ".join(message.split())
+    return plain(" ".join(message.split()))
 
 
 def main() -> None:
     """The console script: errors for people become one line and an exit code."""
-    signal.signal(signal.SIGINT, _interrupt)
+    for number in WISHES:
+        signal.signal(number, _interrupt)
     try:
-        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        _say_all()
+        sys.exit(code)
     except (UsageError, typer.TyperException) as error:
         print(f"tape-arith: {_one_line(error)}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
     except (Failure, OSError) as error:
-        print(f"tape-arith: {_one_line(error)}", file=sys.stderr)
-        sys.exit(getattr(error, "exit_code", EXIT_FAILED))
-    except _Interrupted:
+        _failed(error)
+    except _Interrupted as caught:
         print("tape-arith: interrupted; the same command goes on from here", file=sys.stderr)
-        sys.exit(EXIT_INTERRUPTED)
+        sys.exit(caught.args[0])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,67 @@
+"""The backends of attention: each run small, forward and backward, beside plain products.
+
+Legend: B batch, T tokens, H heads, K head dim.
+"""
+
+import torch
+from torch import Tensor
+
+from arith.suite.checkup.finding import Finding
+from models import catalog
+from models.backends import choose, load
+from models.backends.backend import Backend, Needs
+from models.hardware import Hardware, detect
+from models.sequences import Sequences
+
+ROWS, TOKENS, HEADS, WIDTH = 2, 32, 2, 64
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
+
+
+def attention() -> list[Finding]:
+    """A finding each, and which one `auto` takes."""
+    hardware = detect()
+    chosen = choose("auto", Needs(packed=False), hardware).name
+    findings = [_backend(name, hardware) for name in catalog.backends()]
+    return [*findings, Finding("attention auto", "ok", f"takes {chosen} for RoPE here")]
+
+
+def _backend(name: str, hardware: Hardware) -> Finding:
+    what = f"attention {name}"
+    # Whatever it raises is what there is to tell: other people's kernels fail in their own ways.
+    try:
+        backend = load(name)
+        reason = backend.lacks(Needs(packed=False), hardware)
+        if reason is not None:
+            return Finding(what, "missing", reason, "others are used in its place")
+        difference = disagreement(backend, hardware)
+    except Exception as error:
+        found = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return Finding(what, "broken", found, "choose another with --attention, and report it")
+    if not difference <= TOLERANCE[hardware.dtype]:  # nan too
+        found = f"differs from plain products by {difference:.2g}"
+        return Finding(what, "broken", found, "choose another with --attention, and report it")
+    agree = f"forward and backward agree with plain products to {difference:.1g}"
+    return Finding(what, "ok", f"{agree} ({hardware.dtype_name})")
+
+
+def disagreement(backend: Backend, hardware: Hardware) -> float:
+    """The largest difference from `eager` in float32, of heads and of gradients."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (ROWS, TOKENS, HEADS, WIDTH)
+    drawn = [torch.randn(shape, generator=generator) for _ in range(4)]
+    inputs = [x.to(hardware.device, hardware.dtype) for x in drawn]
+    ours = _gathered(backend, inputs)
+    exact = _gathered(load("eager"), [x.float() for x in inputs])
+    pairs = zip(ours, exact, strict=True)
+    return max(float((a.float() - b).abs().max()) for a, b in pairs)
+
+
+def _gathered(backend: Backend, inputs: list[Tensor]) -> list[Tensor]:
+    """Heads, and the gradients of q, k and v under the last of `inputs`."""
+    *leaves, direction = (x.detach().clone().requires_grad_() for x in inputs)
+    q, k, v = leaves
+    lengths = torch.full((ROWS,), TOKENS, device=q.device)
+    tokens = torch.zeros((ROWS, TOKENS), dtype=torch.long, device=q.device)
+    seqs = Sequences(tokens, final_length=lengths, key=lengths)
+    (heads,) = backend(q, k, (v,), seqs)
+    return [heads.detach(), *torch.autograd.grad((heads * direction).sum(), leaves)]
