@@ -1,6 +1,7 @@
 """Where to compute, in which precision, on how many threads."""
 
 import ctypes
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -75,6 +76,22 @@ def detect(attention: str = "auto") -> Hardware:
     _keep_freed_memory()
     dtype = torch.bfloat16 if _cpu_has_bfloat16() else torch.float32
     return Hardware("cpu", dtype, threads, attention)
+
+
+def datasheet(name: str) -> float | None:
+    """FLOP/s in bfloat16 without sparsity of the part of that name, by its maker's datasheet: what
+    MFU is taken of. None where we have none.
+
+    >>> datasheet("NVIDIA H200"), datasheet("NVIDIA H100 PCIe")
+    (989000000000000.0, None)
+    """
+    known = [rate for part, rate in _DATASHEETS.items() if part in name]
+    return known[0] if known and not _SLOWER.search(name) else None
+
+
+_DATASHEETS = {"H100": 989e12, "H200": 989e12}
+_SLOWER = re.compile("PCIe|NVL|GH200")
+"""Parts that share a name with these and are not as fast."""
 
 
 @cache

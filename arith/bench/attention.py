@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from arith.bench import ceilings
-from arith.bench.flops import causal
 from arith.bench.measure import Measurement, Options, interleaved, not_measured
 from arith.bench.sizes import training_config
 from arith.errors import UsageError
 from arith.suite.building import setting_for
 from arith.training.config import Config
+from arith.training.flops import causal
 from models import backends, catalog
 from models.backends.backend import Backend, Needs
 from models.build import build

@@ -17,9 +17,9 @@ from typing import NamedTuple, cast
 import torch
 
 from arith.bench.attention import lacking
-from arith.bench.flops import counted, forward_flops, padded, products
 from arith.bench.measure import Measurement, Options, Timing, interleaved, not_measured
 from arith.errors import UsageError
+from arith.training.flops import counted, forward_flops, padded, products
 from models import backends
 from models.backends.backend import Backend
 from models.build import build, build_decoder

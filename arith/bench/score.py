@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arith.bench import ceilings
-from arith.bench.flops import causal, forward_flops, products
 from arith.bench.measure import Measurement, Options, Timing, not_measured, rounds, timed
 from arith.bench.sizes import TINY
 from arith.data.bucket import Bucket
@@ -33,6 +32,7 @@ from arith.suite.environment import own_version
 from arith.suite.folders import RunFolder, RunRecord, existing_run
 from arith.suite.runs import score_run
 from arith.training import checkpoint
+from arith.training.flops import causal, forward_flops, products
 from models.build import prepare
 from models.catalog import Name, parse
 from models.decoder import Decoder

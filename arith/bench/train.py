@@ -1,8 +1,9 @@
 """Training steps of each encoding beside rope's, and beside this machine's matrix products.
 
-Only real tokens count, padding does not, and of FLOPs only what a step needs (arith/bench/flops.py:
-the causal half of attention; logits and the last block's MLP for the answer alone). A round takes
-one step of every encoding on the same problems, so that a machine that is busy slows all alike.
+Only real tokens count, padding does not, and of FLOPs only what a step needs
+(arith/training/flops.py: the causal half of attention; logits and the last block's MLP for the
+answer alone). A round takes one step of every encoding on the same problems, so that a machine that
+is busy slows all alike.
 """
 
 import os
@@ -14,7 +15,6 @@ from typing import cast
 from torch.profiler import ProfilerActivity, profile
 
 from arith.bench import ceilings
-from arith.bench.flops import useful_training_flops
 from arith.bench.measure import (
     Measurement,
     Options,
@@ -27,11 +27,12 @@ from arith.bench.measure import (
 from arith.bench.sizes import training_config
 from arith.suite.building import decoder_for, training_bucket
 from arith.training.config import Config
+from arith.training.flops import useful_training_flops
 from arith.training.schedule import Schedule
 from arith.training.train import Trainer
 from models.catalog import Name, parse
 from models.encoding import PositionalLayer
-from models.hardware import Hardware, detect
+from models.hardware import Hardware, datasheet, detect
 
 STAGE = "train"
 TAKES = frozenset({"encodings", "preset", "settings", "lengths", "attention"})
@@ -40,10 +41,6 @@ TAKES = frozenset({"encodings", "preset", "settings", "lengths", "attention"})
 WARMUP = {"cpu": 1, "cuda": 5}
 STEPS, QUICK_STEPS = 200, 2
 PROFILED_STEPS = 3
-#: FLOP/s in bfloat16 without sparsity, by the maker's datasheet: what MFU is taken of.
-DATASHEET = {"H100": 989e12, "H200": 989e12}
-#: Of these names, which are slower.
-NOT_SXM = re.compile("PCIe|NVL|GH200")
 
 #: What a step's time is divided among, by the names of torch's operations and of a GPU's kernels;
 #: the first that fits.
@@ -209,11 +206,11 @@ def lines(
 
 def mfu(name: str, flops: Timing, hardware: Hardware) -> Measurement:
     """Useful FLOP/s beside the datasheet's; their ratio is the MFU."""
-    known = [rate for part, rate in DATASHEET.items() if part in hardware.name]
-    if not known or NOT_SXM.search(hardware.name):
+    rate = datasheet(hardware.name)
+    if rate is None:
         return not_measured(STAGE, f"{name}: MFU", "FLOP/s", f"no datasheet of {hardware.name}")
     return Measurement(
-        STAGE, f"{name}: MFU", flops.median, "FLOP/s", known[0], f"datasheet of {hardware.name}"
+        STAGE, f"{name}: MFU", flops.median, "FLOP/s", rate, f"datasheet of {hardware.name}"
     )
 
 

@@ -30,6 +30,17 @@ class Comparison:
         return 1 if self.welch.difference > 0 else -1
 
 
+class Training(NamedTuple):
+    """How a run's training went; None: not known."""
+
+    loss: float | None = None
+    """In its last steps, nats a scored token."""
+    tokens_per_second: float | None = None
+    """Real tokens, over the whole of it."""
+    mfu: float | None = None
+    """FLOPs that it needed over its time, of what its part's datasheet says; 0..1."""
+
+
 @dataclass(frozen=True)
 class Standing:
     """What a leaderboard says of one encoding; of its seeds in the order of `row.seeds`."""
@@ -50,6 +61,8 @@ class Standing:
     """Of the encoding's own, at the size that was trained; None where nobody asked."""
     flops_a_token: float | None = None
     """What it adds to a forward over the longest trained sequence, in matrix products."""
+    trainings: Sequence["Training"] = ()
+    """Of each seed, where costs were asked for."""
 
     @property
     def range(self) -> float | None:
@@ -125,6 +138,10 @@ class Board:
         if self.costs:
             told.append(
                 "Parameters are the encoding's own; FLOPs are those of the matrix products that it "
-                "adds to a forward, a token, over the longest trained sequence at this size."
+                "adds to a forward, a token, over the longest trained sequence at this size. Loss: "
+                "in the last steps of training, nats a scored token; tokens/s: real tokens over "
+                "the whole of it; MFU: the FLOPs that it needed (no padding, half of attention) "
+                "over its time, of the bfloat16 rate in the datasheet of the part, where there is "
+                "one; each the median over seeds."
             )
         return told + [f"Left out: {runs}: {why}." for runs, why in self.left_out]

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from arith.figures import table
-from arith.figures.standings import LEVEL, Board, Comparison, Standing
+from arith.figures.standings import LEVEL, Board, Comparison, Standing, Training
 from arith.figures.table import COLUMNS
 from arith.figures.tabular import booktabs, escape, pipe_table
 from arith.scoring.grid import Region
@@ -47,6 +47,11 @@ def columns(board: Board) -> list[Column]:
         found += [
             Column("parameters", lambda s: _known(s.parameters)),
             Column("FLOPs a token", lambda s: _known(s.flops_a_token)),
+            Column("loss", lambda s: _median([t.loss for t in s.trainings], "{:.4f}")),
+            Column(
+                "tokens/s", lambda s: _median([t.tokens_per_second for t in s.trainings], "{:,.0f}")
+            ),
+            Column("MFU, %", lambda s: _median([t.mfu for t in s.trainings], "{:.1%}").rstrip("%")),
         ]
     if any(standing.row.mark for standing in board.standings):
         found.append(Column("converged", lambda s: s.row.mark or "yes", align="l"))
@@ -72,6 +77,12 @@ def _each(standing: Standing) -> str:
 
 def _known(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f}"
+
+
+def _median(values: Sequence[float | None], form: str) -> str:
+    """Over the seeds that have a value."""
+    known = [value for value in values if value is not None]
+    return form.format(median(known)) if known else NOT_MEASURED
 
 
 def _test(test: Comparison) -> str:
@@ -150,6 +161,9 @@ def to_csv(board: Board) -> str:
             line["train_seconds"] = " ".join("-" if t is None else str(t) for t in s.train_seconds)
             if board.costs:
                 line |= {"parameters": _bare(s.parameters), "flops": _bare(s.flops_a_token)}
+                for name in Training._fields:
+                    each = [getattr(training, name) for training in s.trainings]
+                    line[name] = " ".join("-" if v is None else repr(v) for v in each)
             lines.append(line)
     return table.csv_text(lines)
 
@@ -201,6 +215,7 @@ def _content(standing: Standing) -> dict[str, Any]:
         "train_seconds": standing.train_seconds,
         "parameters": standing.parameters,
         "flops_a_token": standing.flops_a_token,
+        "trainings": [training._asdict() for training in standing.trainings],
     }
 
 

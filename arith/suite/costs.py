@@ -1,17 +1,21 @@
 """What an encoding costs at a given size: computed from what it is, never typed in."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
 from arith.data.task import load_task
-from arith.suite.building import decoder_for
+from arith.suite.building import decoder_for, training_bucket
 from arith.suite.presets import load_preset
 from arith.training.config import Config
+from arith.training.flops import useful_training_flops
 from models.catalog import parse
 from models.products import Extent
 
 PRESET = "paper-40"
+SAMPLE = 4_096
+"""Problems by whose lengths a training is known: its mean tokens within half a percent."""
 
 
 @dataclass(frozen=True)
@@ -33,3 +37,16 @@ def cost(name: str, config: Config | None = None) -> Cost:
     extent = Extent(tokens=tokens, pairs=tokens**2, distances=tokens**2)
     flops = sum(product.forward for product in pe.products(extent))
     return Cost(sum(p.numel() for p in pe.parameters()), flops / tokens)
+
+
+@lru_cache(maxsize=256)
+def training_flops_a_token(name: str, config: Config) -> float:
+    """FLOPs that training needs for each token that is read (`useful_training_flops`), by the
+    first problems of seed 0. Errors: UsageError for an unknown name."""
+    with torch.device("meta"):
+        decoder = decoder_for(config, parse(name), seed=0)
+    problems = training_bucket(config, 0).problems(0, SAMPLE)
+    lengths = (problems.lengths - 1).tolist()
+    answers = int((problems.lengths - problems.prompt_lengths).sum())
+    flops = useful_training_flops(decoder.config, decoder.pe, lengths, answers)
+    return flops / sum(lengths)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import median
 
 import torch
 
@@ -13,18 +14,20 @@ from arith.suite.building import decoder_for, settled, training_bucket
 from arith.suite.plan import Job, grid_tokens
 from arith.suite.presets import load_preset
 from arith.training.config import Config
+from arith.training.flops import causal, forward_flops, products
 from arith.training.schedule import Schedule
 from arith.training.train import Trainer
 from models.catalog import Name, parse
 from models.decoder import Decoder
 from models.hardware import Hardware, detect
-from models.products import Extent
 
 PROBE_SECONDS = 0.3
 # What training reaches of the rate of plain products, at best; an estimate says "at least".
 EFFICIENCY = 0.5
 PROBE_PROBLEMS = 2_048
-PROBE_STEPS = 3
+WARMUP, TIMED = (8, 2.0), (12, 3.0)
+"""So many steps of a probe, or as many as end within so many seconds: the first of a process take
+up to twice as long as those after them, for all its memory is new to it."""
 LONGEST_PROBE_STEP = 2.0
 """Seconds that a step of the probe may take, on the machine's plain rate; a larger batch is cut."""
 
@@ -90,13 +93,8 @@ def cost(job: Job) -> Cost:
 @lru_cache(maxsize=512)
 def _forward_flops(config: Config, encoding: str, lengths: tuple[int, ...]) -> float:
     """Of sequences so long, those of the encoding's own products included."""
-    pairs = [length * (length + 1) // 2 for length in lengths]
-    extent = Extent(sum(lengths), sum(pairs), max(pairs))
-    width = config.num_heads * config.head_dim
-    weights = config.num_layers * config.hidden_size * (4 * width + 3 * config.mlp_size)
-    attention = 2 * config.num_layers * width * extent.pairs
-    own = sum(product.forward for product in _on_paper(config, encoding).pe.products(extent))
-    return 2.0 * (weights * extent.tokens + attention) + own
+    decoder = _on_paper(config, encoding)
+    return float(forward_flops(products(decoder.config, decoder.pe, causal(lengths))))
 
 
 def kept_bytes(jobs: Sequence[Job]) -> int:
@@ -117,24 +115,35 @@ def _on_paper(config: Config, encoding: str) -> Decoder:
         return decoder_for(config, parse(encoding), seed=0)
 
 
-def seconds_a_flop(job: Job) -> float:
-    """Measured here: a few steps of the run of `job`, in batches small enough to be short."""
+def seconds_a_flop(job: Job, threads: int | None = None) -> float:
+    """Measured here: the median of a few steps of the run of `job`, in batches small enough to be
+    short, on so many threads of a CPU as a job will have."""
     config, name, hardware = job.run.config, job.run.name, detect(job.how.attention)
+    if threads is not None and hardware.device == "cpu":
+        hardware = replace(hardware, threads=threads)
     long = training_seconds(config, hardware) / config.steps / LONGEST_PROBE_STEP
     batch = max(1, int(config.batch_size / max(long, 1.0)))
-    config = replace(config, batch_size=batch, steps=1 + PROBE_STEPS)
+    config = replace(config, batch_size=batch)
     decoder = decoder_for(config, replace(name, extrapolation=None), seed=0)
     bucket = training_bucket(config, 0)
     schedule = Schedule(config.steps, 0, 0)
     where = settled(hardware, decoder)
     trainer = Trainer(decoder, bucket, bucket, config, schedule, where, curves=False)
-    trainer.train_step()  # what is compiled or kept comes about here
-    began = time.perf_counter()
-    norms = [trainer.train_step()[1] for _ in range(PROBE_STEPS)]
-    float(sum(norms))  # waits for the device
-    seconds = time.perf_counter() - began
-    run = replace(job.run, config=replace(config, steps=PROBE_STEPS))
+    _steps(trainer, *WARMUP)  # what is compiled or kept comes about here
+    seconds = median(_steps(trainer, *TIMED))
+    run = replace(job.run, config=replace(config, steps=1))
     return seconds / cost(replace(job, kind="train", run=run)).flops
+
+
+def _steps(trainer: Trainer, most: int, seconds: float) -> list[float]:
+    """How long each of up to `most` steps took, the last of which ends after about `seconds`."""
+    began = time.perf_counter()
+    taken: list[float] = []
+    while not taken or (len(taken) < most and time.perf_counter() - began < seconds):
+        before = time.perf_counter()
+        float(trainer.train_step()[1])  # waits for the device
+        taken.append(time.perf_counter() - before)
+    return taken
 
 
 def default_preset() -> tuple[str, str]:

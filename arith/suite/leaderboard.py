@@ -7,7 +7,7 @@ from pathlib import Path
 from arith.data.bucket import EVALUATION
 from arith.errors import Failure, UsageError
 from arith.figures.captions import Panel, footnote, source
-from arith.figures.standings import Board, Comparison, Section, Standing
+from arith.figures.standings import Board, Comparison, Section, Standing, Training
 from arith.figures.table import Row
 from arith.files import read_json
 from arith.scoring.comparisons import Welch, holm, welch
@@ -59,6 +59,7 @@ def board(
             [_train_seconds(run) for run in runs],
             parameters,
             flops,
+            [_training(run, row.encoding, config) for run in runs] if config else (),
         )
 
     return Board(
@@ -169,6 +170,32 @@ def _train_seconds(run: RunFolder | None) -> float | None:
         return run.timings().get("train")
     except Failure as error:
         say(f"note: {error}")
+        return None
+
+
+def _training(run: RunFolder | None, name: str, config: Config) -> Training:
+    """As the last line of metrics.jsonl has it, which counts the whole of it."""
+    if run is None:
+        return Training()
+    try:
+        lines, environment = run.metrics(), read_json(run.path / "environment.json", "environment")
+    except Failure as error:
+        say(f"note: {error}")
+        return Training()
+    if not lines or not lines[-1]["seconds"]:
+        return Training()
+    rate = lines[-1]["tokens"] / lines[-1]["seconds"]
+    return Training(lines[-1]["loss"], rate, _mfu(rate, name, config, environment.get("hardware")))
+
+
+def _mfu(rate: float, name: str, config: Config, hardware: object) -> float | None:
+    from arith.suite.costs import training_flops_a_token
+    from models.hardware import datasheet
+
+    limit = datasheet(str(hardware))
+    try:
+        return None if limit is None else rate * training_flops_a_token(name, config) / limit
+    except UsageError:  # not known any more
         return None
 
 

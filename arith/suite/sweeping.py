@@ -1,5 +1,6 @@
 """A sweep from its file to its tables: planned, priced, run."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -7,8 +8,9 @@ from typing import Any
 
 from arith.suite.building import check
 from arith.suite.conductor import Ended, Outcome
-from arith.suite.engines.local import visible_gpus
-from arith.suite.estimate import PROBE_STEPS, cost, in_words, kept_bytes, seconds_a_flop
+from arith.suite.engines.engine import Engine
+from arith.suite.engines.local import cores_a_slot, visible_gpus
+from arith.suite.estimate import cost, in_words, kept_bytes, seconds_a_flop
 from arith.suite.outcome_tables import write_tables
 from arith.suite.pipeline import conduct_here
 from arith.suite.plan import How, Job, finished, plan, write_jobs
@@ -43,7 +45,8 @@ class Prepared:
             left = [entry for entry in mine if entry["state"] == "to do"]
             done = f"{len(mine) - len(left)} of {len(mine)}"
             tokens, flops = (sum(entry[key] for entry in left) for key in ("tokens", "flops"))
-            time = in_words(sum(entry["seconds"] for entry in left)) if left else "-"
+            timed = left and self.forecast["probe"]
+            time = in_words(sum(entry["seconds"] for entry in left)) if timed else "-"
             lines.append(f"{name:<{wide}}  {done:>9}  {tokens:>14,}  {flops:>10.2g}  {time:>12}")
         return "\n".join([*lines, "", self.total()])
 
@@ -52,6 +55,12 @@ class Prepared:
         left, count = self.forecast["left"], len(self.jobs)
         if not left["jobs"]:
             return f"all {count} jobs are done"
+        if self.forecast["probe"] is None:
+            return (
+                f"{left['jobs']} of {count} jobs to do: {left['tokens']:,} tokens, "
+                f"{left['flops']:.2g} FLOPs (nothing was timed here); "
+                f"{self.forecast['weights_bytes'] / 1e9:.2g} GB of weights"
+            )
         return (
             f"{left['jobs']} of {count} jobs to do: {left['tokens']:,} tokens, "
             f"{left['flops']:.2g} FLOPs, about {in_words(left['seconds'])} with {self.slots} "
@@ -59,8 +68,14 @@ class Prepared:
             f"the rest goes by FLOPs); {self.forecast['weights_bytes'] / 1e9:.2g} GB of weights"
         )
 
-    def run(self, stopper: Stopper) -> Outcome:
-        """Run what is not done."""
+    @property
+    def left(self) -> list[Job]:
+        """The jobs that are not done, as far as the files here say."""
+        done = finished(self.jobs)
+        return [job for job in self.jobs if job.id not in done]
+
+    def run(self, stopper: Stopper, sent: Engine | None = None) -> Outcome:
+        """Run what is not done, here or where `sent` sends it."""
         folder = folder_of(self.sweep, self.out)
         say(f"{self.sweep.name}: {self.total()}")
         write_jobs(self.jobs, folder)
@@ -68,7 +83,7 @@ class Prepared:
         def ended(end: Ended) -> None:
             note_end(folder, end.job.id, end.code, end.reason, end.log)
 
-        return conduct_here(self.jobs, self.slots, folder, stopper, ended)
+        return conduct_here(self.jobs, self.slots, folder, stopper, ended, sent=sent)
 
     def report(self, outcome: Outcome) -> dict[str, Any]:
         """What came of it, with stable keys for `--json`."""
@@ -87,24 +102,28 @@ class Prepared:
         return write_tables(self.sweep, self.out, folder_of(self.sweep, self.out))
 
 
-def prepared(sweep: Sweep, out: Path, how: How, slots: int | None = None) -> Prepared:
-    """Plan and price a sweep, with as many slots as there are GPUs, or one, unless told.
+def prepared(
+    sweep: Sweep, out: Path, how: How, slots: int | None = None, *, here: bool = True
+) -> Prepared:
+    """Plan and price a sweep, with as many slots as there are GPUs, or one, unless told. Where jobs
+    do not run `here`, this machine's attention and speed say nothing.
 
     Errors: UsageError where a run could not be trained and scored here.
     """
     runs = sweep.runs(out)
     for config, name in dict.fromkeys((run.config, run.name) for run in runs):
-        check(config, name, how.attention)
+        check(config, name, how.attention if here else "auto")
     jobs = plan(runs, how, out, splits=sweep.splits, shards=sweep.shards)
     number = slots or max(1, len(visible_gpus()))
-    return Prepared(sweep, out, number, jobs, _forecast(sweep, jobs, number))
+    return Prepared(sweep, out, number, jobs, _forecast(sweep, jobs, number, here))
 
 
-def _forecast(sweep: Sweep, jobs: Sequence[Job], slots: int) -> dict[str, Any]:
+def _forecast(sweep: Sweep, jobs: Sequence[Job], slots: int, here: bool) -> dict[str, Any]:
     done = finished(jobs)
     left = [job for job in jobs if job.id not in done]
-    probed = next((job for job in left if job.kind in ("train", "score")), None)
-    rate = 0.0 if probed is None else seconds_a_flop(probed)
+    probed = next((job for job in left if here and job.kind in ("train", "score")), None)
+    threads = cores_a_slot(slots) if slots > 1 else None  # one slot has what this process has
+    rate = 0.0 if probed is None else seconds_a_flop(probed, threads)
     entries = []
     for job in jobs:
         price = cost(job)
@@ -113,8 +132,8 @@ def _forecast(sweep: Sweep, jobs: Sequence[Job], slots: int) -> dict[str, Any]:
         entry |= {"seed": job.run.seed, "state": "done" if job.id in done else "to do"}
         entries.append(entry | asdict(price) | {"seconds": seconds})
     to_do = [entry for entry in entries if entry["state"] == "to do"]
-    # The cores are shared out among slots, GPUs are not.
-    side_by_side = max(1, min(slots, len(visible_gpus())))
+    # Slots beyond the GPUs, or the cores where there are none, wait for each other.
+    side_by_side = min(slots, len(visible_gpus()) or os.cpu_count() or 1)
     seconds = sum(entry["seconds"] for entry in to_do) / side_by_side
     return {
         "schema": SCHEMA,
@@ -130,5 +149,5 @@ def _forecast(sweep: Sweep, jobs: Sequence[Job], slots: int) -> dict[str, Any]:
             "seconds": round(seconds, 1),
         },
         "weights_bytes": kept_bytes(jobs),
-        "probe": None if probed is None else f"{PROBE_STEPS} steps of {probed.run.name.encoding}",
+        "probe": None if probed is None else f"steps of {probed.run.name.encoding}",
     }

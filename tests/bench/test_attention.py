@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from arith.bench import attention
-from arith.bench.flops import counted
 from arith.bench.measure import Measurement, Options
 from arith.errors import UsageError
 from arith.suite.building import setting_for
 from arith.suite.presets import load_preset
+from arith.training.flops import counted
 from models import backends, catalog
 from models.backends.backend import Backend, Needs
 from models.backends.eager import Eager

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 import torch
 
-from arith.bench import flops, paper
-from arith.bench.flops import forward_flops, padded, products
+from arith.bench import paper
 from arith.bench.measure import Measurement, Options
+from arith.training import flops
+from arith.training.flops import forward_flops, padded, products
 from models.build import build
 from models.catalog import names, parse
 from models.decoder import Decoder

@@ -99,9 +99,9 @@ def test_the_json(tmp_path: Path) -> None:
     path = tmp_path / "new" / "bench.json"
     report.write(path, LINES, {"torch": "2"}, options, complete=False)
     content: dict[str, Any] = json.loads(path.read_text())
-    keys = ["schema", "kind", "complete", "environment", "options", "measurements"]
+    keys = ["schema", "kind", "complete", "environment", "options", "measurements", "checksum"]
     assert list(content) == keys
-    assert (content["schema"], content["kind"], content["complete"]) == (1, "bench", False)
+    assert (content["schema"], content["kind"], content["complete"]) == (2, "bench", False)
     asked = content["options"]
     assert asked["encodings"] == ["fire:width=8"] and asked["settings"] == {"steps": "3"}
     assert asked["lengths"] == [20, 40] and asked["directory"] == str(tmp_path)

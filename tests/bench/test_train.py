@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from arith.bench import train
-from arith.bench.flops import useful_training_flops
 from arith.bench.measure import Measurement, Options, Timing
 from arith.bench.train import Contender, class_of, compared, contender, measure, mfu, profiled
 from arith.suite.building import training_bucket
+from arith.training.flops import useful_training_flops
 from models.catalog import parse
 from models.hardware import Hardware
 from tests.training.small import cpu, small

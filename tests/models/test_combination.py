@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from arith.bench.flops import counted, forward_flops, padded, products, training_flops
 from arith.commands.options import complete_encoding
 from arith.suite.folders import RunFolder
+from arith.training.flops import counted, forward_flops, padded, products, training_flops
 from models import catalog, contract, source
 from models.build import build, build_decoder
 from models.combination import Combination

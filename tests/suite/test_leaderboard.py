@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from arith.files import write_json
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.suite.folders import RunFolder, RunRecord, slug
@@ -286,7 +287,9 @@ def test_time_and_last_states(made: Path) -> None:
         {"in_distribution": 1.0, "out_of_distribution": value, "by_length": {}}
         for value in (0.9, 0.20, 0.25, 0.22, 0.3, 0.26)
     ]
-    lines = [{"step": step, "small_grid": grid} for step, grid in enumerate(small_grids)]
+    lines = [
+        {"step": step, "loss": 1.0, "small_grid": grid} for step, grid in enumerate(small_grids)
+    ]
     folder.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = rows(leaderboard())
     assert found["tape"]["train_seconds"] == [60.0, 120.0, 180.0, 240.0]
@@ -323,6 +326,31 @@ def test_costs_at_the_preset_s_size(made: Path) -> None:
     text = done("leaderboard", "--costs").out
     assert "| parameters | FLOPs a token |" in text
     assert "parameters" not in done("leaderboard").out
+
+
+def test_how_training_went_with_its_mfu(made: Path) -> None:
+    folder = RunFolder(made / "runs/mini/tape/seed-1")
+    line = {"step": 1000, "loss": 0.25, "learning_rate": 1e-3, "gradient_norm": 1.0}
+    line |= {"tokens": 6_000_000, "tokens_per_second": 1.0, "seconds": 60.0, "exact_match": 1.0}
+    folder.add_metrics(line)
+    environment = folder.path / "environment.json"
+    for hardware, known in (("NVIDIA H200", True), ("AMD EPYC", False)):
+        write_json(environment, {"schema": 1, "kind": "environment", "hardware": hardware})
+        trainings = rows(leaderboard("--costs"))["tape"]["trainings"]
+        assert trainings[0] == {"loss": None, "tokens_per_second": None, "mfu": None}
+        assert (trainings[1]["loss"], trainings[1]["tokens_per_second"]) == (0.25, 100_000.0)
+        if not known:
+            assert trainings[1]["mfu"] is None
+            continue
+        # 6 FLOPs a weight and token, of 4 layers of 4 x 128 x 128 + 3 x 128 x 256, less the last
+        # one's for tokens that are no answer, and attention and e on top.
+        weights = 4 * (4 * 128**2 + 3 * 128 * 256)
+        assert 0.7 < trainings[1]["mfu"] * 989e12 / (6 * weights * 1e5) < 1.6
+        text = done("leaderboard", "--costs").out
+        assert "| loss | tokens/s | MFU, % |" in text and "| 0.2500 | 100,000 | 0.0 |" in text
+        flat = done("leaderboard", "--costs", "--format", "csv").out
+        assert "- 0.25 - -" in flat
+    assert rows(leaderboard())["tape"]["trainings"] == []
 
 
 def test_the_texts_say_the_same(made: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from arith.bench.flops import counted, padded, products, training_flops
+from arith.training.flops import counted, padded, products, training_flops
 from models.backends.backend import Backend
 from models.build import build
 from models.contract import decoder_for
