@@ -7,6 +7,7 @@
     order = "seeds"                       # outermost, so that what is there is a whole comparison
     splits = ["evaluation", "carry"]      # what is scored (default: evaluation)
     shards = 4                            # parts a grid is scored in (default: by its size)
+    measure = 90                          # seconds of `bench` before the first run (default: none)
 
     [set]                                 # in place of the preset's settings
     steps = 2000
@@ -14,18 +15,21 @@
     [tune]                                # each value is trained; the table takes the one that is
     learning_rate = [3e-4, 1e-3]          # best in distribution, for each encoding
 
-"*" among encodings stands for all that the file does not name alone. Runs with settings of their
-own go to a folder named after the sweep, so that they never lie among the preset's.
+"*" among encodings stands for all that the file does not name alone. tape@from=rope begins from
+the final weights of rope, tape@only-positional-from=rope trains its own parameters alone; rope is
+trained before them, and scored if it is named. Runs with settings of their own go to a folder named
+after the sweep, so that they never lie among the preset's.
 """
 
-import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from arith.data.bucket import EVALUATION, known_split
-from arith.errors import UsageError, unknown
+from arith.errors import Failure, UsageError, unknown
+from arith.reading import MOST_INTEGER, parse_toml
 from arith.suite.folders import RunFolder, run_folder, slug
 from arith.suite.presets import load_preset
 from arith.training.config import Config
@@ -34,8 +38,10 @@ from models.catalog import Name
 
 FOLDER = Path(__file__).parent / "sweeps"
 ORDERS = ("seeds", "encodings")
+MOST_SEEDS, MOST_SHARDS, MOST_SECONDS = 1000, 1000, 3600
+"""A slip of the hand must not plan more jobs than fit into the memory."""
 _GROUP = ("encodings", "seeds")
-_KEYS = ("preset", *_GROUP, "groups", "order", "splits", "shards", "set", "tune")
+_KEYS = ("preset", *_GROUP, "groups", "order", "splits", "shards", "measure", "set", "tune")
 
 
 @dataclass(frozen=True)
@@ -53,14 +59,19 @@ class Run:
         return run_folder(self.root, self.preset, self.name.encoding, self.seed)
 
     @property
+    def source(self) -> "Run | None":
+        """The run whose final weights it begins from, of the same seed and settings."""
+        origin = self.name.encoding.origin
+        return None if origin is None else replace(self, name=Name(origin.encoding))
+
+    @property
     def grid_file(self) -> Path:
         return self.folder.grid_file(self.name.extrapolation)
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that are not the preset's."""
-        usual = load_preset(self.preset).as_dict()
-        return {k: v for k, v in self.config.as_dict().items() if v != usual[k]}
+        return changed(self.config, self.preset)
 
 
 @dataclass(frozen=True)
@@ -86,11 +97,18 @@ class Sweep:
     tuned: str | None = None
     """The setting of which each encoding takes the value that is best in distribution."""
     values: tuple[Any, ...] = ()
+    measure: int = 0
+    """About how many seconds the machine is measured for before the first run."""
 
     @property
     def names(self) -> list[Name]:
         """Every encoding, in the file's order."""
         return list(dict.fromkeys(name for group in self.groups for name in group.names))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of all its runs that are not the preset's."""
+        return changed(self.config, self.preset)
 
     def root(self, out: Path, value: Any = None) -> Path:
         """The folder of its runs below `out`; of a tuned setting each value has its own."""
@@ -120,6 +138,12 @@ class Sweep:
             yield from ((n, seed) for g in self.groups if seed in g.seeds for n in g.names)
 
 
+def changed(config: Config, preset: str) -> dict[str, Any]:
+    """The settings of `config` that are not those of `preset`."""
+    usual = load_preset(preset).as_dict()
+    return {k: v for k, v in config.as_dict().items() if v != usual[k]}
+
+
 def folder_of(sweep: Sweep, out: Path) -> Path:
     """Where a sweep's jobs, logs and tables are; its runs are among those of `out`."""
     return out / "sweeps" / sweep.name
@@ -138,11 +162,10 @@ def load_sweep(text: str) -> Sweep:
     elif path.suffix != ".toml":
         raise unknown("sweep", text, [*sweeps(), "a path that ends in .toml"])
     try:
-        lines = path.read_text(encoding="utf-8")
-        content = tomllib.loads(lines)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        lines, content = parse_toml(path)
+    except Failure as error:  # what is asked for is wrong, not what we keep
+        raise UsageError(str(error)) from error
+    except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}") from error
     summary = lines.split("\n")[0].removeprefix("#").strip() if lines.startswith("#") else ""
     try:
@@ -163,13 +186,17 @@ def _checked(name: str, summary: str, content: Mapping[str, Any]) -> Sweep:
         raise unknown("order", str(order), ORDERS)
     splits = _list(content, "splits", str) if "splits" in content else [EVALUATION]
     shards = content.get("shards")
-    if shards is not None and (type(shards) is not int or shards < 1):
-        raise UsageError(f"shards must be a whole number from 1, not {shards!r}")
+    if shards is not None and (type(shards) is not int or not 1 <= shards <= MOST_SHARDS):
+        raise UsageError(f"shards must be a whole number from 1 to {MOST_SHARDS:,}")
+    measure = content.get("measure", 0)
+    if type(measure) is not int or not 0 <= measure <= MOST_SECONDS:
+        raise UsageError(f"measure must be a whole number of seconds up to {MOST_SECONDS:,}")
     tune = _table(content, "tune")
     if len(tune) > 1:
         raise UsageError(f"tune takes one setting, not {', '.join(tune)}")
     tuned, values = next(iter(tune.items()), (None, ()))
-    if tuned is not None and not (isinstance(values, list) and len(values) == len(set(values)) > 1):
+    several = isinstance(values, list) and len(set(map(repr, values))) == len(values) > 1
+    if tuned is not None and not several:
         raise UsageError(f"tune.{tuned} must be a list of several values")
     for value in values:
         _set(config, {str(tuned): value})
@@ -184,6 +211,7 @@ def _checked(name: str, summary: str, content: Mapping[str, Any]) -> Sweep:
         shards,
         tuned,
         tuple(values),
+        measure,
     )
 
 
@@ -198,11 +226,16 @@ def _groups(content: Mapping[str, Any]) -> tuple[Group, ...]:
     for table in tables:
         _only(table, _GROUP)
         _list(table, "encodings", str)
-        if any(seed < 0 for seed in _list(table, "seeds", int)):
-            raise UsageError("seeds must be 0 or more")
+        seeds = _list(table, "seeds", int)
+        if not all(0 <= seed <= MOST_INTEGER for seed in seeds):
+            raise UsageError(f"seeds must be 0 or more, up to {MOST_INTEGER}")
+        if len(seeds) > MOST_SEEDS:
+            raise UsageError(f"{len(seeds):,} seeds: give at most {MOST_SEEDS:,}")
+    if [n for table in tables for n in table["encodings"]].count("*") > 1:
+        raise UsageError("* is named twice")
     named = [catalog.parse(n) for table in tables for n in table["encodings"] if n != "*"]
-    for name in named:
-        if named.count(name) > 1:
+    for name, times in Counter(named).items():
+        if times > 1:
             raise UsageError(f"{name} is named twice")
     alone = {str(name) for name in named}
     others = [catalog.parse(n) for n in catalog.names("encoding") if n not in alone]
@@ -214,7 +247,20 @@ def _groups(content: Mapping[str, Any]) -> tuple[Group, ...]:
             for found in (others if text == "*" else [catalog.parse(text)])
         ]
         result.append(Group(tuple(names), tuple(dict.fromkeys(table["seeds"]))))
+    first, *more = [name for group in result for name in group.names]
+    for name in more:
+        if _beginnings(name) != _beginnings(first):
+            raise UsageError(
+                f"{first} and {name} do not begin alike, so they never stand in one table: give "
+                "each a sweep of its own (what a run begins from is trained in any case)"
+            )
     return tuple(result)
+
+
+def _beginnings(name: Name) -> int:
+    """How many trainings lie before the one of `name`."""
+    origin = name.encoding.origin
+    return 0 if origin is None else 1 + _beginnings(Name(origin.encoding))
 
 
 def _only(content: Mapping[str, Any], keys: Sequence[str]) -> None:

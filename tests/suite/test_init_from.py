@@ -15,7 +15,7 @@ from arith.data.bucket import Bucket
 from arith.errors import Failure, UsageError
 from arith.files import sha256
 from arith.scoring import grid_file
-from arith.suite import runs
+from arith.suite import runs, trainers
 from arith.suite.building import decoder_for, load_state, load_weights, trained_decoder
 from arith.suite.compare import _claim
 from arith.suite.folders import RunFolder
@@ -175,7 +175,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "LOG_EVERY", 2)
     monkeypatch.setattr(runs, "EVALUATE_EVERY", 4)
     monkeypatch.setattr(runs, "SAVE_EVERY", 4)
-    monkeypatch.setattr(runs, "detect", lambda attention="auto": Hardware("cpu", torch.float32))
+    monkeypatch.setattr(trainers, "detect", lambda attention="auto": Hardware("cpu", torch.float32))
 
 
 def train(root: Path, name: str, config: Config = SMALL, **options: Any) -> RunFolder:
@@ -245,6 +245,7 @@ def test_it_never_goes_on_from_weights_of_its_own(tmp_path: Path) -> None:
     source = train(tmp_path, "rope")
     folder = train(tmp_path, "tape", source=source, should_stop=stop_after(1))
     folder.latest.unlink()
+    folder.previous.unlink()
     with pytest.raises(Failure, match="holds the weights that the run begins from"):
         continue_run(folder, should_stop=never)
 

@@ -11,6 +11,7 @@ from arith.suite import plan as planning
 from arith.suite.plan import How, Job, finished, plan
 from arith.suite.sweep import Sweep, load_sweep, sweeps
 from models import catalog
+from tests.sealing import replaced, resealed
 from tests.suite.tiny import SETTINGS, done, refused
 
 TINY = "\n".join(f"{key} = {value}" for key, value in SETTINGS.items())
@@ -105,6 +106,8 @@ BAD = {
     GOOD.replace("rope", "tape:wdth=3"): "unknown option of tape 'wdth': did you mean 'width'?",
     GOOD.replace("rope", "tape:context=none"): "context must be one of full, no-attention, no-mlp",
     GOOD.replace('"rope"', '"rope", "rope"'): "rope is named twice",
+    GOOD.replace('"rope"', '"rope", "nope@from=rope"'): "rope and nope@from=rope do not begin",
+    GOOD.replace('"rope"', '"*", "tape@from=rope"'): "do not begin alike",
     GOOD.replace('"rope"', "3"): "encodings must be a list of names",
     GOOD.replace('["rope"]', '"rope"'): "encodings must be a list of names",
     GOOD.replace('["rope"]', "[]"): "encodings must be a list of names",
@@ -233,13 +236,13 @@ def test_what_is_done_is_read_from_the_files(comparison: Path) -> None:
         ('"steps": 4', '"steps": 5'),
     ):
         assert old in text
-        grid.write_text(text.replace(old, new))
+        grid.write_bytes(resealed(text.replace(old, new).encode()))
         assert not own.done(), (old, new)
     grid.write_text(text[:50])
     assert not own.done()
     grid.write_text(text)
     record = own.run.folder.record_file
-    record.write_text(record.read_text().replace('"learning_rate": 0.001', '"learning_rate": 0.1'))
+    replaced(record, '"learning_rate": 0.001', '"learning_rate": 0.1')
     assert not own.done() and finished([train, own]) == set()
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from arith.scoring import grid_file
-from arith.suite import lock, pipeline
+from arith.suite import lock, pipeline, sweeping
 from arith.suite.folders import RunFolder
 from arith.suite.outcome_tables import choices
+from arith.suite.plan import Job
 from arith.suite.sweep import load_sweep
 from tests.suite.tiny import SETTINGS, Result, call, contents, done, refused, settings, untouched
 
@@ -49,6 +50,27 @@ def jobs_of(result: Result) -> dict[str, str]:
 # What it shows
 
 
+@pytest.mark.parametrize(("slots", "threads", "shared"), [(1, None, 1), (2, 2, 2), (8, 1, 4)])
+def test_an_estimate_shares_the_cores_out_as_the_slots_do(
+    here: Path, monkeypatch: pytest.MonkeyPatch, slots: int, threads: int | None, shared: int
+) -> None:
+    given: list[int | None] = []
+
+    def rate(job: Job, threads: int | None) -> float:
+        given.append(threads)
+        return 1e-6
+
+    monkeypatch.setattr(sweeping, "seconds_a_flop", rate)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    content = json.loads(
+        done("sweep", sweep_file("rope"), "--dry-run", "--json", "--slots", str(slots)).out
+    )
+    assert given == [threads]
+    alone = sum(job["seconds"] for job in content["jobs"])
+    assert content["left"]["seconds"] == pytest.approx(alone / shared, abs=0.1)
+    assert alone > 1
+
+
 def test_a_dry_run_writes_nothing(here: Path) -> None:
     file = sweep_file("rope,tape+yarn,tape", "[0, 1]", num_layers=2)
     with untouched(here):
@@ -56,7 +78,7 @@ def test_a_dry_run_writes_nothing(here: Path) -> None:
         content = json.loads(done("sweep", file, "--dry-run", "--json").out)
         done("ablate", file, "--dry-run")
     assert [path.name for path in here.iterdir()] == ["mine.toml"]
-    assert told.startswith("mine: Mine.\n") and "an estimate: 3 steps of rope were timed" in told
+    assert told.startswith("mine: Mine.\n") and "an estimate: steps of rope were timed" in told
     assert "10 of 10 jobs to do" in told
     jobs = {job["id"]: job for job in content["jobs"]}
     assert len(jobs) == 10 and content["left"]["jobs"] == 10 and content["schema"] == 1
@@ -113,6 +135,30 @@ def test_a_sweep_is_what_its_commands_would_make(here: Path) -> None:
     assert "all 28 jobs are done" in again.err and again.out == told.out
     assert contents(here) == before
     assert {path: path.stat().st_mtime_ns for path in Path("runs/mine").rglob("*")} == times
+
+
+def test_a_run_that_begins_from_another_comes_after_it(here: Path) -> None:
+    begun = ["rope@from=rope", "tape@from=rope", "tape@only-positional-from=rope"]
+    file = sweep_file(",".join(begun), "[0, 1]", num_layers=2)
+    jobs = json.loads(done("sweep", file, "--dry-run", "--json").out)["jobs"]
+    # Of each seed: rope is trained, not scored; three runs begin from it.
+    assert sorted(job["kind"] for job in jobs) == ["score"] * 6 + ["train"] * 8
+    done("sweep", file)
+    assert RunFolder(Path("runs/mine/mini/rope/seed-1")).finished()
+    assert not Path("runs/mine/mini/rope/seed-1/grid.json").exists()
+    table = Path("runs/sweeps/mine/table.md").read_text("utf-8")
+    assert all(f"| {name} | 2 |" in table for name in begun) and "| rope |" not in table
+    tiny = (*settings(num_layers=2), "--out", "single")
+    done("train", "--pe", "rope", *tiny, "--no-score")
+    source = "single/mini/rope/seed-0"
+    done("train", "--pe", "tape", "--init-from", source, "--only-positional", *tiny)
+    run = "mini/tape@only-positional-from=rope/seed-0"
+    assert kept(Path("runs/mine", run)) == kept(Path("single", run)) != {}
+    assert "all 14 jobs are done" in done("sweep", file).err
+    # Carried away without weights, it needs those that it began from no more than its own.
+    for weights in Path("runs/mine").rglob("*.safetensors"):
+        weights.unlink()
+    assert "all 14 jobs are done" in done("sweep", file).err
 
 
 def test_what_was_carried_away_without_weights_is_done(here: Path) -> None:
