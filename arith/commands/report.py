@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.options import Preset, Runs, complete_encoding
+from arith.commands.options import Preset, Runs, Split, complete_encoding
 from arith.errors import UsageError
 
 EXAMPLE = "tape-arith report --preset mini --out report.html"
@@ -21,12 +21,17 @@ def command(
         ),
     ] = "all",
     preset: Preset = None,
+    split: Split = "evaluation",
     runs: Runs = Path("runs"),
     out: Annotated[
-        Path | None, typer.Option(help="An .html file (default: report.html beside the runs).")
+        Path | None,
+        typer.Option(
+            help="An .html file (default: beside the runs, report.html or report@carry.html)."
+        ),
     ] = None,
 ) -> None:
     """Write one HTML page: leaderboard, heatmaps, differences, curves, and how runs came about."""
+    from arith.data.bucket import EVALUATION, known_split
     from arith.suite.presets import known
 
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
@@ -34,7 +39,8 @@ def command(
     from arith.figures.report.page import write
     from arith.suite.report import collect
 
-    report = collect(runs, compare, known(preset))
-    path = out or runs / report.panels[0][0].preset / "report.html"
+    report = collect(runs, compare, known(preset), known_split(split))
+    name = "report.html" if split == EVALUATION else f"report@{split}.html"
+    path = out or runs / report.panels[0][0].preset / name
     write(report, path)
     print(path)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from arith.data.bucket import EVALUATION
 from arith.errors import Failure, UsageError
 from arith.figures.report.content import Curve, Report, Run
 from arith.files import read_json
@@ -25,17 +26,20 @@ ENVIRONMENT = ("tape-arith", "commit", "torch", "hardware", "dtype", "attention"
 """What of environment.json is listed."""
 
 
-def collect(root: Path, names: str = ALL, preset: str | None = None) -> Report:
-    """The report of the scored runs below `root`: of the encodings in `names`, or of all.
+def collect(
+    root: Path, names: str = ALL, preset: str | None = None, split: str = EVALUATION
+) -> Report:
+    """The report of the runs below `root` that are scored on `split`: of the encodings in `names`,
+    or of all.
 
     Errors: UsageError and Failure as `compare.panels` and `compare.all_panels`, and UsageError
     where one that is named cannot be compared with the leaderboard's.
     """
     asked = [] if names == ALL else catalog.parse_list(names)
     if names != ALL:
-        preset = panels(root, asked, preset)[0][0].preset
-    compared, _ = all_panels(root, preset)
-    board = leaderboard.board(root, preset)
+        preset = panels(root, asked, preset, split)[0][0].preset
+    compared, _ = all_panels(root, preset, split)
+    board = leaderboard.board(root, preset, split=split)
     left_out = list(board.left_out)
     if names != ALL:
         wanted = {str(name) for name in asked}
@@ -51,6 +55,7 @@ def collect(root: Path, names: str = ALL, preset: str | None = None) -> Report:
             left_out.append(("every other encoding", f"this report is of {names}"))
     compared = in_order(compared)
     words = [] if names == ALL else ["--compare", names]
+    words += [] if split == EVALUATION else ["--split", split]
     return Report(
         compared,
         board,
@@ -113,11 +118,11 @@ def commands(record: RunRecord, path: Path, grids: Sequence[Grid]) -> list[str]:
     folder = ["tape-arith", "train", str("runs" / path)]
     if record.config.steps != record.first_steps:
         lines.append([*folder, "--steps", str(record.config.steps)])
-    lines += [
-        ["tape-arith", "score", str("runs" / path), "--with", grid.extrapolation]
-        for grid in grids
-        if grid.extrapolation
-    ]
+    for grid in grids:
+        way = ["--with", grid.extrapolation] if grid.extrapolation else []
+        way += [] if grid.split == EVALUATION else ["--split", grid.split]
+        if way:  # the usual grid comes with training
+            lines.append(["tape-arith", "score", str("runs" / path), *way])
     return [shlex.join(line) for line in lines]
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from arith.errors import UsageError
 from arith.figures import captions
+from arith.figures.report.board import reach, sort_values, unknown_columns
 from arith.figures.report.content import CURVES, MOST_POINTS, Run, colours, content, thinned
 from arith.figures.report.markup import element
 from arith.figures.report.page import page
-from arith.figures.report.sections import reach, sort_values, unknown_columns
 from arith.figures.standings_text import columns
 from tests.figures.pages import HOSTILE, Page, data, grid, report, run
 

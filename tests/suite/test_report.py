@@ -15,6 +15,7 @@ from arith.scoring import grid_file
 from arith.suite.folders import RunFolder
 from arith.suite.report import collect
 from tests.figures.pages import HOSTILE, Page, data
+from tests.sealing import changed
 from tests.suite.tiny import done, refused, settings, untouched
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +23,7 @@ RUNS = Path("runs")
 
 
 def edit(file: Path, **changes: Any) -> None:
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    file.write_bytes(changed(file.read_bytes(), **changes))
 
 
 def test_the_command_writes_one_page(comparison: Path) -> None:

@@ -92,6 +92,14 @@ def test_a_figure_shows_one_split(comparison: Path) -> None:
     done("heatmap", "--compare", "rope,fire")
     assert Path("runs/mini/rope-fire.png").exists()
 
+    assert done("report", "--split", CARRY).out == "runs/mini/report@carry.html\n"
+    page = Path("runs/mini/report@carry.html").read_text("utf-8")
+    assert HARD in page and "tape-arith report --preset mini --split carry" in page
+    assert "tape-arith score runs/mini/rope/seed-1 --split carry" in page
+    done("report")
+    usual = Path("runs/mini/report.html").read_text("utf-8")
+    assert HARD not in usual and "uniform digits" in usual and "--split" not in usual
+
     names = parse_list("rope,fire")
     ours, theirs = panels(Path("runs"), names), panels(Path("runs"), names, split=CARRY)
     assert f"Task addition, {HARD}, trained to 2 digits" in captions.footnote(theirs)

@@ -16,6 +16,7 @@ EDGE = 0.08  # inches
 
 
 def page(width: float, height: float, note: Sequence[str]) -> Figure:
+    """An empty figure, `width` x `height` inches, with the lines of `note` at its foot."""
     figure = Figure(figsize=(width, height), dpi=DPI)
     FigureCanvasAgg(figure)
     figure.text(
@@ -33,6 +34,7 @@ def page(width: float, height: float, note: Sequence[str]) -> Figure:
 def box(
     inches: tuple[float, float, float, float], width: float, height: float
 ) -> tuple[float, float, float, float]:
+    """Left, bottom, width and height in inches as shares of the page, as matplotlib takes them."""
     x, y, wide, high = inches
     return x / width, y / height, wide / width, high / height
 
@@ -40,6 +42,7 @@ def box(
 def colour_bar(
     figure: Figure, image: AxesImage, inches: tuple[float, float, float, float], label: str
 ) -> None:
+    """The scale of `image`, which goes from 0 to 1, in a box of so many inches."""
     width, height = figure.get_size_inches()
     bar = figure.colorbar(image, cax=figure.add_axes(box(inches, width, height)), ticks=[0, 0.5, 1])
     bar.set_label(label, fontsize=LETTERS, labelpad=2)
@@ -48,6 +51,7 @@ def colour_bar(
 
 
 def legend(figure: Figure, handles: Sequence[Any], y: float, x: float) -> None:
+    """What the lines are, four beside each other; `x`, `y` are shares of the page."""
     figure.legend(
         handles=list(handles),
         loc="lower left",

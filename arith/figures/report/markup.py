@@ -38,3 +38,13 @@ def joined(children: Iterable[object]) -> Markup:
 def escaped(value: object) -> Markup:
     """`value` as text that no HTML reader takes for more than text."""
     return value if isinstance(value, Markup) else Markup(html.escape(str(value), quote=True))
+
+
+def hidden(text: str) -> Markup:
+    """For screen readers alone."""
+    return element("span", text, class_="unseen")
+
+
+def scrolled(table: Markup, label: str) -> Markup:
+    """A wide table scrolls by itself, by keyboard too, and not the page."""
+    return element("div", table, class_="scrolled", tabindex=0, role="region", aria_label=label)

@@ -8,7 +8,7 @@ import zlib
 from importlib.resources import files
 from pathlib import Path
 
-from arith.figures.report import content, sections
+from arith.figures.report import board, content, maps, provenance
 from arith.figures.report.content import Report
 from arith.figures.report.markup import Markup, element, escaped
 from arith.files import write_text
@@ -49,19 +49,19 @@ def page(report: Report) -> str:
         "script": Markup(script),
         # Deflated, so that thirty grids of five seeds fit; base64 holds nothing to escape.
         "data": Markup(packed(told)),
-        "summary": sections.summary(report),
-        "leaderboard": sections.leaderboard(report),
-        "notes": sections.notes(report),
-        "choices": sections.choices(report),
-        "maps": sections.maps(report),
-        "footnote": sections.footnote(told["footnotes"]),
-        "first": sections.options(report, 0),
-        "second": sections.options(report, min(1, len(report.panels) - 1)),
-        "plot": sections.plot(first.max_digits, first.trained_digits),
-        "provenance": sections.provenance(report.runs),
-        "configuration": sections.configuration(report.runs),
-        "reproduction": sections.reproduction(report.runs),
-        "left_out": sections.left_out(report.left_out),
+        "summary": provenance.summary(report),
+        "leaderboard": board.leaderboard(report),
+        "notes": board.notes(report),
+        "choices": maps.choices(report),
+        "maps": maps.maps(report),
+        "footnote": maps.footnote(told["footnotes"]),
+        "first": maps.options(report, 0),
+        "second": maps.options(report, min(1, len(report.panels) - 1)),
+        "plot": maps.plot(first.max_digits, first.trained_digits),
+        "provenance": provenance.provenance(report.runs),
+        "configuration": provenance.configuration(report.runs),
+        "reproduction": provenance.reproduction(report.runs),
+        "left_out": provenance.left_out(report.left_out),
         "command": element("code", report.command),
     }
     # One pass: what is put in is never read for places again, whatever a run is called.

@@ -2,7 +2,7 @@
 
 const MISSING = { ground: "#f4f4f4", line: "#8c8c8c" }; // as in arith/figures/panel.py
 const GREY = "#cfcfcf";
-const LEFT = 15, BOTTOM = 15, SIDE = 84; // of 100, as in sections.py
+const LEFT = 15, BOTTOM = 15, SIDE = 84; // of 100, as in maps.py
 
 function colourAt(colours, share) {
   const place = 6 * Math.min(255, Math.max(0, Math.floor(256 * share)));
