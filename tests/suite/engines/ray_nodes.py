@@ -20,7 +20,7 @@ def main(folder: Path) -> None:
     raylets = [node.all_processes["raylet"][0].process.pid for node in nodes]
     print(json.dumps({"address": cluster.address, "raylets": raylets}), flush=True)
     sys.stdin.read()
-    cluster.shutdown()  # type: ignore[no-untyped-call]
+    cluster.shutdown()
 
 
 if __name__ == "__main__":
