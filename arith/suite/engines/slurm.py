@@ -1,8 +1,7 @@
 """Slurm: jobs go as arrays of batch jobs, sent with sbatch; nodes share the file system.
 
-Nothing is pickled, no accounting is needed: a job of an array is `arith.suite.on_node` with a line
-of a file of commands. How it ended its ticket says; squeue is only asked which are still there. So
-what was sent goes on when this process ends, and the next call finds it.
+A job is `arith.suite.on_node` with a line of a file: nothing is pickled. Its ticket says how it
+ended, squeue which are still there: they go on without this process, and the next call finds them.
 """
 
 import shlex
@@ -19,7 +18,7 @@ from arith.suite.child import ROOT
 from arith.suite.engines.engine import EXIT_AGAIN, NO_BOUND, Ended, handed_over
 from arith.suite.plan import Job, log_file
 from arith.suite.progress import say
-from arith.suite.tickets import Ticket, read_ticket, write_ticket
+from arith.suite.tickets import Ticket, read_ticket, ticket_file, write_ticket
 
 SECONDS_BETWEEN_LOOKS = 5.0
 LOST_AFTER, LOST_TIMES = 30.0, 3  # what a node wrote last takes its time to be seen from elsewhere
@@ -28,9 +27,8 @@ LARGEST_ARRAY = 1_000  # Slurm's own default for MaxArraySize is 1,001, which co
 
 
 class Slurm:
-    """Up to `slots` jobs in the queue. `throttle`: how many of an array Slurm runs at a time; the
-    rest waits in its queue. `warning`: seconds between the wish to stop and the end of the time, or
-    a preemption. Other options of sbatch are taken from its variables (SBATCH_QOS and the like)."""
+    """Up to `slots` jobs in the queue, `throttle` of each array at a time, warned so many seconds
+    before a preemption or the end of their time. For more there are variables like SBATCH_QOS."""
 
     def __init__(
         self,
@@ -107,6 +105,8 @@ exec {shlex.join([sys.executable, "-m", "arith.suite.on_node", f"{place}.jsonl"]
         numbers = f"--array=0-{len(jobs) - 1}{self.limit}"
         sent = _call("sbatch", "--parsable", *named, numbers, *self.options, script=script)
         if sent.returncode:
+            for task in tasks:
+                ticket_file(Path(task.log)).unlink()
             raise Failure(f"sbatch refuses: {sent.stderr.strip()}")
         say(f"array {sent.stdout.strip()} of {len(jobs)} jobs is in Slurm's queue")
         self.jobs |= tokens

@@ -91,7 +91,7 @@ def slurm(folder: Path) -> Iterator[dict[str, "subprocess.Popen[bytes]"]]:
         for daemon in daemons.values():
             daemon.kill()
             daemon.wait()
-        for pid in of_jobs(conf):
+        for pid in [*of_jobs(conf), *keepers()]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -110,6 +110,17 @@ def of_jobs(conf: Path, node: str | None = None) -> list[int]:
         if f"SLURM_CONF={conf}".encode() in told and any(v.startswith(on) for v in told):
             found |= {int(entry.name)} | ({parent} if keeper == "slurmstepd" else set())
     return sorted(found)
+
+
+def keepers() -> list[int]:
+    """What looks after jobs of this folder, whether they still live or not."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            keeps = (entry / "comm").read_text().strip() == "slurmstepd"
+            if keeps and os.readlink(entry / "cwd") == str(Path.cwd()):
+                found.append(int(entry.name))
+    return found
 
 
 def told(*command: str) -> str:

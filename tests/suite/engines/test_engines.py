@@ -12,6 +12,9 @@ import pytest
 
 from arith.suite import engines
 from arith.suite.child import ROOT
+from arith.suite.plan import log_file, write_jobs
+from arith.suite.tickets import Ticket, write_ticket
+from tests.suite.test_conductor import made
 from tests.suite.test_sweeping import kept, sweep_file
 from tests.suite.tiny import done, refused, untouched
 
@@ -44,6 +47,25 @@ def test_the_folder_is_the_registry(here: Path) -> None:
 def test_without_slurm_it_says_what_is_missing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "nowhere")
     assert "no `sbatch` here" in refused("sweep", sweep_file("rope"), "--engine", "slurm")
+
+
+def test_status_says_where(here: Path) -> None:
+    jobs, folder = made("rope")[:2], Path("runs/sweeps/mine")
+    write_jobs(jobs, folder)
+
+    def rows() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(done("status", "mine", "--json").out)["jobs"]
+        return found
+
+    assert [row["where"] for row in rows()] == [None, None]
+    assert "where" not in done("status", "mine").out
+    log = log_file(folder, jobs[0].id)
+    for state, words in {"queued": "queued", "running": "running on n1"}.items():
+        write_ticket(log, Ticket("slurm", "a_0", state, "n1"))  # type: ignore[arg-type]
+        assert [row["where"] for row in rows()] == [f"slurm: {words}", None]
+        assert f"waiting  slurm: {words}" in done("status", "mine").out
+    write_ticket(log, Ticket("slurm", "a_0", "ended", "n1"))
+    assert [row["where"] for row in rows()] == [None, None]
 
 
 def printed(file: str, engine: str, *more: object) -> tuple[dict[str, Any], dict[str, Any]]:
