@@ -190,7 +190,7 @@ def test_the_readme_s_commands_are_those_of_the_command_line(
     lines = command_lines()
     assert lines, "the README shows no command in a ```sh block"
     for line in lines:
-        words = shlex.split(line, comments=True)[1:]
+        words = shlex.split(line.split(" > ")[0], comments=True)[1:]
         if words[:1] == ["--help"]:
             continue
         command = COMMANDS[words[0]]
