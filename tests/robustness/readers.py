@@ -8,6 +8,7 @@ from pathlib import Path
 from matplotlib.image import imread
 
 from arith.data.dataset import verify
+from arith.export.folder import MARK
 from arith.files import read_json, sha256
 from arith.scoring import grid_file
 from arith.suite.folders import RunFolder
@@ -51,7 +52,14 @@ def _nothing(path: Path) -> None:
     """Read with another: tokens and lengths with what vouches for them; a log by people."""
 
 
+def _in_whole_export(path: Path) -> None:
+    """A folder that is exported takes its place when all of it is written."""
+    read_json(path.parent / MARK, "exported run")
+
+
 READERS: dict[str, Callable[[Path], object]] = {
+    "exports/*/*": _in_whole_export,
+    "bench.json": lambda path: read_json(path, "bench"),
     "manifest.json": lambda path: verify(path.parent),
     "shard-*.json": _shard,
     "tokens-*.npy": _nothing,

@@ -62,6 +62,12 @@ WRITERS = {
         ("score", RUN, "--split", "carry", "--merge", 1),
     ),
     "sweep": Writer(("sweep", "refused.toml"), False, weights, stride=6),
+    "ablate": Writer(("ablate", "refused.toml"), False, weights, stride=11),
+    "transformers": Writer(("export", RUN, "--fresh"), True, written, stride=4),
+    "lm-eval": Writer(
+        ("export", RUN, "--fresh", "--format", "lm-eval", "--per-cell", 1), True, written, stride=4
+    ),
+    "bench": Writer(("bench", "startup", "--quick", "--json", "bench.json"), False, stride=2),
     "heatmap": Writer(("heatmap", "--compare", "rope", "--out", "f.png"), True, written, stride=2),
     "leaderboard": Writer(
         ("leaderboard", "--out", "b.md", "--figure", "b.png"), True, written, stride=2
