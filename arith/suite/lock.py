@@ -133,9 +133,10 @@ def _take(folder: Path, token: str, work: str) -> None:
     content = {"host": host(), "pid": pid, "born": born(pid), "since": round(time.time())}
     line = json.dumps(content | {"token": token, "work": work}).encode()
     for _ in range(3):
-        folder.mkdir(parents=True, exist_ok=True)
-        # One that is there, or a folder that went with its last holder.
+        # A lock that is there, or a folder that went with its last holder: here, or while it was
+        # looked at whether what is there is one.
         with suppress(FileExistsError, FileNotFoundError):
+            folder.mkdir(parents=True, exist_ok=True)
             remove_dead(folder)
             descriptor = os.open(folder / NAME, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
             try:
