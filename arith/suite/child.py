@@ -29,9 +29,11 @@ def begin(
     not reach it. Errors: OSError."""
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log or os.devnull, "ab") as file:
-        file.write(f"$ tape-arith {' '.join(argv)}\n".encode())
-        file.flush()
+    with open(log or os.devnull, "ab", buffering=0) as file:
+        try:
+            file.write(f"$ tape-arith {' '.join(argv)}\n".encode())
+        except OSError as error:  # of a descriptor: the system does not say which file it is
+            raise OSError(error.errno, error.strerror, str(log)) from None
         return subprocess.Popen(
             [sys.executable, str(COMMAND_LINE), *argv],
             stdin=subprocess.DEVNULL,

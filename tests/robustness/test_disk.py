@@ -12,7 +12,7 @@ from tests.robustness.faults import BROKEN, FULL, READ_ONLY, refusing
 from tests.robustness.processes import ROOT
 from tests.robustness.readers import leftovers, read_all
 from tests.robustness.writers import WRITERS, assert_told, both, prepared
-from tests.suite.tiny import contents, done, settings
+from tests.suite.tiny import call, contents, done, settings
 
 ERRORS = (FULL, BROKEN, READ_ONLY)
 
@@ -68,6 +68,37 @@ def test_any_write_may_be_refused(
         assert leftovers(folder) == []
     # Tidying up may be refused, and that a folder is there already; nothing that is to be kept.
     assert {what for what, _ in done_without} <= {"remove", "rmdir", "mkdir"}, done_without
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that is always full")
+def test_no_room_for_what_a_job_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logs of a sweep's processes, which write them through descriptors of their own."""
+    prepared(tmp_path, WRITERS["sweep"], tmp_path)
+    sweep = ("sweep", "refused.toml", "--slots", 2)
+    monkeypatch.chdir(tmp_path)
+    logs = Path("runs/sweeps/refused/logs")
+    logs.mkdir(parents=True)
+    log = logs / "train.refused.mini.rope.seed-0.log"
+    log.symlink_to("/dev/full")
+    assert_told(call(*sweep), [str(log)], at="a full device")
+    log.unlink()
+    assert call(*sweep).code == 0 and "rope" in log.read_text()
+    read_all(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that is always full")
+def test_no_room_for_what_a_training_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends, exit code 1, and goes on where it can speak."""
+    monkeypatch.chdir(tmp_path)
+    argv = [sys.executable, str(ROOT / "cli.py"), "train", "--pe", "rope", *settings()]
+    with open("/dev/full", "wb") as full:
+        assert subprocess.run(argv, stdout=full, stderr=full).returncode == 1
+    read_all(tmp_path)
+    assert leftovers(tmp_path) == []
+    again = subprocess.run(argv, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
 
 
 @pytest.mark.slow
