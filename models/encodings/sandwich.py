@@ -19,10 +19,10 @@ class Sandwich(CommonAdditiveBias):
     theta_k = 10000^(-2k / width), k = 0 .. width/2 - 1, width = 128. Subtracting width / 2, the
     value at distance 0, changes nothing but keeps the numbers of near keys small. Fixed, the same
     in all layers, training and test alike; beyond L0 it goes on as it is, falling about as the
-    logarithm of the distance, with waves. The paper's text was not at hand. The head's factor and
-    the subtraction are those of NVIDIA's NeMo (000b931), which sums k = 1 .. width/2; here k starts
-    from 0, as the sinusoidal embeddings do whose inner product this is. Which of the two the paper
-    means is not settled.
+    logarithm of the distance, with waves. The paper's text was not at hand; the sum from k = 0 and
+    the head's factor are those of its appendix E, as attention-gym's test of this bias restates it
+    (inner products of the sinusoidal embeddings themselves). NVIDIA's NeMo (000b931) sums
+    k = 1 .. width/2 instead; its subtraction is taken over.
     """
 
     kind = "relative bias"
