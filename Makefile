@@ -11,7 +11,7 @@ test: .venv/test
 	$(BIN)/python -m pytest -q -m "not slow" -n 2 --dist worksteal
 
 test-slow: .venv/test
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -m slow -n 2 --dist worksteal --durations=15
 
 lint: .venv/dev
 	$(BIN)/ruff check .
