@@ -27,6 +27,8 @@ CONVERGED = 0.99
 """In distribution mean from which a run counts as converged (the protocol)."""
 MOST_PER_CELL = 2**20
 """Most problems a cell may hold: up to here every sum below is exact in float64."""
+MOST_SIDE = 700
+"""Most digits that a grid reaches to: the file of a larger one is longer than what is read back."""
 # Shares are rounded to multiples of this before they are added, so that sums are exact and do not
 # depend on the order or the size of the chunks. The rounding itself is below 5e-10.
 SHARE_UNIT = 2.0**-30
@@ -123,6 +125,8 @@ class Grid:
                 f"a grid to {size} digits does not cover the {trained_digits} trained digits: "
                 f"score to {trained_digits} digits or more"
             )
+        if size > MOST_SIDE:
+            raise UsageError(f"a grid reaches to {MOST_SIDE} digits at most, not to {size}")
         if not 1 <= per_cell <= MOST_PER_CELL:
             raise UsageError(f"{per_cell} problems a cell: give 1 to {MOST_PER_CELL:,}")
         return cls(
