@@ -29,7 +29,9 @@ from arith.errors import UsageError
 from arith.scoring.score import PROBE_ROWS, Outcome, low_precision_threshold, score
 from arith.suite.building import decoder_for, identity, load_state, load_weights
 from arith.suite.environment import own_version
-from arith.suite.folders import RunFolder, RunRecord, existing_run
+from arith.suite.finding import existing_run
+from arith.suite.folders import RunFolder
+from arith.suite.record import RunRecord
 from arith.suite.runs import score_run
 from arith.training import checkpoint
 from arith.training.flops import causal, forward_flops, products

@@ -12,7 +12,7 @@ from arith.plain import plain
 if TYPE_CHECKING:
     from arith.scoring.grid import Grid
     from arith.suite.conductor import Outcome
-    from arith.suite.folders import RunRecord
+    from arith.suite.record import RunRecord
     from arith.suite.stopping import Stopper
     from arith.training.config import Config
 

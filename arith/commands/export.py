@@ -37,7 +37,7 @@ def command(
 ) -> None:
     """Write a trained run as transformers or lm-evaluation-harness takes it; prints the folder."""
     from arith.suite.exporting import export_run
-    from arith.suite.folders import existing_run
+    from arith.suite.finding import existing_run
 
     if format != "lm-eval" and per_cell is not None:
         raise UsageError("--per-cell counts the problems of --format lm-eval")

@@ -38,7 +38,7 @@ def command(
     """Score a run on the grid of operand lengths, by one teacher-forced pass."""
     from arith.data.bucket import known_split
     from arith.scoring.shards import Shard
-    from arith.suite.folders import existing_run
+    from arith.suite.finding import existing_run
 
     known_split(split)
     extrapolation = catalog.parse_extrapolation(with_) if with_ else None

@@ -121,7 +121,7 @@ def command(
         raise typer.Exit(code)
     use_threads(threads)
     from arith.suite import runs as suite
-    from arith.suite.folders import existing_run
+    from arith.suite.finding import existing_run
     from arith.suite.trainers import follow
     from arith.training.processes import joined
 

@@ -16,8 +16,9 @@ from arith.suite.building import (
     trained_decoder,
     training_bucket,
 )
-from arith.suite.folders import InitFrom, RunFolder, RunRecord
+from arith.suite.folders import RunFolder
 from arith.suite.progress import say
+from arith.suite.record import InitFrom, RunRecord
 from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.train import Trainer

@@ -13,7 +13,8 @@ from arith.data.task import load_task
 from arith.data.vocabulary import DIGIT_ZERO, EOS, SIZE, token
 from arith.errors import Failure, UsageError
 from arith.scoring.grid import Grid
-from arith.suite.folders import FIRST_TASK_VERSION, RunFolder, RunRecord
+from arith.suite.folders import RunFolder
+from arith.suite.record import FIRST_TASK_VERSION, RunRecord
 from arith.training import checkpoint
 from arith.training.config import Config
 from models import catalog

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from arith.data.bucket import EVALUATION
 from arith.errors import Failure, UsageError
 from arith.scoring.grid import Grid, comparable
-from arith.suite.folders import find_grids, find_runs, slug
+from arith.suite.finding import find_grids, find_runs
+from arith.suite.folders import slug
 from arith.suite.order import Panels, in_order
 from arith.suite.presets import load_preset, presets
 from arith.suite.progress import say

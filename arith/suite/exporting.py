@@ -15,8 +15,9 @@ from arith.export.lm_eval import guide, write_tasks
 from arith.files import write_text
 from arith.suite.building import setting_for, trained_decoder, trained_record
 from arith.suite.environment import own_version
-from arith.suite.folders import RunFolder, RunRecord, slug
+from arith.suite.folders import RunFolder, slug
 from arith.suite.model_card import card
+from arith.suite.record import RunRecord
 from models.catalog import Name, Part, parse
 
 FORMATS = ("transformers", "lm-eval")

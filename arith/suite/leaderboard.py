@@ -14,7 +14,8 @@ from arith.scoring.comparisons import Welch, holm, welch
 from arith.scoring.grid import Grid
 from arith.scoring.reach import SOLVED, solved_to
 from arith.suite.compare import all_panels
-from arith.suite.folders import RunFolder, find_runs
+from arith.suite.finding import find_runs
+from arith.suite.folders import RunFolder
 from arith.suite.learning import last_states
 from arith.suite.order import NOT_RANKED, SECTIONS, kinds, sections
 from arith.suite.progress import say

@@ -8,7 +8,8 @@ from typing import Any
 from arith.data.task import task_places, tasks
 from arith.errors import Failure
 from arith.plain import plain
-from arith.suite.folders import RunFolder, find_runs
+from arith.suite.finding import find_runs
+from arith.suite.folders import RunFolder
 from arith.suite.presets import describe, load_preset, presets
 from models import catalog
 

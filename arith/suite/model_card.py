@@ -13,7 +13,8 @@ from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.statistics import one_run, wilson
 from arith.suite.citing import bibtex, cited
-from arith.suite.folders import RunFolder, RunRecord
+from arith.suite.folders import RunFolder
+from arith.suite.record import RunRecord
 from models import catalog
 from models.catalog import Name
 from models.decoder import Decoder

@@ -10,7 +10,7 @@ from arith.data.bucket import EVALUATION
 from arith.figures.table import Row, ranked, rows, to_csv, to_markdown
 from arith.files import write_text
 from arith.scoring.grid import Grid
-from arith.suite.folders import find_grids
+from arith.suite.finding import find_grids
 from arith.suite.sweep import Sweep
 from models.catalog import Name
 

@@ -14,7 +14,7 @@ from arith.suite.engines import LOCAL, elsewhere
 from arith.suite.engines.engine import Engine
 from arith.suite.engines.in_process import InProcess
 from arith.suite.engines.local import Local, visible_gpus
-from arith.suite.folders import find_grids
+from arith.suite.finding import find_grids
 from arith.suite.merging import merge_run
 from arith.suite.plan import How, Job, finished, plan
 from arith.suite.problems import generate_dataset

@@ -21,8 +21,9 @@ from arith.schemas import sealed, unsealed
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.shards import Shard
-from arith.suite.folders import RunFolder, RunRecord, slug
+from arith.suite.folders import RunFolder, slug
 from arith.suite.problems import dataset_folder
+from arith.suite.record import RunRecord
 from arith.suite.sweep import Run
 from arith.training.config import Config
 from models import catalog

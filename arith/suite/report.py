@@ -16,10 +16,11 @@ from arith.files import read_json
 from arith.scoring.grid import Grid
 from arith.suite import leaderboard
 from arith.suite.compare import ALL, all_panels, panels
-from arith.suite.folders import RunFolder, RunRecord, slug
+from arith.suite.folders import RunFolder, slug
 from arith.suite.learning import Line, by_length, curve
 from arith.suite.order import in_order
 from arith.suite.presets import load_preset, presets
+from arith.suite.record import RunRecord
 from models import catalog
 
 ENVIRONMENT = ("tape-arith", "commit", "torch", "hardware", "dtype", "attention", "threads")

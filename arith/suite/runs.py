@@ -26,9 +26,10 @@ from arith.suite.building import (
     unchanged,
 )
 from arith.suite.environment import DECIDES_BITS, environment, own_version
-from arith.suite.folders import RunFolder, RunRecord, run_folder
+from arith.suite.folders import RunFolder, run_folder
 from arith.suite.lock import alone, confirm, hold, tidy
 from arith.suite.progress import bar, say
+from arith.suite.record import RunRecord
 from arith.suite.states import States
 from arith.suite.tracking import tracked
 from arith.suite.trainers import EVALUATE_EVERY, LOG_EVERY, SAVE_EVERY, trainer_of

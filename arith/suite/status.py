@@ -17,7 +17,8 @@ from arith.scoring import grid_file
 from arith.scoring.shards import Shard
 from arith.suite import lock
 from arith.suite.engines.engine import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY
-from arith.suite.folders import RunFolder, find_runs
+from arith.suite.finding import find_runs
+from arith.suite.folders import RunFolder
 from arith.suite.plan import log_file, read_jobs
 from arith.suite.tickets import read_ticket
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from arith.errors import UsageError, unknown
-from arith.suite.folders import RunFolder, RunRecord
+from arith.suite.folders import RunFolder
 from arith.suite.progress import say
+from arith.suite.record import RunRecord
 
 if TYPE_CHECKING:
     from arith.training.metrics import Metrics  # imports torch

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from arith.suite.building import dataset_of, decoder_for, settled, training_bucket
-from arith.suite.folders import RunFolder, RunRecord
+from arith.suite.folders import RunFolder
 from arith.suite.progress import say
+from arith.suite.record import RunRecord
 from arith.training.nonfinite import NotFinite
 from arith.training.processes import ALONE, Lost, Processes
 from arith.training.train import Source, Trainer

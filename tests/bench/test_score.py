@@ -16,7 +16,7 @@ from arith.data.vocabulary import EOS
 from arith.errors import UsageError
 from arith.scoring.score import score
 from arith.suite.building import decoder_for
-from arith.suite.folders import existing_run
+from arith.suite.finding import existing_run
 from models.catalog import parse
 from models.decoder import Decoder
 from models.sequences import Sequences

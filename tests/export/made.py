@@ -15,7 +15,8 @@ from arith.suite.building import (
     identity,
     training_bucket,
 )
-from arith.suite.folders import RunFolder, RunRecord, run_folder
+from arith.suite.folders import RunFolder, run_folder
+from arith.suite.record import RunRecord
 from arith.training import checkpoint
 from arith.training.config import Config
 from models.catalog import parse, sources

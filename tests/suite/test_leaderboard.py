@@ -19,8 +19,9 @@ from scipy import stats
 from arith.files import write_json
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
-from arith.suite.folders import RunFolder, RunRecord, slug
+from arith.suite.folders import RunFolder, slug
 from arith.suite.presets import load_preset
+from arith.suite.record import RunRecord
 from tests.suite.tiny import done, refused, untouched
 
 EVALUATION = {"task": "addition", "version": 1, "seed": 0, "max_digits": 16}

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from arith.suite import stopping
-from arith.suite.folders import RunFolder, find_runs
+from arith.suite.finding import find_runs
+from arith.suite.folders import RunFolder
 from arith.training import checkpoint
 from tests.suite.tiny import call, contents, done, refused, settings
 

@@ -7,7 +7,8 @@ import pytest
 
 from arith.scoring import shards
 from arith.scoring.shards import Shard
-from arith.suite.folders import RunFolder, find_grids
+from arith.suite.finding import find_grids
+from arith.suite.folders import RunFolder
 from tests.scoring.made import blank
 from tests.suite.tiny import call, contents, done, refused, settings, untouched
 

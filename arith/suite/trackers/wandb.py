@@ -6,7 +6,8 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from arith.suite.folders import RunFolder, RunRecord
+from arith.suite.folders import RunFolder
+from arith.suite.record import RunRecord
 from arith.suite.tracking import Sink, scalars
 
 if TYPE_CHECKING:

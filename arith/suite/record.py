@@ -1,0 +1,125 @@
+"""What a run is: what stands in its run.json. No torch here."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from arith.checking import digest, known_keys, mapping, text, whole
+from arith.suite.presets import load_preset, presets
+from arith.training.config import Config
+from arith.training.nonfinite import known_policy
+from arith.training.schedule import Schedule
+from models.catalog import parse
+
+FIRST_TASK_VERSION = 1
+"""Of the runs that do not say: until they did, there was no other."""
+
+
+@dataclass(frozen=True)
+class InitFrom:
+    """The finished run from whose final weights another began: what it was, the steps and problems
+    that it was trained for (and the one that it began from itself), the hash of its weights."""
+
+    encoding: str
+    seed: int
+    config_sha256: str
+    steps: int
+    problems: int
+    weights_sha256: str
+
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> "InitFrom":
+        """What stands in run.json. Errors: ValueError."""
+        known_keys(content, {field.name for field in fields(cls)}, frozenset())
+        return cls(
+            encoding=text(content["encoding"], "init_from.encoding"),
+            config_sha256=digest(content["config_sha256"], "init_from.config_sha256"),
+            weights_sha256=digest(content["weights_sha256"], "init_from.weights_sha256"),
+            **{n: whole(content[n], f"init_from.{n}") for n in ("seed", "steps", "problems")},
+        )
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a run is: run.json. `steps` in `config` is the present budget, `first_steps` the one
+    it began with (which fixed the warm-up); `task_version` that of the problems it is trained on;
+    `data` the hash of the dataset it began on, None where problems are made as needed: both give
+    the same run; `version` that of tape-arith; `sources` the hash of the file of each part of the
+    encoding that is the user's or an installed package's; `init_from` whose weights it began from,
+    None where it drew its own; `on_nonfinite` what becomes of a step whose loss or gradient is not
+    finite, and `skipped_steps` how many were left out for that, of a run that is trained."""
+
+    encoding: str
+    seed: int
+    preset: str
+    config: Config
+    task_version: int
+    first_steps: int
+    data: str | None
+    version: str
+    sources: dict[str, str] = field(default_factory=dict)
+    init_from: InitFrom | None = None
+    on_nonfinite: str = "stop"
+    skipped_steps: int = 0
+
+    @property
+    def schedule(self) -> Schedule:
+        config = self.config
+        return Schedule.of(config.steps, self.first_steps, config.warmup, config.cooldown)
+
+    @property
+    def budget(self) -> dict[str, Any]:
+        """What must be equal for two results to be compared."""
+        return {
+            "steps": self.config.steps,
+            "first_steps": self.first_steps,
+            "batch_size": self.config.batch_size,
+            "config_sha256": self.config.sha256,
+            **self._before,
+        }
+
+    @property
+    def _before(self) -> dict[str, int | float | str]:
+        """What was trained before this run began: the same for all seeds."""
+        before = self.init_from
+        if before is None:
+            return {}
+        return {"steps_before": before.steps, "config_before": before.config_sha256[:12]}
+
+    @property
+    def settings(self) -> dict[str, int | float | str]:
+        """The settings that are not the preset's: by --set or --task, a longer budget, a dataset
+        of another count; and for how many steps the weights were trained that it began from."""
+        before = {} if self.init_from is None else {"steps_before": self.init_from.steps}
+        if self.preset not in presets():  # another version's: nothing to tell them from
+            return {**before}
+        usual = load_preset(self.preset).as_dict()
+        changed = {key: x for key, x in self.config.as_dict().items() if x != usual[key]}
+        return {**before, **changed}
+
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> "RunRecord":
+        """What stands in run.json. Errors: KeyError, ValueError."""
+        of = mapping(content.get("sources", {}), "sources")
+        sources = {text(part, "sources"): digest(sha, part) for part, sha in of.items()}
+        encoding = text(content["encoding"], "encoding")
+        before, policy = content.get("init_from"), content.get("on_nonfinite", "stop")
+        return cls(
+            # What is not ours need not be on this machine for its results to be read.
+            encoding=encoding if sources else str(parse(encoding)),
+            seed=whole(content["seed"], "seed"),
+            preset=text(content["preset"], "preset"),
+            config=Config.from_dict(mapping(content["config"], "config")),
+            task_version=whole(content.get("task_version", FIRST_TASK_VERSION), "task_version"),
+            first_steps=whole(content["first_steps"], "first_steps", 1),
+            data=None if content["data"] is None else digest(content["data"], "data"),
+            version=text(content["version"], "version"),
+            sources=sources,
+            init_from=None if before is None else InitFrom.of(mapping(before, "init_from")),
+            on_nonfinite=known_policy(text(policy, "on_nonfinite")),
+            skipped_steps=whole(content.get("skipped_steps", 0), "skipped_steps"),
+        )
+
+    def content(self) -> dict[str, Any]:
+        """What `of` reads."""
+        before = None if self.init_from is None else vars(self.init_from)
+        return {**vars(self), "config": self.config.as_dict(), "init_from": before}
