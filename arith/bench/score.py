@@ -32,7 +32,7 @@ from arith.suite.environment import own_version
 from arith.suite.finding import existing_run
 from arith.suite.folders import RunFolder
 from arith.suite.record import RunRecord
-from arith.suite.runs import score_run
+from arith.suite.scores import score_run
 from arith.training import checkpoint
 from arith.training.flops import causal, forward_flops, products
 from models.build import prepare

@@ -55,10 +55,10 @@ def command(
         return
     stopper = stopper_for(time_limit)
     use_threads(threads)
-    from arith.suite import runs as suite
+    from arith.suite.scores import score_run
 
     with stopper.listening():
-        grid = suite.score_run(
+        grid = score_run(
             existing_run(run),
             extrapolation,
             split=split,

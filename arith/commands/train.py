@@ -122,6 +122,7 @@ def command(
     use_threads(threads)
     from arith.suite import runs as suite
     from arith.suite.finding import existing_run
+    from arith.suite.scores import score_run
     from arith.suite.trainers import follow
     from arith.training.processes import joined
 
@@ -169,7 +170,7 @@ def command(
             )
         done = folder.finished()
         if done and not no_score:
-            grid = suite.score_run(folder, extrapolation, attention=attention, should_stop=stopper)
+            grid = score_run(folder, extrapolation, attention=attention, should_stop=stopper)
             done = grid.complete
             show(grid, as_json=False)
     print(folder.path)

@@ -19,7 +19,8 @@ from arith.suite.merging import merge_run
 from arith.suite.plan import How, Job, finished, plan
 from arith.suite.problems import generate_dataset
 from arith.suite.progress import say
-from arith.suite.runs import score_run, train_run
+from arith.suite.runs import train_run
+from arith.suite.scores import score_run
 from arith.suite.stopping import Stopped, Stopper
 from arith.suite.sweep import Run
 from arith.training.config import Config

@@ -1,33 +1,25 @@
-"""Train a run, extend it, score it: each call goes on where the last one stopped."""
+"""Train a run, extend it: each call goes on where the last one stopped."""
 
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from arith.data.bucket import EVALUATION, Bucket
 from arith.data.dataset import Dataset
 from arith.errors import Failure, UsageError
 from arith.files import read_json, write_json
-from arith.scoring import grid_file
-from arith.scoring.grid import Grid
-from arith.scoring.score import score_grid
-from arith.scoring.shards import Shard
 from arith.suite.beginning import beginning, named, write_first_state
 from arith.suite.building import (
     check,
     dataset_of,
-    empty_grid,
     load_state,
-    trained_decoder,
     trained_record,
     training_bucket,
     unchanged,
 )
 from arith.suite.environment import DECIDES_BITS, environment, own_version
 from arith.suite.folders import RunFolder, run_folder
-from arith.suite.lock import alone, confirm, hold, tidy
+from arith.suite.lock import alone, confirm
 from arith.suite.progress import bar, say
 from arith.suite.record import RunRecord
 from arith.suite.states import States
@@ -38,7 +30,7 @@ from arith.training.config import Config
 from arith.training.nonfinite import known_policy
 from arith.training.processes import ALONE, Processes
 from arith.training.train import Metrics
-from models.catalog import Name, Part, parse, sources
+from models.catalog import Name, sources
 from models.hardware import Hardware
 
 
@@ -279,78 +271,6 @@ def continue_run(
             folder.write_record(replace(record, skipped_steps=trainer.skipped))
         states.finish()
     return folder
-
-
-def score_run(
-    folder: RunFolder,
-    extrapolation: Part | None = None,
-    *,
-    split: str = EVALUATION,
-    max_digits: int | None = None,
-    shard: Shard | None = None,
-    attention: str = "auto",
-    fresh: bool = False,
-    should_stop: Callable[[], bool],
-) -> Grid:
-    """The grid of a finished run on a split, to the preset's tested digits or to `max_digits`, or
-    the `shard` of it, which has a folder of its own; goes on where an interrupted scoring stopped.
-    Errors: UsageError where training is not finished, was on another version of the task, or the
-    task has no such split."""
-    record = trained_record(folder)
-    config = record.config
-    digits = max_digits or config.tested_digits
-    reach = None if digits == config.tested_digits else digits
-    file = folder.grid_file(extrapolation, reach, split)
-    place = folder if shard is None else folder.shard(file, shard)
-    file = place.path / file.name
-    bucket = Bucket(config.task, digits, config.evaluation_seed, split)
-    empty = empty_grid(record, bucket, config.problems_per_cell, extrapolation)
-    grid = empty
-    blocks = range(config.problems_per_cell) if shard is None else shard.blocks(empty)
-    if file.exists() and not fresh:
-        grid = grid_file.load(file)
-        if not grid.same_run(empty):
-            raise UsageError(f"{file} is of another run or evaluation set: --fresh scores again")
-        if grid.blocks_done == len(blocks):
-            tidy(place.path)
-            return grid
-    name = Name(parse(record.encoding).encoding, extrapolation)
-    decoder, hardware = trained_decoder(folder, name, record, attention)
-    rows = len(blocks) * bucket.num_pairs
-    done = grid.blocks_done * bucket.num_pairs
-    began = time.perf_counter()
-    what = f"score {name} seed {record.seed}" + ("" if split == EVALUATION else f" on {split}")
-    part = "" if shard is None else f", part {shard}"
-    with hold(place.path, file.name), bar(f"{what}{part}", rows, done) as update:
-        if file.exists() and not fresh:  # another process may have gone on before we held it
-            grid = since if (since := grid_file.load(file)).same_run(empty) else grid
-            done = grid.blocks_done * bucket.num_pairs
-
-        def progress(count: int) -> None:
-            nonlocal done
-            done += count
-            update(done)
-
-        def save(grid: Grid) -> None:
-            confirm(place.path)
-            grid_file.save(grid, file)
-
-        stage = file.stem.replace("grid", "score", 1)
-        earlier = place.timings().get(stage, 0.0) if grid is not empty else 0.0
-        grid = score_grid(
-            decoder,
-            bucket,
-            grid,
-            hardware,
-            save=save,
-            progress=progress,
-            should_stop=should_stop,
-            blocks=blocks,
-        )
-        if not blocks:
-            save(grid)  # more parts than there is to share out
-        place.write_timing(stage, earlier + time.perf_counter() - began)
-    return grid
 
 
 def resume_environment(folder: RunFolder, hardware: Hardware, processes: Processes = ALONE) -> None:

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from arith.errors import Failure
 from arith.suite.folders import RunFolder
-from arith.suite.runs import continue_run, extend_run, score_run, train_run
+from arith.suite.runs import continue_run, extend_run, train_run
+from arith.suite.scores import score_run
 from arith.training import checkpoint
 from models.catalog import parse
 from tests.training.small import (
