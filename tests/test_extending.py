@@ -20,6 +20,7 @@ from models.catalog import parse, parse_list
 from models.errors import UsageError
 from models.registry import Place
 from tests.suite.tiny import done, refused, settings
+from tests.test_catalog import TASK as REPEAT
 
 ENCODING = '''"""Theirs."""
 
@@ -49,29 +50,7 @@ class Theirs(PositionalEncoding):
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
         return x + self.scale * self.table[index]
 '''
-TASK = '''"""Repeating."""
-
-from pathlib import Path
-
-from arith.data.task import Digits, Task
-
-Path("imported").touch()
-
-
-class Repeat(Task):
-    """The first operand."""
-
-    version = 3
-    symbol = "x"
-
-    def answer_width(self, max_digits: int) -> int:
-        return max_digits
-
-    def answer(self, a: Digits, b: Digits) -> Digits:
-        return a
-'''
-
-
+TASK = f'{REPEAT}\n\nopen("imported", "w").close()\n'
 ROOT = Path(catalog.__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

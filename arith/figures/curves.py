@@ -20,10 +20,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from arith.figures.captions import NBSP, preset_words
 from arith.figures.foot import put_legend, put_note
-from arith.figures.heatmap import DPI, STYLE, UNDATED, lines
+from arith.figures.heatmap import DPI, STYLE, figure_format, lines, save
 from arith.figures.panel import shrink
-from arith.figures.scaling import LETTERS, figure_format
-from arith.files import atomic
+from arith.figures.scaling import LETTERS
 
 BAND = 0.18
 LAYERS = "flare"
@@ -89,9 +88,8 @@ def draw(study: Study, path: Path) -> None:
     """Write the figure to `path`, as PNG, SVG or PDF by its ending, whole or not at all. Errors:
     UsageError for another ending; Failure where the disk refuses."""
     kind = figure_format(path)
-    with mpl.rc_context(STYLE), atomic(path) as temporary:
-        figure = compose(study)
-        figure.savefig(temporary, format=kind, dpi=DPI, metadata=UNDATED[kind])
+    with mpl.rc_context(STYLE):
+        save(compose(study), path, kind)
 
 
 def compose(study: Study) -> Figure:

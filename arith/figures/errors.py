@@ -21,9 +21,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from arith.figures.captions import NBSP, SPLITS, preset_words
 from arith.figures.foot import put_legend, put_note
-from arith.figures.heatmap import DPI, STYLE, UNDATED, lines
-from arith.figures.scaling import LETTERS, MARKERS, figure_format
-from arith.files import atomic
+from arith.figures.heatmap import DPI, STYLE, figure_format, lines, save
+from arith.figures.scaling import LETTERS, MARKERS
 from arith.scoring.mistakes import KINDS, REGIONS, Kind, Mistakes, Region
 from arith.scoring.statistics import wilson
 
@@ -127,9 +126,8 @@ def draw(study: Study, path: Path) -> None:
     """Write the figure to `path`, as PNG, SVG or PDF by its ending, whole or not at all. Errors:
     UsageError for another ending; Failure where the disk refuses."""
     kind = figure_format(path)
-    with mpl.rc_context(STYLE), atomic(path) as temporary:
-        figure = compose(study)
-        figure.savefig(temporary, format=kind, dpi=DPI, metadata=UNDATED[kind])
+    with mpl.rc_context(STYLE):
+        save(compose(study), path, kind)
 
 
 def compose(study: Study) -> Figure:

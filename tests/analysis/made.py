@@ -16,7 +16,7 @@ from arith.suite.building import decoder_for
 from models.catalog import parse
 from models.decoder import Decoder
 from models.sequences import Sequences
-from tests.training.small import small
+from tests.training.small import perturbed, small
 
 CONFIG = small(trained_digits=3, tested_digits=6, num_layers=3)
 BUCKET = Bucket("addition", 6, 0, "evaluation")
@@ -25,15 +25,9 @@ PROBLEMS, KEYS = BUCKET.problems(0, COUNT), BUCKET.keys(0, COUNT)
 ALL = np.arange(COUNT)
 
 
-def varied(name: str, size: float = 0.4) -> Decoder:
+def varied(name: str) -> Decoder:
     """A decoder in float64 with every parameter moved off its start."""
-    decoder = decoder_for(CONFIG, parse(name), 0).double().eval()
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in decoder.parameters():
-            noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
-            parameter.add_(size * noise)
-    return decoder
+    return perturbed(decoder_for(CONFIG, parse(name), 0).double().eval(), 0.4)
 
 
 def rows_of(problems: Problems) -> list[list[int]]:

@@ -1,6 +1,5 @@
 """D of weights and of inner products against loops, and what must and must not be stable."""
 
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -13,16 +12,9 @@ from arith.errors import Failure, UsageError
 from models.backends.sdpa import SDPA
 from tests.analysis.made import ALL, CONFIG, KEYS, PROBLEMS, entries, one_by_one, rows_of, varied
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 BOS = 2
 CONTROL = "tape:form=non-equivariant"
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @cache

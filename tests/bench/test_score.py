@@ -21,21 +21,16 @@ from models.catalog import parse
 from models.decoder import Decoder
 from models.sequences import Sequences
 from tests.suite.tiny import call, contents, done, settings
-from tests.training.small import cpu, small
+from tests.training.small import cpu, perturbed, small
 
 CONFIG = small(trained_digits=3, tested_digits=6)
 BUCKET = Bucket("addition", 6, 0, "evaluation")
 CELLS = [(1, 1), (2, 5), (6, 6)]
 
 
-def perturbed(name: str) -> Decoder:
+def varied(name: str) -> Decoder:
     """A decoder whose answers vary."""
-    decoder = decoder_for(CONFIG, parse(name), 0).eval()
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in decoder.parameters():
-            parameter.add_(0.4 * torch.randn(parameter.shape, generator=generator))
-    return decoder
+    return perturbed(decoder_for(CONFIG, parse(name), 0).eval(), 0.4)
 
 
 def answered(decoder: Decoder, problems: Problems, keys: NDArray[np.int64]) -> Problems:
@@ -66,7 +61,7 @@ def answered(decoder: Decoder, problems: Problems, keys: NDArray[np.int64]) -> P
 
 @pytest.mark.parametrize("name", ["rope", "tape", "fire", "rand-rope"])
 def test_the_yardstick_finds_what_one_pass_finds(name: str) -> None:
-    decoder = perturbed(name)
+    decoder = varied(name)
     samples = [
         (answered(decoder, problems, keys), keys) for problems, keys in sampled(BUCKET, CELLS, 6)
     ]

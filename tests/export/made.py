@@ -23,30 +23,16 @@ from models.catalog import parse, sources
 from models.decoder import Decoder
 from models.hardware import Hardware
 from models.sequences import Sequences
+from tests.training.small import perturbed, small
 
-SMALL = Config(
-    task="addition",
-    trained_digits=2,
-    tested_digits=3,
+SMALL = small(
     num_problems=64,
-    num_layers=2,
-    hidden_size=16,
-    num_heads=2,
-    head_dim=8,
-    mlp_size=16,
     batch_size=8,
     steps=4,
     learning_rate=1e-3,
-    warmup=0.1,
     cooldown=0.25,
-    beta1=0.9,
-    beta2=0.98,
-    epsilon=1e-12,
-    weight_decay=0.01,
-    clip=0.5,
     groups=1,
     problems_per_cell=4,
-    evaluation_seed=0,
 )
 FLOAT32 = Hardware("cpu", torch.float32, attention="eager")
 
@@ -74,11 +60,7 @@ def made_run(
         version="0.0.0",
         sources=sources(name.encoding),
     )
-    trained = decoder_for(config, replace(name, extrapolation=None), 0)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in trained.parameters():
-            parameter.add_(noise * torch.randn(parameter.shape, generator=generator))
+    trained = perturbed(decoder_for(config, replace(name, extrapolation=None), 0), noise)
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.write_record(record)
     weights = {f"model/{key}": value for key, value in trained.state_dict().items()}

@@ -173,7 +173,7 @@ def test_places() -> None:
     assert "chosen and shown on the same problems" in told and "a last carry" in told
 
 
-def bounds(figure: Figure) -> None:
+def assert_nothing_cut_off(figure: Figure) -> None:
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
     texts = [*figure.texts]
@@ -202,7 +202,7 @@ def test_nothing_is_cut_off(count: int) -> None:
         places(made),
         maps(made, [2], [0, 1]),
     ):
-        bounds(figure)
+        assert_nothing_cut_off(figure)
 
 
 def test_which_layers_and_heads() -> None:

@@ -140,7 +140,7 @@ def without_positions(case: Case, decoder: Decoder) -> Decoder:
     return plain
 
 
-def compare(case: Case) -> None:
+def assert_equal_to_its_loop(case: Case) -> None:
     decoder, seqs = decoder_for(case), sequences(case)
     generator = torch.Generator().manual_seed(11)
     projection = torch.randn(*seqs.tokens.shape, VOCABULARY, generator=generator).double()
@@ -259,7 +259,7 @@ BIASES = [
 
 @each(BIASES)
 def test_relative_biases(case: Case) -> None:
-    compare(case)
+    assert_equal_to_its_loop(case)
 
 
 # ---- absolute, and randomized ------------------------------------------------------------------
@@ -324,7 +324,7 @@ ABSOLUTE = [
 
 @each(ABSOLUTE)
 def test_absolute_and_randomized(case: Case) -> None:
-    compare(case)
+    assert_equal_to_its_loop(case)
 
 
 # ---- rotary ------------------------------------------------------------------------------------
@@ -512,7 +512,7 @@ NOT_YET = [
 
 @each(ROTARY + STRETCHED + NOT_YET)
 def test_rotary(case: Case) -> None:
-    compare(case)
+    assert_equal_to_its_loop(case)
 
 
 # ---- content-dependent -------------------------------------------------------------------------
@@ -595,7 +595,7 @@ CONTENT = [
 
 @each(CONTENT)
 def test_content(case: Case) -> None:
-    compare(case)
+    assert_equal_to_its_loop(case)
 
 
 # ---- task-structured ---------------------------------------------------------------------------
@@ -680,7 +680,7 @@ TASK = [
 
 @each(TASK)
 def test_task_structured(case: Case) -> None:
-    compare(case)
+    assert_equal_to_its_loop(case)
 
 
 # ---- what is drawn from keys -------------------------------------------------------------------

@@ -11,8 +11,7 @@ from torch._dynamo.utils import counters
 
 from models.backends.eager import Eager
 from models.build import MOST_GRAPHS, compile_blocks
-from tests.training.small import small, trainer
-from tests.training.test_gradient import perturbed
+from tests.training.small import perturbed, small, trainer
 
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=24, num_layers=4)
 

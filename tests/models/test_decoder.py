@@ -8,27 +8,18 @@ from models.catalog import names
 from models.contract import problem
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import Setting
+from tests.models.small import setting_of
 
 PAPER = DecoderConfig(19, 16, 1024, 16, 64, 1024)
 SMALL = DecoderConfig(19, 3, 16, 2, 8, 24)
 
 
-def setting_of(config: DecoderConfig) -> Setting:
-    return Setting(
-        num_layers=config.num_layers,
-        num_heads=config.num_heads,
-        head_dim=config.head_dim,
-        hidden_size=config.hidden_size,
-        trained_length=124,
-        max_length=244,
-        digit_ids=tuple(range(4, 14)),
-        separator_ids=(14, 17),
-        end_id=3,
-    )
+def setting(config: DecoderConfig) -> Setting:
+    return setting_of(config, trained_length=124, max_length=244)
 
 
 def small(name: str, seed: int = 0) -> Decoder:
-    return build_decoder(SMALL, name, setting_of(SMALL), seed)
+    return build_decoder(SMALL, name, setting(SMALL), seed)
 
 
 def own(decoder: Decoder) -> dict[str, torch.Tensor]:
@@ -39,7 +30,7 @@ def own(decoder: Decoder) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("name", names("encoding"))
 def test_the_size_of_the_paper(name: str) -> None:
     with torch.device("meta"):
-        decoder = Decoder(PAPER, build(name, setting_of(PAPER)))
+        decoder = Decoder(PAPER, build(name, setting(PAPER)))
     assert 117e6 <= decoder.num_parameters() <= 121e6
     products = sum(p.numel() for block in decoder.blocks for p in block.parameters() if p.ndim == 2)
     assert products == 16 * (4 * 1024**2 + 3 * 1024**2)
@@ -48,7 +39,7 @@ def test_the_size_of_the_paper(name: str) -> None:
 def test_the_encodings_differ_in_little() -> None:
     with torch.device("meta"):
         sizes = {
-            name: Decoder(PAPER, build(name, setting_of(PAPER))).num_parameters()
+            name: Decoder(PAPER, build(name, setting(PAPER))).num_parameters()
             for name in names("encoding")
         }
     assert sizes["nope"] == sizes["rope"] == sizes["rand-rope"] == min(sizes.values())
@@ -56,7 +47,7 @@ def test_the_encodings_differ_in_little() -> None:
 
 def test_how_it_begins() -> None:
     config = DecoderConfig(200, 4, 256, 4, 64, 300)
-    decoder = build_decoder(config, "rope", setting_of(config), seed=3)
+    decoder = build_decoder(config, "rope", setting(config), seed=3)
     shared = 0.02 / 8**0.5
     for name, parameter in own(decoder).items():
         if parameter.ndim == 1:

@@ -4,7 +4,6 @@ Angles are read off `cos_sin` at index 1, so every frequency is what a token tur
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,15 +12,15 @@ from torch import Tensor
 
 from models import catalog
 from models.build import build
-from models.decoder import Decoder, DecoderConfig
+from models.decoder import Decoder
 from models.encoding import PositionalEncoding, Setting
 from models.errors import UsageError
 from models.extrapolation import of_one_base
 from models.families.rotary import Rotary, powers, rotate, rotation
-from models.sequences import Sequences
-from tests.models import naive
+from tests.models import naive, small
+from tests.models.small import error, logits_of, redrawn, sequences
 
-HIDDEN, VOCABULARY, TRAINED, LONGEST = 24, 19, 28, 52
+HIDDEN, TRAINED, LONGEST = small.SETTING.hidden_size, 28, 52
 EXTRAPOLATIONS = ("pi", "ntk", "ntk-dynamic", "yarn")
 ROTARY = (
     *("rope", "rope-partial:fraction=0.5", "p-rope", "xpos", "pope", "rand-rope"),
@@ -32,51 +31,12 @@ PRESETS = [(64, 124, 244), (64, 64, 124), (32, 28, 52)]
 
 
 def setting(head_dim: int = 16, trained: int = TRAINED, longest: int = LONGEST) -> Setting:
-    return Setting(
-        num_layers=2,
-        num_heads=2,
-        head_dim=head_dim,
-        hidden_size=HIDDEN,
-        trained_length=trained,
-        max_length=longest,
-        digit_ids=tuple(range(4, 14)),
-        separator_ids=(14, 17),
-        end_id=3,
-    )
+    return small.setting(head_dim=head_dim, trained_length=trained, max_length=longest)
 
 
-def sequences(final_lengths: Sequence[int], length: int = 12, offset: int = 0) -> Sequences:
-    """Rows with the same tokens and keys: only their final lengths differ."""
-    generator = torch.Generator().manual_seed(2)
-    tokens = torch.randint(3, VOCABULARY, (1, length), generator=generator)
-    rows = len(final_lengths)
-    return Sequences(
-        tokens.expand(rows, -1), torch.tensor(final_lengths), torch.zeros(rows).long(), offset
-    )
-
-
-def small_decoder(name: str, where: Setting | None = None) -> Decoder:
-    where = where or setting()
+def small_decoder(name: str) -> Decoder:
     torch.manual_seed(0)
-    config = DecoderConfig(VOCABULARY, 2, HIDDEN, 2, where.head_dim, 32)
-    decoder = Decoder(config, build(name, where)).double().eval()
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in decoder.parameters():
-            if parameter.ndim > 1:
-                drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-                parameter.copy_(0.3 * drawn)
-    return decoder
-
-
-@torch.no_grad()
-def logits_of(decoder: Decoder, seqs: Sequences) -> Tensor:
-    logits: Tensor = decoder(seqs)
-    return logits
-
-
-def error(ours: Tensor, theirs: Tensor) -> float:
-    return float((ours - theirs).abs().max() / theirs.abs().max())
+    return redrawn(build(name, setting()), lambda path, parameter: parameter.ndim > 1)
 
 
 def turned(name: str, where: Setting, final: int) -> tuple[Tensor, Tensor]:

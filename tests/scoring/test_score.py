@@ -5,7 +5,6 @@ each. A random decoder is always wrong, which would prove little, so what it dec
 taken for the right answer, and then one token of that is changed.
 """
 
-from collections.abc import Iterator
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,8 +34,9 @@ from models.catalog import names, parse
 from models.decoder import Decoder
 from models.hardware import Hardware
 from models.sequences import Sequences
-from tests.training.small import cpu, small, train, trainer
+from tests.training.small import cpu, perturbed, small, train, trainer
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 NAMES = [*names("encoding"), "rope+yarn", "tape+yarn"]
 CONFIG = small(trained_digits=3, tested_digits=6)
 BUCKET = Bucket("addition", 6, 0, "evaluation")  # to twice the trained digits
@@ -47,23 +47,9 @@ FLOAT32, BFLOAT16 = cpu(), cpu(torch.bfloat16)
 Keys = NDArray[np.int64]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def perturbed(name: str, size: float = 0.4) -> Decoder:
+def varied(name: str) -> Decoder:
     """A decoder whose answers vary, in float64 so that no rounding decides."""
-    decoder = decoder_for(CONFIG, parse(name), 0).double().eval()
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in decoder.parameters():
-            noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
-            parameter.add_(size * noise)
-    return decoder
+    return perturbed(decoder_for(CONFIG, parse(name), 0).double().eval(), 0.4)
 
 
 def last_logits(decoder: Decoder, tokens: list[int], final_length: int, key: int) -> Tensor:
@@ -147,7 +133,7 @@ def problems_of(start: int, stop: int) -> tuple[Problems, Keys]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
-    decoder = perturbed(name)
+    decoder = varied(name)
     problems, keys = problems_of(0, 16)
     assert len(set(problems.lengths.tolist())) > 5
     answers = greedy(decoder, problems, keys)
@@ -177,7 +163,7 @@ def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_true_answers_and_its_own_side_by_side(name: str) -> None:
-    decoder = perturbed(name)
+    decoder = varied(name)
     problems, keys = problems_of(40, 60)
     answers = greedy(decoder, problems, keys)
     true = [answer for _, answer, _ in rows_of(problems)]
@@ -224,7 +210,7 @@ def test_held_out_exact_match_is_their_mean(
 def test_order_batches_and_threads_change_nothing(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decoder = perturbed(name)
+    decoder = varied(name)
     problems, keys = problems_of(0, 72)
     answers = greedy(decoder, problems, keys)
     for row in range(0, 72, 3):
@@ -255,7 +241,7 @@ def close() -> tuple[Decoder, Problems, Keys]:
     """A decoder with two nearly equal tokens for every one, and its answers of one token in
     float32."""
     torch.set_num_threads(1)
-    decoder = perturbed("rope").float()
+    decoder = varied("rope").float()
     with torch.no_grad():
         pairs = decoder.head.weight[:18].unflatten(0, (9, 2))
         pairs[:, 1] = pairs[:, 0] + 0.03 * pairs[:, 1]
@@ -316,7 +302,7 @@ def test_margins_beyond_the_threshold_keep_their_sign(close: Close) -> None:
 
 
 def test_logits_of_the_scored_tokens_alone() -> None:
-    decoder = perturbed("rope")
+    decoder = varied("rope")
     problems, keys = problems_of(0, 5)
     rows = pad(problems, keys, np.arange(5))
     logits = answer_logits(decoder, rows, FLOAT32)

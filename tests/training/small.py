@@ -11,13 +11,17 @@ from torch import Tensor
 from arith.data.bucket import Bucket
 from arith.suite.building import decoder_for
 from arith.suite.folders import RunFolder
+from arith.suite.runs import train_run
 from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.schedule import Schedule
 from arith.training.train import Source, Trainer
 from models.catalog import parse
+from models.decoder import Decoder
 from models.hardware import Hardware
 
+# Weights, and lines of metrics without what a clock says.
+Outcome = tuple[dict[str, Tensor], list[dict[str, Any]]]
 TIMING = ("seconds", "tokens_per_second")
 SMALL = Config(
     task="addition",
@@ -75,11 +79,17 @@ def trainer(
     )
 
 
-def train(trainer: Trainer, log: Callable[[Any], None] = lambda metrics: None) -> Trainer:
+def train(
+    trainer: Trainer,
+    log: Callable[[Any], None] = lambda metrics: None,
+    *,
+    log_every: int = 5,
+    evaluate_every: int = 10,
+) -> Trainer:
     """To the end of its schedule, logging as often as the runs of these tests do."""
     assert trainer.run(
-        log_every=5,
-        evaluate_every=10,
+        log_every=log_every,
+        evaluate_every=evaluate_every,
         save_every=10**9,
         log=log,
         tick=lambda step: None,
@@ -88,6 +98,30 @@ def train(trainer: Trainer, log: Callable[[Any], None] = lambda metrics: None) -
         should_stop=lambda: False,
     )
     return trainer
+
+
+def run(
+    root: Path,
+    config: Config = SMALL,
+    name: str = "rope",
+    seed: int = 0,
+    *,
+    stop: int = 0,
+    **options: Any,
+) -> RunFolder:
+    """The run below `root`; with `stop` it is stopped after so many steps."""
+    options = {"should_stop": stop_after(stop) if stop else never, **options}
+    return train_run(root, "mini", config, parse(name), seed, **options)
+
+
+def perturbed(decoder: Decoder, size: float = 0.2) -> Decoder:
+    """Every parameter off its start, so that none has a gradient of zero by construction."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+            parameter.add_(size * noise)
+    return decoder
 
 
 def weights(trainer: Trainer) -> dict[str, Tensor]:

@@ -16,17 +16,16 @@ from torch import Tensor
 
 from arith.errors import Failure
 from arith.suite.folders import RunFolder
-from arith.suite.runs import continue_run, extend_run, train_run
+from arith.suite.runs import continue_run, extend_run
 from arith.suite.scores import score_run
 from arith.training import checkpoint
-from models.catalog import parse
 from tests.training.small import (
     assert_same_bits,
     contents,
     final_weights,
     never,
+    run,
     small,
-    stop_after,
     train,
     trainer,
     weights,
@@ -140,17 +139,6 @@ def stopped(tmp_path: Path) -> RunFolder:
     return run(tmp_path / "runs", stop=13)
 
 
-def run(root: Path, name: str = "rope", seed: int = 0, stop: int = 0, **changes: Any) -> RunFolder:
-    return train_run(
-        root,
-        "mini",
-        small(**changes),
-        parse(name),
-        seed,
-        should_stop=stop_after(stop) if stop else never,
-    )
-
-
 @pytest.mark.parametrize(
     "damage, says", DAMAGE + REFUSED, ids=[d[0].__name__ for d in DAMAGE + REFUSED]
 )
@@ -167,7 +155,7 @@ def test_a_damaged_state_is_named(
 
 
 def test_damaged_weights_are_named_when_scored_and_come_back(tmp_path: Path) -> None:
-    folder = run(tmp_path, steps=5)
+    folder = run(tmp_path, small(steps=5))
     # Copies: what is loaded is a map of the file, which is about to change in its place.
     before = {name: tensor.clone() for name, tensor in final_weights(folder).items()}
     with_a_flipped_bit(folder.final)
@@ -180,7 +168,7 @@ def test_damaged_weights_are_named_when_scored_and_come_back(tmp_path: Path) -> 
 
 
 def test_a_run_is_not_extended_from_a_damaged_state(tmp_path: Path) -> None:
-    folder = run(tmp_path, steps=5)
+    folder = run(tmp_path, small(steps=5))
     with_a_flipped_bit(folder.before_cooldown)
     before = contents(tmp_path)
     with pytest.raises(Failure, match=r"before-cooldown.* is corrupt: .*; without it .* 10 steps"):
@@ -209,19 +197,23 @@ def test_flipped_bits_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "other, says",
+    "other, changes, says",
     [
-        ({"seed": 1}, "seed is 1, not 0"),
-        ({"name": "nope"}, "encoding is nope, not rope"),
-        ({"learning_rate": 1e-2}, "config_sha256 is"),
-        ({"hidden_size": 32}, "config_sha256 is"),
+        ({"seed": 1}, {}, "seed is 1, not 0"),
+        ({"name": "nope"}, {}, "encoding is nope, not rope"),
+        ({}, {"learning_rate": 1e-2}, "config_sha256 is"),
+        ({}, {"hidden_size": 32}, "config_sha256 is"),
     ],
     ids=str,
 )
 def test_a_state_of_another_run_is_refused(
-    stopped: RunFolder, tmp_path: Path, other: dict[str, Any], says: str
+    stopped: RunFolder,
+    tmp_path: Path,
+    other: dict[str, Any],
+    changes: dict[str, Any],
+    says: str,
 ) -> None:
-    theirs = run(tmp_path / "other", stop=3, **other)
+    theirs = run(tmp_path / "other", small(**changes), stop=3, **other)
     theirs.latest.replace(stopped.latest)
     with pytest.raises(Failure, match="belongs to another run") as caught:
         continue_run(stopped, should_stop=never)
@@ -253,7 +245,7 @@ def test_a_state_that_does_not_fit_is_refused(stopped: RunFolder, how: str) -> N
 
 
 def test_weights_that_do_not_fit_are_refused_in_one_line(tmp_path: Path) -> None:
-    folder = run(tmp_path, steps=5)
+    folder = run(tmp_path, small(steps=5))
     tensors, facts = checkpoint.load(folder.final, "cpu")
     del tensors["model/head.weight"]
     tensors["model/more"] = torch.zeros(2)

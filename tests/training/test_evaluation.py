@@ -21,8 +21,15 @@ from models.catalog import names
 from models.decoder import Decoder
 from models.encodings.tape import TapeState
 from models.sequences import Sequences
-from tests.training.small import assert_same_bits, cpu, small, train, trainer, weights
-from tests.training.test_gradient import perturbed
+from tests.training.small import (
+    assert_same_bits,
+    cpu,
+    perturbed,
+    small,
+    train,
+    trainer,
+    weights,
+)
 
 WIDE = small(trained_digits=10, tested_digits=20)
 CONTEXTUAL = ("tape", "tape-heads")
@@ -117,17 +124,7 @@ def trained(name: str, *, curves: bool, evaluate_every: int) -> tuple[Trainer, l
     lines: list[Metrics] = []
     one = trainer(small(steps=20), name)
     one.curves = curves
-    one.run(
-        log_every=5,
-        evaluate_every=evaluate_every,
-        save_every=10**9,
-        log=lines.append,
-        tick=lambda step: None,
-        save=lambda: None,
-        keep=lambda: None,
-        should_stop=lambda: False,
-    )
-    return one, lines
+    return train(one, lines.append, evaluate_every=evaluate_every), lines
 
 
 @pytest.mark.parametrize("name", [*CONTEXTUAL, "rand-rope", "fire"])

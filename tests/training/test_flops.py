@@ -21,6 +21,7 @@ from models.decoder import Decoder, DecoderConfig
 from models.encoding import PositionalEncoding, Setting
 from models.products import Product
 from models.sequences import Sequences
+from tests.models.small import setting_of
 
 PAPER = DecoderConfig(19, 16, 1024, 16, 64, 1024)
 # Three blocks; one, whose state no block reads; heads together wider than hidden; one head.
@@ -49,12 +50,9 @@ NAMES = [
 BATCHES = [(3, 20, None), (1, 9, 4), (5, 33, 37), (2, 1, None)]
 
 
-def setting_of(config: DecoderConfig) -> Setting:
-    return Setting(
-        num_layers=config.num_layers,
-        num_heads=config.num_heads,
-        head_dim=config.head_dim,
-        hidden_size=config.hidden_size,
+def setting(config: DecoderConfig) -> Setting:
+    return setting_of(
+        config,
         trained_length=16,
         max_length=64,
         digit_ids=(0, 1, 2, 3),
@@ -65,7 +63,7 @@ def setting_of(config: DecoderConfig) -> Setting:
 
 def paper(name: str) -> PositionalEncoding:
     with torch.device("meta"):
-        return build(name, setting_of(PAPER))
+        return build(name, setting(PAPER))
 
 
 def batch(rows: int, tokens: int, answers: int | None) -> tuple[Sequences, torch.Tensor | None]:
@@ -100,7 +98,7 @@ def test_formula_and_counter_agree(
     name: str, size: str, rows: int, tokens: int, answers: int | None
 ) -> None:
     config = SIZES[size]
-    decoder = build_decoder(config, name, setting_of(config), seed=0)
+    decoder = build_decoder(config, name, setting(config), seed=0)
     forward, step = both_ways(decoder, rows, tokens, answers, torch.float32)
     extent = padded(rows, tokens)
     formula = list(products(config, decoder.pe, extent, answers))
@@ -111,7 +109,7 @@ def test_formula_and_counter_agree(
 @pytest.mark.parametrize("name", NAMES)
 def test_autocast_multiplies_no_less_and_no_more(name: str) -> None:
     config = SIZES["three blocks"]
-    decoder = build_decoder(config, name, setting_of(config), seed=0)
+    decoder = build_decoder(config, name, setting(config), seed=0)
     exact = both_ways(decoder, 3, 20, 11, torch.float32)
     assert both_ways(decoder, 3, 20, 11, torch.bfloat16) == exact
 
@@ -125,16 +123,16 @@ def test_the_counter_counts_what_it_sees() -> None:
 def test_a_product_that_nobody_told_of_is_noticed() -> None:
     """The proof can fail: TAPE without what it says of itself is not what the counter sees."""
     config = SIZES["three blocks"]
-    decoder = build_decoder(config, "tape", setting_of(config), seed=0)
+    decoder = build_decoder(config, "tape", setting(config), seed=0)
     forward, _ = both_ways(decoder, 3, 20, None, torch.float32)
-    silent = PositionalEncoding(setting_of(config))
+    silent = PositionalEncoding(setting(config))
     assert forward_flops(products(config, silent, padded(3, 20))) < forward
 
 
 def test_by_hand() -> None:
     """Two layers, D = 4, two heads of 2, M = 3, V = 5; rows of 2 and 3 tokens."""
     config = DecoderConfig(5, 2, 4, 2, 2, 3)
-    rope = build("rope", setting_of(config))
+    rope = build("rope", setting(config))
     weights = 2 * (4 * 12 + 4 * 4 + 4 * 6 + 3 * 4)  # qkv, output, gates and values, down
     pairs = 1 + 2 + 1 + 2 + 3
     attention = 2 * 2 * pairs * 4  # layers, scores and values, width
@@ -197,7 +195,7 @@ def test_padding_is_not_useful() -> None:
 def test_more_heads_of_the_same_width_cost_the_same() -> None:
     eight = dataclasses.replace(PAPER, num_heads=8, head_dim=128)
     extent = padded(2, 50)
-    ours = forward_flops(products(eight, build("rope", setting_of(eight)), extent))
+    ours = forward_flops(products(eight, build("rope", setting(eight)), extent))
     assert ours == forward_flops(products(PAPER, paper("rope"), extent))
 
 

@@ -17,18 +17,9 @@ from arith.training.train import Trainer, make_optimizer, summed_loss
 from models.catalog import names, parse
 from models.decoder import Decoder
 from models.sequences import Sequences
-from tests.training.small import small, trainer
+from tests.training.small import perturbed, small, trainer
 
 BUCKET = Bucket("addition", 3, 0, "train")
-
-
-def perturbed(decoder: Decoder) -> Decoder:
-    """Every parameter off its start, so that none has a gradient of zero by construction."""
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in decoder.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
-    return decoder
 
 
 def step_gradient(of: Trainer) -> tuple[float, float, dict[str, Tensor]]:

@@ -26,7 +26,7 @@ from arith.training.train import Metrics
 from models.backends.eager import Eager
 from models.catalog import names, parse
 from tests.suite.tiny import done, refused, settings
-from tests.training.small import small, trainer
+from tests.training.small import small, train, trainer
 
 RESULTS = Path(__file__).parents[2] / "results/mini/rope/seed-0"
 MOST = 3
@@ -141,16 +141,7 @@ def test_what_is_scored_on_the_way_has_none(monkeypatch: pytest.MonkeyPatch) -> 
     lines: list[Metrics] = []
     one = trainer(small(leading_bos=MOST, steps=2))
     assert (one.batch(0)[0].tokens == BOS).any()
-    one.run(
-        log_every=2,
-        evaluate_every=2,
-        save_every=10**9,
-        log=lines.append,
-        tick=lambda step: None,
-        save=lambda: None,
-        keep=lambda: None,
-        should_stop=lambda: False,
-    )
+    train(one, lines.append, log_every=2, evaluate_every=2)
     assert len(seen) == 2 and not any((problems.tokens == BOS).any() for problems in seen)
 
 

@@ -8,22 +8,22 @@ import torch
 
 from arith.data.batches import Rows
 from arith.errors import Failure
-from arith.suite.runs import continue_run, train_run
+from arith.suite.runs import continue_run
 from arith.training import step as step_file
 from arith.training.memory import out_of_memory
 from arith.training.train import Trainer
 from models.backends.eager import Eager
-from models.catalog import parse
 from models.decoder import Decoder
 from tests.training.small import (
     assert_same_bits,
     final_weights,
     never,
+    perturbed,
+    run,
     small,
-    stop_after,
     trainer,
 )
-from tests.training.test_gradient import assert_close, perturbed, step_gradient
+from tests.training.test_gradient import assert_close, step_gradient
 
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=24, groups=2, clip=1e9)
 ERRORS = [
@@ -146,9 +146,8 @@ def test_a_run_that_is_resumed_goes_on_as_finely_cut(
     """So that it is the run that was not stopped, where there is more memory too."""
     with monkeypatch.context() as patch:
         forwards(patch, lambda rows, number: len(rows.place) > 4, MemoryError())
-        whole = train_run(tmp_path / "a", "mini", small(), parse("rope"), 0, should_stop=never)
-        stopping = stop_after(13)
-        part = train_run(tmp_path / "b", "mini", small(), parse("rope"), 0, should_stop=stopping)
+        whole = run(tmp_path / "a")
+        part = run(tmp_path / "b", stop=13)
     continue_run(part, should_stop=never)
     assert_same_bits(final_weights(part), final_weights(whole))
 
@@ -162,5 +161,5 @@ def test_memory_that_ends_elsewhere_is_one_line(
 
     monkeypatch.setattr(Trainer, "updated", full)
     with pytest.raises(Failure, match=r"^out of memory at step 1: CUDA out of memory") as caught:
-        train_run(tmp_path, "mini", small(), parse("rope"), 0, should_stop=never)
+        run(tmp_path)
     assert "\n" not in str(caught.value)

@@ -12,17 +12,17 @@ import torch
 from arith.errors import Failure, UsageError
 from arith.suite import runs
 from arith.suite.folders import RunFolder
-from arith.suite.runs import continue_run, extend_run, train_run
+from arith.suite.runs import continue_run, extend_run
 from arith.training import checkpoint
 from arith.training.nonfinite import MOST_IN_A_ROW, NotFinite
 from arith.training.step import Stepper
 from arith.training.train import Trainer
-from models.catalog import parse
 from tests.suite.tiny import refused, settings
 from tests.training.small import (
     assert_same_bits,
     final_weights,
     never,
+    run,
     small,
     stop_after,
     train,
@@ -51,18 +51,6 @@ def spoil(monkeypatch: pytest.MonkeyPatch, what: str, *steps: int) -> None:
         return loss
 
     monkeypatch.setattr(Stepper, "accumulated", spoiled)
-
-
-def run(root: Path, stop: int = 0, policy: str | None = None, **changes: Any) -> RunFolder:
-    return train_run(
-        root,
-        "mini",
-        small(**changes),
-        parse("rope"),
-        0,
-        on_nonfinite=policy,
-        should_stop=stop_after(stop) if stop else never,
-    )
 
 
 def where(root: Path) -> RunFolder:
@@ -134,7 +122,7 @@ def test_skipping_resumes_bit_for_bit(
 ) -> None:
     spoil(monkeypatch, what, 6, 7, 13, 25)
     whole, lines = skipping()
-    folder = run(tmp_path, stop=every, policy="skip")
+    folder = run(tmp_path, stop=every, on_nonfinite="skip")
     while not folder.finished():
         continue_run(folder, should_stop=stop_after(every))  # it stands in the record
     assert_same_bits(final_weights(folder), weights(whole))
@@ -190,23 +178,23 @@ def test_too_many_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             spoil(patch, "loss", *range(first, first + MOST_IN_A_ROW))
             folder = where(tmp_path / str(stop))
             if stop:
-                run(tmp_path / str(stop), stop=stop, policy="skip")
+                run(tmp_path / str(stop), stop=stop, on_nonfinite="skip")
             last = first + MOST_IN_A_ROW - 1
             says = rf"step {last} .*, nor was it at the 9 steps before; the last good checkpoint is"
             with pytest.raises(Failure, match=says) as caught:
-                run(tmp_path / str(stop), policy="skip")
+                run(tmp_path / str(stop), on_nonfinite="skip")
             assert "--on-nonfinite" not in str(caught.value)
             assert_all_finite(folder)
     with monkeypatch.context() as patch:
         spoil(patch, "loss", *range(first, first + MOST_IN_A_ROW - 1))
         with pytest.raises(Failure, match="at any step since the last line"):
-            run(tmp_path / "line", policy="skip")  # five steps a line, in these tests
+            run(tmp_path / "line", on_nonfinite="skip")  # five steps a line, in these tests
 
 
 def test_weights_that_overflow_are_never_saved(tmp_path: Path) -> None:
     """Loss and gradient of the first step are finite; what the update makes of them is not."""
     with pytest.raises(Failure, match=r"not finite (at|after) step \d .*learning rate 9e\+18"):
-        run(tmp_path, learning_rate=9e18, warmup=0.0)
+        run(tmp_path, small(learning_rate=9e18, warmup=0.0))
     assert where(tmp_path).states() == []
     one = trainer(small())
     with torch.no_grad():
@@ -216,7 +204,7 @@ def test_weights_that_overflow_are_never_saved(tmp_path: Path) -> None:
 
 
 def test_a_run_without_such_a_step_says_nothing_of_it(tmp_path: Path) -> None:
-    stop, skip = run(tmp_path / "stop"), run(tmp_path / "skip", policy="skip")
+    stop, skip = run(tmp_path / "stop"), run(tmp_path / "skip", on_nonfinite="skip")
     assert_same_bits(final_weights(stop), final_weights(skip))
     assert untimed(stop.metrics()) == untimed(skip.metrics())
     assert not any("skipped" in line for line in stop.metrics())
@@ -231,4 +219,4 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = refused("train", "--pe", "rope", *settings(), code=1, after=True)
     assert line.startswith("the loss is not finite at step 3 (learning rate ")
     with pytest.raises(UsageError, match="Known: skip, stop"):
-        run(tmp_path, policy="no")
+        run(tmp_path, on_nonfinite="no")

@@ -16,8 +16,8 @@ from models.backends.eager import Eager
 from models.build import build
 from models.catalog import names, parse
 from models.hardware import Hardware
-from tests.training.small import cpu, small, trainer
-from tests.training.test_gradient import perturbed, step_gradient
+from tests.training.small import cpu, perturbed, small, trainer
+from tests.training.test_gradient import step_gradient
 
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=24)
 PACKABLE = [name for name in names("encoding") if build(name, setting_for(CONFIG)).needs.packed]

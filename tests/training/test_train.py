@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from arith.errors import UsageError
 from arith.suite import trainers
 from arith.suite.building import decoder_for, load_weights
 from arith.suite.folders import RunFolder
-from arith.suite.runs import continue_run, extend_run, train_run
+from arith.suite.runs import continue_run, extend_run
 from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.schedule import Schedule
@@ -21,11 +20,13 @@ from arith.training.train import Metrics
 from models.catalog import names, parse
 from models.decoder import Decoder
 from tests.training.small import (
+    Outcome,
     assert_same_bits,
     contents,
     cpu,
     final_weights,
     never,
+    run,
     small,
     stop_after,
     train,
@@ -37,40 +38,21 @@ from tests.training.small import (
 pytestmark = pytest.mark.usefixtures("often")
 
 
-def run(root: Path, config: Config, name: str = "rope", seed: int = 0, **options: Any) -> RunFolder:
-    options = {"should_stop": never, **options}
-    return train_run(root, "mini", config, parse(name), seed, **options)
-
-
 def resumed(root: Path, config: Config, every: int, name: str = "rope") -> RunFolder:
     """A run that is stopped after so many steps again and again."""
     for _ in range(config.steps):
-        folder = run(root, config, name, should_stop=stop_after(every))
+        folder = run(root, config, name, stop=every)
         if folder.finished():
             return folder
         assert folder.latest.exists()
     raise AssertionError("never finished")
 
 
-@pytest.fixture(scope="module")
-def expected() -> tuple[dict[str, torch.Tensor], list[dict[str, Any]]]:
-    """Weights and metrics of the small recipe, from a trainer that nobody interrupts."""
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("arith.training.train.HELD_OUT_PROBLEMS", 32)
-        lines: list[Metrics] = []
-        done = train(trainer(small()), lines.append)
-    return weights(done), untimed([line.content() for line in lines])
-
-
-Expected = tuple[dict[str, torch.Tensor], list[dict[str, Any]]]
-
-
-def test_a_run_is_its_trainer(tmp_path: Path, expected: Expected) -> None:
+def test_a_run_is_its_trainer(tmp_path: Path, uninterrupted: Outcome) -> None:
     folder = run(tmp_path, small())
     assert folder.finished() and not folder.latest.exists()
-    assert_same_bits(final_weights(folder), expected[0])
-    assert untimed(folder.metrics()) == expected[1]
+    assert_same_bits(final_weights(folder), uninterrupted[0])
+    assert untimed(folder.metrics()) == uninterrupted[1]
     assert [line["step"] for line in folder.metrics()] == [5, 10, 15, 20, 25, 30]
     assert [line["exact_match"] is None for line in folder.metrics()] == [True, False] * 3
     facts = checkpoint.load(folder.before_cooldown, "cpu")[1]
@@ -78,10 +60,12 @@ def test_a_run_is_its_trainer(tmp_path: Path, expected: Expected) -> None:
 
 
 @pytest.mark.parametrize("every", [4, 10, 23, 24, pytest.param(1, marks=pytest.mark.slow)])
-def test_stopped_and_resumed_is_unbroken(tmp_path: Path, expected: Expected, every: int) -> None:
+def test_stopped_and_resumed_is_unbroken(
+    tmp_path: Path, uninterrupted: Outcome, every: int
+) -> None:
     folder = resumed(tmp_path, small(), every)
-    assert_same_bits(final_weights(folder), expected[0])
-    assert untimed(folder.metrics()) == expected[1]
+    assert_same_bits(final_weights(folder), uninterrupted[0])
+    assert untimed(folder.metrics()) == uninterrupted[1]
 
 
 @pytest.mark.parametrize("name", names("encoding"))
@@ -119,11 +103,11 @@ def test_the_number_of_threads_changes_no_bit(name: str, dtype: torch.dtype) -> 
 
 
 def test_a_run_may_change_threads_on_the_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: Expected
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uninterrupted: Outcome
 ) -> None:
-    run(tmp_path, small(), should_stop=stop_after(13))
+    run(tmp_path, small(), stop=13)
     monkeypatch.setattr(trainers, "detect", lambda attention="auto": cpu(threads=2))
-    assert_same_bits(final_weights(run(tmp_path, small())), expected[0])
+    assert_same_bits(final_weights(run(tmp_path, small())), uninterrupted[0])
 
 
 def test_a_dataset_and_problems_made_as_needed_give_one_run(tmp_path: Path) -> None:
@@ -133,7 +117,7 @@ def test_a_dataset_and_problems_made_as_needed_give_one_run(tmp_path: Path) -> N
     made = train(trainer(config))
     read = train(trainer(config, source=Dataset(tmp_path / "data")))
     assert_same_bits(weights(read), weights(made))
-    folder = run(tmp_path / "runs", config, data=tmp_path / "data", should_stop=stop_after(11))
+    folder = run(tmp_path / "runs", config, data=tmp_path / "data", stop=11)
     assert_same_bits(final_weights(run(tmp_path / "runs", config)), weights(made))
     assert folder.record().data == Dataset(tmp_path / "data").manifest.sha256
 
@@ -158,7 +142,7 @@ def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_another_config_is_refused(tmp_path: Path) -> None:
-    folder = run(tmp_path, small(), should_stop=stop_after(1))
+    folder = run(tmp_path, small(), stop=1)
     before = contents(tmp_path)
     with pytest.raises(UsageError, match=r"learning_rate: 0\.003, not 0\.1"):
         run(tmp_path, small(learning_rate=0.1))
@@ -169,11 +153,11 @@ def test_another_config_is_refused(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
-def test_a_fresh_start_forgets_the_old_run(tmp_path: Path, expected: Expected) -> None:
+def test_a_fresh_start_forgets_the_old_run(tmp_path: Path, uninterrupted: Outcome) -> None:
     run(tmp_path, small(learning_rate=0.1, steps=20))
     folder = run(tmp_path, small(), fresh=True)
-    assert_same_bits(final_weights(folder), expected[0])
-    assert untimed(folder.metrics()) == expected[1]
+    assert_same_bits(final_weights(folder), uninterrupted[0])
+    assert untimed(folder.metrics()) == uninterrupted[1]
 
 
 def test_a_fresh_start_that_was_killed_leaves_no_finished_run(tmp_path: Path) -> None:
@@ -187,7 +171,7 @@ def test_a_fresh_start_that_was_killed_leaves_no_finished_run(tmp_path: Path) ->
 # ---- extension -----------------------------------------------------------------------------
 
 
-def extended(steps: int, config: Config) -> Expected:
+def extended(steps: int, config: Config) -> Outcome:
     """What a trainer gives in one go with the schedule of an extended run."""
     schedule = Schedule.of(steps, config.steps, config.warmup, config.cooldown)
     lines: list[Metrics] = []
@@ -265,11 +249,11 @@ def test_a_cooldown_from_the_first_step_on(tmp_path: Path) -> None:
 # ---- what goes wrong -----------------------------------------------------------------------
 
 
-def test_metrics_cut_short_by_a_kill_are_mended(tmp_path: Path, expected: Expected) -> None:
-    folder = run(tmp_path, small(), should_stop=stop_after(17))
+def test_metrics_cut_short_by_a_kill_are_mended(tmp_path: Path, uninterrupted: Outcome) -> None:
+    folder = run(tmp_path, small(), stop=17)
     with open(folder.metrics_file, "a") as file:
         file.write('{"step": 20, "loss": 1.0}\n{"step": 25, "lo')
-    assert untimed(run(tmp_path, small()).metrics()) == expected[1]
+    assert untimed(run(tmp_path, small()).metrics()) == uninterrupted[1]
 
 
 @pytest.fixture(scope="module")

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from arith.errors import Failure
 from arith.suite import runs
 from arith.suite.folders import RunFolder
-from arith.suite.runs import continue_run, extend_run, train_run
+from arith.suite.runs import continue_run, extend_run
 from arith.training import checkpoint
-from models.catalog import parse
 from tests.training.small import (
+    Outcome,
     assert_same_bits,
     contents,
     final_weights,
     never,
+    run,
     small,
     stop_after,
     train,
@@ -41,30 +41,11 @@ pytestmark = pytest.mark.usefixtures("often")
 OLD = Path(__file__).parent / "schema-1"
 
 
-def run(root: Path, stop: int = 0) -> RunFolder:
-    should_stop = stop_after(stop) if stop else never
-    return train_run(root, "mini", small(), parse("rope"), 0, should_stop=should_stop)
-
-
 def step_of(path: Path) -> int:
     return int(checkpoint.load(path, "cpu")[1]["step"])
 
 
-@pytest.fixture(scope="module")
-def expected() -> tuple[dict[str, torch.Tensor], list[dict[str, Any]]]:
-    """Weights and metrics of a trainer that nobody interrupts."""
-    torch.set_num_threads(1)
-    lines: list[Any] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("arith.training.train.HELD_OUT_PROBLEMS", 32)
-        done = train(trainer(small()), lines.append)
-    return weights(done), untimed([line.content() for line in lines])
-
-
-Expected = tuple[dict[str, torch.Tensor], list[dict[str, Any]]]
-
-
-def assert_unbroken(folder: RunFolder, expected: Expected) -> None:
+def assert_unbroken(folder: RunFolder, expected: Outcome) -> None:
     assert folder.finished() and folder.states() == [folder.before_cooldown]
     assert_same_bits(final_weights(folder), expected[0])
     assert untimed(folder.metrics()) == expected[1]
@@ -87,7 +68,7 @@ def test_the_two_newest_are_kept(tmp_path: Path) -> None:
 def test_the_older_state_gives_the_same_run(
     tmp_path: Path,
     damage: Callable[[Path], None],
-    expected: Expected,
+    uninterrupted: Outcome,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder = run(tmp_path, stop=23)
@@ -100,11 +81,11 @@ def test_the_older_state_gives_the_same_run(
     # The damaged one has not taken the place of the good one.
     assert (step_of(folder.latest), step_of(folder.previous)) == (22, 20)
     continue_run(folder, should_stop=never)
-    assert_unbroken(folder, expected)
+    assert_unbroken(folder, uninterrupted)
 
 
 def test_where_both_are_damaged_the_one_before_the_cool_down_serves(
-    tmp_path: Path, expected: Expected, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, uninterrupted: Outcome, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = run(tmp_path, stop=27)
     truncated(folder.latest)
@@ -112,7 +93,7 @@ def test_where_both_are_damaged_the_one_before_the_cool_down_serves(
     continue_run(folder, should_stop=never)
     notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note")]
     assert len(notes) == 1 and notes[0].endswith("from before-cooldown.safetensors, step 24")
-    assert_unbroken(folder, expected)
+    assert_unbroken(folder, uninterrupted)
 
 
 def test_where_all_are_damaged_nothing_is_touched(tmp_path: Path) -> None:
@@ -126,12 +107,12 @@ def test_where_all_are_damaged_nothing_is_touched(tmp_path: Path) -> None:
     assert contents(folder.path / "weights") == before
 
 
-def test_a_kill_between_the_two_moves_of_a_saving(tmp_path: Path, expected: Expected) -> None:
+def test_a_kill_between_the_two_moves_of_a_saving(tmp_path: Path, uninterrupted: Outcome) -> None:
     folder = run(tmp_path, stop=13)
     folder.latest.replace(folder.previous)
     assert folder.unfinished() and not folder.finished()
     continue_run(folder, should_stop=never)
-    assert_unbroken(folder, expected)
+    assert_unbroken(folder, uninterrupted)
 
 
 def test_a_state_of_schema_1_is_taken_up(tmp_path: Path) -> None:
@@ -169,8 +150,7 @@ def all_of_it(root: Path) -> RunFolder:
     """Train, then extend: what a person would type again after each kill."""
     folder = RunFolder(root / "mini" / "rope" / "seed-0")
     if not folder.exists() or folder.record().config.steps == 12:
-        config = small(steps=12)
-        train_run(root, "mini", config, parse("rope"), 0, curves=False, should_stop=never)
+        run(root, small(steps=12), curves=False)
     extend_run(folder, 16)
     return continue_run(folder, curves=False, should_stop=never)
 

@@ -71,7 +71,7 @@ def loop(q: Tensor, k: Tensor, values: list[Tensor], seqs: Sequences, scale: flo
     return [torch.stack(o).view(rows, tokens, H, -1) for o in out]
 
 
-def agree(backend: Backend, seqs: Sequences, widths: tuple[int, ...], scale: float) -> None:
+def assert_agrees(backend: Backend, seqs: Sequences, widths: tuple[int, ...], scale: float) -> None:
     q, k, *values = tensors = inputs(seqs, widths)
     ours = backend(q, k, tuple(values), seqs, scale=scale)
     theirs = loop(q, k, values, seqs, scale)
@@ -95,7 +95,7 @@ def test_agrees_with_a_loop(
     widths: tuple[int, ...],
     scale: float,
 ) -> None:
-    agree(backend(), layout(), widths, scale)
+    assert_agrees(backend(), layout(), widths, scale)
 
 
 @pytest.mark.parametrize("layout", [padded, packed])

@@ -22,6 +22,7 @@ from models.encodings.t5 import T5, first_distances
 from models.errors import UsageError
 from models.families.kerple import Kerple
 from models.sequences import Sequences
+from tests.models import small
 
 RELATIVE = [
     "alibi",
@@ -41,17 +42,7 @@ RELATIVE = [
 
 
 def setting(num_heads: int = 4, num_layers: int = 3) -> Setting:
-    return Setting(
-        num_layers=num_layers,
-        num_heads=num_heads,
-        head_dim=8,
-        hidden_size=16,
-        trained_length=28,
-        max_length=52,
-        digit_ids=tuple(range(4, 14)),
-        separator_ids=(14, 17),
-        end_id=3,
-    )
+    return small.setting(num_layers=num_layers, num_heads=num_heads, hidden_size=16)
 
 
 def bias_of(pe: PositionalEncoding, index: list[int], dtype: torch.dtype = torch.float64) -> Tensor:

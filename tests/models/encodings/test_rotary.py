@@ -15,31 +15,25 @@ from arith.training.flops import counted, padded, products, training_flops
 from models.backends.backend import Backend
 from models.build import build
 from models.contract import decoder_for
-from models.decoder import Decoder, DecoderConfig
+from models.decoder import Decoder
 from models.encoding import PositionalEncoding, Setting
 from models.encodings.pope import PoPE
 from models.encodings.selective_rope import SelectiveRoPELayer
 from models.errors import UsageError
 from models.sequences import Sequences
+from tests.models import small
+from tests.models.small import VOCABULARY, error, logits_of, redrawn
 
 NUM_HEADS, HEAD_DIM, TOKENS, TRAINED = 2, 16, 30, 28
-HIDDEN, FREQUENCIES, VOCABULARY = NUM_HEADS * HEAD_DIM, HEAD_DIM // 2, 19
+HIDDEN, FREQUENCIES = NUM_HEADS * HEAD_DIM, HEAD_DIM // 2
 RELATIVE = ("rope-partial", "p-rope", "xpos", "pope", "tape:start=fourier", "selective-rope")
 FULL = [10_000.0 ** (-f / FREQUENCIES) for f in range(FREQUENCIES)]
 CONTEXTUAL = ("tape", "tape-heads")
 
 
 def setting(head_dim: int = HEAD_DIM, max_length: int = 4 * TRAINED) -> Setting:
-    return Setting(
-        num_layers=2,
-        num_heads=NUM_HEADS,
-        head_dim=head_dim,
-        hidden_size=HIDDEN,
-        trained_length=TRAINED,
-        max_length=max_length,
-        digit_ids=tuple(range(4, 14)),
-        separator_ids=(14, 17),
-        end_id=3,
+    return small.setting(
+        head_dim=head_dim, hidden_size=HIDDEN, trained_length=TRAINED, max_length=max_length
     )
 
 
@@ -50,26 +44,8 @@ def sequences(tokens: int = TOKENS, offset: int = 0, seed: int = 2) -> Sequences
 
 
 def small_decoder(pe: PositionalEncoding, std: float = 0.3) -> Decoder:
-    """In float64 and in evaluation, every parameter moved by as much whatever encoding it is."""
-    config = DecoderConfig(VOCABULARY, 2, HIDDEN, NUM_HEADS, pe.setting.head_dim, 32)
-    decoder = Decoder(config, pe).double().eval()
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in decoder.parameters():
-            if not parameter.shape or parameter.ndim > 1:
-                drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-                parameter.copy_(std * drawn)
-    return decoder
-
-
-@torch.no_grad()
-def logits_of(decoder: Decoder, seqs: Sequences) -> Tensor:
-    logits: Tensor = decoder(seqs)
-    return logits
-
-
-def error(ours: Tensor, theirs: Tensor) -> float:
-    return float((ours - theirs).abs().max() / theirs.abs().max())
+    """Its parameters are moved by as much whatever encoding it is."""
+    return redrawn(pe, lambda path, parameter: parameter.ndim != 1, std)
 
 
 class Watching(Backend):

@@ -1,0 +1,82 @@
+"""Decoders small enough for loops, what they are fed, and what results are compared by.
+
+Shapes: B batch, T tokens, V vocabulary.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.decoder import Decoder, DecoderConfig
+from models.encoding import PositionalEncoding, Setting
+from models.sequences import Sequences
+
+VOCABULARY = 19
+SETTING = Setting(
+    num_layers=2,
+    num_heads=2,
+    head_dim=8,
+    hidden_size=24,
+    trained_length=28,
+    max_length=52,
+    digit_ids=tuple(range(4, 14)),
+    separator_ids=(14, 17),
+    end_id=3,
+)
+
+
+def setting(**changes: Any) -> Setting:
+    return replace(SETTING, **changes)
+
+
+def setting_of(config: DecoderConfig, **changes: Any) -> Setting:
+    """What the encoding of a decoder of these sizes is built from."""
+    return setting(
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        head_dim=config.head_dim,
+        hidden_size=config.hidden_size,
+        **changes,
+    )
+
+
+def redrawn(
+    pe: PositionalEncoding, chosen: Callable[[str, Tensor], bool], std: float = 0.3
+) -> Decoder:
+    """In float64 and in evaluation; the parameters that `chosen` takes, by path and tensor, are
+    drawn anew, and the draw depends on their order and shapes only."""
+    of = pe.setting
+    config = DecoderConfig(VOCABULARY, of.num_layers, of.hidden_size, of.num_heads, of.head_dim, 32)
+    decoder = Decoder(config, pe).double().eval()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for path, parameter in decoder.named_parameters():
+            if chosen(path, parameter):
+                drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                parameter.copy_(std * drawn)
+    return decoder
+
+
+def sequences(
+    final_lengths: Sequence[int], length: int = 12, keys: list[int] | None = None, offset: int = 0
+) -> Sequences:
+    """Rows with the same tokens, so that nothing but positions can tell them apart."""
+    rows = len(final_lengths)
+    generator = torch.Generator().manual_seed(2)
+    tokens = torch.randint(3, VOCABULARY, (1, length), generator=generator).expand(rows, -1)
+    return Sequences(tokens, torch.tensor(final_lengths), torch.tensor(keys or [0] * rows), offset)
+
+
+@torch.no_grad()
+def logits_of(decoder: Decoder, seqs: Sequences) -> Tensor:
+    """[B, T, V]."""
+    logits: Tensor = decoder(seqs)
+    return logits
+
+
+def error(ours: Tensor, theirs: Tensor) -> float:
+    """Largest difference, relative to the largest of `theirs`."""
+    return float((ours - theirs).abs().max() / theirs.abs().max())
