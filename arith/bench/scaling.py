@@ -14,7 +14,8 @@ from arith.bench.sizes import TINY
 from arith.bench.train import WARMUP, trainer_for
 from arith.data.bucket import Bucket
 from arith.figures.captions import NBSP
-from arith.figures.scaling import Panel, Series, draw, figure_format
+from arith.figures.figure_file import figure_format
+from arith.figures.scaling import Panel, Series, draw
 from arith.scoring.score import score
 from arith.suite.building import decoder_for
 from arith.suite.environment import environment

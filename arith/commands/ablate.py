@@ -51,7 +51,7 @@ def command(
     stopper = stopper_for(time_limit)
     sent = elsewhere(engine, slots, folder_of(content, out))
     if figure is not None:
-        from arith.figures.heatmap import figure_format
+        from arith.figures.figure_file import figure_format
 
         figure_format(figure)
     use_threads(threads)

@@ -43,7 +43,7 @@ def command(
     from arith.figures.attention.draw import draw
     from arith.figures.attention.study import chosen
     from arith.figures.attention_table import to_json, to_markdown
-    from arith.figures.scaling import figure_format
+    from arith.figures.figure_file import figure_format
 
     if plot is not None:
         figure_format(plot)

@@ -30,7 +30,7 @@ def command(
 ) -> None:
     """Count wrong answers by carry chain, by place and by kind of the first error."""
     from arith.data.bucket import known_split
-    from arith.figures.scaling import figure_format
+    from arith.figures.figure_file import figure_format
 
     known_split(split)
     if out is not None:

@@ -44,7 +44,7 @@ def command(
     if kind not in FORMATS:
         raise UsageError(f"unknown format '{format}'. Known: {', '.join(FORMATS)}")
     if figure:
-        from arith.figures.heatmap import figure_format
+        from arith.figures.figure_file import figure_format
 
         figure_format(figure)  # before anything is written
     found = board(runs, known(preset), split=known_split(split), costs=costs)

@@ -26,7 +26,7 @@ def command(
     ] = None,
 ) -> None:
     """Measure how attention changes when indices start elsewhere or [BOS] comes first."""
-    from arith.figures.scaling import figure_format
+    from arith.figures.figure_file import figure_format
 
     if plot is not None:
         figure_format(plot)

@@ -14,7 +14,8 @@ from matplotlib.lines import Line2D
 
 from arith.figures.ablations_table import Family, Member, points
 from arith.figures.captions import NBSP, Panel, source
-from arith.figures.heatmap import DPI, STYLE, figure_format, lines, save
+from arith.figures.figure_file import DPI, STYLE, figure_format, save
+from arith.figures.heatmap import lines
 from arith.figures.leaderboard import ALONE, COLOUR, GREY, INTERVAL, LETTERS, MEAN, SEED, WORDS
 from arith.figures.leaderboard import width as width_of
 from arith.scoring.grid import Region

@@ -19,8 +19,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from arith.figures.captions import NBSP, preset_words
+from arith.figures.figure_file import DPI, STYLE, figure_format, save
 from arith.figures.foot import put_legend, put_note
-from arith.figures.heatmap import DPI, STYLE, figure_format, lines, save
+from arith.figures.heatmap import lines
 from arith.figures.panel import shrink
 from arith.figures.scaling import LETTERS
 

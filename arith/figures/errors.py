@@ -20,8 +20,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from arith.figures.captions import NBSP, SPLITS, preset_words
+from arith.figures.figure_file import DPI, STYLE, figure_format, save
 from arith.figures.foot import put_legend, put_note
-from arith.figures.heatmap import DPI, STYLE, figure_format, lines, save
+from arith.figures.heatmap import lines
 from arith.figures.scaling import LETTERS, MARKERS
 from arith.scoring.mistakes import KINDS, REGIONS, Kind, Mistakes, Region
 from arith.scoring.statistics import wilson

@@ -6,7 +6,7 @@ Shapes: N the longest operand scored.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -16,31 +16,15 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
 
-from arith.errors import UsageError
 from arith.figures import captions, panel
 from arith.figures.captions import Panel
-from arith.files import atomic
+from arith.figures.figure_file import DPI, STYLE, figure_format, save
 from arith.scoring.comparisons import false_discovery, two_proportion
 from arith.scoring.grid import Bools, Floats, Grid, Region
 
-FORMATS = ("png", "svg", "pdf")
 COLOURS = "viridis"
 DIFFERENCES = "vlag"
 DISCOVERY_RATE = 0.05
-DPI = 300
-# Text as text in PDF (type 42, as journals ask), and the same bytes for the same figure.
-STYLE: Any = {
-    "font.family": "DejaVu Sans",
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "tape-arith",
-    "hatch.linewidth": 0.5,
-    "axes.linewidth": 0.6,
-}
-UNDATED: dict[str, dict[str, Any]] = {
-    "png": {},
-    "svg": {"Date": None},
-    "pdf": {"CreationDate": None},
-}
 
 
 class Layout(NamedTuple):
@@ -103,20 +87,6 @@ def draw(panels: Sequence[Panel], path: Path, seed: int | None = None, *, order:
     """
     kind = figure_format(path)
     save(compose(panels, seed, order=order), path, kind)
-
-
-def figure_format(path: Path) -> str:
-    """What a figure's ending asks for. Errors: UsageError for what cannot be drawn."""
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in FORMATS:
-        raise UsageError(f"cannot draw {path.name}: a figure's name ends in .png, .svg or .pdf")
-    return kind
-
-
-def save(figure: Figure, path: Path, kind: str) -> None:
-    """Write `figure` to `path`, whole or not at all. Errors: Failure where the disk refuses."""
-    with mpl.rc_context(STYLE), atomic(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=DPI, metadata=UNDATED[kind])
 
 
 def compose(panels: Sequence[Panel], seed: int | None = None, *, order: str = "") -> Figure:

@@ -15,7 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
 
 from arith.figures.captions import NBSP
-from arith.figures.heatmap import DPI, STYLE, figure_format, lines, save
+from arith.figures.figure_file import DPI, STYLE, figure_format, save
+from arith.figures.heatmap import lines
 from arith.figures.standings import Board, Standing
 from arith.scoring.grid import CONVERGED
 from arith.scoring.statistics import Interval

@@ -20,9 +20,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 
 from arith.errors import UsageError
 from arith.figures.captions import NBSP
+from arith.figures.figure_file import DPI, STYLE, figure_format, save
 from arith.figures.foot import put_note
-from arith.figures.heatmap import DPI, FORMATS, STYLE, UNDATED
-from arith.files import atomic
 from arith.scoring.statistics import t_quantile
 
 LETTERS = 7.0
@@ -99,17 +98,9 @@ def draw(panels: Sequence[Panel], path: Path, note: str) -> None:
     kind = figure_format(path)
     if not panels:
         raise UsageError("nothing was measured, so there is nothing to draw")
-    with mpl.rc_context(STYLE), atomic(path) as temporary:
+    with mpl.rc_context(STYLE):
         figure = compose(panels, note)
-        figure.savefig(temporary, format=kind, dpi=DPI, metadata=UNDATED[kind])
-
-
-def figure_format(path: Path) -> str:
-    """What a figure's ending asks for. Errors: UsageError for what cannot be drawn."""
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in FORMATS:
-        raise UsageError(f"cannot draw {path.name}: a figure's name ends in .png, .svg or .pdf")
-    return kind
+    save(figure, path, kind)
 
 
 def compose(panels: Sequence[Panel], note: str) -> Figure:

@@ -18,8 +18,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullLocator
 
+from arith.figures.figure_file import DPI, STYLE, figure_format, save
 from arith.figures.foot import put_legend, put_note
-from arith.figures.heatmap import DPI, STYLE, figure_format, lines, save
+from arith.figures.heatmap import lines
 from arith.figures.scaling import LETTERS, MARKERS
 
 Precision = Literal["float32", "float64"]

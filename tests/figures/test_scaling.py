@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from arith.errors import Failure, UsageError
-from arith.figures.scaling import Panel, Series, compose, draw, figure_format, power_law
+from arith.figures.figure_file import figure_format
+from arith.figures.scaling import Panel, Series, compose, draw, power_law
 
 SIZES = (4.0, 8.0, 16.0, 32.0, 64.0)
 

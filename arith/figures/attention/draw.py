@@ -9,9 +9,7 @@ from arith.figures.attention.distance import by_distance
 from arith.figures.attention.maps import maps
 from arith.figures.attention.places import places
 from arith.figures.attention.study import Study
-from arith.figures.heatmap import DPI, STYLE, UNDATED
-from arith.figures.scaling import figure_format
-from arith.files import atomic
+from arith.figures.figure_file import STYLE, figure_format, save
 
 
 def draw(study: Study, path: Path, layers: Sequence[int], heads: Sequence[int]) -> list[Path]:
@@ -29,7 +27,6 @@ def draw(study: Study, path: Path, layers: Sequence[int], heads: Sequence[int]) 
             figures["maps"] = maps(study, layers, heads)
         for name, figure in figures.items():
             file = path.with_name(f"{path.stem}-{name}{path.suffix}")
-            with atomic(file) as temporary:
-                figure.savefig(temporary, format=kind, dpi=DPI, metadata=UNDATED[kind])
+            save(figure, file, kind)
             written.append(file)
     return written

@@ -7,7 +7,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from arith.figures.heatmap import DPI
+from arith.figures.figure_file import DPI
 from arith.figures.scaling import LETTERS
 
 GREY = "#444444"
