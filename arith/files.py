@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -22,6 +23,7 @@ __all__ = [
     "atomic",
     "neighbour",
     "read_json",
+    "remove",
     "remove_dead",
     "sha256",
     "sync_folder",
@@ -75,7 +77,15 @@ def remove_dead(folder: Path, name: str | None = None) -> None:
     for file in folder.iterdir():
         match = ours.fullmatch(file.name)
         if match and file not in _open and not _writes(int(match[1])):
-            file.unlink(missing_ok=True)
+            remove(file)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder with all that is in it; none need be there. Errors: OSError."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _writes(pid: int) -> bool:

@@ -12,7 +12,7 @@ Legend: B batch, T tokens, V vocabulary.
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +22,7 @@ from models import catalog, source
 from models.build import build_decoder
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import Setting
+from models.errors import UsageError
 from models.registry import Place, described
 from models.sequences import Sequences
 
@@ -34,7 +35,7 @@ TOLERANCE = 1e-10
 BFLOAT16_TOLERANCE = 0.1
 FORMULA = (
     "no check knows whether the formula is its paper's: write it once more as plain loops, in "
-    "float64, and compare (tests/models/naive.py has such twins)"
+    "float64, and compare (the README has such a twin)"
 )
 
 
@@ -213,7 +214,7 @@ def check_packed(name: str) -> None:
     """
     decoder, lengths = decoder_for(name), [20, 1, 0, 13]
     if not decoder.pe.needs.packed:
-        return
+        raise DoesNotApply("its needs say packed=False")
     seqs = problem(rows=len(lengths))
     tokens = torch.cat([row[:n] for row, n in zip(seqs.tokens, lengths, strict=True)])[None]
     starts = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
@@ -255,16 +256,22 @@ CHECKS: tuple[Callable[[str], None], ...] = (
 )
 
 
+class DoesNotApply(Exception):
+    """The encoding promises nothing of what is checked, and says so: in words, why."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What came of one check: `expected` is what was promised, and where that does not hold
-    `happened` says what was seen instead and `cause` how it usually comes about."""
+    `happened` says what was seen instead and `cause` how it usually comes about. What does not
+    `apply` holds; `happened` says why."""
 
     check: str
     holds: bool
     expected: str
     happened: str = ""
     cause: str = ""
+    applies: bool = True
 
 
 @dataclass(frozen=True)
@@ -290,16 +297,18 @@ def examine(name: str) -> Report:
     for place in places:
         place.load()
     name = str(parsed)
-    outcomes = [_outcome(check_builds, name, places)]
+    outcomes = [outcome(check_builds, name)]
     if outcomes[0].holds:
-        outcomes += [_outcome(check, name, places) for check in CHECKS]
+        outcomes += [outcome(check, name) for check in CHECKS]
     warnings = [warning for place in places for warning in _warnings(place)]
     if not all(place.ours for place in places):
         warnings.append(FORMULA)
     return Report(name, catalog.sources(parsed.encoding), tuple(outcomes), tuple(warnings))
 
 
-def _outcome(check: Callable[[str], None], name: str, places: Sequence[Place]) -> Outcome:
+def outcome(check: Callable[[str], None], name: str) -> Outcome:
+    """What comes of one check of `name`. Errors: UsageError where it says itself what is wrong with
+    how it is used."""
     expected, _, cause = (inspect.getdoc(check) or "").partition("\n\nUsually: ")
     title, expected, cause = (
         " ".join(text.split())
@@ -307,9 +316,15 @@ def _outcome(check: Callable[[str], None], name: str, places: Sequence[Place]) -
     )
     try:
         check(name)
+    except UsageError:
+        raise
+    except DoesNotApply as why:
+        return Outcome(title, True, expected, str(why), applies=False)
     except Exception as error:  # somebody else's code may raise anything
         own = isinstance(error, AssertionError) and _raised_in(error) == __file__
-        happened = str(error) if own else described(error, *places)
+        parts = catalog.parse(name).encoding.parts
+        files = [catalog.place("encoding", part.name) for part in parts]
+        happened = str(error) if own else described(error, *files)
         return Outcome(title, False, expected, happened, cause)
     return Outcome(title, True, expected)
 
@@ -340,15 +355,22 @@ def _warnings(place: Place) -> Iterator[str]:
 def as_text(report: Report) -> str:
     """A line a check, and more where one is broken."""
     lines = [report.name]
-    for outcome in report.outcomes:
-        lines.append(
-            f"  {'holds ' if outcome.holds else 'BROKEN'} {outcome.check}: {outcome.expected}"
-        )
-        if not outcome.holds:
-            lines += [f"         but: {outcome.happened}", f"         usually: {outcome.cause}"]
+    seen: dict[str, str] = {}
+    for found in report.outcomes:
+        state = "BROKEN" if not found.holds else "holds " if found.applies else "none  "
+        lines.append(f"  {state} {found.check}: {found.expected}")
+        if not found.applies:
+            lines.append(f"         does not apply: {found.happened}")
+        elif not found.holds:
+            first = seen.setdefault(found.happened, found.check)
+            if first == found.check:
+                lines += [f"         but: {found.happened}", f"         usually: {found.cause}"]
+            else:  # one crash stops many checks
+                lines.append(f"         but: the same as in {first}")
     lines += [f"  note: {warning}" for warning in report.warnings]
-    held = sum(outcome.holds for outcome in report.outcomes)
-    return "\n".join([*lines, f"{held} of {len(report.outcomes)} checks hold"])
+    applied = [found for found in report.outcomes if found.applies]
+    held = sum(found.holds for found in applied)
+    return "\n".join([*lines, f"{held} of {len(applied)} checks hold"])
 
 
 def main(names: list[str]) -> int:

@@ -326,6 +326,60 @@ def test_a_changed_file_is_not_the_one_that_was_trained(folder: Path) -> None:
     assert "| mine.py:Theirs |" in done("table").out
 
 
+LEAKS = """
+class Layer(PositionalLayer):
+    def attend(self, x, q, k, v, state, seqs):
+        scores = torch.einsum("bqhk,bthk->bhqt", q, k)
+        return torch.einsum("bhqt,bthk->bqhk", scores.softmax(-1), v), state
+
+
+class Mine(PositionalEncoding):
+    def layer(self, i):
+        return Layer()
+"""
+DEAD = """
+class Mine(PositionalEncoding):
+    def __init__(self, setting):
+        super().__init__(setting)
+        self.unused = nn.Parameter(torch.zeros(3))
+"""
+HEAD = """import torch
+from torch import nn
+from models.encoding import PositionalEncoding, PositionalLayer
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "told"), [(LEAKS, "(causal): another last token"), (DEAD, "(no dead parameter): ")]
+)
+def test_what_would_give_no_score_is_not_trained(source: str, told: str, folder: Path) -> None:
+    """A leak scores well by one teacher-forced pass; a dead parameter ends in a long traceback."""
+    Path("mine.py").write_text(HEAD + source)
+    Path("a.toml").write_text('preset = "mini"\nencodings = ["rope", "mine.py:Mine"]\nseeds = [0]')
+    for command in (
+        ("train", "--pe", "mine.py:Mine", *settings()),
+        ("run", "--pe", "rope,mine.py:Mine", *settings()),
+        ("sweep", "a.toml"),
+    ):
+        line = refused(*command)
+        assert "mine.py:Mine" in line and told in line and "`tape-arith check mine.py:Mine" in line
+    assert not Path("runs").exists()
+
+
+def test_what_fails_in_mid_training_is_blamed(folder: Path) -> None:
+    """At a width that no check has met."""
+    Path("mine.py").write_text(
+        HEAD + "\n\nclass Mine(PositionalEncoding):\n"
+        "    def embed(self, x, index, seqs):\n"
+        "        if x.shape[-1] == 24:\n            raise KeyError('far')\n        return x\n"
+    )
+    line = refused(
+        "train", "--pe", "mine.py:Mine+rope", *settings(hidden_size=24), code=1, after=True
+    )
+    assert "mine.py:Mine+rope failed: KeyError: 'far' (line 9 of mine.py)" in line
+    assert "`tape-arith check mine.py:Mine+rope`" in line
+
+
 def test_the_code_that_runs_is_what_was_hashed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

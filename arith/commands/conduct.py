@@ -8,6 +8,7 @@ import typer
 
 from arith.errors import UsageError
 from arith.plain import plain
+from arith.reading import MOST_INTEGER
 
 if TYPE_CHECKING:
     from arith.scoring.grid import Grid
@@ -55,7 +56,10 @@ def whole_numbers(option: str, text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise UsageError(f"{option} takes whole numbers with commas, as in 0,1,2, not '{text}'")
-    return list(dict.fromkeys(map(int, parts)))
+    numbers = list(dict.fromkeys(map(int, parts)))
+    if max(numbers) > MOST_INTEGER:
+        raise UsageError(f"{option} takes numbers up to {MOST_INTEGER}, not {max(numbers)}")
+    return numbers
 
 
 def stopper_for(time_limit: str | None) -> "Stopper":

@@ -57,6 +57,7 @@ def command(
     use_threads(threads)
     from arith.suite import sweeping
     from arith.suite.plan import How
+    from arith.suite.progress import say
     from arith.suite.tracking import chosen
 
     with stopper.listening():
@@ -80,4 +81,6 @@ def command(
         print(json.dumps(told, indent=1))
     else:
         print("\n".join(map(str, tables)) or f"nothing is scored yet: no table in {out}")
+        if (root := content.root(out)) != out:
+            say(f"its runs are in {root}: --runs {root} shows them")
     conclude(outcome, stopper)

@@ -1,13 +1,12 @@
 """An exported folder: whole or not there, and written over only where it is one."""
 
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from arith.errors import Failure, UsageError
-from arith.files import neighbour, read_json, write_json
+from arith.files import neighbour, read_json, remove, remove_dead, write_json
 
 MARK = "tape-arith.json"
 """In every exported folder: what it was made of."""
@@ -25,17 +24,27 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         _check_ours(out, fresh)
     temporary = neighbour(out)
+    before = neighbour(out)
     try:
-        temporary.mkdir(parents=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        remove_dead(out.parent, out.name)
+        temporary.mkdir()
         yield temporary
         write_json(temporary / MARK, {"kind": _KIND, **facts})
         if out.exists():
-            shutil.rmtree(out)
+            out.rename(before)
         temporary.rename(out)
     except OSError as error:
         raise Failure(f"cannot write {out}: {error.strerror or error}") from error
+    except Failure as error:  # by the name that people know
+        raise Failure(str(error).replace(str(temporary), str(out))) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        with suppress(OSError):
+            if before.exists() and not out.exists():
+                before.rename(out)
+        for path in (temporary, before):
+            with suppress(OSError):
+                remove(path)
 
 
 def _check_ours(out: Path, fresh: bool) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from arith.data.bucket import CARRY, EVALUATION
 from arith.errors import UsageError
-from arith.scoring.grid import Grid, Region, comparable
+from arith.scoring.grid import CONVERGED, Grid, Region, comparable
 from arith.scoring.statistics import Interval, over_seeds
 
 Panel = Sequence[Grid]
@@ -65,11 +65,17 @@ def chosen(panels: Sequence[Panel], seed: int | None = None) -> list[list[Grid]]
 
 
 def percent(interval: Interval) -> str:
-    """ "18.2 ± 3.1 %": a mean with its interval."""
+    """ "18.2 ± 3.1 %": a mean with its interval; 98.95 where one place less would round it up to
+    what counts as converged."""
     half = 100 * interval.half_width
     # An arm that rounds to nothing is not nothing.
     arm = "<0.1" if 0 < half < 0.05 else f"{half:.1f}"
-    return f"{100 * interval.mean:.1f} ± {arm} %"
+    return f"{100 * interval.mean:.{places(interval.mean)}f} ± {arm} %"
+
+
+def places(share: float) -> int:
+    """How many decimal places a percentage is written with."""
+    return 2 if share < CONVERGED <= round(share, 3) else 1
 
 
 def missing_cells(panel: Panel, region: Region) -> int:

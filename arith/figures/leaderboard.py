@@ -14,11 +14,10 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
 
-from arith.figures.captions import NBSP
+from arith.figures.captions import NBSP, places
 from arith.figures.figure_file import DPI, STYLE, figure_format, save
 from arith.figures.heatmap import lines
 from arith.figures.standings import Board, Standing
-from arith.scoring.grid import CONVERGED
 from arith.scoring.statistics import Interval
 
 # Inches: the page (a paper's column) and its edge, a row, the heads above and the axis below.
@@ -202,11 +201,7 @@ def width(words: str, size: float, weight: str | None = None) -> float:
 
 
 def _percent(mean: Interval | None) -> str:
-    """ "99.6"; "98.95" where one place less would round it up to what counts as converged."""
-    if mean is None:
-        return "-"
-    places = 2 if mean.mean < CONVERGED <= round(mean.mean, 3) else 1
-    return f"{100 * mean.mean:.{places}f}"
+    return f"{100 * mean.mean:.{places(mean.mean)}f}" if mean else "-"
 
 
 def _ends(standing: Standing) -> Iterator[float]:

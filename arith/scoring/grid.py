@@ -96,6 +96,8 @@ class Grid:
     """How it was scored (type, threshold, ...): kept beside the counts, never compared."""
     settings: dict[str, int | float | str] = field(default_factory=dict)
     """What was set in place of the preset's: for people; the budget has a hash that is compared."""
+    part: str = ""
+    """Which one it is, as "1/4", where it holds a part of the problems: it stands for no other."""
     usual: "Grid | None" = field(default=None, repr=False)
     """Of hard sums: the same run on the usual split, where it is known. Never in the file."""
 
@@ -251,6 +253,11 @@ class Grid:
         self.blocks_done += other.blocks_done
         assert self.total.max() <= self.evaluation["problems_per_cell"], "a chunk counted twice"
 
+    @property
+    def counted(self) -> bool:
+        """Whether every cell holds as many problems as there are blocks: scoring can go on."""
+        return bool((self.total == self.blocks_done).all())
+
     def same_run(self, other: "Grid") -> bool:
         """Whether both are of one run, one way of scoring and one evaluation set."""
         return _difference(self, other, _RUN) is None
@@ -264,6 +271,7 @@ class Grid:
             "extrapolation": self.extrapolation,
             "preset": self.preset,
             **({"settings": self.settings} if self.settings else {}),
+            **({"part": self.part} if self.part else {}),
             "seed": self.seed,
             "trained_digits": self.trained_digits,
             "budget": self.budget,

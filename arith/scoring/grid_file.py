@@ -17,8 +17,8 @@ _KEYS = {
     *("schema", "kind", "encoding", "extrapolation", "preset", "seed", "trained_digits"),
     *("budget", "evaluation", "scoring", "blocks_done", *_CELLS),
 }
-_SETTINGS = "settings"
-"""There only where the preset was changed."""
+_SETTINGS, _PART = "settings", "part"
+"""There only where the preset was changed, and where it is not the whole of a grid."""
 
 
 def save(grid: Grid, path: Path) -> None:
@@ -41,7 +41,7 @@ def load(path: Path) -> Grid:
 
 
 def _checked(content: dict[str, Any]) -> Grid:
-    known_keys(content, _KEYS, frozenset({_SETTINGS}))
+    known_keys(content, _KEYS, frozenset({_SETTINGS, _PART}))
     encoding, preset = text(content["encoding"], "encoding"), text(content["preset"], "preset")
     seed, blocks_done = whole(content["seed"], "seed"), whole(content["blocks_done"], "blocks_done")
     extrapolation = content["extrapolation"]
@@ -103,6 +103,7 @@ def _checked(content: dict[str, Any]) -> Grid:
         blocks_done=blocks_done,
         scoring=scoring,
         settings=settings,
+        part=text(content[_PART], _PART) if _PART in content else "",
     )
 
 

@@ -14,6 +14,7 @@ from arith.data.vocabulary import DIGIT_ZERO, EOS, SIZE, token
 from arith.errors import Failure, UsageError
 from arith.scoring.grid import Grid
 from arith.suite.folders import RunFolder
+from arith.suite.foreign import vet
 from arith.suite.record import FIRST_TASK_VERSION, RunRecord
 from arith.training import checkpoint
 from arith.training.config import Config
@@ -32,6 +33,7 @@ def check(config: Config, name: Name, attention: str = "auto") -> None:
     Errors: UsageError.
     """
     Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
+    vet(name.encoding)
     with torch.device("meta"):
         decoder = decoder_for(config, name, seed=0)
     settled(detect(attention), decoder)
@@ -117,8 +119,8 @@ def unchanged(path: Path, record: RunRecord) -> None:
         if now.get(part) != sha256:
             raise UsageError(
                 f"{path} was trained with another {part} (SHA-256 {sha256[:12]}, now "
-                f"{now.get(part, 'none')[:12]}): put that one back, or train it anew, with --fresh "
-                "or into another folder with --out"
+                f"{now.get(part, 'none')[:12]}): put that one back, or remove the folder and train "
+                "it anew"
             )
 
 
@@ -225,23 +227,36 @@ def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str
     """Those of a trained run. Errors: Failure, which says how to get them back where they are
     damaged."""
     try:
-        return load_state(folder.final, record, device)[0]
+        tensors, facts = load_state(folder.final, record, device)
     except checkpoint.Corrupt as error:
         again = "the last steps" if folder.before_cooldown.exists() else "the run"
         mend = f"remove it, then `tape-arith train {folder.path}` takes {again} again"
         raise checkpoint.Corrupt(f"{error}: {mend}") from error
+    if facts.get("step") != record.config.steps:
+        raise Failure(
+            f"{folder.final} is of step {facts.get('step')}, and the run is trained for "
+            f"{record.config.steps}: remove it, then `tape-arith train {folder.path}`"
+        )
+    return tensors
 
 
 def fitting(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> None:
-    """Errors: Failure where a checkpoint's tensors have not the shapes of `decoder`'s."""
-    right = {f"model/{name}": tuple(t.shape) for name, t in decoder.state_dict().items()}
-    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    """Errors: Failure where a checkpoint's tensors have not the shapes and types of `decoder`'s, or
+    hold what is not finite."""
+
+    def told(tensor: Tensor) -> str:
+        return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+    right = {f"model/{name}": told(tensor) for name, tensor in decoder.state_dict().items()}
+    found = {name: told(tensor) for name, tensor in tensors.items()}
     for name in sorted(right.keys() | found.keys()):
         if right.get(name) != found.get(name):
             raise Failure(
                 f"{path} does not fit the run's decoder: {name} is {found.get(name, 'missing')}, "
                 f"not {right.get(name, 'of it')}"
             )
+        if not tensors[name].isfinite().all():
+            raise Failure(f"{path} holds weights that are not finite: {name}")
 
 
 def load_weights(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> None:

@@ -97,7 +97,10 @@ def all_panels(
         raise UsageError(f"there are runs of {', '.join(found)}: choose one with --preset")
     if not grids:
         how = "train --pe rope" if split == EVALUATION else f"score RUN --split {split}"
-        raise UsageError(f"no scored run in {root}{_on(split)}: tape-arith {how} makes one")
+        of = "" if preset is None else f" of {preset}"
+        raise UsageError(
+            f"no scored run{of} in {root}{_on(split)}: tape-arith {how} makes one{elsewhere(root)}"
+        )
     kept, *others = sorted(_groups(grids), key=_claim, reverse=True)
     left_out = [LeftOut(_runs(group), _why(group[0], kept[0])) for group in others]
     left_out += _not_scored(root, found[0], split)
@@ -144,9 +147,31 @@ def _what_scores(root: Path, preset: str, name: Name, split: str) -> str:
     """The command that makes a missing grid: a hard one of the run that is there, if any is."""
     runs = sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json"))
     if split == EVALUATION or not runs:
-        return f"tape-arith train --pe {name} --preset {preset}"
+        return trains(name, preset, root)
     way = f" --with {name.extrapolation}" if name.extrapolation else ""
     return f"tape-arith score {runs[0].parent}{way} --split {split}"
+
+
+def trains(name: Name, preset: str, root: Path) -> str:
+    """The command that trains `name` where a comparison in `root` finds it."""
+    there = "" if root == Path("runs") else f" --out {root}"
+    origin = name.encoding.origin
+    if origin is None:
+        return f"tape-arith train --pe {name} --preset {preset}{there}"
+    only = " --only-positional" if origin.only_positional else ""
+    begun = f"{root}/{preset}/{slug(str(origin.encoding))}/seed-0"
+    return f"tape-arith train --pe {name.encoding.own} --init-from {begun}{only}{there}"
+
+
+def elsewhere(root: Path) -> str:
+    """Where below `root` there are runs that are not found from it: those of sweeps that change a
+    preset have a folder of their own."""
+    found = sorted({path.parents[3] for path in root.glob("*/*/*/seed-*/run.json")})
+    return (
+        f"; there are some in {', '.join(map(str, found[:5]))}: name one with --runs"
+        if found
+        else ""
+    )
 
 
 def _groups(grids: Sequence[Grid]) -> list[list[Grid]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from arith.errors import UsageError
 from arith.figures.curves import Learner, Series, Study
+from arith.suite.compare import trains
 from arith.suite.folders import RunFolder, slug
 from arith.suite.learning import by_length, curve, states
 from models.catalog import Name
@@ -28,8 +29,8 @@ def study(root: Path, names: Sequence[Name], preset: str | None = None) -> Study
         missing = next((name for name in names if not found[name]), names[-1])
         where = preset or "mini"
         raise UsageError(
-            f"no run of {missing} in {root}/{preset or '*'} beside the others: "
-            f"tape-arith train --pe {missing} --preset {where}"
+            f"no run of {missing} in {root}/{preset or '*'}"
+            f"{' beside the others' if len(names) > 1 else ''}: {trains(missing, where, root)}"
         )
     groups = {
         str(name): [RunFolder(path) for path in paths if path.parents[1].name == common[0]]

@@ -5,10 +5,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from arith.data.bucket import EVALUATION, Bucket
-from arith.errors import unknown
+from arith.errors import Failure, unknown
 from arith.export.folder import exported
 from arith.export.hub_folder import PREFIX, WEIGHTS, Model, write_folder
 from arith.export.lm_eval import guide, write_tasks
@@ -86,7 +87,10 @@ def _for_transformers(place: Path, folder: RunFolder, name: Name, record: RunRec
     # Buffers that an encoding makes of its setting are in no checkpoint of ours; there they are.
     tensors = {**decoder.state_dict(), **dict(decoder.named_buffers())}
     named = {PREFIX + key: tensor.cpu().contiguous() for key, tensor in tensors.items()}
-    save_file(named, place / WEIGHTS, metadata={"format": "pt"})
+    try:
+        save_file(named, place / WEIGHTS, metadata={"format": "pt"})
+    except SafetensorError as error:  # how it reports a full disk
+        raise Failure(f"cannot write {place / WEIGHTS}: {error}") from error
     write_text(place / "README.md", card(folder, name, record, decoder, version))
 
 

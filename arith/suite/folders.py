@@ -26,6 +26,7 @@ from arith.files import append_line, read_json, write_json, write_text
 from arith.reading import read_bytes
 from arith.scoring.shards import Shard
 from arith.suite.metrics_line import line_of, read_line, read_lines
+from arith.suite.progress import say
 from arith.suite.record import RunRecord
 from models.catalog import Encoding, Part
 
@@ -137,22 +138,27 @@ class RunFolder:
         append_line(self.metrics_file, line_of(content))
 
     def keep_metrics_to(self, step: int) -> None:
-        """Drop the lines of steps that will be taken again, and a line that a kill cut short."""
+        """Drop the lines of steps that will be taken again, and a line that a kill cut short. One
+        that is damaged goes too, which is told."""
         kept = []
         if self.metrics_file.exists():
-            for line in read_bytes(self.metrics_file).decode(errors="replace").split("\n"):
+            text = read_bytes(self.metrics_file).decode(errors="replace")
+            *lines, _ = text.split("\n")  # after the last end of a line: nothing, or half of one
+            for number, line in enumerate(lines, 1):
                 try:
                     content = read_line(line)
-                except ValueError:
-                    break
+                except ValueError as error:
+                    say(f"note: {self.metrics_file}, line {number}, is left out: {error}")
+                    continue
                 if content["step"] <= step:
                     kept.append(line + "\n")
         write_text(self.metrics_file, "".join(kept))
 
     def remove_partial(self) -> None:
         """Drop what a kill in the middle of writing left; it is never read."""
-        for file in self.path.rglob(".*.partial"):
-            file.unlink()
+        for path in self.path.rglob(".*.partial"):
+            if not path.is_dir():  # an export, which its own writers see to
+                path.unlink()
 
     def timings(self) -> dict[str, float]:
         """Seconds of each stage; none where there is no such file. Errors: Failure."""

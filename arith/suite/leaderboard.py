@@ -48,8 +48,8 @@ def board(
     def standing(row: Row, place: int) -> Standing:
         panel = of[row.encoding]
         kind = kinds(row.encoding)
-        parameters, flops = _cost(row.encoding, config) if config else (None, None)
         runs = [folders.get(_key(grid)) for grid in panel]
+        parameters, flops = _cost(row.encoding, config, runs[0]) if config else (None, None)
         return Standing(
             row,
             place if row.ranked else None,
@@ -186,18 +186,36 @@ def _training(run: RunFolder | None, name: str, config: Config) -> Training:
     if not lines or not lines[-1]["seconds"]:
         return Training()
     rate = lines[-1]["tokens"] / lines[-1]["seconds"]
-    return Training(lines[-1]["loss"], rate, _mfu(rate, name, config, environment.get("hardware")))
+    mfu = _mfu(rate, name, config, environment.get("hardware"), run)
+    return Training(lines[-1]["loss"], rate, mfu)
 
 
-def _mfu(rate: float, name: str, config: Config, hardware: object) -> float | None:
+def _mfu(rate: float, name: str, config: Config, hardware: object, run: RunFolder) -> float | None:
     from arith.suite.costs import training_flops_a_token
     from models.hardware import datasheet
 
     limit = datasheet(str(hardware))
+    if limit is None or not _trusted(run):
+        return None
     try:
-        return None if limit is None else rate * training_flops_a_token(name, config) / limit
+        return rate * training_flops_a_token(name, config) / limit
     except UsageError:  # not known any more
         return None
+
+
+def _trusted(run: RunFolder | None) -> bool:
+    """Whether the encoding of `run` is what it was trained with: to compute its size is to run
+    its code."""
+    from arith.suite.building import unchanged
+
+    if run is None:
+        return False
+    try:
+        unchanged(run.path, run.record())
+    except (UsageError, Failure) as error:
+        say(f"note: {error}")
+        return False
+    return True
 
 
 def _config(grid: Grid, folders: Mapping[Key, RunFolder]) -> Config:
@@ -210,9 +228,11 @@ def _config(grid: Grid, folders: Mapping[Key, RunFolder]) -> Config:
     return run.record().config
 
 
-def _cost(name: str, config: Config) -> tuple[int | None, float | None]:
+def _cost(name: str, config: Config, run: RunFolder | None) -> tuple[int | None, float | None]:
     from arith.suite.costs import cost
 
+    if not _trusted(run):
+        return None, None
     try:
         found = cost(name, config)
     except UsageError:  # not known any more: nothing to compute it from

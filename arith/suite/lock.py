@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from arith.errors import Failure
-from arith.files import neighbour, remove_dead
+from arith.files import neighbour, remove, remove_dead
 from arith.processes import alive, born, host
 from arith.reading import parse_json, read_text
 from arith.suite.folders import RunFolder
@@ -150,6 +150,8 @@ def _take(folder: Path, token: str, work: str) -> None:
             return
         with suppress(FileNotFoundError):
             _bury(folder)
+    if not folder.is_dir():
+        raise Failure(f"cannot write {folder}: no such folder can be made")
     raise Busy(f"{folder}: somebody else has just begun on it")
 
 
@@ -164,7 +166,7 @@ def _bury(folder: Path) -> None:
         if _read(aside).get("token") != there.get("token"):  # somebody was faster
             os.rename(aside, lock)
             raise Busy(f"{folder}: somebody else has just begun on it")
-        aside.unlink()
+        remove(aside)
 
 
 def _now(folder: Path) -> float:
@@ -195,6 +197,8 @@ def _dead(folder: Path, there: dict[str, Any], now: float) -> bool:
     try:
         silent = now - (folder / NAME).stat().st_mtime
     except OSError:
+        return True
+    if silent < -DEAD_AFTER:  # a beat is never told by a clock that is so far ahead
         return True
     pid, start = there.get("pid"), there.get("born")
     if there.get("host") != host() or not isinstance(pid, int):

@@ -42,7 +42,10 @@ def merge_run(
             raise UsageError(
                 f"part {shard} is missing: `tape-arith score {folder.path}{way} --shard {shard}`"
             )
-        grids.append(grid_file.load(part))
+        grid = grid_file.load(part)
+        if grid.part != str(shard) or not grid.counted:  # problems would count twice
+            raise UsageError(f"{part} is not part {shard}: score that again with --fresh")
+        grids.append(grid)
         seconds += sum(place.timings().values())
     grid = added(grids)
     if (grid.budget, grid.seed) != (record.budget, record.seed):

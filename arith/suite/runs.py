@@ -19,6 +19,7 @@ from arith.suite.building import (
 )
 from arith.suite.environment import DECIDES_BITS, environment, own_version
 from arith.suite.folders import RunFolder, run_folder
+from arith.suite.foreign import blamed
 from arith.suite.lock import alone, confirm
 from arith.suite.progress import bar, say
 from arith.suite.record import RunRecord
@@ -30,7 +31,7 @@ from arith.training.config import Config
 from arith.training.nonfinite import known_policy
 from arith.training.processes import ALONE, Processes
 from arith.training.train import Metrics
-from models.catalog import Name, sources
+from models.catalog import Name, parse, sources
 from models.hardware import Hardware
 
 
@@ -259,8 +260,8 @@ def continue_run(
                 keep=states.keep,
                 should_stop=should_stop,
             )
-        except (Failure, RuntimeError, MemoryError) as error:
-            failure = states.failure(error)
+        except Exception as error:
+            failure = states.failure(error) or blamed(error, parse(record.encoding).encoding)
             if failure is None:
                 raise
             raise failure from error

@@ -4,13 +4,14 @@ import time
 from collections.abc import Callable
 
 from arith.data.bucket import EVALUATION, Bucket
-from arith.errors import UsageError
+from arith.errors import Failure, UsageError
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.score import score_grid
 from arith.scoring.shards import Shard
 from arith.suite.building import empty_grid, trained_decoder, trained_record
 from arith.suite.folders import RunFolder
+from arith.suite.foreign import blamed
 from arith.suite.lock import confirm, hold, tidy
 from arith.suite.progress import bar
 from models.catalog import Name, Part, parse
@@ -40,12 +41,19 @@ def score_run(
     file = place.path / file.name
     bucket = Bucket(config.task, digits, config.evaluation_seed, split)
     empty = empty_grid(record, bucket, config.problems_per_cell, extrapolation)
+    empty.part = "" if shard is None else str(shard)
     grid = empty
     blocks = range(config.problems_per_cell) if shard is None else shard.blocks(empty)
     if file.exists() and not fresh:
         grid = grid_file.load(file)
         if not grid.same_run(empty):
             raise UsageError(f"{file} is of another run or evaluation set: --fresh scores again")
+        if grid.part != empty.part:
+            raise UsageError(f"{file} is {told(grid)}, not {told(empty)}: --fresh scores again")
+        if not grid.counted:
+            raise Failure(
+                f"{file} is corrupt: cells hold more than its blocks: --fresh scores again"
+            )
         if grid.blocks_done == len(blocks):
             tidy(place.path)
             return grid
@@ -58,7 +66,8 @@ def score_run(
     part = "" if shard is None else f", part {shard}"
     with hold(place.path, file.name), bar(f"{what}{part}", rows, done) as update:
         if file.exists() and not fresh:  # another process may have gone on before we held it
-            grid = since if (since := grid_file.load(file)).same_run(empty) else grid
+            since = grid_file.load(file)
+            grid = since if since.same_run(empty) and since.part == empty.part else grid
             done = grid.blocks_done * bucket.num_pairs
 
         def progress(count: int) -> None:
@@ -72,17 +81,28 @@ def score_run(
 
         stage = file.stem.replace("grid", "score", 1)
         earlier = place.timings().get(stage, 0.0) if grid is not empty else 0.0
-        grid = score_grid(
-            decoder,
-            bucket,
-            grid,
-            hardware,
-            save=save,
-            progress=progress,
-            should_stop=should_stop,
-            blocks=blocks,
-        )
+        try:
+            grid = score_grid(
+                decoder,
+                bucket,
+                grid,
+                hardware,
+                save=save,
+                progress=progress,
+                should_stop=should_stop,
+                blocks=blocks,
+            )
+        except Exception as error:
+            failure = blamed(error, name.encoding)
+            if failure is None:
+                raise
+            raise failure from error
         if not blocks:
             save(grid)  # more parts than there is to share out
         place.write_timing(stage, earlier + time.perf_counter() - began)
     return grid
+
+
+def told(grid: Grid) -> str:
+    """For people: how much of a grid it holds."""
+    return f"part {grid.part}" if grid.part else "a whole grid"

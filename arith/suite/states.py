@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from arith.errors import Failure
+from arith.files import remove
 from arith.suite.building import identity, load_state
 from arith.suite.folders import RunFolder
 from arith.suite.lock import confirm
@@ -23,10 +24,12 @@ class States:
         self.record = record
         self.trainer = trainer
         self.good: tuple[Path, int] | None = None
+        self.damaged: list[Path] = []
 
     def resume(self) -> None:
         """Put the newest good state into the trainer; none where there is none yet. One that is
-        damaged is passed over for the one before it, which is told, and removed.
+        damaged is passed over for the one before it, which is told; it goes with the next saving,
+        for until there is another state it is what says that the run is not at its end.
 
         Errors: Failure where all are damaged, or one is of another run or a newer version.
         """
@@ -49,8 +52,7 @@ class States:
         if damaged:
             told = "; ".join(map(str, damaged.values()))
             say(f"note: {told}: training goes on from {path.name}, step {self.trainer.step}")
-        for path in damaged:  # or the next saving would keep it in place of a good one
-            path.unlink()
+        self.damaged = list(damaged)
 
     def save(self) -> None:
         """The state from which training goes on; the one before is kept beside it."""
@@ -63,8 +65,16 @@ class States:
     def _save(self, to: Path, keep: Path | None = None) -> None:
         tensors, facts = self.trainer.state()
         confirm(self.folder.path)
+        if to in self.damaged:  # it is not kept in place of a good one
+            keep = None
+            if to.is_dir():
+                remove(to)
         checkpoint.save(to, tensors, facts | identity(self.record), keep)
         self.good = to, self.trainer.step
+        for path in self.damaged:
+            if path != to:
+                remove(path)
+        self.damaged = []
 
     def finish(self) -> None:
         """The final weights, in place of the states on the way. Until the last of those is gone,
@@ -74,8 +84,8 @@ class States:
         confirm(self.folder.path)
         facts = {"step": self.trainer.step, "skipped": self.trainer.skipped}
         checkpoint.save(self.folder.final, weights, facts | identity(self.record))
-        self.folder.previous.unlink(missing_ok=True)
-        self.folder.latest.unlink(missing_ok=True)
+        remove(self.folder.previous)
+        remove(self.folder.latest)
 
     def failure(self, error: Exception) -> Failure | None:
         """What to say where training ended in `error`; None where that is none of ours."""

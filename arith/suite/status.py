@@ -58,6 +58,11 @@ def status(place: Path) -> list[Row]:
         return [_of_job(job, place, ends) for job in read_jobs(place)]
     folders = find_runs(place)
     if not folders:
+        sweeps = sorted(place.glob("sweeps/*/jobs.jsonl"))
+        if sweeps:
+            raise UsageError(
+                f"{place} holds no runs itself, but sweeps: `tape-arith status {sweeps[0].parent}`"
+            )
         raise UsageError(f"{place} holds neither a sweep nor runs: `tape-arith list` shows runs")
     ends = {key: end for sweep in place.glob("sweeps/*") for key, end in _ends(sweep).items()}
     return [_of_run(folder, place, ends) for folder in folders]
@@ -116,7 +121,7 @@ def _of_job(job: Mapping[str, Any], place: Path, ends: Mapping[str, Any]) -> Row
 def _of_run(folder: RunFolder, place: Path, ends: Mapping[str, Any]) -> Row:
     state, progress = _training(folder)
     name = folder.path.relative_to(place).as_posix()
-    keys = [key for key in ends if key.split("/", 1)[-1].startswith(name)]
+    keys = [key for key in ends if f"{key.split('/', 1)[-1]}/".startswith(f"{name}/")]
     log = next((ends[key]["log"] for key in keys if ends[key].get("log")), None)
     row = Row(name, state, **progress, log=log)
     working = lock.work(folder.path)

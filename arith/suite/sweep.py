@@ -159,7 +159,7 @@ def load_sweep(text: str) -> Sweep:
     path = Path(text)
     if text in sweeps():
         path = FOLDER / f"{text}.toml"
-    elif path.suffix != ".toml":
+    elif path.suffix != ".toml" or path.stem.startswith("."):
         raise unknown("sweep", text, [*sweeps(), "a path that ends in .toml"])
     try:
         lines, content = parse_toml(path)

@@ -25,6 +25,8 @@ from arith.schemas import NEWEST, readable
 SCHEMA = NEWEST["checkpoint"]
 # In the header one key alone: safetensors writes several in any order.
 FACTS, DIGEST = "tape-arith", "sha256"
+MOST_FACTS = 2**20
+"""Characters of what a header tells."""
 
 
 class Corrupt(Failure):
@@ -57,7 +59,7 @@ def load(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     newer version wrote.
     """
     if path.exists() and not path.is_file():  # one would wait for ever for a named pipe
-        raise Failure(f"cannot read {path}: it is not a file")
+        raise Corrupt(f"{path} is not a file")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             header = file.metadata() or {}
@@ -84,6 +86,8 @@ def digest(facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
 
 def _facts(text: str, tensors: Mapping[str, Tensor], path: Path) -> dict[str, Any]:
     """What the header tells, its digest left out."""
+    if len(text) > MOST_FACTS:
+        raise Corrupt(f"{path} is corrupt: its header is larger than any that is written")
     try:
         facts = parse_json(text)
     except ValueError as error:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from arith.checking import number, whole
 from arith.data.bucket import Bucket
 from arith.data.task import Problems
 from arith.errors import Failure
@@ -30,6 +31,8 @@ from models.hardware import Hardware
 __all__ = ["Metrics", "Source", "Trainer", "make_optimizer", "summed_loss", "trained"]
 
 HELD_OUT_PROBLEMS = 512
+LONGEST, LARGEST = 1e9, 1e12
+"""Seconds of a training, and a loss: what a state tells beyond them was never written."""
 
 
 class Trainer(Stepper):
@@ -237,14 +240,16 @@ class Trainer(Stepper):
         """Continue from a state, of an older version too. Errors: Failure, naming `path`, where it
         does not fit."""
         try:
-            self.step, self.tokens = int(facts["step"]), int(facts["tokens"])
-            self.seconds = float(facts["seconds"])
+            self.step = whole(facts["step"], "step", 0, self.config.steps)
+            self.tokens = whole(facts["tokens"], "tokens")
+            self.seconds = number(facts["seconds"], "seconds", 0, LONGEST)
             device = self.hardware.device
-            self.losses = [torch.tensor(loss, device=device) for loss in facts["losses"]]
-            self.norm = float(facts.get("gradient_norm", 0.0))
-            self.skipped = int(facts.get("skipped", 0))
-            self.in_a_row = int(facts.get("skipped_in_a_row", 0))
-            self.finer = int(facts.get("finer", 1))
+            losses = [number(loss, "losses", 0, LARGEST) for loss in facts["losses"]]
+            self.losses = [torch.tensor(loss, device=device) for loss in losses]
+            self.norm = number(facts.get("gradient_norm", 0.0), "gradient_norm", 0)
+            self.skipped = whole(facts.get("skipped", 0), "skipped", 0, self.step)
+            self.in_a_row = whole(facts.get("skipped_in_a_row", 0), "skipped_in_a_row")
+            self.finer = whole(facts.get("finer", 1), "finer", 1)
             for name, value in self.decoder.state_dict().items():
                 value.copy_(fitting(tensors[f"model/{name}"], value))
             for name, parameter in trained(self.decoder):

@@ -31,7 +31,11 @@ NAMES = [
 @pytest.mark.parametrize("check", contract.CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", NAMES)
 def test_contract(name: str, check: Callable[[str], None]) -> None:
-    check(name)
+    try:
+        check(name)
+    except contract.DoesNotApply:
+        assert check is contract.check_packed
+        assert not contract.decoder_for(name).pe.needs.packed
 
 
 def test_one_layer_of_nope_cannot_see_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +233,30 @@ def test_warnings(folder: Path) -> None:
     (width, size, docstring, kind, paper, formula) = examine("mine.py:Mine").warnings
     assert "option 'width' has the default `WIDTH`" in width and "(1, 2)" in size
     assert "no docstring" in docstring and "'strange' is none of absolute" in kind
-    assert "`paper`" in paper and "naive" in formula
+    assert "`paper`" in paper and "plain loops" in formula
+
+
+def test_what_does_not_apply_is_not_said_to_hold() -> None:
+    report = examine("fire")
+    found = outcome(report, "packed")
+    assert report.holds and not found.applies and "packed=False" in found.happened
+    text = as_text(report)
+    assert "  none   packed" in text and text.endswith("9 of 9 checks hold")
+
+
+def test_one_crash_is_told_once(folder: Path) -> None:
+    Path("mine.py").write_text(
+        HEAD + "class Mine(PositionalEncoding):\n"
+        "    def embed(self, x, index, seqs):\n        raise KeyError('gone')\n"
+    )
+    text = as_text(examine("mine.py:Mine"))
+    assert text.count("KeyError: 'gone'") == 1 and "but: the same as in shape" in text
+
+
+def test_what_is_no_encoding_is_one_line(folder: Path) -> None:
+    Path("mine.py").write_text(HEAD + "class Mine:\n    pass\n")
+    with pytest.raises(UsageError, match="PositionalEncoding"):
+        examine("mine.py:Mine")
 
 
 def test_the_command(folder: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_disk_that_is_full_or_read_only(tmp_path: Path, scored: Path) -> None:
     if allowed.returncode:
         pytest.skip(f"no file system can be mounted here: {allowed.stderr.strip()}")
     tried = f"{sys.executable} -m tests.robustness.small_disk {tmp_path}/disk {scored}"
-    tried += " generate train extend heatmap sweep"
+    tried += " generate train extend heatmap sweep transformers"
     ran = subprocess.run([*own, f"{mount}; exec {tried}"], cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     print(ran.stdout)

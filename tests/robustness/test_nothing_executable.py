@@ -145,6 +145,19 @@ def test_a_run_brings_no_code(world: Path) -> None:
         assert "nothing of it is run" in call("score", RUN, "--fresh").err
 
 
+def test_costs_are_of_no_code_that_came_along(world: Path) -> None:
+    """Sizes are computed by building the encoding: not that of a run which may not be scored."""
+    (RUN / "mine.py").write_text(TRAP)
+    for seed in (0, 1):
+        shutil.rmtree(RUN.with_name(f"seed-{seed}"), ignore_errors=True) if seed else None
+    evil(str(RUN / "mine.py"), sources={f"{RUN / 'mine.py'}:Mine": "0" * 64})
+    grid = RUN / "grid.json"
+    grid.write_bytes(changed(grid.read_bytes(), encoding=f"{RUN / 'mine.py'}:Mine"))
+    result = call("leaderboard", "--costs")
+    assert not Path("sprung").exists() and result.code == 0
+    assert "nothing of it is run" in result.err
+
+
 def test_a_file_of_one_s_own_is_run_where_it_is_named(world: Path) -> None:
     """The control: the trap does spring."""
     Path("mine.py").write_text(TRAP)

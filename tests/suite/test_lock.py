@@ -116,6 +116,30 @@ def test_a_lock_that_says_nothing_is_one_that_is_being_written(tmp_path: Path, t
         pass
 
 
+def test_a_folder_in_the_lock_s_place_goes(tmp_path: Path) -> None:
+    (tmp_path / "kept").touch()
+    (tmp_path / lock.NAME).mkdir()
+    os.utime(tmp_path / lock.NAME, (time.time() - 2 * lock.EMPTY_AFTER,) * 2)
+    for _ in range(2):
+        with lock.hold(tmp_path):
+            pass
+    assert [file.name for file in tmp_path.iterdir()] == ["kept"]
+
+
+def test_a_beat_of_next_year_is_none(tmp_path: Path) -> None:
+    foreign(tmp_path, -365 * 86_400.0)
+    with lock.hold(tmp_path):
+        assert "elsewhere" not in (tmp_path / lock.NAME).read_text()
+
+
+def test_where_no_folder_can_be_it_is_not_somebody_else(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to("nowhere")
+    for folder in (tmp_path / "out", Path("/proc/nix/run")):
+        with pytest.raises(Failure, match=f"cannot write {folder}") as caught, lock.hold(folder):
+            pass
+        assert not isinstance(caught.value, lock.Busy)
+
+
 @pytest.mark.parametrize("since", [None, "noon", float("1e300"), -1e300])
 def test_a_lock_of_no_moment(tmp_path: Path, since: object) -> None:
     there = {"host": "elsewhere", "pid": 1, "token": "theirs", "since": since}

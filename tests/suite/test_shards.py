@@ -10,6 +10,7 @@ from arith.scoring.shards import Shard
 from arith.suite.finding import find_grids
 from arith.suite.folders import RunFolder
 from tests.scoring.made import blank
+from tests.sealing import changed
 from tests.suite.tiny import call, contents, done, refused, settings, untouched
 
 ROPE = "runs/mini/rope/seed-0"
@@ -106,6 +107,33 @@ def test_parts_of_another_run_are_refused(comparison: Path) -> None:
     Path(ROPE, "shards-of-1").rename(Path(ROPE, "shards"))
     with untouched(comparison):
         assert "of another run" in refused("score", ROPE, "--with", "yarn", "--merge", 1)
+
+
+@pytest.mark.parametrize("other", ["part", "whole"])
+def test_one_part_does_not_stand_for_another(comparison: Path, other: str) -> None:
+    """Its problems would count twice, and the other's not at all."""
+    for number in (1, 2):
+        done("score", ROPE, "--with", "yarn", "--shard", f"{number}/2")
+    parts = [Path(ROPE, f"shards/grid+yarn/{number}-of-2/grid+yarn.json") for number in (1, 2)]
+    if other == "whole":
+        done("score", ROPE, "--with", "yarn")
+        parts[0] = Path(ROPE, "grid+yarn.json")
+    parts[1].write_bytes(parts[0].read_bytes())
+    Path(ROPE, "grid+yarn.json").unlink(missing_ok=True)
+    with untouched(comparison):
+        assert "is not part 2/2" in refused("score", ROPE, "--with", "yarn", "--merge", 2)
+        told = refused("score", ROPE, "--with", "yarn", "--shard", "2/2")
+        assert ("is part 1/2, not part 2/2" if other == "part" else "is a whole grid") in told
+    done("score", ROPE, "--with", "yarn", "--shard", "2/2", "--fresh")
+
+
+@pytest.mark.parametrize("blocks", [0, 2])
+def test_a_grid_that_counts_its_blocks_wrongly(comparison: Path, blocks: int) -> None:
+    file = Path(ROPE, "grid.json")
+    file.write_bytes(changed(file.read_bytes(), blocks_done=blocks))
+    with untouched(comparison):
+        assert "grid.json is corrupt: " in refused("score", ROPE, code=1)
+    done("score", ROPE, "--fresh")
 
 
 def test_starting_over_forgets_the_parts(comparison: Path) -> None:

@@ -125,11 +125,19 @@ def test_a_folder_of_runs(comparison: Path) -> None:
     assert "run.json is corrupt" in rows["mini/fire/seed-0"]["reason"]
 
 
+def test_the_end_of_another_seed_is_not_its_own(comparison: Path) -> None:
+    FOLDER.mkdir(parents=True)
+    note_end(FOLDER, "train/mini/rope/seed-10", 1, "no space", None)
+    rows = {r["id"]: r["state"] for r in json.loads(done("status", "--json").out)["jobs"]}
+    assert rows["mini/rope/seed-1"] == "scored" and "failed" not in rows.values()
+
+
 def test_what_is_neither(here: Path) -> None:
     assert "neither a sweep nor runs" in refused("status", "nothing")
     assert "--watch" in refused("status", "--watch", "--json")
     FOLDER.mkdir(parents=True)
     (FOLDER / "jobs.jsonl").write_text('{"id": 3}\n')
+    assert f"`tape-arith status {FOLDER}`" in refused("status")
     assert "jobs.jsonl is corrupt" in refused("status", "mine", code=1)
 
 

@@ -127,10 +127,10 @@ DAMAGE = [
     (with_another_fact, "is not what its SHA-256 says"),
     (with_a_flipped_bit, "is not what its SHA-256 says"),
     (without_its_digest, "its SHA-256 is missing"),
+    (gone, "is not a file"),
 ]
 REFUSED = [
     (of_another_schema, "has schema 3; this version reads schemas 1 to 2"),
-    (gone, "it is not a file"),
 ]
 
 

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
-from arith.errors import Failure
+from arith.errors import Failure, UsageError
 from arith.suite import runs
 from arith.suite.folders import RunFolder
 from arith.suite.runs import continue_run, extend_run
+from arith.suite.scores import score_run
 from arith.training import checkpoint
 from tests.training.small import (
     Outcome,
@@ -31,6 +34,7 @@ from tests.training.small import (
 )
 from tests.training.test_checkpoint import (
     emptied,
+    gone,
     overwritten,
     truncated,
     with_a_flipped_bit,
@@ -62,7 +66,7 @@ def test_the_two_newest_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [truncated, emptied, overwritten, without_our_header, with_a_flipped_bit],
+    [truncated, emptied, overwritten, without_our_header, with_a_flipped_bit, gone],
     ids=lambda damage: damage.__name__,
 )
 def test_the_older_state_gives_the_same_run(
@@ -113,6 +117,89 @@ def test_a_kill_between_the_two_moves_of_a_saving(tmp_path: Path, uninterrupted:
     assert folder.unfinished() and not folder.finished()
     continue_run(folder, should_stop=never)
     assert_unbroken(folder, uninterrupted)
+
+
+def test_an_extension_that_lost_its_states_is_not_at_its_end(tmp_path: Path) -> None:
+    """The final weights of the shorter budget are still there: they are no result of the longer."""
+    folder = run(tmp_path)
+    extend_run(folder, 60)
+    with_a_flipped_bit(folder.latest)
+    with pytest.raises(KeyboardInterrupt):
+        continue_run(folder, should_stop=interrupted)
+    assert folder.final.exists() and not folder.finished()
+    with pytest.raises(UsageError, match="not trained to its end"):
+        score_run(folder, should_stop=never)
+    for state in (folder.latest, folder.previous):
+        state.unlink(missing_ok=True)
+    assert folder.finished()  # as far as one can see, without a look into the file
+    with pytest.raises(Failure, match=r"final.safetensors is of step 30, and .* trained for 60"):
+        score_run(folder, should_stop=never)
+
+
+def interrupted() -> bool:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("fact", "value"),
+    [
+        ("step", 31), ("step", -1), ("step", 1.5), ("step", True),
+        ("tokens", -1), ("seconds", 1e308), ("seconds", -1.0), ("losses", [[1, 2], [3, 4]]),
+        ("losses", [2**63 - 1]), ("losses", "x"), ("finer", 0), ("finer", -1), ("skipped", 99),
+        ("gradient_norm", "much"), ("skipped_in_a_row", -1),
+    ],
+)  # fmt: skip
+def test_a_state_that_tells_what_cannot_be(tmp_path: Path, fact: str, value: object) -> None:
+    """Whole, by its own digest, and still wrong."""
+    folder = run(tmp_path, stop=13)
+    tensors, facts = checkpoint.load(folder.latest, "cpu")
+    whole = {name: tensor.clone() for name, tensor in tensors.items()}
+    checkpoint.save(folder.latest, whole, {**facts, fact: value})
+    with pytest.raises(Failure, match=rf"{folder.latest} is not a state of this run") as caught:
+        continue_run(folder, should_stop=never)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda tensor: tensor * float("nan"), "weights that are not finite"),
+        (lambda tensor: tensor.to(torch.int8), "is int8"),
+        (lambda tensor: tensor.double(), "is float64"),
+        (lambda tensor: tensor[:1], "does not fit the run's decoder"),
+    ],
+)
+def test_weights_that_cannot_be_scored(
+    tmp_path: Path, change: Callable[[Tensor], Tensor], told: str
+) -> None:
+    folder = run(tmp_path)
+    tensors, facts = checkpoint.load(folder.final, "cpu")
+    name = "model/embedding.weight"
+    whole = {key: tensor.clone() for key, tensor in tensors.items()}
+    checkpoint.save(folder.final, {**whole, name: change(whole[name])}, facts)
+    with pytest.raises(Failure, match=told):
+        score_run(folder, should_stop=never)
+
+
+def test_a_header_that_is_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    checkpoint.save(path, {"x": torch.zeros(1)}, {"losses": [0.5] * 300_000})
+    with pytest.raises(checkpoint.Corrupt, match="its header is larger"):
+        checkpoint.load(path, "cpu")
+
+
+def test_a_damaged_line_of_metrics_is_told_and_alone_is_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = run(tmp_path, stop=23)
+    lines = folder.metrics_file.read_text().splitlines(keepends=True)
+    steps = [line["step"] for line in folder.metrics()]
+    flipped = lines[1].replace('"loss": ', '"loss": 1', 1)
+    folder.metrics_file.write_text("".join([lines[0], flipped, *lines[2:], '{"step": 2']))
+    continue_run(folder, should_stop=never)
+    told = [line for line in capsys.readouterr().err.splitlines() if "is left out" in line]
+    assert len(told) == 1 and told[0].startswith(f"note: {folder.metrics_file}, line 2, is left")
+    assert [line["step"] for line in folder.metrics()][: len(steps) - 1] == [steps[0], *steps[2:]]
 
 
 def test_a_state_of_schema_1_is_taken_up(tmp_path: Path) -> None:

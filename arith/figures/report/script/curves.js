@@ -90,6 +90,10 @@ function chart(box, series, caption) {
     .map(([step, value], place) => `${place ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join("");
   for (const one of lines) {
     const pen = { stroke: one.stroke, "stroke-dasharray": one.dash };
+    if (one.mean.length === 1) { // a line through one point is nothing to see
+      const [step, value] = one.mean[0];
+      if (!log || value > 0) svg.append(draw("circle", { cx: x(step), cy: y(value), r: 3, fill: one.stroke }));
+    }
     for (const seed of one.seeds) svg.append(draw("path", { d: path(seed), class: "seed", ...pen }));
     svg.append(draw("path", { d: path(one.mean), class: "mean", ...pen }));
   }

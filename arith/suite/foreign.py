@@ -1,0 +1,51 @@
+"""Encodings that are not ours: looked at before they are trained, blamed for what they break.
+
+A score is one teacher-forced pass: of an encoding that sees what comes later it would be no score.
+"""
+
+from functools import lru_cache
+
+from arith.errors import Failure, UsageError
+from models import catalog
+from models.catalog import Encoding
+from models.registry import Place, described
+
+
+def vet(encoding: Encoding) -> None:
+    """Errors: UsageError where an encoding that is not all ours cannot be built, sees later tokens
+    or has a parameter that no gradient reaches."""
+    if _places(encoding):
+        _vet(str(encoding.own), tuple(sorted(catalog.sources(encoding).items())))
+
+
+@lru_cache(maxsize=64)
+def _vet(name: str, sources: tuple[tuple[str, str], ...]) -> None:
+    from models import contract
+
+    for check in (
+        contract.check_builds,
+        contract.check_causal,
+        contract.check_prefix,
+        contract.check_no_dead_parameter,
+    ):
+        outcome = contract.outcome(check, name)
+        if not outcome.holds:
+            raise UsageError(
+                f"{name} breaks a promise ({outcome.check}): {outcome.happened}; "
+                f"`tape-arith check {name}` looks at all of them"
+            )
+
+
+def blamed(error: BaseException, encoding: Encoding) -> Failure | None:
+    """What to say of an error that the code of an encoding has raised; None where all of the
+    encoding is ours, or the error is told in a line already."""
+    places = _places(encoding)
+    if not places or isinstance(error, UsageError | Failure):
+        return None
+    told = described(error, *places)[:500]
+    return Failure(f"{encoding} failed: {told}; `tape-arith check {encoding.own}` looks into it")
+
+
+def _places(encoding: Encoding) -> list[Place]:
+    found = (catalog.place("encoding", part.name) for part in encoding.parts)
+    return [place for place in found if not place.ours]
