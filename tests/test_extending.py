@@ -226,6 +226,33 @@ def test_what_a_package_gives_must_be_what_it_says(folder: Path, site: Path) -> 
     assert told in refused("train", "--pe", "rope", "--task", "not-one", *settings())
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('symbol = "%%"', "(theirs.inner.mine): the symbol of task mine: no token for '%%'"),
+        ("version = 3", "task mine gives an answer of 2 digits to operands of up to 2"),
+    ],
+)
+def test_a_task_that_is_wrong(line: str, told: str, folder: Path, site: Path) -> None:
+    old = line.split(" = ")[0]
+    text = re.sub(rf"{old} = .*", line, REPEAT)
+    text = text if "symbol" in line else text.replace("return max_digits", "return 1")
+    install(site, "theirs", "[tape_arith.tasks]\nmine = theirs.inner.mine\n", mine=text)
+    assert told in refused("generate", "--task", "mine", *settings(), "--workers", 1)
+    assert not Path("data").exists() or not list(Path("data").rglob("*.json"))
+
+
+def test_the_readme_s_task(folder: Path, site: Path) -> None:
+    (text,) = re.findall(r'```python\n("""Addition that forgets.*?)```', README, re.DOTALL)
+    install(site, "theirs", "[tape_arith.tasks]\nno-carry = theirs.inner.mine\n", mine=text)
+    done("generate", "--task", "no-carry", *settings(), "--format", "text", "--out", "a.txt")
+    for line in Path("a.txt").read_text().split():
+        a, b, c = re.split("[x=]", line)
+        width = max(len(a), len(b))
+        places = zip(a.ljust(width, "0"), b.ljust(width, "0"), strict=True)
+        assert c == "".join(str((int(x) + int(y)) % 10) for x, y in places)
+
+
 def test_another_process_finds_the_package(package: Path) -> None:
     """The real thing: an interpreter of its own, with the package on its path."""
     path = os.pathsep.join(map(str, (package, ROOT)))

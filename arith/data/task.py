@@ -126,6 +126,12 @@ class Task(ABC):
     def problems(self, a: Digits, b: Digits, max_digits: int) -> Problems:
         """The tokens of n problems whose operands have at most `max_digits` digits."""
         c = self.answer(a, b)
+        widest, room = int(c.lengths.max(initial=0)), self.answer_width(max_digits)
+        if widest > room:  # digits would be cut off without a word
+            raise UsageError(
+                f"task {self.name} gives an answer of {widest} digits to operands of up to "
+                f"{max_digits}, and its answer_width says {room} at most: mend one of the two"
+            )
         # Each field has a fixed slot that starts where it may start at the earliest, PAD after its
         # last token: dropping the PADs is then one selection for all problems. Twice as fast as
         # working out each token's place.
@@ -184,10 +190,16 @@ def load_task(name: str) -> Task:
         and issubclass(value, Task)
         and (key == place.class_name if place.class_name else value.__module__ == module.__name__)
     ]
+    if not leaves and place.class_name:
+        raise UsageError(f"{place} defines no task '{place.class_name}'")
     if len(leaves) != 1:
         raise UsageError(f"{place} must define exactly one task, not {len(leaves)}")
     task: Task = leaves[0]()
     task.name = name
+    try:
+        vocabulary.token(task.symbol)
+    except ValueError as error:
+        raise UsageError(f"{place}: the symbol of task {name}: {error}") from error
     return task
 
 

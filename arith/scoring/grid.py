@@ -33,7 +33,7 @@ MOST_SIDE = 700
 # depend on the order or the size of the chunks. The rounding itself is below 5e-10.
 SHARE_UNIT = 2.0**-30
 
-_FIGURE = ("preset", "trained_digits", "budget", "split", "evaluation")
+_FIGURE = ("preset", "trained_digits", "split", "evaluation", "budget")
 _RUN = ("encoding", "extrapolation", "seed", *_FIGURE)
 
 
@@ -303,16 +303,30 @@ def _difference(one: Grid, other: Grid, fields: Sequence[str]) -> str | None:
         if mine == yours:
             continue
         if isinstance(mine, dict) and isinstance(yours, dict):
-            inner = next(
-                k for k in [*mine, *yours] if k not in mine or k not in yours or mine[k] != yours[k]
-            )
+            inner = _first_that_differs(mine, yours)
+            if inner == "config_sha256" and one.settings != other.settings:  # a hash tells nobody
+                key, mine, yours = "setting", one.settings, other.settings
+                inner = _first_that_differs(mine, yours)
             key = f"{key} {inner}"
-            mine, yours = mine.get(inner, "nothing"), yours.get(inner, "nothing")
+            mine, yours = (of.get(inner, _usual(inner, key)) for of in (mine, yours))
         return (
             f"{key} is {mine} for {one.name} (seed {one.seed}) "
             f"but {yours} for {other.name} (seed {other.seed})"
         )
     return None
+
+
+def _first_that_differs(one: dict[str, Any], other: dict[str, Any]) -> str:
+    return next(
+        key
+        for key in [*one, *other]
+        if key not in one or key not in other or one[key] != other[key]
+    )
+
+
+def _usual(inner: str, key: str) -> str:
+    """What stands where nothing is said."""
+    return "the preset's" if key == f"setting {inner}" else "nothing"
 
 
 def _ratio(sums: NDArray[Any], counts: Ints) -> Floats:

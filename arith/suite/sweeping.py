@@ -123,6 +123,8 @@ def _forecast(sweep: Sweep, jobs: Sequence[Job], slots: int, here: bool) -> dict
     left = [job for job in jobs if job.id not in done]
     probed = next((job for job in left if here and job.kind in ("train", "score")), None)
     threads = cores_a_slot(slots) if slots > 1 else None  # one slot has what this process has
+    if probed is not None:
+        say(f"timing a few steps of {probed.run.name} for the estimate")
     rate = 0.0 if probed is None else seconds_a_flop(probed, threads)
     entries = []
     for job in jobs:
