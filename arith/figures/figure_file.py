@@ -30,7 +30,7 @@ def figure_format(path: Path) -> str:
     """What a figure's ending asks for. Errors: UsageError for what cannot be drawn."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
-        raise UsageError(f"cannot draw {path.name}: a figure's name ends in .png, .svg or .pdf")
+        raise UsageError(f"cannot draw {path}: a figure's name ends in .png, .svg or .pdf")
     return kind
 
 

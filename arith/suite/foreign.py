@@ -38,9 +38,9 @@ def _vet(name: str, sources: tuple[tuple[str, str], ...]) -> None:
 
 def blamed(error: BaseException, encoding: Encoding) -> Failure | None:
     """What to say of an error that the code of an encoding has raised; None where all of the
-    encoding is ours, or the error is told in a line already."""
+    encoding is ours, or the error is told in a line already, as that of a disk is."""
     places = _places(encoding)
-    if not places or isinstance(error, UsageError | Failure):
+    if not places or isinstance(error, UsageError | Failure | OSError):
         return None
     told = described(error, *places)[:500]
     return Failure(f"{encoding} failed: {told}; `tape-arith check {encoding.own}` looks into it")

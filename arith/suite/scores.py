@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from arith.data.bucket import EVALUATION, Bucket
 from arith.errors import Failure, UsageError
@@ -45,15 +46,7 @@ def score_run(
     grid = empty
     blocks = range(config.problems_per_cell) if shard is None else shard.blocks(empty)
     if file.exists() and not fresh:
-        grid = grid_file.load(file)
-        if not grid.same_run(empty):
-            raise UsageError(f"{file} is of another run or evaluation set: --fresh scores again")
-        if grid.part != empty.part:
-            raise UsageError(f"{file} is {told(grid)}, not {told(empty)}: --fresh scores again")
-        if not grid.counted:
-            raise Failure(
-                f"{file} is corrupt: cells hold more than its blocks: --fresh scores again"
-            )
+        grid = _begun(file, empty)
         if grid.blocks_done == len(blocks):
             tidy(place.path)
             return grid
@@ -66,8 +59,7 @@ def score_run(
     part = "" if shard is None else f", part {shard}"
     with hold(place.path, file.name), bar(f"{what}{part}", rows, done) as update:
         if file.exists() and not fresh:  # another process may have gone on before we held it
-            since = grid_file.load(file)
-            grid = since if since.same_run(empty) and since.part == empty.part else grid
+            grid = _begun(file, empty)
             done = grid.blocks_done * bucket.num_pairs
 
         def progress(count: int) -> None:
@@ -103,6 +95,14 @@ def score_run(
     return grid
 
 
-def told(grid: Grid) -> str:
-    """For people: how much of a grid it holds."""
-    return f"part {grid.part}" if grid.part else "a whole grid"
+def _begun(file: Path, empty: Grid) -> Grid:
+    """The grid in `file`, which must be what `empty` is to become."""
+    grid = grid_file.load(file)
+    if not grid.same_run(empty):
+        raise UsageError(f"{file} is of another run or evaluation set: --fresh scores again")
+    if grid.part != empty.part:
+        there, here = (f"part {g.part}" if g.part else "a whole grid" for g in (grid, empty))
+        raise UsageError(f"{file} is {there}, not {here}: --fresh scores again")
+    if not grid.counted:
+        raise Failure(f"{file} is corrupt: cells hold more than its blocks: --fresh scores again")
+    return grid
