@@ -110,7 +110,8 @@ def runs(options: Options, hardware: Hardware, folder: Path) -> Iterator[Run]:
         )
         decoder = decoder_for(config, Name(name.encoding), record.seed)
         tensors = {f"model/{key}": p.data for key, p in decoder.named_parameters()}
-        there = copied(folder / str(number), record, tensors, identity(record))
+        facts = {"step": config.steps, **identity(record)}
+        there = copied(folder / str(number), record, tensors, facts)
         yield Run(there, "random weights")
 
 

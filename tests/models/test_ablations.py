@@ -30,6 +30,7 @@ from models.families.rotary import Rotation, rotate, rotation
 from models.sequences import Sequences
 from tests.models import naive
 from tests.models.naive_ablations import AblatedTAPE, AblatedTAPEHeads
+from tests.models.small import assert_holds
 from tests.models.test_equivariance import error
 
 SHAPE = naive.Shape(num_layers=3, num_heads=2, head_dim=8)
@@ -193,7 +194,7 @@ def test_the_plain_formulas_say_the_same(name: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("check", contract.CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", [*ABLATIONS, "tape:clamp=1.5", "tape-heads:clamp=1.5"])
 def test_contract(name: str, check: Callable[[str], None]) -> None:
-    check(name)
+    assert_holds(check, name)
 
 
 # ---- the start ---------------------------------------------------------------------------------

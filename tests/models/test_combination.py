@@ -24,6 +24,7 @@ from models.errors import UsageError
 from models.families.places import PlaceTable
 from models.products import Extent
 from models.sequences import Sequences
+from tests.models.small import assert_holds
 from tests.suite.tiny import done, settings
 
 JOINED = [
@@ -42,7 +43,7 @@ JOINED = [
 @pytest.mark.parametrize("check", contract.CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", JOINED)
 def test_contract(name: str, check: Callable[[str], None]) -> None:
-    check(name)
+    assert_holds(check, name)
 
 
 def joined(name: str) -> Combination:

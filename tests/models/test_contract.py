@@ -15,6 +15,7 @@ from models.contract import Outcome, Report, as_text, examine
 from models.encodings.rope import RoPE
 from models.encodings.tape import TapeLayer, TapeState
 from models.errors import UsageError
+from tests.models.small import assert_holds
 from tests.suite.tiny import call, done, refused
 
 NAMES = [
@@ -31,11 +32,7 @@ NAMES = [
 @pytest.mark.parametrize("check", contract.CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", NAMES)
 def test_contract(name: str, check: Callable[[str], None]) -> None:
-    try:
-        check(name)
-    except contract.DoesNotApply:
-        assert check is contract.check_packed
-        assert not contract.decoder_for(name).pe.needs.packed
+    assert_holds(check, name)
 
 
 def test_one_layer_of_nope_cannot_see_order(monkeypatch: pytest.MonkeyPatch) -> None:
