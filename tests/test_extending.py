@@ -19,6 +19,7 @@ from models import catalog, registry, source
 from models.catalog import parse, parse_list
 from models.errors import UsageError
 from models.registry import Place
+from tests.models.test_contract import HEAD, SLIPS
 from tests.suite.tiny import done, refused, settings
 from tests.test_catalog import TASK as REPEAT
 
@@ -353,31 +354,17 @@ def test_a_changed_file_is_not_the_one_that_was_trained(folder: Path) -> None:
     assert "| mine.py:Theirs |" in done("table").out
 
 
-LEAKS = """
-class Layer(PositionalLayer):
-    def attend(self, x, q, k, v, state, seqs):
-        scores = torch.einsum("bqhk,bthk->bhqt", q, k)
-        return torch.einsum("bhqt,bthk->bqhk", scores.softmax(-1), v), state
-
-
-class Mine(PositionalEncoding):
-    def layer(self, i):
-        return Layer()
-"""
 DEAD = """
 class Mine(PositionalEncoding):
     def __init__(self, setting):
         super().__init__(setting)
         self.unused = nn.Parameter(torch.zeros(3))
 """
-HEAD = """import torch
-from torch import nn
-from models.encoding import PositionalEncoding, PositionalLayer
-"""
 
 
 @pytest.mark.parametrize(
-    ("source", "told"), [(LEAKS, "(causal): another last token"), (DEAD, "(no dead parameter): ")]
+    ("source", "told"),
+    [(SLIPS["causal"][0], "(causal): another last token"), (DEAD, "(no dead parameter): ")],
 )
 def test_what_would_give_no_score_is_not_trained(source: str, told: str, folder: Path) -> None:
     """A leak scores well by one teacher-forced pass; a dead parameter ends in a long traceback."""
@@ -403,7 +390,7 @@ def test_what_fails_in_mid_training_is_blamed(folder: Path) -> None:
     line = refused(
         "train", "--pe", "mine.py:Mine+rope", *settings(hidden_size=24), code=1, after=True
     )
-    assert "mine.py:Mine+rope failed: KeyError: 'far' (line 9 of mine.py)" in line
+    assert "mine.py:Mine+rope failed: KeyError: 'far' (line 13 of mine.py)" in line
     assert "`tape-arith check mine.py:Mine+rope`" in line
 
 
