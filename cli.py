@@ -118,12 +118,21 @@ def _one_line(error: Exception) -> str:
     return plain(" ".join(message.split()))
 
 
+def _arguments() -> list[str]:
+    """Errors: UsageError for one whose bytes are no UTF-8, which no file of ours could hold."""
+    for word in sys.argv[1:]:
+        if not word.isascii() and any("\ud800" <= character <= "\udfff" for character in word):
+            shown = os.fsencode(word).decode("utf-8", "backslashreplace")
+            raise UsageError(f"{shown} is not UTF-8: rename it, or go into the folder")
+    return sys.argv[1:] or ["--help"]
+
+
 def main() -> None:
     """The console script: errors for people become one line and an exit code."""
     for number in WISHES:
         signal.signal(number, _interrupt)
     try:
-        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        code = app(_arguments(), standalone_mode=False)
         _say_all()
         sys.exit(code)
     except (UsageError, typer.TyperException) as error:

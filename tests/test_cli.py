@@ -154,6 +154,7 @@ def test_encodings_that_are_refused(here: Path, pe: str) -> None:
         (("heatmap", "--compare", "fier"), "did you mean 'fire'?"),
         (("generate", "extra"), "extra"),
         (("trian",), "trian"),
+        (("score", "runs/\udcff"), "runs/\\xff is not UTF-8"),
     ],
 )
 def test_usage_that_is_refused(here: Path, command: tuple[str, ...], told: str) -> None:

@@ -12,7 +12,7 @@ from arith.data.dataset import Dataset
 from arith.data.task import load_task
 from arith.data.vocabulary import DIGIT_ZERO, EOS, SIZE, token
 from arith.errors import Failure, UsageError
-from arith.scoring.grid import Grid
+from arith.scoring.grid import Grid, check_size
 from arith.suite.folders import RunFolder
 from arith.suite.foreign import vet
 from arith.suite.record import FIRST_TASK_VERSION, RunRecord
@@ -156,6 +156,8 @@ def empty_grid(
     record: RunRecord, bucket: Bucket, problems_per_cell: int, extrapolation: Part | None = None
 ) -> Grid:
     """What a run scores on the first problems of `bucket`, before any is scored."""
+    # Before they are made, for their hash.
+    check_size(bucket.max_digits, problems_per_cell, record.config.trained_digits)
     split = {} if bucket.split == EVALUATION else {"split": bucket.split}
     return Grid.empty(
         record.encoding,
@@ -215,7 +217,11 @@ def load_state(
     path: Path, record: RunRecord, device: str
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """A checkpoint of this run. Errors: Failure where it is of another."""
-    tensors, facts = checkpoint.load(path, device)
+    with torch.device("meta"):
+        decoder = decoder_for(record.config, catalog.parse(record.encoding), seed=0)
+    # Adam keeps two numbers for each weight.
+    weights = 3 * sum(weight.nbytes for weight in decoder.state_dict().values())
+    tensors, facts = checkpoint.load(path, device, weights + checkpoint.MOST_HEADER)
     facts = {"task_version": FIRST_TASK_VERSION, **facts}
     for key, value in identity(record).items():
         if facts.get(key) != value:

@@ -27,6 +27,8 @@ SCHEMA = NEWEST["checkpoint"]
 FACTS, DIGEST = "tape-arith", "sha256"
 MOST_FACTS = 2**20
 """Characters of what a header tells."""
+MOST_HEADER = 2**25
+"""Bytes of a whole header, generously: a line of some 120 for each tensor."""
 
 
 class Corrupt(Failure):
@@ -52,8 +54,10 @@ def save(
             os.replace(path, keep)
 
 
-def load(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and facts of a checkpoint, as they were written.
+def load(
+    path: Path, device: str, most: int | None = None
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and facts of a checkpoint of at most `most` bytes, as they were written.
 
     Errors: Corrupt for a damaged or foreign file, Failure for one that cannot be read or that a
     newer version wrote.
@@ -61,6 +65,10 @@ def load(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if path.exists() and not path.is_file():  # one would wait for ever for a named pipe
         raise Corrupt(f"{path} is not a file")
     try:
+        size = path.stat().st_size
+        # Before its SHA-256 is taken: holes make terabytes of nothing that take hours to read.
+        if most is not None and size > most:
+            raise Corrupt(f"{path} is corrupt: {size:,} bytes, where {most:,} would do")
         with safe_open(path, framework="pt", device="cpu") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

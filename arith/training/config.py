@@ -8,7 +8,7 @@ from typing import Any
 
 from arith.data.bucket import MOST_DIGITS
 from arith.errors import UsageError, unknown
-from arith.scoring.grid import MOST_PER_CELL, MOST_SIDE
+from arith.scoring.grid import MOST_PER_CELL, MOST_SIDE, check_size
 
 MOST = {
     **{name: MOST_SIDE for name in ("trained_digits", "tested_digits")},
@@ -95,6 +95,7 @@ class Config:
                 f"tested_digits={self.tested_digits} must not be less than "
                 f"trained_digits={self.trained_digits}"
             )
+        check_size(self.tested_digits, self.problems_per_cell, self.trained_digits)
 
     def with_settings(self, settings: Mapping[str, str]) -> "Config":
         """This config with `key=value` settings of the command line.

@@ -97,6 +97,8 @@ def test_a_preset_that_is_wrong(mine: Path, old: str, new: str, told: str) -> No
         ("tested_digits=701", "700"),
         ("problems_per_cell=0", "problems_per_cell must be 1 or more, not 0"),
         ("problems_per_cell=9999999", "1,048,576"),
+        # For its hash each would be made, for years, before the first is scored.
+        ("tested_digits=700 problems_per_cell=1048576", "67,108,864 at most, so 136 a cell"),
         ("num_problems=0", "num_problems must be 1 or more, not 0"),
         ("batch_size=-1", "batch_size must be 1 or more, not -1"),
         ("learning_rate=0", "learning_rate must be more than 0"),
@@ -113,7 +115,8 @@ def test_a_preset_that_is_wrong(mine: Path, old: str, new: str, told: str) -> No
 )
 def test_settings_that_are_wrong(here: Path, setting: str, told: str) -> None:
     for command in (("train",), ("run",)):
-        assert told in refused(*command, "--pe", "rope", *settings(), "--set", setting)
+        changed = [word for one in setting.split(" ") for word in ("--set", one)]
+        assert told in refused(*command, "--pe", "rope", *settings(), *changed)
         assert contents(here) == {}  # refused before a problem is made
 
 

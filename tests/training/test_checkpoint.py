@@ -109,6 +109,15 @@ def with_a_flipped_bit(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
+def with_gigabytes_of_nothing(path: Path) -> None:
+    """As long as its header says, and a hole: it takes no place, and minutes to read."""
+    size = 40 * 2**30
+    told = {"model/hole": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}
+    header = json.dumps({**told, "__metadata__": {"tape-arith": '{"schema": 2}'}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    os.truncate(path, 8 + len(header) + size)
+
+
 def gone(path: Path) -> None:
     path.unlink()
     path.mkdir()
@@ -127,6 +136,7 @@ DAMAGE = [
     (with_another_fact, "is not what its SHA-256 says"),
     (with_a_flipped_bit, "is not what its SHA-256 says"),
     (without_its_digest, "its SHA-256 is missing"),
+    (with_gigabytes_of_nothing, "bytes, where"),
     (gone, "is not a file"),
 ]
 REFUSED = [
