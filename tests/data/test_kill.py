@@ -63,6 +63,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the workers in /proc")
 @pytest.mark.parametrize("victim", ["parent", "worker", "all, by Ctrl-C"])
 def test_a_killed_call_is_finished_by_the_next(

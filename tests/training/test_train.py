@@ -68,6 +68,7 @@ def test_stopped_and_resumed_is_unbroken(
     assert untimed(folder.metrics()) == uninterrupted[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names("encoding"))
 def test_every_encoding_resumes_in_bfloat16(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
