@@ -29,7 +29,7 @@ def command(
     Exits with 1 where it breaks a promise, and says of each what was expected, what happened and
     how that usually comes about.
     """
-    from models.contract import as_text, examine
+    from models.examination import as_text, examine
 
     report = examine(name)
     if as_json:

@@ -21,6 +21,7 @@ def vet(encoding: Encoding) -> None:
 @lru_cache(maxsize=64)
 def _vet(name: str, sources: tuple[tuple[str, str], ...]) -> None:
     from models import contract
+    from models.examination import outcome
 
     for check in (
         contract.check_builds,
@@ -28,10 +29,10 @@ def _vet(name: str, sources: tuple[tuple[str, str], ...]) -> None:
         contract.check_prefix,
         contract.check_no_dead_parameter,
     ):
-        outcome = contract.outcome(check, name)
-        if not outcome.holds:
+        found = outcome(check, name)
+        if not found.holds:
             raise UsageError(
-                f"{name} breaks a promise ({outcome.check}): {outcome.happened}; "
+                f"{name} breaks a promise ({found.check}): {found.happened}; "
                 f"`tape-arith check {name}` looks at all of them"
             )
 

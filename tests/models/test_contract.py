@@ -2,8 +2,6 @@
 what is told of one that does not."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +9,10 @@ import pytest
 import torch
 
 from models import catalog, contract
-from models.contract import Outcome, Report, as_text, examine
 from models.encodings.rope import RoPE
 from models.encodings.tape import TapeLayer, TapeState
 from models.errors import UsageError
+from models.examination import Outcome, Report, as_text, examine
 from tests.models.small import assert_holds
 from tests.suite.tiny import call, done, refused
 
@@ -276,10 +274,3 @@ def test_the_command(folder: Path) -> None:
     assert "broken.py is not Python" in refused("check", "broken.py:Mine")
     with pytest.raises(UsageError, match="unknown encoding"):
         examine("rpoe")
-
-
-@pytest.mark.slow
-def test_as_a_module() -> None:
-    """The same without the benchmark."""
-    run = subprocess.run([sys.executable, "-m", "models.contract", "nope"], capture_output=True)
-    assert run.returncode == 0 and run.stdout.decode().endswith("10 of 10 checks hold\n")
