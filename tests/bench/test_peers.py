@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from arith.bench import peers
+from arith.bench import peer_models, peers
 from arith.bench.measure import Measurement, Options, Timing
 from arith.bench.sizes import TINY
 from arith.data.batches import Rows
@@ -43,7 +43,7 @@ class Counting(nn.Module):
         return self.table(tokens)
 
 
-STAND_IN = peers.Peer(
+STAND_IN = peer_models.Peer(
     "there",
     "Counting",
     lambda package, config: Counting(),
@@ -202,21 +202,21 @@ def test_the_best_of_each_package() -> None:
     assert [c.name for c in peers.best(contenders, named)] == ["a fast", "a default", "b"]
 
 
-def installed(peer: peers.Peer) -> Any:
+def installed(peer: peer_models.Peer) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return peers.found(peer.package)[0]
+            return peer_models.found(peer.package)[0]
         except ImportError:
             pytest.skip(f"{peer.package} is not installed")
 
 
-EACH = pytest.mark.parametrize("peer", peers.PEERS, ids=lambda p: f"{p.name} {p.as_it_comes}")
+EACH = pytest.mark.parametrize("peer", peer_models.PEERS, ids=lambda p: f"{p.name} {p.as_it_comes}")
 
 
 @pytest.mark.slow
 @EACH
-def test_a_real_peer_is_of_our_size_and_learns(peer: peers.Peer) -> None:
+def test_a_real_peer_is_of_our_size_and_learns(peer: peer_models.Peer) -> None:
     installed(peer)
     config = tiny(learning_rate=0.003)
     contender = peers.peer_of(peer, config, CPU)
@@ -231,7 +231,7 @@ def test_a_real_peer_is_of_our_size_and_learns(peer: peers.Peer) -> None:
 
 @pytest.mark.slow
 @EACH
-def test_a_real_peer_reads_neither_padding_nor_what_comes_after(peer: peers.Peer) -> None:
+def test_a_real_peer_reads_neither_padding_nor_what_comes_after(peer: peer_models.Peer) -> None:
     package = installed(peer)
     config = tiny(head_dim=16)
     with torch.random.fork_rng(devices=[]):
@@ -258,7 +258,7 @@ def test_the_settings_reach_the_packages() -> None:
         "Decoder, attn_flash": lambda model: rotary_width(model) == 16 and flash(model),
         "Decoder, no attn_flash": lambda model: rotary_width(model) == 16 and not flash(model),
     }
-    for peer in peers.PEERS:
+    for peer in peer_models.PEERS:
         if not peer.as_it_comes:
             assert found.pop(peer.name)(peer.build(installed(peer), config))
     assert not found
