@@ -173,7 +173,9 @@ class _Sheet:
         if line.why:
             start = EDGE - self.left + width(f"{line.title}  ", LETTERS, "bold") + 0.04
             room = WIDTH - 2 * EDGE - (start + self.left)
-            self._text(start, line.y, line.why, room=room, color=WORDS)
+            # The ground's lines stop at the words.
+            paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+            self._text(start, line.y, line.why, room=room, color=WORDS, bbox=paper)
 
     def _text(self, x: float, y: float, words: str, room: float = WIDTH, **style: Any) -> None:
         """Words at `x` inches right of the points' ground and `y` rows down, in letters that leave
