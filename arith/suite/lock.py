@@ -78,8 +78,8 @@ def hold(folder: Path, work: str = "train") -> Iterator[None]:
         raise Failure(f"cannot write {folder}: {error.strerror or error}") from error
     _held[key] = token
     stop = threading.Event()
-    threading.Thread(target=_beat, args=(folder, token, stop), daemon=True).start()
     try:
+        _begin_to_beat(folder, token, stop)
         yield
     finally:
         stop.set()
@@ -88,6 +88,16 @@ def hold(folder: Path, work: str = "train") -> Iterator[None]:
             if _holder(folder).get("token") == token:
                 (folder / NAME).unlink(missing_ok=True)
             folder.rmdir()  # nothing was written: leave no empty folder
+
+
+def _begin_to_beat(folder: Path, token: str, stop: threading.Event) -> None:
+    """Errors: Failure where the system starts no more threads for this user."""
+    try:
+        threading.Thread(target=_beat, args=(folder, token, stop), daemon=True).start()
+    except RuntimeError as error:
+        raise Failure(
+            f"cannot hold {folder}: {error}, see `ulimit -u`; free some, or wait"
+        ) from error
 
 
 def confirm(folder: Path) -> None:

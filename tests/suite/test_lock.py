@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -155,6 +156,21 @@ def test_a_lock_that_cannot_be_written_keeps_nobody_out(
     with pytest.raises(Failure, match=r"cannot write .*run: No space left"), lock.hold(folder):
         pass
     assert not folder.exists()
+
+
+def test_where_no_thread_can_be_started_it_is_told_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")  # as Python says it under `ulimit -u`
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(Failure, match=r"cannot hold .*ulimit -u"), lock.hold(tmp_path / "run"):
+        pytest.fail("held")
+    monkeypatch.undo()
+    assert not (tmp_path / "run").exists()
+    with lock.hold(tmp_path / "run"):
+        assert lock.holder(tmp_path / "run")
 
 
 def test_what_the_killed_left_goes(tmp_path: Path) -> None:
