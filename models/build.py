@@ -12,7 +12,6 @@ from models.decoder import Decoder, DecoderConfig
 from models.encoding import PositionalEncoding, Setting
 from models.errors import UsageError
 from models.extrapolation import Extrapolation
-from models.families.rotary import Rotary
 from models.hardware import Hardware
 
 MOST_GRAPHS = 32
@@ -22,7 +21,7 @@ def build(name: Name | str, setting: Setting) -> PositionalEncoding:
     """The encoding that `name` stands for, freshly initialized.
 
     Errors: UsageError for a name or option that is not there, encodings that cannot be joined, or
-    an extrapolation of an encoding that has no rotation to extrapolate.
+    an extrapolation of an encoding that has nothing it could change.
     """
     name = catalog.parse(name) if isinstance(name, str) else name
     parts: dict[str, PositionalEncoding] = {
@@ -40,16 +39,10 @@ def extrapolate(encoding: PositionalEncoding, part: Part) -> None:
     extrapolation = _class(part, "extrapolation", Extrapolation)(**dict(part.options))
     if isinstance(encoding, Combination):
         encoding = encoding.attending
-    if not isinstance(encoding, Rotary):
-        raise UsageError(
-            f"'{part.name}' changes the frequencies of a rotary encoding; "
-            f"{type(encoding).__name__} has none"
-        )
-    with torch.device("cpu"):
-        reason = extrapolation.lacks(encoding.frequencies().cpu())
+    reason = extrapolation.lacks(encoding)
     if reason is not None:
-        raise UsageError(f"'{part.name}' cannot act on {type(encoding).__name__} here: {reason}")
-    encoding.extrapolation = extrapolation
+        raise UsageError(f"'{part.name}' {reason}")
+    extrapolation.give(encoding)
 
 
 def build_decoder(config: DecoderConfig, name: Name | str, setting: Setting, seed: int) -> Decoder:

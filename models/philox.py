@@ -13,13 +13,15 @@ WEYL = (0x9E3779B9, 0xBB67AE85)
 LOW = 0xFFFFFFFF
 
 
-def words(key: Tensor, count: int) -> Tensor:
-    """`count` 32-bit words (in int64) of each key: int64 [n] -> int64 [n, count]."""
+def words(key: Tensor, count: int, draw: int = 0) -> Tensor:
+    """`count` 32-bit words (in int64) of each key: int64 [n] -> int64 [n, count]. Another `draw`
+    (from 0 to 2^32 - 1) gives others, independent of these."""
     blocks = -(-count // 4)
     counter = torch.arange(blocks, device=key.device).expand(len(key), blocks)
     zero = torch.zeros_like(counter)
+    number = torch.full_like(counter, draw)
     k = ((key & LOW)[:, None], ((key >> 32) & LOW)[:, None])
-    return torch.stack(philox((counter, zero, zero, zero), k), -1).flatten(1)[:, :count]
+    return torch.stack(philox((counter, number, zero, zero), k), -1).flatten(1)[:, :count]
 
 
 def philox(

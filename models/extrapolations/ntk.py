@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from models.encoding import Setting
-from models.extrapolation import Extrapolation, of_one_base
+from models.families.rotary import Rescaling, of_one_base
 
 
-class NTK(Extrapolation):
+class NTK(Rescaling):
     """Raise the base until the lowest frequency is divided by the per-problem scale.
 
     base' = base s^(d/(d - 2)), d = 2R rotated dimensions, R frequencies: theta'_f =
@@ -33,8 +33,8 @@ class NTK(Extrapolation):
         s = self.stretch(final_length, setting)
         return rebased(theta, s), torch.ones_like(s)
 
-    def lacks(self, theta: Tensor) -> str | None:
-        return lacks_a_base(theta) or super().lacks(theta)
+    def unfit(self, theta: Tensor) -> str | None:
+        return lacks_a_base(theta) or super().unfit(theta)
 
 
 def rebased(theta: Tensor, s: Tensor) -> Tensor:

@@ -5,11 +5,11 @@ from torch import Tensor
 
 from models.encoding import Setting
 from models.errors import UsageError
-from models.extrapolation import Extrapolation
 from models.extrapolations.ntk import lacks_a_base, rebased
+from models.families.rotary import Rescaling
 
 
-class NTKDynamic(Extrapolation):
+class NTKDynamic(Rescaling):
     """Raise the base with the length of each problem, faster than NTK by `factor`.
 
     base' = base (a L/L0 - (a - 1))^(d/(d - 2)), a = `factor`, d rotated dimensions, L =
@@ -39,5 +39,5 @@ class NTKDynamic(Extrapolation):
         s = 1 + factor * (self.stretch(final_length, setting) - 1)
         return rebased(theta, s), torch.ones_like(s)
 
-    def lacks(self, theta: Tensor) -> str | None:
-        return lacks_a_base(theta) or super().lacks(theta)
+    def unfit(self, theta: Tensor) -> str | None:
+        return lacks_a_base(theta) or super().unfit(theta)

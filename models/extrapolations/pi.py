@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from models.encoding import Setting
-from models.extrapolation import Extrapolation
+from models.families.rotary import Rescaling
 
 
-class PI(Extrapolation):
+class PI(Rescaling):
     """Interpolate positions: every frequency divided by the per-problem scale.
 
     theta'_f = theta_f / s, which is the index divided by s; amplitudes stay.

@@ -8,14 +8,14 @@ from torch import Tensor
 
 from models.encoding import Setting
 from models.errors import UsageError
-from models.extrapolation import Extrapolation, of_one_base
+from models.families.rotary import Rescaling, of_one_base
 
 # Rotations within the trained length: from BETA_FAST on a frequency is kept, below BETA_SLOW it
 # is interpolated fully (the paper's alpha = 1 and beta = 32).
 BETA_FAST, BETA_SLOW = 32, 1
 
 
-class YaRN(Extrapolation):
+class YaRN(Rescaling):
     """Interpolate slow frequencies and keep fast ones, by per-problem scale.
 
     theta'_f = theta_f [(1 - g_f)/s + g_f], cos and sin times 0.1 ln s + 1.
@@ -49,10 +49,10 @@ class YaRN(Extrapolation):
         scaled = theta * torch.where(s[:, None] > 1, (1 - keep) / s[:, None] + keep, 1.0)
         return scaled, 0.1 * s.log() + 1
 
-    def lacks(self, theta: Tensor) -> str | None:
+    def unfit(self, theta: Tensor) -> str | None:
         if self.ramp is code_ramp and len(theta) and not of_one_base(theta):
             return "its frequencies are not those that ramp=code counts; use yarn:ramp=paper"
-        return super().lacks(theta)
+        return super().unfit(theta)
 
 
 def code_ramp(theta: Tensor, trained_length: int) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from models.encoding import PositionalEncoding
 from models.errors import UsageError
+from models.extrapolation import Extrapolation
 from models.packing import pack
 from models.philox import words
 from models.products import Extent, Product
@@ -26,6 +27,8 @@ class Randomized(PositionalEncoding):
     """
 
     l_max: int
+    numbering: "Numbering | None" = None
+    """Other indices at test time only."""
 
     def set_l_max(self, l_max: int | None) -> None:
         """`l_max` of the user, or twice the longest tested sequence."""
@@ -44,14 +47,42 @@ class Randomized(PositionalEncoding):
                 f"a sequence may grow to {longest} tokens but positions are drawn from only "
                 f"l_max={self.l_max}; choose a larger l_max"
             )
-        # The final_length smallest of l_max random words are a uniform subset; a stable sort
-        # settles ties, and moving the members to the front in order numbers the tokens.
-        order = words(seqs.key, self.l_max).argsort(dim=1, stable=True)
-        rank = order.argsort(dim=1)
-        unused = (rank >= seqs.final_length[:, None]).to(torch.uint8)
-        drawn = unused.argsort(dim=1, stable=True) + seqs.offset
-        return drawn[:, : seqs.tokens.shape[1]] if seqs.starts is None else pack(drawn, seqs)
+        if self.numbering is not None and not self.training:
+            numbers = self.numbering(seqs.key, seqs.final_length, self.l_max)
+        else:
+            numbers = subset(seqs.key, seqs.final_length, self.l_max)
+        numbers = numbers + seqs.offset
+        return numbers[:, : seqs.tokens.shape[1]] if seqs.starts is None else pack(numbers, seqs)
 
     def products(self, extent: Extent) -> Iterable[Product]:
         """Those of the encoding itself, where every row has distances of its own."""
         return super().products(extent._replace(distances=extent.pairs))
+
+
+def subset(key: Tensor, final_length: Tensor, l_max: int, draw: int = 0) -> Tensor:
+    """Of each key a uniform subset of 0 .. l_max - 1 with `final_length` members, increasing, and
+    behind them the rest: int64 [n], int64 [n] -> int64 [n, l_max]."""
+    # The final_length smallest of l_max random words are such a subset; a stable sort settles
+    # ties, and moving the members to the front in order numbers the tokens.
+    order = words(key, l_max, draw).argsort(dim=1, stable=True)
+    rank = order.argsort(dim=1)
+    unused = (rank >= final_length[:, None]).to(torch.uint8)
+    return unused.argsort(dim=1, stable=True)
+
+
+class Numbering(Extrapolation):
+    """Base of what numbers the tokens of a randomized encoding in another way than training did."""
+
+    def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
+        """The numbers of each sequence's tokens, below l_max: int64 [n, l_max], of which the first
+        `final_length` count, from key int64 [n] and final_length int64 [n] (tokens)."""
+        raise NotImplementedError
+
+    def lacks(self, encoding: PositionalEncoding) -> str | None:
+        if isinstance(encoding, Randomized):
+            return None
+        return f"numbers randomized positions anew; {type(encoding).__name__} has none"
+
+    def give(self, encoding: PositionalEncoding) -> None:
+        assert isinstance(encoding, Randomized)
+        encoding.numbering = self

@@ -1,10 +1,10 @@
 """Rotary encodings: queries and keys turned by an angle that grows with the index.
 
-Legend: B batch, T tokens, H heads, K head dim, F = K/2 frequencies.
+Legend: B batch, T tokens, H heads, K head dim, F = K/2 frequencies, R of them in the schedule.
 Pairing is (f, f + F) everywhere: the two halves of a head are the real and imaginary parts.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -101,10 +101,10 @@ class Rotary(PositionalEncoding):
     """Base: a leaf says its `frequencies` (and may say how they lie over a head, `spread`, and
     what a layer does).
 
-    `extrapolation` changes the frequencies at test time only; a training run never sees it.
+    `rescaling` changes the frequencies at test time only; a training run never sees it.
     """
 
-    extrapolation: Extrapolation | None = None
+    rescaling: "Rescaling | None" = None
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -115,7 +115,7 @@ class Rotary(PositionalEncoding):
         return RotaryLayer()
 
     def frequencies(self) -> Tensor:
-        """The schedule in radians a token, float64 [R], the highest first: what an extrapolation
+        """The schedule in radians a token, float64 [R], the highest first: what a rescaling
         changes. Here R = F and theta_f = 10000^(-f/F)."""
         return powers(self.setting.head_dim // 2)
 
@@ -131,8 +131,8 @@ class Rotary(PositionalEncoding):
         the indices 3000 and 3001 are one number.
         """
         theta, amplitude = self.frequencies().to(index.device), None
-        if self.extrapolation is not None and not self.training:
-            theta, amplitude = self.extrapolation(theta, seqs.final_length, self.setting)
+        if self.rescaling is not None and not self.training:
+            theta, amplitude = self.rescaling(theta, seqs.final_length, self.setting)
             count = len(seqs.final_length)
             theta = seqs.per_token(theta.expand(count, -1))
             amplitude = seqs.per_token(amplitude.expand(count))
@@ -164,3 +164,49 @@ class Rotary(PositionalEncoding):
         is taken for the entries of e. A leaf whose state is something else says how it
         multiplies."""
         return traces(state, state)
+
+
+class Rescaling(Extrapolation):
+    """Base of what gives a rotary encoding other frequencies, for sequences longer than those of
+    training."""
+
+    #: Of which sequence s is taken: each row's own bound, or the longest one of the test.
+    scale: Literal["problem", "static"] = "problem"
+
+    def __call__(
+        self, theta: Tensor, final_length: Tensor, setting: Setting
+    ) -> tuple[Tensor, Tensor]:
+        """New frequencies, float64 [B, R] or [1, R], and the amplitude of cos and sin, float64
+        [B] or [1], from theta float64 [R] and final_length int64 [B] (tokens)."""
+        raise NotImplementedError
+
+    def unfit(self, theta: Tensor) -> str | None:
+        """Why it cannot act on frequencies theta ([0] where there are none), as the end of a
+        sentence; None where it can."""
+        return None if len(theta) else "it has no frequencies to change"
+
+    def lacks(self, encoding: PositionalEncoding) -> str | None:
+        of = type(encoding).__name__
+        if not isinstance(encoding, Rotary):
+            return f"changes the frequencies of a rotary encoding; {of} has none"
+        with torch.device("cpu"):
+            reason = self.unfit(encoding.frequencies().cpu())
+        return reason and f"cannot act on {of} here: {reason}"
+
+    def give(self, encoding: PositionalEncoding) -> None:
+        assert isinstance(encoding, Rotary)
+        encoding.rescaling = self
+
+    def stretch(self, final_length: Tensor, setting: Setting) -> Tensor:
+        """s = length / L0, at least 1: float64 [B], or [1] where it is the same for all rows.
+        Known before decoding; never grown token by token, which would turn old keys."""
+        length = final_length
+        if self.scale == "static":
+            length = torch.as_tensor(setting.max_length, device=final_length.device)[None]
+        return (length.to(torch.float64) / setting.trained_length).clamp_min(1.0)
+
+
+def of_one_base(theta: Tensor) -> bool:
+    """Whether frequencies are base^(-f/R), f from 0: what a formula in the base or in f means."""
+    index = torch.arange(len(theta), dtype=theta.dtype)
+    return len(theta) > 0 and torch.allclose(theta, theta[min(1, len(theta) - 1)] ** index)

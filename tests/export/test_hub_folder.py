@@ -21,7 +21,15 @@ from models.decoder import Decoder
 from tests.export.made import greedy, made_run, problems
 
 EVERY = [place.name for place in catalog.places("encoding") if place.ours]
-JOINED = ["abacus+fire", "abacus+rope", "rope+yarn", "tape+yarn:ramp=paper", "rope+pi", "fox:b_f=5"]
+JOINED = [
+    "abacus+fire",
+    "abacus+rope",
+    "rope+yarn",
+    "tape+yarn:ramp=paper",
+    "rope+pi",
+    "fox:b_f=5",
+    "rand-rope+redraw",
+]
 JOINED += ["rope+ntk", "rope+ntk-dynamic", "dape:base=fire", "tape:form=vector", "coupling+t5"]
 COUNT = 18
 

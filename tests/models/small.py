@@ -15,6 +15,8 @@ from models.decoder import Decoder, DecoderConfig
 from models.encoding import PositionalEncoding, Setting
 from models.sequences import Sequences
 
+NUMBERINGS = ("even", "plain", "redraw")
+"""The extrapolations that change randomized positions; the others change frequencies."""
 VOCABULARY = 19
 SETTING = Setting(
     num_layers=2,

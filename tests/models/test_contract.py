@@ -1,5 +1,5 @@
-"""Every encoding of the folder, and every extrapolation on a rotary one, keeps the contract; and
-what is told of one that does not."""
+"""Every encoding of the folder, and every extrapolation on two that it can change, keeps the
+contract; and what is told of one that does not."""
 
 import json
 from collections.abc import Callable
@@ -13,12 +13,16 @@ from models.encodings.rope import RoPE
 from models.encodings.tape import TapeLayer, TapeState
 from models.errors import UsageError
 from models.examination import Outcome, Report, as_text, examine
-from tests.models.small import assert_holds
+from tests.models.small import NUMBERINGS, assert_holds
 from tests.suite.tiny import call, done, refused
 
 NAMES = [
     *catalog.names("encoding"),
-    *(f"{rotary}+{name}" for name in catalog.names("extrapolation") for rotary in ("rope", "tape")),
+    *(
+        f"{changed}+{name}"
+        for name in catalog.names("extrapolation")
+        for changed in (("rand-rope", "rand-learned") if name in NUMBERINGS else ("rope", "tape"))
+    ),
     *(
         f"{tape}:start={start}"
         for tape in ("tape", "tape-heads")
