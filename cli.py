@@ -3,6 +3,7 @@
 What is slow to import (torch, pandas) is imported inside the commands that need it.
 """
 
+import io
 import os
 import signal
 import sys
@@ -90,6 +91,18 @@ def _interrupt(number: int, *_: object) -> None:
     raise _Interrupted(EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_PREEMPTED)
 
 
+def _open_streams() -> None:
+    """So that what is printed never ends a command: a stream that was closed (`>&-`) goes nowhere,
+    and a letter that an encoding lacks is written as a number."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the end)
+            setattr(sys, name, nowhere)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _say_all() -> None:
     """Write what was printed. Errors: Failure, once: Python does not try again at its end."""
     try:
@@ -129,6 +142,7 @@ def _arguments() -> list[str]:
 
 def main() -> None:
     """The console script: errors for people become one line and an exit code."""
+    _open_streams()
     for number in WISHES:
         signal.signal(number, _interrupt)
     try:

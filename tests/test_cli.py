@@ -1,6 +1,7 @@
 """The command line: the card's three lines, one line for each error, and what is imported."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from models.hardware import Hardware
 from tests.suite.tiny import contents, done, refused, settings, untouched
 
 ROOT = Path(__file__).resolve().parents[1]
+MODULE = [sys.executable, str(ROOT / "cli.py")]
 
 
 @pytest.fixture(autouse=True)
@@ -155,11 +157,31 @@ def test_encodings_that_are_refused(here: Path, pe: str) -> None:
         (("generate", "extra"), "extra"),
         (("trian",), "trian"),
         (("score", "runs/\udcff"), "runs/\\xff is not UTF-8"),
+        (("train", "--pe", "rope", "--threads", "100000"), "--threads"),
+        (("generate", "--count", "9" * 23), "--count takes 1,000,000,000,000 at most"),
+        (("generate", "--verify", "x", "--preset", "mini"), "--verify DIR only checks"),
+        (("generate", "--verify", "x", "--format", "text"), "--verify DIR only checks"),
+        (("generate", "--verify", __file__), "takes the folder of a dataset"),
     ],
 )
 def test_usage_that_is_refused(here: Path, command: tuple[str, ...], told: str) -> None:
     assert told in refused(*command)
     assert contents(here) == {}
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_stream_that_is_closed_goes_nowhere(here: Path, closed: str) -> None:
+    generate = [*MODULE, "generate", *settings(), "--out", "there"]
+    result = subprocess.run(["sh", "-c", f"{shlex.join(generate)} {closed}"], capture_output=True)
+    assert result.returncode == 0 and b"Traceback" not in result.stderr, result
+    assert (here / "there" / "manifest.json").exists()
+
+
+def test_letters_that_an_encoding_lacks_are_written_as_numbers() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    table = [*MODULE, "table", "--runs", str(ROOT / "results"), "--compare", "rope"]
+    told = subprocess.run(table, capture_output=True, check=True, env=environment).stdout
+    assert rb"\xb1" in told
 
 
 def test_help() -> None:

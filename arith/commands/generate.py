@@ -6,21 +6,27 @@ from typing import Annotated
 import typer
 
 from arith.commands.conduct import chosen_config
-from arith.commands.options import Fresh, Preset, Seed, Settings, TaskName
+from arith.commands.options import Fresh, Preset, Settings, TaskName
 from arith.errors import UsageError
+from arith.reading import MOST_INTEGER
 
 EXAMPLE = "tape-arith generate --preset mini --workers 2"
 
 
 def command(
-    preset: Preset = "paper-40",
+    preset: Preset = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder (default: data/addition-bucket-40).")
     ] = None,
     count: Annotated[int | None, typer.Option(help="Problems (default: the preset's).")] = None,
-    seed: Seed = 0,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, max=MOST_INTEGER, help="Of the problems: a run of it trains on them."),
+    ] = 0,
     workers: Annotated[int, typer.Option(help="Processes (default: all cores).")] = 0,
-    format: Annotated[str, typer.Option(help="tokens, text or parquet")] = "tokens",
+    format: Annotated[
+        str | None, typer.Option(help="tokens, text or parquet (default: tokens).")
+    ] = None,
     task: TaskName = None,
     settings: Settings = None,
     verify: Annotated[
@@ -28,17 +34,21 @@ def command(
     ] = None,
     fresh: Fresh = False,
 ) -> None:
-    """Write training problems, the same bytes whatever the number of workers."""
+    """Write training problems, the same bytes whatever the number of workers.
+
+    Of a preset's (default: paper-40). What is there and finished is looked at by its sizes alone:
+    --verify checks every hash.
+    """
     from arith.suite import problems
 
     if verify is not None:
-        if out or count is not None or seed or workers or task or settings or fresh:
+        given = (preset, out, count, seed or None, workers or None, format, task, settings)
+        if fresh or any(option is not None for option in given):
             raise UsageError("--verify DIR only checks what is there: give it no other option")
         print(problems.verified(verify))
         return
-    _, config = chosen_config(preset, settings, task)
+    _, config = chosen_config(preset or "paper-40", settings, task)
+    form = format or "tokens"
     print(
-        problems.write(
-            config, seed, out=out, count=count, workers=workers, form=format, fresh=fresh
-        )
+        problems.write(config, seed, out=out, count=count, workers=workers, form=form, fresh=fresh)
     )

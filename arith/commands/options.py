@@ -77,7 +77,8 @@ TimeLimit = Annotated[
     str | None, typer.Option(help="Stop in good order after 90s, 25m or 3h (exit code 3).")
 ]
 Threads = Annotated[
-    int | None, typer.Option(min=1, help="CPU threads (default: all cores, or OMP_NUM_THREADS).")
+    int | None,
+    typer.Option(min=1, max=1024, help="CPU threads (default: all cores, or OMP_NUM_THREADS)."),
 ]
 Attention = Annotated[
     str,

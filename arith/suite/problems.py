@@ -9,12 +9,12 @@ from pathlib import Path
 from arith.data.bucket import Bucket
 from arith.data.dataset import generate, verify
 from arith.data.manifest import FILE
-from arith.errors import unknown
+from arith.errors import UsageError, unknown
 from arith.export.problems import write_parquet, write_text
 from arith.suite import lock
 from arith.suite.progress import bar
 from arith.suite.stopping import Stopped
-from arith.training.config import Config
+from arith.training.config import MOST, Config
 
 FORMATS = {"tokens": "", "text": ".txt", "parquet": ".parquet"}
 
@@ -73,6 +73,8 @@ def write(
         raise unknown("format", form, FORMATS)
     bucket = Bucket(config.task, config.trained_digits, seed, "train")
     number = config.num_problems if count is None else count
+    if number > MOST["num_problems"]:
+        raise UsageError(f"--count takes {MOST['num_problems']:,} at most, not {number:,}")
     folder = dataset_folder(Path("data"), config, seed)
     if form == "tokens":
         path = out or folder
@@ -86,5 +88,10 @@ def write(
 
 def verified(folder: Path) -> str:
     """Check every hash of a dataset; a line that says so. Errors: Failure naming what is wrong."""
+    if folder.is_file():
+        raise UsageError(
+            f"--verify takes the folder of a dataset, and {folder} is a file: text and parquet are "
+            "checked by the same `tape-arith generate --format ...` again"
+        )
     manifest = verify(folder)
     return f"{folder}: {manifest.count:,} problems, every hash is right ({manifest.sha256[:12]})"
