@@ -204,7 +204,9 @@ class _Sheet:
         panel.axis(ax, len(values), place.letters, left=False, bottom=True)
         lines = [captions.difference_line(one, other, region) for region in captions.MEANS]
         name = " \N{MINUS SIGN} ".join(names)
-        panel.title(ax, name, [*lines, "these runs only"], None, place.letters)
+        title = panel.title(ax, name, [*lines, "these runs only"], None, place.letters)
+        if title.get_text() != name:  # cut short it would lose its sign
+            title.set_text("first \N{MINUS SIGN} second")
         panel.colour_bar(
             self._bar(x + place.side + 0.09),
             mesh,

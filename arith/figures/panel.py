@@ -101,8 +101,9 @@ def axis(
         ax.set_ylabel(f"{of}first operand", fontsize=size, labelpad=2)
 
 
-def title(ax: Axes, name: str, lines: Sequence[str], mark: str | None, size: float) -> None:
-    """The name and its small lines above the panel, the last line followed by a red `mark`."""
+def title(ax: Axes, name: str, lines: Sequence[str], mark: str | None, size: float) -> Any:
+    """The name and its small lines above the panel, the last line followed by a red `mark`; the
+    name as it is drawn."""
     leading = 1.28 * size
 
     def line(text: str, number: int, **style: Any) -> Any:
@@ -125,6 +126,7 @@ def title(ax: Axes, name: str, lines: Sequence[str], mark: str | None, size: flo
             red = line(f" · {mark}", number, color="#b3261e", fontweight="bold")
             shrink(red, ax, 1.1 - end / (72 * ax.bbox.width / _figure(ax).dpi))
             red.set_position((end, red.get_position()[1]))
+    return label
 
 
 def shrink(label: Any, ax: Axes, share: float) -> None:

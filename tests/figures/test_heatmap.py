@@ -242,6 +242,13 @@ class TestWords:
         figure = compose([panel("fire"), panel("tape", settings=settings)])
         assert said in " ".join(words(figure).split())
 
+    def test_a_difference_of_long_names_keeps_its_sign(self) -> None:
+        first, second = "fire:init_l=512:width=64", "tape:context=no-attention:form=non-equivariant"
+        figure = compose([panel(first), panel(second)])
+        assert "first \N{MINUS SIGN} second" in words(figure, figure.axes[2])
+        figure = compose([panel("fire"), panel("tape")])
+        assert "fire \N{MINUS SIGN} tape" in words(figure, figure.axes[2])
+
     def test_one_seed_of_several(self) -> None:
         figure = compose([panel("fire"), panel("tape")], seed=1)
         assert "seed 1" in words(figure, figure.axes[0]) and "2 seeds" not in words(figure)
