@@ -4,6 +4,10 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
+LONGEST = 80
+"""Letters of an unknown name that are shown."""
+
+
 class UsageError(ValueError):
     """What was asked for cannot be done as it was asked (exit code 2)."""
 
@@ -15,6 +19,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     "unknown encoding 'fier': did you mean 'fire'? Known: fire, rope"
     """
     names = sorted(known)
-    near = get_close_matches(name, names, n=1, cutoff=0.0)
+    near = get_close_matches(name[:LONGEST], names, n=1, cutoff=0.3)
     hint = f"did you mean '{near[0]}'? " if near else ""
-    return UsageError(f"unknown {kind} '{name}': {hint}Known: {', '.join(names) or 'none'}")
+    shown = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
+    return UsageError(f"unknown {kind} '{shown}': {hint}Known: {', '.join(names) or 'none'}")

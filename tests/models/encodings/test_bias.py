@@ -99,12 +99,30 @@ def test_one_set_of_parameters_for_all_layers(name: str) -> None:
     assert not list(many.layers.parameters())
 
 
-@pytest.mark.parametrize("name", ["t5", "kerple-log", "kerple-power", "shaw"])
-def test_no_weight_decay(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "which"),
+    [
+        *((name, "") for name in ("t5", "kerple-log", "kerple-power", "shaw", "cope", "pope")),
+        # FIRE's MLP decays as any other; what it scales distances with does not.
+        *((name, part) for name in ("fire", "rand-fire") for part in ("c", "l_multiplier")),
+    ],
+)
+def test_no_weight_decay(name: str, which: str) -> None:
     pe = build(name, setting())
     groups = {id(parameter): options for parameter, options in pe.parameter_groups()}
-    for parameter in pe.parameters():
+    found = [p for path, p in pe.named_parameters() if path.split(".")[-1].startswith(which)]
+    assert found
+    for parameter in found:
         assert groups[id(parameter)]["weight_decay"] == 0
+
+
+def test_where_fire_and_path_start() -> None:
+    fire = dict(build("fire", setting()).named_parameters())
+    (c,) = {float(p.detach()) for path, p in fire.items() if path.split(".")[-1] == "c"}
+    assert c == pytest.approx(0.1)
+    path = dict(build("path", setting()).named_parameters())
+    biases = [p for name, p in path.items() if "beta" in name and name.endswith("bias")]
+    assert biases and all(bool((p == 0).all()) for p in biases)
 
 
 def test_what_is_fixed_has_no_parameters() -> None:
