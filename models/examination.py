@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from models import catalog, contract, source
 from models.errors import UsageError
-from models.registry import Place, described
+from models.registry import RAISED, Place, described
 
 FORMULA = (
     "no check knows whether the formula is its paper's: write it once more as plain loops, in "
@@ -75,7 +75,7 @@ def outcome(check: Callable[[str], None], name: str) -> Outcome:
         raise
     except contract.DoesNotApply as why:
         return Outcome(title, True, expected, str(why), applies=False)
-    except Exception as error:  # somebody else's code may raise anything
+    except RAISED as error:
         own = isinstance(error, AssertionError) and _raised_in(error) == contract.__file__
         parts = catalog.parse(name).encoding.parts
         files = [catalog.place("encoding", part.name) for part in parts]
@@ -84,7 +84,7 @@ def outcome(check: Callable[[str], None], name: str) -> Outcome:
     return Outcome(title, True, expected)
 
 
-def _raised_in(error: Exception) -> str:
+def _raised_in(error: BaseException) -> str:
     return traceback.extract_tb(error.__traceback__)[-1].filename
 
 

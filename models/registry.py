@@ -23,6 +23,9 @@ from models.errors import UsageError
 
 MOST_BYTES = 2**20
 """Of a file of Python source."""
+RAISED: tuple[type[BaseException], ...] = (Exception, SystemExit)
+"""Whatever somebody else's code may raise: let through, its sys.exit(0) would end the command as if
+all had been done."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Place:
             return import_module(self.module) if self.module else _import_file(self)
         except UsageError:
             raise
-        except Exception as error:  # whatever somebody else's code may raise
+        except RAISED as error:
             raise UsageError(f"{self} cannot be imported: {described(error, self)}") from error
 
 

@@ -36,7 +36,8 @@ class FIRE(AdditiveBias):
     """A learned function of the log-distance, normalized by the query's index beyond L.
 
     b(t, i) = f(psi(t - i) / psi(max(t, L))), psi(x) = ln(|c| x + 1), f an MLP 1-width-H with
-    ReLU, c and L learned per layer (Eq. 6 and 7 of the paper), c = 0.1 and L = init_l at first.
+    ReLU: weights [width, 1] and [H, width], biases [width] and [H]. It, c and L (numbers) are
+    learned per layer (Eq. 6 and 7 of the paper), c = 0.1 and L = init_l at first.
     `init_l` defaults to L0 here, the better of L0 and L0 / 2 in distribution at mini (99.8 and
     99.6 %, one seed); the 512 of the published baselines never interpolates at the lengths of
     addition. Not shift-invariant once t > L.

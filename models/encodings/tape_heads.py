@@ -77,8 +77,9 @@ class TapeHeads(ContextualRotary):
 
     Every token, head and frequency has a complex number z, at first exp(i theta t), that turns
     queries and keys. After attention z <- z + s_h (A z); after the block's MLP, whose output is
-    m, z <- z + Wd diag(SiLU(Wx m)) Wu z, where Wu and Wd (`width` wide) act on the axis of heads.
-    s and Wu are zero at first, so the model starts as RoPE exactly.
+    m, z <- z + Wd diag(SiLU(Wx m)) Wu z, where Wu [width, H] and Wd [H, width] act on the axis of
+    heads, Wx is [width, D] and s [H]. s and Wu are zero at first, so the model starts as RoPE
+    exactly. The paper's equations are those of `tape`; this is its released code.
 
     `start` is what z is at first: `rope` (default), `fourier`, exp(i w t) of random Fourier
     features, or `learned`, a table of numbers z, which loses shifts, lengths beyond its rows and
@@ -96,7 +97,7 @@ class TapeHeads(ContextualRotary):
       then the same model as tape:context=no-mlp.
     - `clamp=c` (off: 0): after each block z is divided by max(1, ||e||_F / c), where
       e = [[a, -b], [b, a]] is the matrix of z = a + ib, of norm sqrt(2) |z|.
-    - `width`: to sweep over H, 2H, 3H, 4H and 8H.
+    - `width`: to sweep over H, 2H, 3H, 4H and 8H (`ablate` takes tape's widths for both).
     All start as RoPE (clamp: from sqrt(2) on) and keep the symmetry. There is no `form` without
     equivariance: the code's ones let the two halves of e part, of which z holds one, and how they
     start is not known here.
