@@ -12,8 +12,8 @@ class KerplePower(Kerple):
     """A penalty that grows with a power of the distance, two learned numbers a head.
 
     b(t, i) = -a_h (t - i)^p_h, a > 0, 0 < p <= 2, [H] each (Chi et al., the power variant); ALiBi
-    where p = 1. At first p ~ U(0, 2) and a ~ U(0, 1); after each step p is kept in [0.01, 2] and a at
-    0.01 or more (the authors' code does it before each forward, which is the same). p and a are
+    where p = 1. At first p ~ U(0, 2) and a ~ U(0, 1); after each step p is kept in [0.01, 2] and a
+    at 0.01 or more (the authors' code does it before each forward, which is the same). p and a are
     shared by all layers, since that code hands one module to every layer. Training and test are
     alike; beyond L0 it goes on as it is. Kernel, initial values and bounds are those of the
     authors' code (chijames/KERPLE, megatron/mpu/layers.py, 73f1ee2, without its other option of
