@@ -3,9 +3,10 @@
 Shapes: N layers.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 import matplotlib as mpl
@@ -177,7 +178,7 @@ def _panel(
         low = top * (top / high) ** 0.2
     ax.set(yscale="log", ylim=(low, high))
     ax.axhspan(low, top, color=BAND, linewidth=0, zorder=0)
-    for one in drawn:
+    for one, of_several in _lines(drawn):
         assert one.values is not None
         number = labels.index(one.label)
         layers, values = np.arange(1, len(one.values) + 1), np.array(one.values)
@@ -186,6 +187,8 @@ def _panel(
         style: dict[str, Any] = {"color": colours[number], "zorder": 3, **LINE}
         style["markerfacecolor"] = "white" if hollow else colours[number]
         marker, none = MARKERS[number % len(MARKERS)], values == 0
+        if of_several:
+            style |= {"linewidth": 0.5, "alpha": 0.5, "markersize": 0, "zorder": 2}
         if apart:
             within = (values <= small) & ~none
             ax.plot(layers[within], np.full(within.sum(), (low * top) ** 0.5), marker, **style)
@@ -210,6 +213,22 @@ def _panel(
     sns.despine(ax=ax)
 
 
+def _lines(drawn: Sequence[Series]) -> Iterator[tuple[Series, bool]]:
+    """What is drawn: of a single run its line; of several their mean, and thin, which is said, each
+    of them, but for raw ones, which would hide the others."""
+    groups: dict[tuple[str, str], list[Series]] = {}
+    for one in drawn:
+        groups.setdefault((one.label, one.measure), []).append(one)
+    for (_, measure), runs in groups.items():
+        if len({len(one.values or ()) for one in runs}) > 1 or len(runs) == 1:
+            yield from ((one, False) for one in runs)
+            continue
+        if not (runs[0].change == "BOS" and measure == "attention"):
+            yield from ((one, True) for one in runs)
+        columns = zip(*(one.values or () for one in runs), strict=True)
+        yield replace(runs[0], values=tuple(fmean(column) for column in columns)), False
+
+
 def _handles(study: Study, drawn: Sequence[Series], labels: Sequence[str]) -> list[Any]:
     """A handle for each encoding and each sign that the figure uses."""
     colours = sns.color_palette("colorblind", len(labels))
@@ -229,7 +248,7 @@ def _handles(study: Study, drawn: Sequence[Series], labels: Sequence[str]) -> li
 
 def _note(study: Study, precision: Precision) -> str:
     counts = set(seed_counts(study).values())
-    seeds = "One run each" if counts == {1} else "A line a run (seed)"
+    seeds = "One run each" if counts == {1} else "Mean over runs (seeds), each run a thin line"
     return (
         f"{seeds}, in {precision}, these runs only. Change: mean |difference| over mean |value|, "
         "over keys up to the query, heads and problems; behind [BOS] of the original tokens, with "

@@ -155,6 +155,19 @@ def test_the_figure_s_panels_and_marks() -> None:
     assert len(drawn) == 6 and faces.count("white") == 4
 
 
+def test_several_seeds_are_thin_around_their_mean() -> None:
+    seeds = [of_run("tape", value, bos=3, seed=s) for s, value in enumerate((0.1, 0.2, 0.6))]
+    figure = compose(study(*seeds))
+    assert "Mean over runs (seeds), each run a thin line" in words(figure)
+    shift, _, bos = figure.axes[:3]
+    for ax in (shift, bos):  # there raw ones are drawn as their mean alone
+        drawn = [line for line in ax.get_lines() if points(line) == 3]
+        thin = [line.get_ydata() for line in drawn if not line.get_markersize()]
+        (mean,) = (line for line in drawn if line.get_markersize() and line.get_linestyle() == "-")
+        assert len(thin) == 3
+        np.testing.assert_allclose(np.asarray(mean.get_ydata()), np.mean(np.array(thin), axis=0))
+
+
 def test_without_positional_states_there_is_one_row() -> None:
     figure = compose(study(of_run("fire", 0.1, positional=False)))
     assert len(figure.axes) == 3 and "One run each" in words(figure)
