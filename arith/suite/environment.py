@@ -3,7 +3,7 @@
 import platform
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,12 @@ def environment(hardware: Hardware) -> dict[str, Any]:
 
 
 def own_version() -> str:
-    """The installed version; of a bare source tree, what its pyproject.toml says."""
-    try:
+    """What the source tree's pyproject.toml says, where this is one: what is noted of an editable
+    installation is of the day it was made. Else the installed version."""
+    file = _root() / "pyproject.toml"
+    if not file.exists():
         return version("tape-arith")
-    except PackageNotFoundError:
-        text = (_root() / "pyproject.toml").read_text(encoding="utf-8")
-        return text.split('\nversion = "')[1].split('"')[0]
+    return file.read_text(encoding="utf-8").split('\nversion = "')[1].split('"')[0]
 
 
 def commit() -> str | None:
