@@ -18,12 +18,11 @@ from arith.bench import ceilings
 from arith.bench.measure import Measurement, Options, interleaved, not_measured
 from arith.bench.sizes import training_config
 from arith.errors import UsageError
-from arith.suite.building import setting_for
+from arith.suite.building import on_paper
 from arith.training.config import Config
 from arith.training.flops import causal
 from models import backends, catalog
 from models.backends.backend import Backend, Needs
-from models.build import build
 from models.catalog import Name
 from models.hardware import Hardware, detect
 from models.products import Product
@@ -70,8 +69,7 @@ def grouped(encodings: Sequence[Name], config: Config) -> dict[Needs, str]:
     chosen = encodings or [catalog.parse(name) for name in catalog.names("encoding")]
     found: dict[Needs, list[str]] = {}
     for name in chosen:
-        with torch.device("meta"):
-            needs = build(name, setting_for(config)).needs
+        needs = on_paper(config, name).pe.needs
         found.setdefault(needs, []).append(str(name))
     return {needs: named(who) for needs, who in found.items()}
 

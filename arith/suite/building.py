@@ -13,14 +13,15 @@ from arith.data.task import load_task
 from arith.data.vocabulary import DIGIT_ZERO, EOS, SIZE, token
 from arith.errors import Failure, UsageError
 from arith.scoring.grid import Grid, check_size
+from arith.suite.checkup.machine import available_memory
 from arith.suite.folders import RunFolder
-from arith.suite.foreign import vet
+from arith.suite.foreign import all_ours, blaming, vet
 from arith.suite.record import FIRST_TASK_VERSION, RunRecord
 from arith.training import checkpoint
 from arith.training.config import Config
 from models import catalog
 from models.backends import choose
-from models.build import build_decoder
+from models.build import build, build_decoder
 from models.catalog import Name, Part
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import Setting
@@ -30,13 +31,11 @@ from models.hardware import Hardware, detect
 def check(config: Config, name: Name, attention: str = "auto") -> None:
     """Refuse, before anything is written, what could not be trained and scored here.
 
-    Errors: UsageError.
+    Errors: UsageError; Failure where an encoding of somebody else's fails at this size.
     """
     Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
     vet(name.encoding)
-    with torch.device("meta"):
-        decoder = decoder_for(config, name, seed=0)
-    settled(detect(attention), decoder)
+    settled(detect(attention), on_paper(config, name))
 
 
 def settled(hardware: Hardware, decoder: Decoder) -> Hardware:
@@ -84,6 +83,31 @@ def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
     if origin is not None and origin.only_positional:
         decoder.requires_grad_(False)
         decoder.pe.requires_grad_(True)
+    return decoder
+
+
+def on_paper(config: Config, name: Name) -> Decoder:
+    """The decoder of `decoder_for`, to be looked at: without memory for its weights.
+
+    Somebody else's encoding is built for real all the same, for its constructor may read a number
+    off a tensor, or keep a tensor for the decoder that is trained: first the decoder around it must
+    be no larger than the memory that is free, for `config` may come with a run and say any size.
+
+    Errors: UsageError where it is larger; Failure where that encoding cannot be built.
+    """
+    with torch.device("meta"):
+        if all_ours(name.encoding):
+            return decoder_for(config, name, seed=0)
+        decoder = decoder_for(config, catalog.parse("nope"), seed=0)
+    needed = sum(weight.nbytes for weight in decoder.parameters())
+    free, _ = available_memory()
+    if needed > free:
+        raise UsageError(
+            f"a decoder for {name.encoding} takes {needed:,} bytes without it, and {free:,} are "
+            "free: take a smaller size"
+        )
+    with blaming(name.encoding), torch.random.fork_rng(devices=[]):
+        decoder.pe = build(name, setting_for(config))
     return decoder
 
 
@@ -144,8 +168,7 @@ def trained_decoder(
     hardware = detect(attention)
     tensors = final_weights(folder, record, hardware.device)
     # A record may ask for more memory than there is; the weights are no larger than their file.
-    with torch.device("meta"):
-        fitting(decoder_for(record.config, name, seed=0), tensors, folder.final)
+    fitting(on_paper(record.config, name), tensors, folder.final)
     decoder = decoder_for(record.config, name, record.seed)
     hardware = settled(hardware, decoder)
     load_weights(decoder, tensors, folder.final)
@@ -217,8 +240,7 @@ def load_state(
     path: Path, record: RunRecord, device: str
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """A checkpoint of this run. Errors: Failure where it is of another."""
-    with torch.device("meta"):
-        decoder = decoder_for(record.config, catalog.parse(record.encoding), seed=0)
+    decoder = on_paper(record.config, catalog.parse(record.encoding))
     # Adam keeps two numbers for each weight.
     weights = 3 * sum(weight.nbytes for weight in decoder.state_dict().values())
     tensors, facts = checkpoint.load(path, device, weights + checkpoint.MOST_HEADER)

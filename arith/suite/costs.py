@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-import torch
-
 from arith.data.task import load_task
-from arith.suite.building import decoder_for, training_bucket
+from arith.suite.building import on_paper, training_bucket
 from arith.suite.presets import load_preset
 from arith.training.config import Config
 from arith.training.flops import useful_training_flops
@@ -28,11 +26,10 @@ class Cost:
 
 
 def cost(name: str, config: Config | None = None) -> Cost:
-    """At the size of `config`, or else the paper's. Built without memory for its weights. Errors:
-    UsageError for an unknown name."""
+    """At the size of `config`, or else the paper's. Errors: UsageError for an unknown
+    name; Failure where somebody else's encoding cannot be built."""
     config = config or load_preset(PRESET)
-    with torch.device("meta"):
-        pe = decoder_for(config, parse(name), seed=0).pe
+    pe = on_paper(config, parse(name)).pe
     tokens = load_task(config.task).longest(config.trained_digits)
     extent = Extent(tokens=tokens, pairs=tokens**2, distances=tokens**2)
     flops = sum(product.forward for product in pe.products(extent))
@@ -43,8 +40,7 @@ def cost(name: str, config: Config | None = None) -> Cost:
 def training_flops_a_token(name: str, config: Config) -> float:
     """FLOPs that training needs for each token that is read (`useful_training_flops`), by the
     first problems of seed 0. Errors: UsageError for an unknown name."""
-    with torch.device("meta"):
-        decoder = decoder_for(config, parse(name), seed=0)
+    decoder = on_paper(config, parse(name))
     problems = training_bucket(config, 0).problems(0, SAMPLE)
     lengths = (problems.lengths - 1).tolist()
     answers = int((problems.lengths - problems.prompt_lengths).sum())

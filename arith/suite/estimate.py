@@ -10,7 +10,7 @@ from statistics import median
 import torch
 
 from arith.data.bucket import Bucket
-from arith.suite.building import decoder_for, settled, training_bucket
+from arith.suite.building import decoder_for, on_paper, settled, training_bucket
 from arith.suite.plan import Job, grid_tokens
 from arith.suite.presets import load_preset
 from arith.training.config import Config
@@ -110,9 +110,7 @@ def parameters(config: Config, name: Name) -> int:
 
 @lru_cache(maxsize=64)
 def _on_paper(config: Config, encoding: str) -> Decoder:
-    """A decoder without memory for its weights."""
-    with torch.device("meta"):
-        return decoder_for(config, parse(encoding), seed=0)
+    return on_paper(config, parse(encoding))
 
 
 def seconds_a_flop(job: Job, threads: int | None = None) -> float:

@@ -3,18 +3,25 @@
 A score is one teacher-forced pass: of an encoding that sees what comes later it would be no score.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 from arith.errors import Failure, UsageError
 from models import catalog
 from models.catalog import Encoding
-from models.registry import Place, described
+from models.registry import RAISED, Place, described
+
+
+def all_ours(encoding: Encoding) -> bool:
+    """Whether no part of it is somebody else's code."""
+    return not _places(encoding)
 
 
 def vet(encoding: Encoding) -> None:
     """Errors: UsageError where an encoding that is not all ours cannot be built, sees later tokens
     or has a parameter that no gradient reaches."""
-    if _places(encoding):
+    if not all_ours(encoding):
         _vet(str(encoding.own), tuple(sorted(catalog.sources(encoding).items())))
 
 
@@ -45,6 +52,18 @@ def blamed(error: BaseException, encoding: Encoding) -> Failure | None:
         return None
     told = described(error, *places)[:500]
     return Failure(f"{encoding} failed: {told}; `tape-arith check {encoding.own}` looks into it")
+
+
+@contextmanager
+def blaming(encoding: Encoding) -> Iterator[None]:
+    """What the code of `encoding` raises within is raised as what is `blamed` for it."""
+    try:
+        yield
+    except RAISED as error:
+        failure = blamed(error, encoding)
+        if failure is None:
+            raise
+        raise failure from error
 
 
 def _places(encoding: Encoding) -> list[Place]:

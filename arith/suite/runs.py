@@ -33,6 +33,7 @@ from arith.training.processes import ALONE, Processes
 from arith.training.train import Metrics
 from models.catalog import Name, parse, sources
 from models.hardware import Hardware
+from models.registry import RAISED
 
 
 def train_run(
@@ -260,7 +261,7 @@ def continue_run(
                 keep=states.keep,
                 should_stop=should_stop,
             )
-        except Exception as error:
+        except RAISED as error:
             failure = states.failure(error) or blamed(error, parse(record.encoding).encoding)
             if failure is None:
                 raise

@@ -12,7 +12,7 @@ from arith.scoring.score import score_grid
 from arith.scoring.shards import Shard
 from arith.suite.building import empty_grid, trained_decoder, trained_record
 from arith.suite.folders import RunFolder
-from arith.suite.foreign import blamed
+from arith.suite.foreign import blaming
 from arith.suite.lock import confirm, hold, tidy
 from arith.suite.progress import bar
 from models.catalog import Name, Part, parse
@@ -73,7 +73,7 @@ def score_run(
 
         stage = file.stem.replace("grid", "score", 1)
         earlier = place.timings().get(stage, 0.0) if grid is not empty else 0.0
-        try:
+        with blaming(name.encoding):
             grid = score_grid(
                 decoder,
                 bucket,
@@ -84,11 +84,6 @@ def score_run(
                 should_stop=should_stop,
                 blocks=blocks,
             )
-        except Exception as error:
-            failure = blamed(error, name.encoding)
-            if failure is None:
-                raise
-            raise failure from error
         if not blocks:
             save(grid)  # more parts than there is to share out
         place.write_timing(stage, earlier + time.perf_counter() - began)

@@ -87,7 +87,7 @@ class States:
         remove(self.folder.previous)
         remove(self.folder.latest)
 
-    def failure(self, error: Exception) -> Failure | None:
+    def failure(self, error: BaseException) -> Failure | None:
         """What to say where training ended in `error`; None where that is none of ours."""
         if isinstance(error, NotFinite):
             where = "there is no checkpoint yet"

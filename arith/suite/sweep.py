@@ -18,7 +18,7 @@
 "*" among encodings stands for all that the file does not name alone. tape@from=rope begins from
 the final weights of rope, tape@only-positional-from=rope trains its own parameters alone; rope is
 trained before them, and scored if it is named. Runs with settings of their own go to a folder named
-after the sweep, so that they never lie among the preset's.
+after the sweep, so that they never lie among the preset's. Nothing but the learning rate is tuned.
 """
 
 from collections import Counter
@@ -40,6 +40,9 @@ FOLDER = Path(__file__).parent / "sweeps"
 ORDERS = ("seeds", "encodings")
 MOST_SEEDS, MOST_SHARDS, MOST_SECONDS = 1000, 1000, 3600
 """A slip of the hand must not plan more jobs than fit into the memory."""
+TUNABLE = "learning_rate"
+"""What the tuned track of the protocol chooses for each encoding: all else in one ranked table is
+equal, or it would hold several budgets, sizes or evaluation sets."""
 _GROUP = ("encodings", "seeds")
 _KEYS = ("preset", *_GROUP, "groups", "order", "splits", "shards", "measure", "set", "tune")
 
@@ -200,6 +203,12 @@ def _checked(name: str, summary: str, content: Mapping[str, Any]) -> Sweep:
         raise UsageError(f"tune.{tuned} must be a list of several values")
     for value in values:
         _set(config, {str(tuned): value})
+    if tuned not in (None, TUNABLE):
+        raise UsageError(
+            f"tune takes {TUNABLE} alone, not {tuned}: all else is equal in one ranked table, or "
+            "it would hold several budgets, sizes or evaluation sets; give each value a sweep of "
+            f"its own, with {tuned} under [set]"
+        )
     return Sweep(
         name,
         summary,

@@ -11,6 +11,7 @@ from arith.suite.conductor import Ended, Outcome
 from arith.suite.engines.engine import Engine
 from arith.suite.engines.local import cores_a_slot, visible_gpus
 from arith.suite.estimate import cost, in_words, kept_bytes, seconds_a_flop
+from arith.suite.foreign import blamed
 from arith.suite.outcome_tables import write_tables
 from arith.suite.pipeline import conduct_here
 from arith.suite.plan import How, Job, finished, plan, write_jobs
@@ -18,6 +19,8 @@ from arith.suite.progress import say
 from arith.suite.status import note_end
 from arith.suite.stopping import Stopper
 from arith.suite.sweep import Sweep, folder_of
+from models.catalog import Encoding
+from models.registry import RAISED, described
 
 SCHEMA = 1
 
@@ -118,14 +121,27 @@ def prepared(
     return Prepared(sweep, out, number, jobs, _forecast(sweep, jobs, number, here))
 
 
+def _timed(jobs: Sequence[Job], threads: int | None) -> tuple[Job | None, float]:
+    """The first of `jobs` of which a few steps can be timed, and the seconds that a FLOP takes; an
+    encoding that fails in them is left to its own jobs, which must not keep others from theirs."""
+    first: dict[Encoding, Job] = {}
+    for job in jobs:
+        if job.kind in ("train", "score"):
+            first.setdefault(job.run.name.encoding, job)
+    for encoding, job in first.items():
+        say(f"timing a few steps of {job.run.name} for the estimate")
+        try:
+            return job, seconds_a_flop(job, threads)
+        except RAISED as error:
+            say(f"note: that cannot be timed: {blamed(error, encoding) or described(error)}")
+    return None, 0.0
+
+
 def _forecast(sweep: Sweep, jobs: Sequence[Job], slots: int, here: bool) -> dict[str, Any]:
     done = finished(jobs)
     left = [job for job in jobs if job.id not in done]
-    probed = next((job for job in left if here and job.kind in ("train", "score")), None)
     threads = cores_a_slot(slots) if slots > 1 else None  # one slot has what this process has
-    if probed is not None:
-        say(f"timing a few steps of {probed.run.name} for the estimate")
-    rate = 0.0 if probed is None else seconds_a_flop(probed, threads)
+    probed, rate = _timed(left if here else [], threads)
     entries = []
     for job in jobs:
         price = cost(job)

@@ -132,6 +132,19 @@ BAD = {
     GOOD + "[tune]\nclip = [1.0, 2.0]\nsteps = [1, 2]": "tune takes one setting, not clip, steps",
     "preset = ": "is not TOML",
 }
+# One ranked table would hold several budgets, sizes, recipes or evaluation sets.
+BAD |= {
+    f"{GOOD}[tune]\n{key} = {values}": f"tune takes learning_rate alone, not {key}: "
+    for key, values in {
+        "steps": "[1000, 2000]",
+        "batch_size": "[64, 128]",
+        "evaluation_seed": "[0, 1]",
+        "tested_digits": "[20, 40]",
+        "hidden_size": "[128, 256]",
+        "weight_decay": "[0.0, 0.1]",
+        "task": '["addition", "addition "]',
+    }.items()
+}
 
 
 @pytest.mark.parametrize("number", range(len(BAD)))

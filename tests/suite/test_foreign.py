@@ -1,0 +1,184 @@
+"""Encodings that are not ours and do what code may do: what they break is told in a line."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from arith.bench.attention import grouped
+from arith.errors import Failure, UsageError
+from arith.suite import building
+from arith.suite.building import on_paper, trained_record
+from arith.suite.costs import cost, training_flops_a_token
+from arith.suite.folders import RunFolder
+from arith.suite.presets import load_preset
+from models.catalog import parse
+from tests.sealing import replaced
+from tests.suite.test_sweeping import jobs_of, sweep_file
+from tests.suite.tiny import call, done, refused, settings
+
+HEAD = """
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from models.encoding import PositionalEncoding
+
+
+@cache
+def ramp(length):
+    return torch.linspace(0, 1, length)
+
+
+class Mine(PositionalEncoding):
+    def __init__(self, setting):
+        super().__init__(setting)
+        self.table = nn.Parameter(torch.zeros(setting.max_length, setting.hidden_size))
+"""
+EMBED = """
+    def embed(self, x, index, seqs):
+        return x + self.table[index] * getattr(self, "scale", 1.0)
+"""
+# All keep the contract; of none can a decoder without memory for its weights be made.
+READS = {
+    "a list": "        self.slopes = torch.linspace(0, 1, 4).tolist()\n",
+    "a branch": "        if torch.linspace(0, 1, 4).max() > 0.5:\n            self.scale = 2.0\n",
+    "kept": "        self.scale = ramp(setting.max_length)[-1]\n",
+}
+RUN = "runs/mini/mine.py@Mine/seed-0"
+
+
+def write(body: str, embed: str = EMBED) -> None:
+    Path("mine.py").write_text(HEAD + body + embed)
+
+
+@pytest.mark.parametrize("body", READS.values(), ids=READS)
+def test_what_keeps_the_contract_is_priced_trained_and_scored(body: str, here: Path) -> None:
+    write(body)
+    assert done("check", "mine.py:Mine").out.endswith("10 of 10 checks hold\n")
+    done("train", "--pe", "mine.py:Mine", *settings(steps=2))
+    assert RunFolder(Path(RUN)).grid_file().exists()
+    done("score", RUN, "--split", "carry")
+    told = done("sweep", sweep_file("mine.py:Mine"), "--dry-run")
+    assert "steps of mine.py:Mine were timed" in told.out
+
+
+def test_it_is_looked_at_without_memory_for_the_decoder(here: Path) -> None:
+    write(READS["a list"])
+    config = load_preset("paper-40")
+    decoder = on_paper(config, parse("mine.py:Mine"))
+    own = decoder.pe.get_parameter("table").numel()
+    assert not any(p.is_meta for p in decoder.pe.parameters())
+    assert all(p.is_meta for p in decoder.blocks.parameters())
+    plain = on_paper(config, parse("nope"))
+    assert decoder.num_parameters() == plain.num_parameters() + own > 117e6
+    assert all(p.is_meta for p in on_paper(config, parse("tape")).parameters())
+    assert cost("mine.py:Mine").parameters == own
+    rates = [training_flops_a_token(name, config) for name in ("mine.py:Mine", "nope")]
+    assert rates[0] == rates[1] > 0
+    assert list(grouped([parse("mine.py:Mine")], config)) == [decoder.pe.needs]
+
+
+def test_a_record_cannot_ask_for_more_memory_than_there_is(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("        Path(f'built-{setting.hidden_size}').touch()\n")
+    done("train", "--pe", "mine.py:Mine", *settings(steps=2), "--no-score")
+    record = RunFolder(Path(RUN)).record_file
+    for size in ("hidden_size", "mlp_size"):
+        replaced(record, f'"{size}": 16', f'"{size}": 1048576')
+    told = refused("score", RUN)
+    assert "a decoder for mine.py:Mine takes 13," in told and told.endswith("a smaller size")
+    assert {path.name for path in here.glob("built-*")} == {"built-16"}
+    for size in ("hidden_size", "mlp_size"):
+        replaced(record, f'"{size}": 1048576', f'"{size}": 16')
+    done("score", RUN)
+    monkeypatch.setattr(building, "available_memory", lambda: (1_000, None))
+    with pytest.raises(UsageError, match=r"and 1,000 are free"):
+        on_paper(trained_record(RunFolder(Path(RUN))).config, parse("mine.py:Mine"))
+
+
+def test_what_cannot_be_built_at_a_size_is_blamed(here: Path) -> None:
+    """At a width that no check has met."""
+    write("        if setting.hidden_size == 24:\n            raise KeyError('far')\n")
+    line = refused("train", "--pe", "mine.py:Mine", *settings(hidden_size=24), code=1)
+    assert "mine.py:Mine failed: KeyError: 'far' (line 21 of mine.py); `tape-arith check" in line
+    assert not Path("runs").exists()
+    write("        if setting.hidden_size == 24:\n            raise SystemExit(0)\n")
+    with pytest.raises(Failure, match=r"mine\.py:Mine failed: SystemExit: 0 \(line 21 of"):
+        on_paper(replace(load_preset("mini"), hidden_size=24), parse("mine.py:Mine"))
+
+
+FAILS = """
+    def embed(self, x, index, seqs):
+        if len(seqs.key) > 4:
+            {}
+        return x + self.table[index]
+"""
+
+
+@pytest.mark.parametrize("what", ["raise ValueError('over four')", "raise SystemExit(0)"])
+def test_what_cannot_be_timed_keeps_no_other_from_its_training(what: str, here: Path) -> None:
+    write("", FAILS.format(what))
+    file = sweep_file("mine.py:Mine,rope", "[0, 1]", batch_size=64)
+    told = call("sweep", file, "--dry-run")
+    assert told.code == 0 and "an estimate: steps of rope were timed" in told.out
+    (note,) = (line for line in told.err.splitlines() if "note:" in line)
+    assert "that cannot be timed: mine.py:Mine failed: " in note and "of mine.py)" in note
+    assert told.err.count("timing a few steps of") == 2
+
+
+@pytest.mark.parametrize("what", ["raise ValueError('over four')", "raise SystemExit(0)"])
+def test_what_fails_in_training_keeps_no_other_from_its_own(what: str, here: Path) -> None:
+    write("", FAILS.format(what))
+    result = call("sweep", sweep_file("mine.py:Mine,rope", batch_size=64), "--json")
+    states = jobs_of(result)
+    assert result.code == 1
+    assert states["score/mine/mini/rope/seed-0/grid"] == "done"
+    assert states["train/mine/mini/mine.py@Mine/seed-0"] == "failed"
+
+
+def test_what_leaves_while_it_is_scored_is_no_success(here: Path) -> None:
+    write("", FAILS.replace("len(seqs.key) > 4", "Path('leave').exists()").format("exit(0)"))
+    done("train", "--pe", "mine.py:Mine", *settings(steps=2), "--no-score")
+    Path("leave").touch()
+    line = refused("score", RUN, code=1, after=True)
+    assert "mine.py:Mine failed: SystemExit: 0 (line" in line
+    assert not RunFolder(Path(RUN)).grid_file().exists()
+
+
+def test_nothing_that_can_be_timed(here: Path) -> None:
+    write("", FAILS.format("raise ValueError('over four')"))
+    told = done("sweep", sweep_file("mine.py:Mine", batch_size=64), "--dry-run")
+    assert "(nothing was timed here)" in told.out and "note: that cannot be timed" in told.err
+    content = json.loads(done("sweep", "mine.toml", "--dry-run", "--json").out)
+    assert content["probe"] is None and content["left"]["seconds"] == 0
+
+
+LEAVES = "import sys\n\n\nclass Mine:\n    pass\n\n\nsys.exit({})\n"
+
+
+@pytest.mark.parametrize("code", ["0", "", "7", "'bye'"])
+def test_a_file_that_leaves_is_no_success(code: str, here: Path) -> None:
+    Path("mine.py").write_text(LEAVES.format(code))
+    for command in (
+        ("check", "mine.py:Mine"),
+        ("train", "--pe", "mine.py:Mine", *settings()),
+        ("run", "--pe", "mine.py:Mine", *settings()),
+        ("sweep", sweep_file("rope,mine.py:Mine")),
+    ):
+        line = refused(*command)
+        assert "mine.py:Mine cannot be imported: SystemExit" in line and "(line 8 of" in line
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("where", ["built", "called"])
+def test_an_encoding_that_leaves_is_no_success(where: str, here: Path) -> None:
+    leaves = "        raise SystemExit(0)\n"
+    write(leaves) if where == "built" else write("", EMBED.replace("        return", leaves + "#"))
+    result = call("check", "mine.py:Mine")
+    assert result.code == 1 and "BROKEN" in result.out and "SystemExit: 0 (line" in result.out
+    assert "mine.py:Mine breaks a promise" in refused("train", "--pe", "mine.py:Mine", *settings())
