@@ -56,6 +56,7 @@ def command(
         figure_format(figure)
     use_threads(threads)
     from arith.suite import ablating, sweeping
+    from arith.suite.namesakes import tell_what_is_replaced
     from arith.suite.plan import How
 
     with stopper.listening():
@@ -63,6 +64,7 @@ def command(
         if dry_run:
             print(made.as_text())
             return
+        tell_what_is_replaced(made.jobs, folder_of(content, out), sweep)
         outcome = made.run(stopper, sent)
         written = ablating.draw_ablations(content, out, figure)
     print("\n".join(map(str, written)) or f"nothing is scored yet: no figure in {out}")

@@ -22,12 +22,18 @@ def command(
         bool, typer.Option("--json", help="The curves as JSON on stdout; drawn only with --out.")
     ] = False,
 ) -> None:
-    """Draw loss, exact match and what a state does over the steps of training."""
+    """Draw loss, exact match and what a state does over the steps of training.
+
+    `--compare all` draws every run of the preset that was trained like the others; what is left out
+    is named.
+    """
     from arith.figures.curves import draw, to_json
-    from arith.suite.curves import figure_path, study
+    from arith.suite.compare import ALL
+    from arith.suite.curves import figure_path, study, study_all
     from arith.suite.presets import known
 
-    found = study(runs, catalog.parse_list(compare), known(preset))
+    of = known(preset)
+    found = study_all(runs, of) if compare == ALL else study(runs, catalog.parse_list(compare), of)
     path = out or (None if as_json else figure_path(runs, found))
     if path is not None:
         draw(found, path)

@@ -9,7 +9,7 @@ from arith.commands.options import Preset, Runs, Split
 from arith.errors import UsageError
 
 EXAMPLE = "tape-arith leaderboard --preset mini --out leaderboard.tex --figure leaderboard.pdf"
-ENDINGS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
+ENDINGS = {".md": "markdown", ".txt": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
 
 
 def command(
@@ -40,7 +40,12 @@ def command(
     from arith.suite.leaderboard import board
     from arith.suite.presets import known
 
-    kind = format or ENDINGS.get(out.suffix.lower() if out else "", "markdown")
+    if format is None and out and out.suffix.lower() not in ENDINGS:
+        known_endings = ", ".join(ENDINGS)
+        raise UsageError(
+            f"{out} has none of the endings {known_endings}: give it one, or say --format"
+        )
+    kind = format or (ENDINGS[out.suffix.lower()] if out else "markdown")
     if kind not in FORMATS:
         raise UsageError(f"unknown format '{format}'. Known: {', '.join(FORMATS)}")
     if figure:

@@ -26,14 +26,25 @@ def command(
     watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Show jobs and runs with their state, step, loss, time left and log."""
+    """Show jobs and runs with their state, step, loss, time left and log.
+
+    With one slot a sweep runs its jobs in its own process: they have no log, and
+    what they say goes to its stderr. With more slots, or elsewhere, it goes to
+    RUNS/sweeps/NAME/logs.
+    """
     from arith.errors import UsageError
     from arith.suite import status
+    from arith.suite.sweep import sweeps
 
     if watch and as_json:
         raise UsageError("--watch is for people: leave --json out")
     named = runs / "sweeps" / what
     place = named if (named / "jobs.jsonl").exists() else Path(what)
+    if what in sweeps() and place != named and not place.exists():
+        where = "" if runs == Path("runs") else f" --out {runs}"
+        raise UsageError(
+            f"the sweep {what} was not run in {runs}: `tape-arith sweep {what}{where}` starts it"
+        )
     rows = status.status(place)
     if as_json:
         print(json.dumps(status.content(rows), indent=1))
@@ -46,7 +57,7 @@ def command(
 
         with Live(console=Console(), auto_refresh=False) as live:
             live.update(Text(status.as_text(rows)), refresh=True)
-            while any(row.state in ("waiting", "running") for row in rows):
+            while status.may_change(place, rows):
                 time.sleep(SECONDS_BETWEEN_LOOKS)
                 rows = status.status(place)
                 live.update(Text(status.as_text(rows)), refresh=True)

@@ -56,6 +56,7 @@ def command(
     sent = None if printer else elsewhere(engine, slots, folder_of(content, out))
     use_threads(threads)
     from arith.suite import sweeping
+    from arith.suite.namesakes import tell_what_is_replaced
     from arith.suite.plan import How
     from arith.suite.progress import say
     from arith.suite.tracking import chosen
@@ -74,6 +75,7 @@ def command(
             from arith.bench.first import measure_first
 
             measure_first(content, out, attention)
+        tell_what_is_replaced(made.jobs, folder_of(content, out), sweep)
         outcome = made.run(stopper, sent)
         tables = made.tables()
     if as_json:

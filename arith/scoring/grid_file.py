@@ -1,6 +1,7 @@
 """The file of a grid: JSON, and a reader that believes nothing it has not checked."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ _KEYS = {
     *("schema", "kind", "encoding", "extrapolation", "preset", "seed", "trained_digits"),
     *("budget", "evaluation", "scoring", "blocks_done", *_CELLS),
 }
+_PRESET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@-]*")
 _SETTINGS, _PART = "settings", "part"
 """There only where the preset was changed, and where it is not the whole of a grid."""
 
@@ -43,6 +45,8 @@ def load(path: Path) -> Grid:
 def _checked(content: dict[str, Any]) -> Grid:
     known_keys(content, _KEYS, frozenset({_SETTINGS, _PART}))
     encoding, preset = text(content["encoding"], "encoding"), text(content["preset"], "preset")
+    if not _PRESET.fullmatch(preset):  # it names a folder
+        raise Wrong(f"'preset' must be the name of a preset, not {preset[:40]!r}")
     seed, blocks_done = whole(content["seed"], "seed"), whole(content["blocks_done"], "blocks_done")
     extrapolation = content["extrapolation"]
     if extrapolation is not None:

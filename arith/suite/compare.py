@@ -96,10 +96,12 @@ def all_panels(
     if len(found) > 1:
         raise UsageError(f"there are runs of {', '.join(found)}: choose one with --preset")
     if not grids:
-        how = "train --pe rope" if split == EVALUATION else f"score RUN --split {split}"
+        how = f"tape-arith score RUN --split {split}"
+        if split == EVALUATION:
+            how = trains(catalog.parse("rope"), preset, root)
         of = "" if preset is None else f" of {preset}"
         raise UsageError(
-            f"no scored run{of} in {root}{_on(split)}: tape-arith {how} makes one{elsewhere(root)}"
+            f"no scored run{of} in {root}{_on(split)}: {how} makes one{elsewhere(root)}"
         )
     kept, *others = sorted(_groups(grids), key=_claim, reverse=True)
     left_out = [LeftOut(_runs(group), _why(group[0], kept[0])) for group in others]
@@ -117,12 +119,15 @@ def tell(left_out: Iterable[tuple[str, str]]) -> None:
 def figure_path(root: Path, panels: Sequence[Sequence[Grid]]) -> Path:
     """Where a comparison is drawn unless said otherwise: beside the runs of its preset, under the
     names of its encodings, of the first and a count where they are many."""
-    names = "-".join(slug(panel[0].name) for panel in panels[:MOST_NAMED])
-    if len(panels) > MOST_NAMED:
-        names += f"-and-{len(panels) - MOST_NAMED}-more"
     first = panels[0][0]
     problems = "" if first.split == EVALUATION else f"@{first.split}"
-    return root / first.preset / f"{names}{problems}.png"
+    return root / first.preset / f"{joined([panel[0].name for panel in panels])}{problems}.png"
+
+
+def joined(names: Sequence[str]) -> str:
+    """Encodings in the name of a file: MOST_NAMED of them, and how many more."""
+    more = len(names) - MOST_NAMED
+    return "-".join(map(slug, names[:MOST_NAMED])) + (f"-and-{more}-more" if more > 0 else "")
 
 
 def summary(grid: Grid) -> str:
@@ -131,9 +136,12 @@ def summary(grid: Grid) -> str:
     def percent(value: float | None) -> str:
         return "incomplete" if value is None else f"{value:.1%}"
 
+    outside = grid.mean("out_of_distribution")
+    longer = f"out of distribution {percent(outside.value)}"
+    if not outside.cells:
+        longer = f"nothing is out of distribution (trained and tested to {grid.max_digits} digits)"
     return (
-        f"{grid.name} seed {grid.seed}{_on(grid.split)}: out of distribution "
-        f"{percent(grid.mean('out_of_distribution').value)}, in distribution "
+        f"{grid.name} seed {grid.seed}{_on(grid.split)}: {longer}, in distribution "
         f"{percent(grid.mean('trained').value)}, all {percent(grid.mean('all').value)}"
     )
 
@@ -152,14 +160,15 @@ def _what_scores(root: Path, preset: str, name: Name, split: str) -> str:
     return f"tape-arith score {runs[0].parent}{way} --split {split}"
 
 
-def trains(name: Name, preset: str, root: Path) -> str:
+def trains(name: Name, preset: str | None, root: Path) -> str:
     """The command that trains `name` where a comparison in `root` finds it."""
     there = "" if root == Path("runs") else f" --out {root}"
     origin = name.encoding.origin
     if origin is None:
-        return f"tape-arith train --pe {name} --preset {preset}{there}"
+        of = "" if preset is None else f" --preset {preset}"
+        return f"tape-arith train --pe {name}{of}{there}"
     only = " --only-positional" if origin.only_positional else ""
-    begun = f"{root}/{preset}/{slug(str(origin.encoding))}/seed-0"
+    begun = f"{root}/{preset or 'PRESET'}/{slug(str(origin.encoding))}/seed-0"
     return f"tape-arith train --pe {name.encoding.own} --init-from {begun}{only}{there}"
 
 
@@ -224,7 +233,7 @@ def _why(left: Grid, kept: Grid) -> str:
                 # Both tell one thing: which weights it began with.
                 told.append("begun from another run" if there is None else "weights of its own")
             elif part == "config_sha256":
-                told.append(f"other settings ({_settings(left)}, not {_settings(kept)})")
+                told.append(f"other settings ({_settings(left, kept)})")
             elif part == "sha256":
                 told.append(f"evaluation set {str(here)[:8]}, not {str(there)[:8]}")
             else:
@@ -232,10 +241,24 @@ def _why(left: Grid, kept: Grid) -> str:
     return "; ".join(dict.fromkeys(told))
 
 
-def _settings(grid: Grid) -> str:
-    """What was set in place of the preset's; a grid of an older version does not tell."""
-    told = ", ".join(f"{key}={value}" for key, value in grid.settings.items())
-    return told or f"config {grid.budget.get('config_sha256', 'unknown')[:8]}"
+def _settings(left: Grid, kept: Grid) -> str:
+    """The settings that are not alike, of two grids of one preset; their hashes where a grid of an
+    older version does not tell what was set. Steps are told by themselves."""
+    usual = load_preset(left.preset) if left.preset in presets() else None
+    every = {} if usual is None else usual.as_dict()
+    hashes = [grid.budget.get("config_sha256", "unknown") for grid in (left, kept)]
+    all_told = usual is None or all(
+        grid.settings or sha256 == usual.sha256
+        for grid, sha256 in zip((left, kept), hashes, strict=True)
+    )
+    told = []
+    for key in dict.fromkeys([*left.settings, *kept.settings]) if all_told else ():
+        here, there = (
+            grid.settings.get(key, every.get(key, "the preset's")) for grid in (left, kept)
+        )
+        if key != "steps" and here != there:
+            told.append(f"{key} {here}, not {there}")
+    return "; ".join(told) or f"config {hashes[0][:8]}, not {hashes[1][:8]}"
 
 
 def _not_scored(root: Path, preset: str, split: str) -> list[LeftOut]:
@@ -251,17 +274,17 @@ def _not_scored(root: Path, preset: str, split: str) -> list[LeftOut]:
             continue
         if record.preset == preset:
             found.setdefault(record.encoding, []).append(record.seed)
-    return [LeftOut(_listed(found), f"not scored{_on(split)} yet")] if found else []
+    return [LeftOut(listed(found), f"not scored{_on(split)} yet")] if found else []
 
 
 def _runs(grids: Sequence[Grid]) -> str:
     seeds: dict[str, list[int]] = {}
     for grid in grids:
         seeds.setdefault(grid.name, []).append(grid.seed)
-    return _listed(seeds)
+    return listed(seeds)
 
 
-def _listed(seeds: Mapping[str, Sequence[int]]) -> str:
+def listed(seeds: Mapping[str, Sequence[int]]) -> str:
     """ "rope seeds 0, 1; tape seed 0" """
     return "; ".join(
         f"{name} seed{'s' * (len(of) > 1)} {', '.join(map(str, sorted(of)))}"

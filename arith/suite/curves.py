@@ -1,14 +1,21 @@
 """The curves of several runs: which belong together, and at which steps. No torch here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from arith.errors import UsageError
+from arith.errors import Failure, UsageError
 from arith.figures.curves import Learner, Series, Study
-from arith.suite.compare import trains
+from arith.suite.compare import elsewhere, joined, listed, tell, trains
+from arith.suite.finding import find_runs
 from arith.suite.folders import RunFolder, slug
 from arith.suite.learning import by_length, curve, states
+from arith.suite.presets import load_preset, presets
+from arith.suite.progress import say
+from arith.suite.record import RunRecord
+from models import catalog
 from models.catalog import Name
+
+Runs = list[tuple[RunFolder, RunRecord]]
 
 
 def study(root: Path, names: Sequence[Name], preset: str | None = None) -> Study:
@@ -45,6 +52,57 @@ def study(root: Path, names: Sequence[Name], preset: str | None = None) -> Study
                 f"{first.encoding} (seed {first.seed}) and {record.encoding} (seed {record.seed}) "
                 f"were not trained alike ({differs}): draw them apart, or train them alike"
             )
+    return _study(groups, first)
+
+
+def study_all(root: Path, preset: str | None = None) -> Study:
+    """The curves of every run of one preset below `root` that was trained as most were, or as the
+    preset says, by the encodings' names; what is left out is told on stderr. Errors: UsageError
+    where there are none, or runs of several presets; Failure for corrupt metrics."""
+    alike: dict[tuple[tuple[str, object], ...], Runs] = {}
+    for folder in find_runs(root):
+        try:
+            record = folder.record()
+        except Failure as error:
+            say(f"note: {error}")
+            continue
+        if record.preset == (preset or record.preset):
+            key = ("preset", record.preset), *sorted(record.budget.items())
+            alike.setdefault(key, []).append((folder, record))
+    found = sorted({record.preset for runs in alike.values() for _, record in runs})
+    if len(found) > 1:
+        raise UsageError(f"there are runs of {', '.join(found)}: choose one with --preset")
+    if not found:
+        of, how = f" of {preset}" if preset else "", trains(catalog.parse("rope"), preset, root)
+        raise UsageError(f"no run{of} in {root}: {how} makes one{elsewhere(root)}")
+    kept, *others = sorted(alike.values(), key=_claim, reverse=True)
+    first = kept[0][1]
+    for runs in others:
+        why = runs[0][1].config.differences(first.config) or "not begun alike"
+        seeds = {name: [record.seed for _, record in of] for name, of in _groups(runs).items()}
+        tell([(listed(seeds), why)])
+    folders = {name: [folder for folder, _ in of] for name, of in _groups(kept).items()}
+    return _study(folders, first)
+
+
+def _claim(runs: Runs) -> tuple[bool, int, int]:
+    """What decides which runs are drawn: whether they are the preset's own, then how many."""
+    first, own = runs[0][1], False
+    if first.preset in presets() and first.init_from is None:
+        own = first.config == load_preset(first.preset) and first.first_steps == first.config.steps
+    return own, len(_groups(runs)), len(runs)
+
+
+def _groups(runs: Runs) -> dict[str, Runs]:
+    """The runs of each encoding."""
+    result: dict[str, Runs] = {}
+    for folder, record in runs:
+        result.setdefault(record.encoding, []).append((folder, record))
+    return result
+
+
+def _study(groups: Mapping[str, Sequence[RunFolder]], first: RunRecord) -> Study:
+    """The curves of `groups`, all trained as `first`."""
     return Study(
         tuple(learner(name, folders) for name, folders in groups.items()),
         first.preset,
@@ -100,5 +158,5 @@ def _folders(root: Path, name: Name, preset: str | None) -> list[Path]:
 
 def figure_path(root: Path, study: Study) -> Path:
     """Where curves are drawn unless said otherwise: beside the runs of their preset."""
-    names = "-".join(slug(learner.encoding) for learner in study.learners)
+    names = joined([learner.encoding for learner in study.learners])
     return root / study.preset / f"curves-{names}.png"

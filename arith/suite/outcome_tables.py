@@ -6,11 +6,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from arith.data.bucket import EVALUATION
+from arith.data.bucket import EVALUATION, SPLITS
 from arith.figures.table import Row, ranked, rows, to_csv, to_markdown
 from arith.files import write_text
 from arith.scoring.grid import Grid
 from arith.suite.finding import find_grids
+from arith.suite.progress import say
 from arith.suite.sweep import Sweep
 from models.catalog import Name
 
@@ -29,14 +30,23 @@ class Choice:
 
 
 def write_tables(sweep: Sweep, out: Path, folder: Path) -> list[Path]:
-    """A table of each split, as far as it is scored; where they are."""
-    written = []
-    for split in sweep.splits:
-        table = _rows(sweep, out, split)
+    """A table of each split, as far as it is scored; where they are. One of another time, of which
+    nothing is scored as the sweep is asked for now, goes, which is told: it would pass for this."""
+    written, removed = [], []
+    for split in dict.fromkeys((*sweep.splits, *SPLITS)):
+        table = _rows(sweep, out, split) if split in sweep.splits else []
         stem = "table" if split == EVALUATION else f"table@{split}"
-        for ending, text in FORMATS.items() if table else ():
-            written.append(folder / f"{stem}.{ending}")
-            write_text(written[-1], text(table))
+        for ending, text in FORMATS.items():
+            file = folder / f"{stem}.{ending}"
+            if table:
+                write_text(file, text(table))
+                written.append(file)
+            elif file.exists():
+                file.unlink()
+                removed.append(file.name)
+    if removed:
+        gone = ", ".join(removed)
+        say(f"note: removed {gone} from {folder}: nothing of {sweep.name} as it is now is in them")
     return written
 
 

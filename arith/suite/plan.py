@@ -13,7 +13,6 @@ from typing import Any, Literal, get_args
 
 from arith.checking import Wrong, digest, mapping, text, whole
 from arith.data.bucket import EVALUATION, Bucket
-from arith.data.task import load_task
 from arith.errors import Failure
 from arith.files import write_text
 from arith.reading import parse_json, read_text
@@ -115,11 +114,8 @@ class Job:
     @property
     def _begun(self) -> list[str]:
         """How a run that begins from another is asked for."""
-        source, origin = self.run.source, self.run.name.encoding.origin
-        if source is None or origin is None:
-            return []
-        only = ["--only-positional"] if origin.only_positional else []
-        return ["--init-from", str(source.folder.path), *only]
+        source = self.run.source
+        return [] if source is None else begun(self.run.name, source.folder.path)
 
     def done(self) -> bool:
         """Whether its own files say so. Of problems on disk that is not asked: to make them again
@@ -162,6 +158,13 @@ class Job:
             "steps": self.run.config.steps,
             "config_sha256": self.run.config.sha256,
         }
+
+
+def begun(name: catalog.Name, source: Path) -> list[str]:
+    """What `train` is told of a run of `name` that begins from the one in the folder `source`."""
+    origin = name.encoding.origin
+    only = ["--only-positional"] if origin is not None and origin.only_positional else []
+    return ["--init-from", str(source), *only]
 
 
 def log_file(folder: Path, job: str) -> Path:
@@ -241,8 +244,7 @@ def own_record(run: Run) -> RunRecord | None:
         record.config == run.config
         and record.encoding == str(run.name.encoding)
         and record.seed == run.seed
-        and record.task_version == load_task(run.config.task).version
-        and record.sources == catalog.sources(run.name.encoding)
+        and record.of_today
     )
     return record if same else None
 
@@ -294,6 +296,10 @@ def _job(content: dict[str, Any]) -> dict[str, Any]:
         Shard.parse(text(content["shard"], "shard"))
         if len(Path(content["folder"]).parts) < 4:
             raise Wrong("'folder' must be that of a part of a grid")
+    if not isinstance(content.get("depends", []), list):
+        raise Wrong("'depends' must be a list")
+    for key in content.get("depends", []):
+        text(key, "depends")
     whole(content.get("steps"), "steps", 1)
     digest(content.get("config_sha256"), "config_sha256")
     return content

@@ -4,10 +4,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from arith.checking import digest, known_keys, mapping, text, whole
+from arith.data.task import load_task
+from arith.errors import UsageError
 from arith.suite.presets import load_preset, presets
 from arith.training.config import Config
 from arith.training.nonfinite import known_policy
 from arith.training.schedule import Schedule
+from models import catalog
 from models.catalog import parse
 
 FIRST_TASK_VERSION = 1
@@ -95,6 +98,17 @@ class RunRecord:
         usual = load_preset(self.preset).as_dict()
         changed = {key: x for key, x in self.config.as_dict().items() if x != usual[key]}
         return {**before, **changed}
+
+    @property
+    def of_today(self) -> bool:
+        """Whether its task and its encoding are what they were then; an encoding that is not on
+        this machine counts as unchanged, for its results are read all the same."""
+        try:
+            sources = catalog.sources(parse(self.encoding).encoding)
+        except UsageError:
+            sources = self.sources
+        version = load_task(self.config.task).version
+        return (self.task_version, self.sources) == (version, sources)
 
     @classmethod
     def of(cls, content: dict[str, Any]) -> "RunRecord":

@@ -2,28 +2,29 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from arith.checking import Wrong, mapping, text, whole
-from arith.errors import Failure, UsageError
+from arith.errors import UsageError
 from arith.files import append_line
 from arith.plain import plain
 from arith.reading import parse_json, read_bytes
 from arith.schemas import sealed, unsealed
-from arith.scoring import grid_file
-from arith.scoring.shards import Shard
 from arith.suite import lock
 from arith.suite.engines.engine import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY
 from arith.suite.finding import find_runs
 from arith.suite.folders import RunFolder
+from arith.suite.how_far import scored, scoring, training
 from arith.suite.plan import log_file, read_jobs
-from arith.suite.tickets import read_ticket
+from arith.suite.tickets import Ticket, read_ticket
 
 SCHEMA = 1
 STATES = ("waiting", "running", "trained", "scored", "failed")
+SECONDS_OF_QUIET = 60.0
+"""For so long a sweep that was begun again may show nothing of what it does: processes start."""
 _NO_FAILURE = (EXIT_DONE, EXIT_PARTLY, EXIT_AGAIN, EXIT_INTERRUPTED)
 
 
@@ -39,7 +40,7 @@ class Row:
     seconds_left: float | None = None
     log: str | None = None
     reason: str | None = None
-    """Why it failed."""
+    """Why it failed; of one that waits, which failed one it waits for, so that it never runs."""
     where: str | None = None
     """What an engine elsewhere has of it: "slurm: running on n1"."""
 
@@ -54,8 +55,8 @@ def note_end(folder: Path, job: str, code: int, reason: str, log: Path | None) -
 def status(place: Path) -> list[Row]:
     """Of a sweep's folder a row a job; of a folder of runs a row a run. Errors: UsageError."""
     if (place / "jobs.jsonl").exists():
-        ends = _ends(place)
-        return [_of_job(job, place, ends) for job in read_jobs(place)]
+        ends, jobs = _ends(place), list(read_jobs(place))
+        return _blocked([_of_job(job, place, ends) for job in jobs], jobs)
     folders = find_runs(place)
     if not folders:
         sweeps = sorted(place.glob("sweeps/*/jobs.jsonl"))
@@ -66,6 +67,22 @@ def status(place: Path) -> list[Row]:
         raise UsageError(f"{place} holds neither a sweep nor runs: `tape-arith list` shows runs")
     ends = {key: end for sweep in place.glob("sweeps/*") for key, end in _ends(sweep).items()}
     return [_of_run(folder, place, ends) for folder in folders]
+
+
+def may_change(place: Path, rows: Sequence[Row]) -> bool:
+    """Whether to look again: something runs, or waits for nothing that failed; or a sweep has just
+    been begun again and has not come to what failed before."""
+    if any(row.state == "running" or (row.state == "waiting" and not row.reason) for row in rows):
+        return True
+    try:
+        begun = (place / "jobs.jsonl").stat().st_mtime  # written anew whenever a sweep begins
+        last = max(begun, (place / "ends.jsonl").stat().st_mtime)
+    except OSError:
+        return False
+    ends = _ends(place)
+    failed = [ends[row.id].get("time") for row in rows if row.state == "failed" and row.id in ends]
+    before = any(isinstance(at, int | float) and at + 1 < begun for at in failed)
+    return before and time.time() - last < SECONDS_OF_QUIET
 
 
 def content(rows: list[Row]) -> dict[str, Any]:
@@ -101,95 +118,72 @@ def _clock(seconds: float) -> str:
 
 def _of_job(job: Mapping[str, Any], place: Path, ends: Mapping[str, Any]) -> Row:
     file = None if job["grid"] is None else Path(job["grid"])
-    log = log_file(place, job["id"])
-    facts: dict[str, Any] = {"log": log.as_posix() if log.exists() else None}
-    folder = RunFolder(Path(job["folder"]))
+    folder, of = RunFolder(Path(job["folder"])), (job["steps"], job["config_sha256"])
     if job["kind"] == "train":
-        state, progress = _training(folder, (job["steps"], job["config_sha256"]))
+        state, progress = training(folder, of)
     elif file is not None:
         whole = folder.path.parents[2] / file.name if job.get("shard") else file
-        state, progress = _scoring(folder, file, whole, job.get("shard"))
+        state, progress = scoring(file, whole, job.get("shard"), of)
     else:
         state, progress = "waiting", {}
         if ends.get(job["id"], {}).get("exit") == EXIT_DONE:
             state = "trained"
+    log = log_file(place, job["id"])
     ticket = read_ticket(log) if state in ("waiting", "running") else None
-    facts["where"] = str(ticket) if ticket and ticket.state != "ended" else None
-    return _with_failure(Row(job["id"], state, **progress, **facts), ends)
+    sent = ticket if ticket and ticket.state != "ended" else None
+    row = Row(job["id"], state, **progress, where=str(sent) if sent else None)
+    row = _replaced(row, log=_log(log, state, ends.get(job["id"]), sent))
+    return _with_failure(row, ends)
+
+
+def _log(log: Path, state: str, end: Mapping[str, Any] | None, sent: Ticket | None) -> str | None:
+    """`log`, unless it is that of an earlier run of the job: what runs in the process of `sweep`
+    has none."""
+    if not log.exists():
+        return None
+    if state == "running" and sent is None:
+        listed = (
+            log.parent.parent / "jobs.jsonl"
+        )  # written as the sweep begins, before any job runs
+        stale = not listed.exists() or log.stat().st_mtime < listed.stat().st_mtime
+    elif end is None:
+        stale = False
+    else:  # done after that end, by another call
+        stale = not end.get("log") or (state in ("trained", "scored") and end["exit"] != EXIT_DONE)
+    return None if stale else log.as_posix()
+
+
+def _blocked(rows: Sequence[Row], jobs: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """`rows` with the reason why some wait for ever; each job stands after those it depends on."""
+    failed = {row.id: row.id for row in rows if row.state == "failed"}
+    result = []
+    for row, job in zip(rows, jobs, strict=True):
+        of = next((failed[key] for key in job.get("depends", []) if key in failed), None)
+        if row.state == "waiting" and of is not None:
+            failed[row.id] = of
+            row = _replaced(row, reason=f"after {of} failed", log=None)
+        result.append(row)
+    return result
 
 
 def _of_run(folder: RunFolder, place: Path, ends: Mapping[str, Any]) -> Row:
-    state, progress = _training(folder)
+    state, progress = training(folder)
     name = folder.path.relative_to(place).as_posix()
     keys = [key for key in ends if f"{key.split('/', 1)[-1]}/".startswith(f"{name}/")]
-    log = next((ends[key]["log"] for key in keys if ends[key].get("log")), None)
-    row = Row(name, state, **progress, log=log)
+    row = Row(name, state, **progress)
     working = lock.work(folder.path)
     if working not in (None, "train") or any(
         lock.holder(shard.parent) for shard in folder.path.glob(f"shards/*/*/{lock.NAME}")
     ):
         row = _replaced(row, state="running")
-    elif state == "trained" and any(map(_complete, folder.path.glob("grid*.json"))):
+    elif state == "trained" and scored(folder, folder.record()):
         row = _replaced(row, state="scored")
+    logs = [(Path(ends[key]["log"]), ends[key]) for key in keys if ends[key].get("log")]
+    told = (_log(log, row.state, end, None) for log, end in logs)
+    row = _replaced(row, log=next(filter(None, told), None))
     for key in keys:
         row = _with_failure(row, ends, key)
     return row
-
-
-def _training(folder: RunFolder, of: tuple[int, str] | None = None) -> tuple[str, dict[str, Any]]:
-    """How far training is: its state, and what its metrics say. `of`: the steps and the hash of the
-    config that the run is to have; one of another config is none."""
-    if not folder.exists():
-        return ("running" if lock.work(folder.path) == "train" else "waiting"), {}
-    try:
-        record, metrics = folder.record(), folder.metrics()
-    except Failure as error:
-        return "failed", {"reason": str(error)}
-    if of not in (None, (record.config.steps, record.config.sha256)):
-        return "waiting", {}
-    step, steps = 0, record.config.steps
-    facts: dict[str, Any] = {"step": step, "steps": steps}
-    if metrics:
-        last = metrics[-1]
-        step = last["step"]
-        facts |= {"step": step, "loss": last.get("loss")}
-        before = metrics[-2] if len(metrics) > 1 else {"step": 0, "seconds": 0.0}
-        if step > before["step"] and "seconds" in last and step < steps:
-            pace = (last["seconds"] - before["seconds"]) / (step - before["step"])
-            facts["seconds_left"] = round(pace * (steps - step), 1)
-    scored_without_weights = any(map(_complete, folder.path.glob("grid*.json")))
-    if folder.finished() or (scored_without_weights and not folder.unfinished()):
-        return "trained", facts
-    return ("running" if lock.work(folder.path) == "train" else "waiting"), facts
-
-
-def _scoring(
-    folder: RunFolder, file: Path, whole: Path, shard: str | None
-) -> tuple[str, dict[str, Any]]:
-    """How far the scoring of `file`, which is `whole` or part of it, is: counted in blocks."""
-    if _complete(whole):
-        return "scored", {}
-    facts: dict[str, Any] = {}
-    if file.exists():
-        try:
-            grid = grid_file.load(file)
-        except Failure as error:
-            return "failed", {"reason": str(error)}
-        blocks = grid.evaluation["problems_per_cell"]
-        if shard is not None:
-            part = Shard.parse(shard)
-            blocks = len(part.blocks(grid))
-            if part.complete(grid):
-                return "scored", {"step": blocks, "steps": blocks}
-        facts = {"step": grid.blocks_done, "steps": blocks}
-    return ("running" if lock.work(folder.path) == file.name else "waiting"), facts
-
-
-def _complete(file: Path) -> bool:
-    try:
-        return file.exists() and grid_file.load(file).complete
-    except Failure:
-        return False
 
 
 def _with_failure(row: Row, ends: Mapping[str, Any], key: str | None = None) -> Row:

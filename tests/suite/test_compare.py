@@ -1,5 +1,6 @@
 """Which runs stand in one figure, and what is said where they cannot."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -11,8 +12,9 @@ from arith.figures.captions import footnote
 from arith.scoring import grid_file
 from arith.suite.compare import panels, selection
 from arith.suite.order import in_order, in_words
+from arith.suite.presets import load_preset
 from models.catalog import parse_list
-from tests.sealing import replaced
+from tests.sealing import replaced, resealed
 from tests.suite.tiny import contents, done, refused, settings, untouched
 
 
@@ -195,6 +197,39 @@ def test_all_leaves_out_what_may_not_be_compared(comparison: Path) -> None:
     assert "evaluation version is 2" in refused("table", "--compare", "fire,rope")
 
 
+def test_only_the_settings_that_differ_are_named(comparison: Path) -> None:
+    shutil.rmtree("runs/mini/fire")
+    done("train", "--pe", "fire", *settings(learning_rate=0.002, clip=0.25))
+    own = load_preset("mini").clip  # which the others do not say, for they have it
+    assert done("table").err == (
+        "note: left out: fire seed 0: other settings (learning_rate 0.002, not 0.001; "
+        f"clip 0.25, not {own:g})\n"
+    )
+    for file in Path("runs/mini/fire").glob("*/grid.json"):  # an older version told no settings
+        content = json.loads(file.read_text())
+        del content["settings"]
+        file.write_bytes(resealed(json.dumps(content).encode()))
+    hashes = [
+        grid_file.load(Path("runs/mini", name, "seed-0/grid.json")).budget["config_sha256"][:8]
+        for name in ("fire", "rope")
+    ]
+    assert f"other settings (config {hashes[0]}, not {hashes[1]})" in done("table").err
+
+
+def test_where_nothing_is_out_of_distribution(here: Path) -> None:
+    told = done("train", "--pe", "rope", *settings(tested_digits=2)).out
+    assert "nothing is out of distribution (trained and tested to 2 digits), in dist" in told
+    assert "incomplete" not in told
+
+
+def test_a_preset_that_is_no_name_is_refused_with_its_file(comparison: Path) -> None:
+    file = comparison / "runs/mini/fire/seed-0/grid.json"
+    replaced(file, '"preset": "mini"', '"preset": "../x"')
+    for command in (("table",), ("leaderboard",), ("heatmap", "--compare", "fire")):
+        told = refused(*command, code=1)
+        assert "fire/seed-0/grid.json is corrupt: 'preset' must be the name of a preset" in told
+
+
 def test_names_in_their_order_or_sorted(comparison: Path) -> None:
     given = selection(Path("runs"), "rope,fire")
     assert [panel[0].name for panel in given] == ["rope", "fire"]
@@ -208,5 +243,9 @@ def test_names_in_their_order_or_sorted(comparison: Path) -> None:
 
 
 def test_a_table_of_nothing(here: Path) -> None:
-    assert "tape-arith train" in refused("table")
+    assert "tape-arith train --pe rope makes one" in refused("table")
+    told = refused("leaderboard", "--runs", "m", "--preset", "paper-20")
+    assert "of paper-20 in m: tape-arith train --pe rope --preset paper-20 --out m makes" in told
+    told = refused("table", "--split", "carry")
+    assert "tape-arith score RUN --split carry makes one" in told
     assert "markdown, csv, latex, json" in refused("table", "--format", "xml")

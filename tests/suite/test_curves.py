@@ -58,6 +58,31 @@ def test_what_is_refused(comparison: Path) -> None:
         assert "no run of rope" in refused("curves", "--compare", "rope", "--preset", "paper-40")
 
 
+def test_all_of_them(comparison: Path) -> None:
+    named = done("curves", "--compare", "fire,rope,tape", "--json").out
+    with untouched(comparison):
+        assert done("curves", "--compare", "all", "--json").out == named
+    done("train", "--pe", "alibi", "--no-score", *settings(learning_rate=0.002))
+    done("train", "runs/mini/rope/seed-0", "--steps", 8, "--no-score")
+    Path("runs/mini/tape/seed-1/run.json").write_text("{")
+    told = done("curves", "--compare", "all", "--json")
+    learners = {of["encoding"]: of["seeds"] for of in json.loads(told.out)["learners"]}
+    assert learners == {"fire": [0, 1], "rope": [1], "tape": [0]}
+    assert "note: left out: alibi seed 0: learning_rate: 0.002, not 0.001\n" in told.err
+    assert "note: left out: rope seed 0: steps: 8, not 4\n" in told.err
+    assert "tape/seed-1/run.json is corrupt" in told.err
+    done("train", "--pe", "rope", "--no-score", *settings(), "--preset", "paper-20")
+    told = refused("curves", "--compare", "all", after=True)
+    assert "mini, paper-20: choose one with --preset" in told
+    figure = done("curves", "--compare", "all", "--preset", "paper-20")
+    assert figure.out == "runs/paper-20/curves-rope.png\n"
+
+
+def test_all_of_nothing(here: Path) -> None:
+    told = refused("curves", "--compare", "all", "--preset", "paper-20", "--runs", "m")
+    assert "tape-arith train --pe rope --preset paper-20 --out m makes one" in told
+
+
 def test_runs_that_were_trained_otherwise_are_refused(comparison: Path) -> None:
     done("train", "--pe", "nope", "--no-score", *settings(learning_rate=0.002))
     with untouched(comparison):

@@ -289,7 +289,8 @@ def test_time_and_last_states(made: Path) -> None:
         for value in (0.9, 0.20, 0.25, 0.22, 0.3, 0.26)
     ]
     lines = [
-        {"step": step, "loss": 1.0, "small_grid": grid} for step, grid in enumerate(small_grids)
+        {"step": 250 * n, "loss": 1.0, "small_grid": grid}
+        for n, grid in enumerate(small_grids, start=1)
     ]
     folder.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = rows(leaderboard())
@@ -302,6 +303,15 @@ def test_time_and_last_states(made: Path) -> None:
     line = next(line for line in text.splitlines() if "| tape |" in line)
     assert "| 10.0 | 2.5 min |" in line
     assert "| not measured |" in next(line for line in text.splitlines() if "| fire |" in line)
+    # Of which steps they are, as the files have it.
+    assert "of a run's last 5 saved states (steps 500 to 1,500, what it learns" in text
+    other = RunFolder(made / "runs/mini/tape/seed-2")
+    other.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines[:3]))
+    text = done("leaderboard").out
+    assert "of a run's last 3 to 5 saved states (within steps 250 to 1,500, what" in text
+    other.metrics_file.unlink()
+    folder.metrics_file.unlink()
+    assert "lowest of a run's last saved states, in percentage" in done("leaderboard").out
 
 
 def test_what_cannot_be_read_beside_a_grid_does_not_hide_it(made: Path) -> None:
@@ -389,6 +399,16 @@ def test_latex(made: Path) -> None:
     assert all(line.count(" & ") == len(align[1]) - 1 and line.endswith(r"\\") for line in lines)
     assert body.count("\\multicolumn") == 4 == body.count("\\midrule")
     assert all(ord(letter) < 128 for letter in text)
+    # No wider than the page, and what stands apart says why.
+    assert text.splitlines()[0].endswith("\\usepackage{booktabs} and \\usepackage{graphicx}")
+    assert (
+        "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{\\begin{tab" in text
+    )
+    assert "\\textit{Task-structured: these know where digits stand" in body
+    caption = text[text.index("\\caption") :]
+    assert "over problems)" not in body and "& 1\\dag{} &" in body and "\\dag{} One seed" in caption
+    assert "Last states" in done("leaderboard").out and "Solved to" in caption
+    assert not any(told in caption for told in ("Last states", "where it ran", "saved states"))
     # Nothing that LaTeX would take for more than text, outside of its own commands.
     bare = re.sub(r"\\[a-zA-Z]+|\\[\\%#_&{}$]|\$\\?[a-z<>|-]+\$", "", text.split("\n", 1)[1])
     assert not re.search(r"[%#_$^]", bare)
@@ -401,6 +421,8 @@ def test_a_file_and_a_figure(made: Path) -> None:
     assert "<svg" in Path("new/board.svg").read_text()
     done("leaderboard", "--out", "board.txt")
     assert Path("board.txt").read_text() == done("leaderboard").out
+    done("leaderboard", "--out", "board", "--format", "csv")
+    assert Path("board").read_text().startswith("section,rank,")
     done("leaderboard", "--out", "board.txt", "--format", "csv")
     assert Path("board.txt").read_text().startswith("section,rank,")
 
@@ -411,6 +433,9 @@ def test_what_is_refused(made: Path) -> None:
         assert "unknown preset 'minni'" in refused("leaderboard", "--preset", "minni")
         assert "tape-arith train" in refused("leaderboard", "--runs", "nowhere")
         # Before anything is written.
+        for name in ("board.xml", "board", "board.md.gz"):
+            told = refused("leaderboard", "--out", name)
+            assert name in told and ".md, .txt, .csv, .tex, .json" in told
         told = refused("leaderboard", "--out", "board.md", "--figure", "board.jpg")
         assert ".png, .svg or .pdf" in told
     file = made / "runs/mini/tape/seed-1/grid.json"

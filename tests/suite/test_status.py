@@ -1,8 +1,11 @@
 """How far things are, read from files alone."""
 
 import json
+import os
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,11 @@ import pytest
 from arith.commands import status as command
 from arith.suite import lock
 from arith.suite.folders import RunFolder
-from arith.suite.plan import How, plan, write_jobs
+from arith.suite.plan import How, log_file, plan, write_jobs
 from arith.suite.status import note_end
 from arith.suite.sweep import Run
 from models.catalog import parse
+from tests.sealing import replaced
 from tests.suite.tiny import call, done, refused, untouched
 
 FOLDER = Path("runs/sweeps/mine")
@@ -139,6 +143,101 @@ def test_what_is_neither(here: Path) -> None:
     (FOLDER / "jobs.jsonl").write_text('{"id": 3}\n')
     assert f"`tape-arith status {FOLDER}`" in refused("status")
     assert "jobs.jsonl is corrupt" in refused("status", "mine", code=1)
+
+
+def test_a_grid_of_another_budget_is_not_done(comparison: Path) -> None:
+    """As a sweep sees it, which would score it anew, or be refused."""
+    config = RunFolder(ROPE).record().config
+    for other in (replace(config, steps=6), replace(config, learning_rate=0.5)):
+        run = Run(parse("rope"), 0, "mini", other, Path("runs"))
+        for shards in (1, 2):
+            jobs = plan([run], How(), Path("runs"), shards=shards)
+            write_jobs(jobs, FOLDER)
+            assert {job["state"] for job in states().values()} == {"waiting"}
+            assert not any(job.done() for job in jobs)
+    # The run itself went on: its grid is that of a shorter training.
+    file = ROPE / "grid.json"
+    replaced(file, '"steps": 4', '"steps": 3')
+    write_jobs(
+        plan([Run(parse("rope"), 0, "mini", config, Path("runs"))], How(), Path("runs")), FOLDER
+    )
+    assert {key: job["state"] for key, job in states().items()} == {
+        TRAIN: "trained",
+        SCORE: "waiting",
+    }
+    rows = {r["id"]: r["state"] for r in json.loads(done("status", "--json").out)["jobs"]}
+    assert rows["mini/rope/seed-0"] == "trained" and rows["mini/rope/seed-1"] == "scored"
+
+
+def test_a_run_of_another_version_of_the_task_is_not_done(listed: Path) -> None:
+    replaced(ROPE / "run.json", '"task_version": 1', '"task_version": 2')
+    assert {job["state"] for job in states().values()} == {"waiting"}
+
+
+def test_what_waits_for_a_failed_job_says_so_and_is_not_watched(
+    comparison: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(RunFolder(ROPE).record().config, steps=6)
+    run = Run(parse("rope"), 0, "mini", config, Path("runs"))
+    write_jobs(plan([run], How(), Path("runs"), shards=2), FOLDER)
+    note_end(FOLDER, TRAIN, 2, "another budget", None)
+    waiting = [job for job in states().values() if job["state"] == "waiting"]
+    assert len(waiting) == 3  # two parts, and the merge that waits for them
+    assert {job["reason"] for job in waiting} == {f"after {TRAIN} failed"}
+    line = done("status", "mine").out.splitlines()[2]
+    assert line.split(maxsplit=2)[1:] == ["waiting", f"after {TRAIN} failed"]
+
+    looks: list[float] = []
+    monkeypatch.setattr("arith.commands.status.time.sleep", looks.append)
+    assert "1 failed" in done("status", "mine", "--watch").out and not looks
+
+    # The sweep is begun again, and has not come to it: watched, but not for ever.
+    def later(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            for name in ("jobs.jsonl", "ends.jsonl"):
+                os.utime(FOLDER / name, (time.time() - 61, time.time() - 61))
+
+    monkeypatch.setattr("arith.commands.status.time.sleep", later)
+    os.utime(FOLDER / "jobs.jsonl", (time.time() + 5, time.time() + 5))
+    done("status", "mine", "--watch")
+    assert len(looks) == 3
+
+
+def test_the_log_of_an_earlier_call_is_not_shown(listed: Path) -> None:
+    log = log_file(FOLDER, YARN)
+    log.parent.mkdir()
+    log.write_text("$ tape-arith score\n")
+    now = time.time()
+
+    def shown() -> str | None:
+        found: str | None = states()[YARN]["log"]
+        return found
+
+    assert shown() == str(log)  # it waits, and that is what it said last
+    with lock.hold(ROPE, "grid+yarn.json"):
+        os.utime(FOLDER / "jobs.jsonl", (now - 9, now - 9))
+        assert shown() == str(log)
+        os.utime(log, (now - 99, now - 99))
+        assert shown() is None  # in the process of a sweep that was begun since
+    note_end(FOLDER, YARN, 1, "no space", log)
+    assert shown() == str(log)
+    note_end(FOLDER, YARN, 1, "no space", None)
+    assert shown() is None and states()[YARN]["reason"] == "no space"
+    note_end(FOLDER, YARN, 1, "no space", log)
+    done("score", ROPE, "--with", "yarn")
+    assert states()[YARN]["state"] == "scored" and shown() is None
+    rows = {row["id"]: row for row in json.loads(done("status", "--json").out)["jobs"]}
+    assert rows["mini/rope/seed-0"]["log"] is None
+    note_end(FOLDER, YARN, 0, "", log)
+    rows = {row["id"]: row for row in json.loads(done("status", "--json").out)["jobs"]}
+    assert shown() == rows["mini/rope/seed-0"]["log"] == str(log)
+
+
+def test_a_sweep_that_was_never_run(here: Path) -> None:
+    assert "`tape-arith sweep mini-all` starts it" in refused("status", "mini-all")
+    told = refused("status", "mini-all", "--runs", "elsewhere")
+    assert "`tape-arith sweep mini-all --out elsewhere` starts it" in told
 
 
 def test_watching_ends_when_all_is_done(listed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,6 +194,61 @@ def test_a_job_that_fails_does_not_stop_the_others(here: Path) -> None:
     assert "holds another run" in states[0]["reason"]
 
 
+def test_tables_of_other_settings_do_not_stay(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "seconds_a_flop", lambda job, threads: 1e-6)
+    splits = 'splits = ["evaluation", "carry"]'
+    done("sweep", sweep_file("rope", more=splits))
+    folder = Path("runs/sweeps/mine")
+    names = [f"{stem}.{ending}" for stem in ("table", "table@carry") for ending in ("md", "csv")]
+    (folder / "bench.json").write_text("{}")
+    refused_sweep = call("sweep", sweep_file("rope", more=splits, steps=6))
+    assert refused_sweep.code == 2 and "nothing is scored yet" in refused_sweep.out
+    assert f"note: removed {', '.join(names)} from {folder}: " in refused_sweep.err
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("bench.json", "ends.jsonl", "jobs.jsonl")
+    ]
+    rows = json.loads(done("status", "mine", "--json").out)["jobs"]
+    assert [row["state"] for row in rows] == ["failed", "waiting", "waiting"]
+    # Those of the settings that are there are made anew; one of a split that is not asked for goes.
+    done("sweep", sweep_file("rope", more=splits))
+    assert {*names} <= {path.name for path in folder.iterdir()}
+    told = done("sweep", sweep_file("rope"))
+    assert f"note: removed table@carry.md, table@carry.csv from {folder}: " in told.err
+    assert (folder / "table.md").exists() and not (folder / "table@carry.md").exists()
+
+
+def test_another_sweep_of_the_same_name_is_told(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeping, "seconds_a_flop", lambda job, threads: 1e-6)
+
+    def told(command: str, file: str) -> list[str]:
+        stopped = call(command, file, "--time-limit", "0.000001s")  # listed, and nothing done
+        assert stopped.code == 3
+        return [line for line in stopped.err.splitlines() if "Runs stay" in line]
+
+    assert told("sweep", sweep_file("rope,fire")) == []
+    assert told("sweep", sweep_file("rope,fire,nope", "[0, 1]")) == []  # it grew: nothing is lost
+    (here / "b").mkdir()
+    Path(sweep_file("nope")).rename("b/mine.toml")
+    text = Path("b/mine.toml").read_text().replace('"mini"', '"paper-20"')
+    Path("b/mine.toml").write_text(text)
+    with untouched(here):
+        assert "Runs stay" not in done("sweep", "b/mine.toml", "--dry-run").err
+    (note,) = told("sweep", "b/mine.toml")
+    assert note.startswith("note: runs/sweeps/mine was that of mini: rope, fire, nope; ")
+    assert "now those of b/mine.toml: paper-20 (learning_rate=0.001): nope. " in note
+    (note,) = told("ablate", sweep_file("nope", steps=6))
+    assert "was that of paper-20 (learning_rate=0.001, steps=4): nope; " in note
+    assert "those of mine.toml: mini (steps=6): nope. " in note
+    (note,) = told("sweep", sweep_file("nope", steps=6, batch_size=4))
+    assert "was that of mini (batch_size=8): nope; " in note
+    assert "those of mine.toml: mini (batch_size=4): nope. " in note
+    # What is damaged is written anew without a word.
+    Path("runs/sweeps/mine/jobs.jsonl").write_text("{}\n")
+    assert told("sweep", sweep_file("nope")) == []
+
+
 def test_the_time_is_up(here: Path) -> None:
     file = sweep_file("rope,fire")
     stopped = call("sweep", file, "--time-limit", "0.000001s")
