@@ -29,6 +29,9 @@ def command(
             help="An .html file (default: beside the runs, report.html or report@carry.html)."
         ),
     ] = None,
+    costs: Annotated[
+        bool, typer.Option("--costs", help="With parameters and FLOPs at the preset's size.")
+    ] = False,
 ) -> None:
     """Write one HTML page: leaderboard, heatmaps, differences, curves, and how runs came about."""
     from arith.data.bucket import EVALUATION, known_split
@@ -39,7 +42,7 @@ def command(
     from arith.figures.report.page import write
     from arith.suite.report import collect
 
-    report = collect(runs, compare, known(preset), known_split(split))
+    report = collect(runs, compare, known(preset), known_split(split), costs=costs)
     name = "report.html" if split == EVALUATION else f"report@{split}.html"
     path = out or runs / report.panels[0][0].preset / name
     write(report, path)

@@ -26,6 +26,8 @@ from arith.figures.panel import shrink
 from arith.figures.scaling import LETTERS
 
 BAND = 0.18
+BOUNDS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""Where the scale out of distribution may end."""
 LAYERS = "flare"
 STATE = {"norm": "norm of e", "moved": "change of e"}
 UNITS = {"norm": "Frobenius norm a frequency", "moved": "relative to its start"}
@@ -124,10 +126,13 @@ def compose(study: Study) -> Figure:
         _line(inside, learner.held_out, colour)
         _line(outside, learner.out_of_distribution, colour)
     _finish(loss, "nats a scored token", last, logarithmic=True)
-    for ax in (inside, outside):
-        ax.set_ylim(-0.03, 1.03)
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.0f}{NBSP}%"))
+    top = _bound(study)
+    for ax, bound in ((inside, 1.0), (outside, top)):
+        ax.set_ylim(-0.03 * bound, 1.03 * bound)
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}{NBSP}%"))
         _finish(ax, "exact match", last)
+    if top < 1:
+        outside.set_ylabel(f"exact match (to {100 * top:g}{NBSP}%)", fontsize=LETTERS, labelpad=2)
     for row, learner in enumerate(contextual, start=1):
         for column, (measure, words) in enumerate(STATE.items()):
             of_layers = learner.state.get(measure, ())
@@ -141,6 +146,12 @@ def compose(study: Study) -> Figure:
     put_legend(figure, handles, below - AXIS - legend + 0.06, 4, LETTERS)
     put_note(figure, note, LETTERS)
     return figure
+
+
+def _bound(study: Study) -> float:
+    """How far the scale out of distribution goes: all seeds are on it."""
+    values = [v for one in study.learners for row in one.out_of_distribution.values for v in row]
+    return next(bound for bound in BOUNDS if max(values, default=1.0) <= bound)
 
 
 TITLES = ("training loss", "in distribution", "out of distribution")
@@ -224,6 +235,9 @@ def footnote(study: Study) -> str:
         "own, a few for each pair of lengths, all of the same weight"
     )
     grid += f" (not scored: {', '.join(without)})." if without else "."
+    top = _bound(study)
+    if top < 1:
+        grid += f" Its scale ends at {100 * top:g}{NBSP}%, that in distribution at 100{NBSP}%."
     reached = {learner.encoding: max(learner.loss.steps, default=0) for learner in learners}
     behind = [f"{name} to {n:,}" for name, n in reached.items() if n < max(reached.values())]
     so_far = f" So far: {', '.join(behind)} steps." if behind else ""

@@ -250,10 +250,13 @@ def _finish(ax: Axes, title: str, x_label: str, *, bars: bool = False) -> None:
 
 
 def _note(study: Study) -> str:
+    several = any(len(seeds) > 1 for seeds in study.seeds.values())
+    pooled = "counts that pool seeds on the same problems, so they are too narrow"
     return (
         "Answers decoded greedily up to their first error. Bars on exact match: Wilson's 95"
-        f"{NBSP}% intervals over problems. Dashed: to its left the places that trained operands "
-        "have. A last carry that is lost ends too early, one that is invented does not end; one "
-        "less and one more, modulo 10, are what a carry lost or invented leaves; of nine wrong "
-        f"digits two are off by one by chance. {sample_line(study)}"
+        f"{NBSP}% intervals over {pooled if several else 'problems'}. Dashed: to its left the "
+        "places that trained operands have. A last carry that is lost ends too early, one that is "
+        "invented does not end; one less and one more, modulo 10, are what a carry lost or "
+        "invented leaves; of nine wrong digits two are off by one by chance. "
+        f"{sample_line(study)}"
     )

@@ -63,6 +63,8 @@ class Standing:
     """What it adds to a forward over the longest trained sequence, in matrix products."""
     trainings: Sequence["Training"] = ()
     """Of each seed, where costs were asked for."""
+    last_steps: Sequence[Sequence[int]] = ()
+    """After how many steps the states of `last_states` were saved, of each seed that has some."""
 
     @property
     def range(self) -> float | None:
@@ -117,9 +119,18 @@ class Board:
     @property
     def notes(self) -> list[str]:
         """What a reader must know, a paragraph each."""
+        return [*self._of_all, *self._of_runs, *self._of_costs, *self._of_others]
+
+    @property
+    def printed_notes(self) -> list[str]:
+        """The same, but for the columns that a paper has no room for."""
+        return [*self._of_all, *self._of_costs, *self._of_others]
+
+    @property
+    def _of_all(self) -> list[str]:
         shares = " and ".join(f"{share * 100:g} %" for share in SOLVED)
         longest = self.about["max_digits"]
-        told = [
+        return [
             self.caption,
             "The order is that of the mean out of distribution: where intervals overlap widely it "
             "says little, and of rows with one seed nothing is known beyond that run.",
@@ -131,17 +142,43 @@ class Board:
             f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {LEVEL * 100:g} %. A dash: "
             "no test, for one of the two has one seed or is not ranked, both are the same training "
             "runs, or neither varies between seeds.",
-            "Last states: out of distribution on the small grid of training, highest minus lowest "
-            "of a run's last saved states, in percentage points, mean over seeds. Training: median "
-            "over seeds of the time it took where it ran.",
         ]
-        if self.costs:
-            told.append(
-                "Parameters are the encoding's own; FLOPs are those of the matrix products that it "
-                "adds to a forward, a token, over the longest trained sequence at this size. Loss: "
-                "in the last steps of training, nats a scored token; tokens/s: real tokens over "
-                "the whole of it; MFU: the FLOPs that it needed (no padding, half of attention) "
-                "over its time, of the bfloat16 rate in the datasheet of the part, where there is "
-                "one; each the median over seeds."
-            )
-        return told + [f"Left out: {runs}: {why}." for runs, why in self.left_out]
+
+    @property
+    def _of_runs(self) -> list[str]:
+        return [
+            "Last states: out of distribution on the small grid of training, highest minus lowest "
+            f"of {self._last_states}, in percentage points, mean over seeds. Training: median over "
+            "seeds of the time it took where it ran."
+        ]
+
+    @property
+    def _last_states(self) -> str:
+        """Which they are: what is learnt between the first and the last of them is in the range."""
+        found = {tuple(steps) for standing in self.standings for steps in standing.last_steps}
+        if not found:
+            return "a run's last saved states"
+        counts = sorted({len(steps) for steps in found})
+        first, last = min(steps[0] for steps in found), max(steps[-1] for steps in found)
+        many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        where = f"steps {first:,} to {last:,}"
+        if len(found) > 1:
+            where = f"within {where}"
+        return f"a run's last {many} saved states ({where}, what it learns meanwhile included)"
+
+    @property
+    def _of_costs(self) -> list[str]:
+        if not self.costs:
+            return []
+        return [
+            "Parameters are the encoding's own; FLOPs are those of the matrix products that it "
+            "adds to a forward, a token, over the longest trained sequence at this size. Loss: in "
+            "the last steps of training, nats a scored token; tokens/s: real tokens over the whole "
+            "of it; MFU: the FLOPs that it needed (no padding, half of attention) over its time, "
+            "of the bfloat16 rate in the datasheet of the part, where there is one; each the "
+            "median over seeds."
+        ]
+
+    @property
+    def _of_others(self) -> list[str]:
+        return [f"Left out: {runs}: {why}." for runs, why in self.left_out]

@@ -14,6 +14,7 @@ from arith.scoring.reach import SOLVED
 
 SCHEMA = 1
 NOT_MEASURED = "not measured"
+DAGGER = "\N{DAGGER}"
 OTHERS: tuple[Region, ...] = ("one_longer", "both_longer", "trained", "all")
 """The means after the one that ranks."""
 
@@ -122,19 +123,36 @@ def to_markdown(board: Board) -> str:
 
 
 def to_latex(board: Board) -> str:
-    """A floating table across both columns for the package booktabs, the notes as its caption."""
-    shown = [column for column in columns(board) if column.printed]
+    """A floating table across both columns for the packages booktabs and graphicx, no wider than
+    the page, the notes as its caption."""
+    shown = [
+        column
+        for column in columns(board)
+        if column.printed and any(column.cell(s) != NOT_MEASURED for s in board.standings)
+    ]
     parts = [
-        (title, [[column.cell(standing) for column in shown] for standing in standings])
-        for title, _, standings in board.sections
+        (
+            f"{title}: {why}" if why else title,
+            [[_brief(column.cell(standing)) for column in shown] for standing in standings],
+        )
+        for title, why, standings in board.sections
     ]
     align = "".join(column.align for column in shown)
+    caption = board.printed_notes
+    if any(len(standing.row.seeds) == 1 for standing in board.standings):
+        caption.append(f"{DAGGER} One seed: \N{PLUS-MINUS SIGN} is over problems.")
     return (
-        "% needs \\usepackage{booktabs}\n"
+        "% needs \\usepackage{booktabs} and \\usepackage{graphicx}\n"
         "\\begin{table*}\n\\centering\n\\scriptsize\n\\setlength{\\tabcolsep}{3pt}\n"
-        + booktabs([column.head for column in shown], align, parts)
-        + f"\\caption{{{escape(' '.join(board.notes))}}}\n\\end{{table*}}\n"
+        # \width is that of what is within: it shrinks to the page, and never grows.
+        "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{"
+        + booktabs([column.head for column in shown], align, parts, stacked=True).rstrip()
+        + f"}}\n\\caption{{{escape(' '.join(caption))}}}\n\\end{{table*}}\n"
     )
+
+
+def _brief(cell: str) -> str:
+    return cell.replace(f" {table.OVER_PROBLEMS}", DAGGER)
 
 
 def to_csv(board: Board) -> str:
@@ -212,6 +230,7 @@ def _content(standing: Standing) -> dict[str, Any]:
         },
         "last_states": standing.last_states,
         "last_states_range": standing.range,
+        "last_steps": standing.last_steps,
         "train_seconds": standing.train_seconds,
         "parameters": standing.parameters,
         "flops_a_token": standing.flops_a_token,

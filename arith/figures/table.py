@@ -22,6 +22,7 @@ COLUMNS: dict[Region, str] = {
 }
 HEAD = ["encoding", "seeds", *(f"{name}, %" for name in COLUMNS.values()), "converged"]
 ALIGN = f"l{'r' * (len(HEAD) - 2)}l"
+OVER_PROBLEMS = "(± over problems)"
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def percent(mean: Interval | None) -> str:
 
 def seeds(row: Row) -> str:
     """How many, and what the ± of a single one covers."""
-    return str(len(row.seeds)) if len(row.seeds) > 1 else "1 (± over problems)"
+    return str(len(row.seeds)) if len(row.seeds) > 1 else f"1 {OVER_PROBLEMS}"
 
 
 def to_markdown(rows: Sequence[Row]) -> str:

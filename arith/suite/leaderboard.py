@@ -1,6 +1,6 @@
 """The leaderboard: what the runs of a preset say, gathered. No torch, unless costs are wanted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from arith.scoring.reach import SOLVED, solved_to
 from arith.suite.compare import all_panels
 from arith.suite.finding import find_runs
 from arith.suite.folders import RunFolder
-from arith.suite.learning import last_states
+from arith.suite.learning import LastStates, last_states
 from arith.suite.order import NOT_RANKED, SECTIONS, kinds, sections
 from arith.suite.progress import say
 from arith.training.config import Config
@@ -49,6 +49,7 @@ def board(
         panel = of[row.encoding]
         kind = kinds(row.encoding)
         runs = [folders.get(_key(grid)) for grid in panel]
+        last = [_last(grid, run) for grid, run in zip(panel, runs, strict=True)]
         parameters, flops = _cost(row.encoding, config, runs[0]) if config else (None, None)
         return Standing(
             row,
@@ -56,11 +57,12 @@ def board(
             "unknown" if kind is None else " + ".join(kind),
             {share: solved_to(panel, share) for share in SOLVED},
             tests[row.encoding],
-            [_last(grid, run) for grid, run in zip(panel, runs, strict=True)],
+            [states.values if states else None for states in last],
             [_train_seconds(run) for run in runs],
             parameters,
             flops,
             [_training(run, row.encoding, config) for run in runs] if config else (),
+            [states.steps for states in last if states],
         )
 
     return Board(
@@ -153,15 +155,14 @@ def _folders(root: Path) -> dict[Key, RunFolder]:
     return found
 
 
-def _last(grid: Grid, run: RunFolder | None) -> Sequence[float] | None:
+def _last(grid: Grid, run: RunFolder | None) -> LastStates | None:
     if run is None or grid.extrapolation:  # training knows nothing of what is added at test time
         return None
     try:
-        states = last_states(run.metrics())
+        return last_states(run.metrics())
     except Failure as error:
         say(f"note: {error}")
         return None
-    return None if states is None else states.values
 
 
 def _train_seconds(run: RunFolder | None) -> float | None:

@@ -1,6 +1,6 @@
 """What goes into a report: the grids that may be compared, their runs, and what is left out.
 
-No torch here.
+No torch here, unless costs are wanted.
 """
 
 import shlex
@@ -19,8 +19,10 @@ from arith.suite.compare import ALL, all_panels, panels
 from arith.suite.folders import RunFolder, slug
 from arith.suite.learning import Line, by_length, curve
 from arith.suite.order import in_order
-from arith.suite.presets import load_preset, presets
+from arith.suite.plan import begun
+from arith.suite.presets import presets
 from arith.suite.record import RunRecord
+from arith.suite.sweep import changed
 from models import catalog
 
 ENVIRONMENT = ("tape-arith", "commit", "torch", "hardware", "dtype", "attention", "threads")
@@ -28,10 +30,15 @@ ENVIRONMENT = ("tape-arith", "commit", "torch", "hardware", "dtype", "attention"
 
 
 def collect(
-    root: Path, names: str = ALL, preset: str | None = None, split: str = EVALUATION
+    root: Path,
+    names: str = ALL,
+    preset: str | None = None,
+    split: str = EVALUATION,
+    *,
+    costs: bool = False,
 ) -> Report:
     """The report of the runs below `root` that are scored on `split`: of the encodings in `names`,
-    or of all.
+    or of all; with `costs`, parameters and FLOPs too.
 
     Errors: UsageError and Failure as `compare.panels` and `compare.all_panels`, and UsageError
     where one that is named cannot be compared with the leaderboard's.
@@ -40,7 +47,7 @@ def collect(
     if names != ALL:
         preset = panels(root, asked, preset, split)[0][0].preset
     compared, _ = all_panels(root, preset, split)
-    board = leaderboard.board(root, preset, split=split)
+    board = leaderboard.board(root, preset, split=split, costs=costs)
     left_out = list(board.left_out)
     if names != ALL:
         wanted = {str(name) for name in asked}
@@ -57,6 +64,7 @@ def collect(
     compared = in_order(compared)
     words = [] if names == ALL else ["--compare", names]
     words += [] if split == EVALUATION else ["--split", split]
+    words += ["--costs"] if costs else []
     return Report(
         compared,
         board,
@@ -96,35 +104,70 @@ def _run(root: Path, grids: Sequence[Grid]) -> Run:
         folder=path.as_posix(),
         facts=facts,
         config=record.config.as_dict() if record else {},
-        commands=commands(record, path, grids) if record else (),
+        commands=commands(root, record, path, grids) if record else (),
         recorded=environment.get("command"),
         curves=_curves(lines),
         by_length=by_length(lines),
     )
 
 
-def commands(record: RunRecord, path: Path, grids: Sequence[Grid]) -> list[str]:
-    """The command lines that train and score a run again, into runs/; none where the preset is
-    another version's and so unknown here."""
-    if record.preset not in presets():
-        return []
-    begun = replace(record.config, steps=record.first_steps).as_dict()
-    usual = load_preset(record.preset).as_dict()
-    words = ["tape-arith", "train", "--pe", record.encoding, "--seed", str(record.seed)]
-    words += ["--preset", record.preset]
-    for key, value in begun.items():
-        if value != usual[key]:
-            words += ["--set", f"{key}={value}"]
-    lines = [words]
-    folder = ["tape-arith", "train", str("runs" / path)]
-    if record.config.steps != record.first_steps:
-        lines.append([*folder, "--steps", str(record.config.steps)])
-    for grid in grids:
+def commands(root: Path, record: RunRecord, path: Path, grids: Sequence[Grid]) -> list[str]:
+    """The command lines that train and score a run again, into runs/, after those of the run whose
+    weights it began from; none where a preset, or that run, is unknown here."""
+    lines = trainings(root, record, path)
+    for grid in grids if lines else ():
         way = ["--with", grid.extrapolation] if grid.extrapolation else []
         way += [] if grid.split == EVALUATION else ["--split", grid.split]
         if way:  # the usual grid comes with training
             lines.append(["tape-arith", "score", str("runs" / path), *way])
     return [shlex.join(line) for line in lines]
+
+
+def trainings(root: Path, record: RunRecord, path: Path) -> list[list[str]]:
+    """What trains the run of `record`, in the words of the command line; none as in `commands`."""
+    if record.preset not in presets():
+        return []
+    before: list[list[str]] = []
+    words = ["tape-arith", "train", "--pe", record.encoding]
+    if record.init_from is not None:
+        found = _source(root, record)
+        before = trainings(root, *found) if found else []
+        if found is None or not before:
+            return []
+        try:
+            name = catalog.parse(record.encoding)
+        except UsageError:  # not known any more
+            return []
+        words = [*words[:-1], name.encoding.own, *begun(name, "runs" / found[1])]
+    words += ["--seed", str(record.seed), "--preset", record.preset]
+    words += [] if record.on_nonfinite == "stop" else ["--on-nonfinite", record.on_nonfinite]
+    config = replace(record.config, steps=record.first_steps)
+    for key, value in changed(config, record.preset).items():
+        words += ["--set", f"{key}={value}"]
+    lines = [*before, words]
+    if record.config.steps != record.first_steps:
+        folder = str("runs" / path)
+        lines.append(["tape-arith", "train", folder, "--steps", str(record.config.steps)])
+    return lines
+
+
+def _source(root: Path, record: RunRecord) -> tuple[RunRecord, Path] | None:
+    """The run whose final weights that of `record` began from, and its path below the runs; None
+    where it is not among them, or is another run now."""
+    before = record.init_from
+    assert before is not None
+    for preset in dict.fromkeys((record.preset, *presets())):
+        path = Path(preset, slug(before.encoding), f"seed-{before.seed}")
+        try:
+            found = RunFolder(root / path).record()
+        except Failure:
+            continue
+        # Trained for fewer steps in all: to follow runs to where they began comes to an end.
+        steps = found.config.steps + (found.init_from.steps if found.init_from else 0)
+        told = (before.encoding, before.seed, before.config_sha256, before.steps)
+        if (found.encoding, found.seed, found.config.sha256, steps) == told:
+            return found, path
+    return None
 
 
 def _record(folder: RunFolder, grid: Grid) -> RunRecord | None:

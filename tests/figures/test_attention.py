@@ -1,6 +1,8 @@
 """The figures and tables of attention: what they draw, say and outline."""
 
+import colorsys
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from arith.errors import UsageError
 from arith.figures.attention.distance import by_distance
 from arith.figures.attention.draw import draw
 from arith.figures.attention.maps import maps
+from arith.figures.attention.page import colours
 from arith.figures.attention.places import places
 from arith.figures.attention.study import Example, StudiedAttention, Study, chosen
 from arith.figures.attention_table import to_json, to_markdown
@@ -145,8 +148,55 @@ def test_by_distance() -> None:
     assert titles[LAYERS] == "out of distribution, layer 1"
     rope, fire, uniform = figure.axes[LAYERS].get_lines()
     np.testing.assert_allclose(np.asarray(rope.get_ydata()), 0.5 ** np.arange(1, 13))
-    assert uniform.get_linestyle() == "--" and set(np.asarray(uniform.get_ydata())) == {0.1}
+    assert uniform.get_color() == "#999999" and set(np.asarray(uniform.get_ydata())) == {0.1}
     assert rope.get_color() != fire.get_color()
+    # Also for those who see no colours.
+    assert (rope.get_linestyle(), fire.get_linestyle()) == ("-", "--")
+    assert "A line a run, these runs only." in " ".join(figure.texts[0].get_text().split())
+
+
+def test_runs_of_an_encoding_are_thin_and_their_mean_is_thick() -> None:
+    runs = [studied("rope", seed) for seed in range(3)] + [studied("fire")]
+    for factor, one in zip((0.5, 1.0, 3.0), runs, strict=False):
+        one.regions["in distribution"].by_distance[:, 2:] *= factor
+        one.regions["in distribution"].by_distance[:, 5] = 0  # nothing to draw there
+    figure = by_distance(study(*runs))
+    *thin, mean, fire, uniform = figure.axes[0].get_lines()
+    assert len(thin) == 3
+    assert {line.get_color() for line in (*thin, mean)} == {mean.get_color()}
+    assert max(line.get_linewidth() for line in thin) < mean.get_linewidth() / 2
+    assert fire.get_linewidth() == mean.get_linewidth() > uniform.get_linewidth()
+    usual = 0.5 ** np.arange(1, 9)
+    expected = np.where(np.arange(8) < 2, usual, 1.5 * usual)
+    expected[5] = np.nan
+    np.testing.assert_allclose(np.asarray(mean.get_ydata(), float), expected)
+    told = " ".join(figure.texts[0].get_text().split())
+    assert "Thin: a run; thick: the mean of an encoding's runs, these runs only." in told
+
+
+def test_encodings_have_styles_and_hues_of_their_own() -> None:
+    names = ["rope", "tape", "tape-heads", "fire", "nope"]
+    found = colours(names)
+    assert list(found) == names and len(set(found.values())) == 5
+    hues = sorted(colorsys.rgb_to_hsv(*colour)[0] for colour in list(found.values())[:4])
+    assert min(b - a for a, b in pairwise([*hues, hues[0] + 1])) > 0.04
+    handles = by_distance(study(*map(studied, names))).legends[0].get_lines()
+    dashes = [str(line._unscaled_dash_pattern) for line in handles]  # type: ignore[attr-defined]
+    assert len(set(dashes[:4])) == 4
+    above = places(study(*map(studied, names))).axes[0]
+    assert {to_hex(line.get_color()) for line in above.get_lines()} >= set(
+        map(to_hex, found.values())
+    )
+
+
+def test_markers_at_the_ends_have_room() -> None:
+    above = places(study(studied("rope", 0, 1.0, 0.0))).axes[0]
+    dots = [line for line in above.get_lines() if line.get_marker() not in ("None", "")]
+    radius = max(float(dot.get_markersize()) for dot in dots) / 2 * above.figure.dpi / 72
+    bottom, top = (above.transData.transform((0, y))[1] for y in (0, 1))
+    frame = above.get_window_extent()
+    assert bottom - radius > frame.y0 and top + radius < frame.y1
+    assert [label.get_text() for label in above.get_yticklabels()][-1] == "1.0"
 
 
 def test_places() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
 
 from arith.errors import UsageError
 from arith.figures.curves import Learner, Series, Study, compose, draw, footnote, to_json
@@ -84,6 +85,24 @@ def test_a_state_has_a_row_and_a_line_a_layer() -> None:
     (legend,) = filter(None, (ax.get_legend() for ax in compose(STUDY).axes))
     told = [text.get_text() for text in legend.get_texts()]
     assert told == [f"entering layer {i}" for i in (1, 2, 3)]
+
+
+def test_the_scale_out_of_distribution_fits_the_data_and_says_so() -> None:
+    for highest, bound in ((0.03, 0.05), (0.05, 0.05), (0.4, 0.4), (0.93, 1.0)):
+        low = replace(ROPE, out_of_distribution=series((0.0, 0.0, 0.0), (0.0, highest, 0.0)))
+        study = replace(STUDY, learners=(low,))
+        axes = panels(study)
+        # The highest seed is within, not the mean alone.
+        assert axes["out of distribution"].get_ylim() == pytest.approx(
+            (-0.03 * bound, 1.03 * bound)
+        )
+        assert axes["in distribution"].get_ylim() == pytest.approx((-0.03, 1.03))
+        label = axes["out of distribution"].get_ylabel().replace("\N{NO-BREAK SPACE}", " ")
+        assert (f"(to {100 * bound:g} %)" in label) == (bound < 1)
+        said = footnote(study).replace("\N{NO-BREAK SPACE}", " ")
+        assert (f"Its scale ends at {100 * bound:g} %," in said) == (bound < 1)
+        tick = axes["out of distribution"].yaxis.get_major_formatter()
+        assert isinstance(tick, FuncFormatter) and tick(0.005, 0).startswith("0.5")
 
 
 def test_runs_without_a_small_grid_are_drawn_and_told() -> None:

@@ -116,6 +116,16 @@ def test_the_figure_shows_the_counts() -> None:
     assert [text.get_text() for text in legend.get_texts()] == list(KIND_WORDS.values())
 
 
+def test_the_caption_says_what_the_bars_count() -> None:
+    def told(shown: Study) -> str:
+        return " ".join(texts(compose(shown)).replace("\N{NO-BREAK SPACE}", " ").split())
+
+    pooled = "intervals over counts that pool seeds on the same problems, so they are too narrow."
+    assert pooled in told(THREE)
+    alone = told(study(THREE.runs[0]))
+    assert "intervals over problems." in alone and "pool" not in alone
+
+
 def test_where_nothing_is_longer_or_nothing_is_wrong(tmp_path: Path) -> None:
     inside = study(RunErrors("a", "rope", 0, made(0, outside=False)))
     assert inside.regions == ["in_distribution"]

@@ -14,8 +14,9 @@ from arith.errors import UsageError
 from arith.figures import captions
 from arith.figures.report.board import reach, sort_values, unknown_columns
 from arith.figures.report.content import CURVES, MOST_POINTS, Run, colours, content, thinned
-from arith.figures.report.markup import element
+from arith.figures.report.markup import element, named
 from arith.figures.report.page import page
+from arith.figures.standings import Training
 from arith.figures.standings_text import columns
 from tests.figures.pages import HOSTILE, Page, data, grid, report, run
 
@@ -88,6 +89,23 @@ def test_the_leaderboard_says_what_its_other_forms_say() -> None:
     assert set(sort_values(made.board)) <= {column.head for column in columns(made.board)}
     assert unknown_columns(made) == ["vs rope", "last states"]
     assert "without a column: vs rope, last states" in page(made)
+
+
+def test_costs_have_columns_that_sort() -> None:
+    made = report([[grid("fire", s) for s in (0, 1)], [grid("rope")]])
+    trainings = [Training(0.1, 5000.0), Training(0.3, 7000.0)]
+    costly = [
+        replace(s, parameters=1234, flops_a_token=5.5, trainings=trainings)
+        for s in made.board.standings
+    ]
+    section = made.board.sections[0]._replace(standings=costly)
+    made = replace(made, board=replace(made.board, sections=[section], costs=True))
+    head, _, *lines = Page(page(made)).rows[:4]
+    assert head[-4:] == ["parameters", "FLOPs a token", "loss", "tokens/s"]  # of MFU no run tells
+    assert all(line[-4:] == ["1,234", "6", "0.2000", "6,000"] for line in lines)
+    values = sort_values(made.board)
+    assert [values[name](costly[0]) for name in head[-4:]] == [1234, 5.5, 0.2, 6000.0]
+    assert unknown_columns(made)[-1] == "MFU, %"
 
 
 def test_points_of_seeds_lie_where_their_means_are() -> None:
@@ -253,6 +271,10 @@ def test_an_element_escapes_what_is_not_markup() -> None:
     assert element("p", inner, "<i>", None, title='"', class_="x", hidden=False) == (
         '<p title="&quot;" class="x"><b>a&lt;b</b>&lt;i&gt;</p>'
     )
+    assert named("path/mine.py:Mine") == (
+        '<span class="whole">path/mine.py</span><wbr><span class="whole">:Mine</span>'
+    )
+    assert named("<b>" + 30 * "x") == "&lt;b&gt;" + 30 * "x"  # too long to be kept whole
     assert element("input", type="range", aria_label="s", disabled=True) == (
         '<input type="range" aria-label="s" disabled>'
     )

@@ -385,6 +385,40 @@ def test_on_paper_it_is_light_and_has_no_controls(page: Browser, tmp_path: Path)
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
 
 
+def test_on_paper_stands_how_to_make_a_run_again(page: Browser) -> None:
+    seen = "document.querySelector('{}').checkVisibility()"
+    shown = ("details.again pre", "details.again h4", "details.again p code")
+    hidden = (".map details", "#difference-map details")
+    assert not any(page.evaluate(seen.format(place)) for place in shown)
+    page.command("Emulation.setEmulatedMedia", media="print", features=[])
+    assert all(page.evaluate(seen.format(place)) for place in shown)
+    assert not any(page.evaluate(seen.format(place)) for place in hidden)
+    page.command("Emulation.setEmulatedMedia", media="", features=[])
+
+
+@pytest.mark.parametrize(("media", "width"), [("print", 420), ("screen", 1280), ("screen", 400)])
+def test_names_are_not_broken_within_words(
+    shared: Browser, tmp_path: Path, media: str, width: int
+) -> None:
+    names = ["tape+yarn", "fox:b_f=5", "rand-sinusoidal", "tape:context=no-attention:width=96"]
+    path = tmp_path / "report.html"
+    write(report([[grid(name)] for name in names]), path)
+    shared.open(path)
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    shared.command("Emulation.setDeviceMetricsOverride", **size)
+    shared.command("Emulation.setEmulatedMedia", media=media, features=[])
+    script = """[...document.querySelectorAll("#board tbody th a")].map((name) =>
+        [name.textContent, name.getBoundingClientRect().height,
+         [...name.querySelectorAll("span")].every((part) => part.getClientRects().length === 1)])"""
+    found = {name: (height, whole) for name, height, whole in shared.evaluate(script)}
+    shared.command("Emulation.clearDeviceMetricsOverride")
+    shared.command("Emulation.setEmulatedMedia", media="", features=[])
+    assert found.keys() == set(names) and all(whole for _, whole in found.values())
+    heights = [found[name][0] for name in names[:3]]
+    assert max(heights) < 1.5 * min(heights)  # on one line
+    assert max(heights) < 25
+
+
 def test_the_policy_lets_nothing_out(shared: Browser, tmp_path: Path) -> None:
     asked: list[str] = []
 

@@ -72,8 +72,8 @@ def test_all_of_them(comparison: Path) -> None:
     assert "note: left out: rope seed 0: steps: 8, not 4\n" in told.err
     assert "tape/seed-1/run.json is corrupt" in told.err
     done("train", "--pe", "rope", "--no-score", *settings(), "--preset", "paper-20")
-    told = refused("curves", "--compare", "all", after=True)
-    assert "mini, paper-20: choose one with --preset" in told
+    both = refused("curves", "--compare", "all", after=True)
+    assert "mini, paper-20: choose one with --preset" in both
     figure = done("curves", "--compare", "all", "--preset", "paper-20")
     assert figure.out == "runs/paper-20/curves-rope.png\n"
 

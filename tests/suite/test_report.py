@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arith.files import sha256
 from arith.scoring import grid_file
 from arith.suite.folders import RunFolder
 from arith.suite.report import collect
@@ -87,6 +88,43 @@ def test_the_commands_make_the_runs_again(
         assert np.array_equal(first.right_sum, second.right_sum)
 
 
+@pytest.mark.parametrize("only", [(), ("--only-positional",)])
+def test_the_commands_make_a_run_that_began_from_another(
+    here: Path, monkeypatch: pytest.MonkeyPatch, only: tuple[str, ...]
+) -> None:
+    """The one that it began from first, with its own settings."""
+    done("train", "--pe", "rope", "--seed", 1, *settings(steps=2, num_layers=2), "--no-score")
+    source = "runs/mini/rope/seed-1"
+    done("train", source, "--steps", 3, "--no-score")
+    name = "tape@only-positional-from=rope" if only else "tape@from=rope"
+    new = ("--pe", "tape", "--init-from", source, *only)
+    done("train", *new, "--set", "steps=4")
+    (run,) = collect(RUNS).runs
+    assert run.encoding == name
+    lines = [shlex.split(line) for line in run.commands]
+    assert [line[:4] for line in lines] == [
+        ["tape-arith", "train", "--pe", "rope"],
+        ["tape-arith", "train", source, "--steps"],
+        ["tape-arith", "train", "--pe", "tape"],
+    ]
+    assert lines[2][4 : 6 + len(only)] == ["--init-from", source, *only]
+    again = here / "again"
+    again.mkdir()
+    with monkeypatch.context() as patch:
+        patch.chdir(again)
+        for line in lines:
+            done(*line[1:])
+    for path in (f"mini/{name}/seed-1", "mini/rope/seed-1"):
+        first, second = (RunFolder(root / RUNS / path) for root in (here, again))
+        assert first.record().config == second.record().config
+        assert sha256(first.final) == sha256(second.final)
+    # Nobody knows how the weights came about that it began with.
+    edit(here / source / "run.json", seed=2)
+    assert collect(RUNS).runs[0].commands == []
+    shutil.rmtree(here / source)
+    assert collect(RUNS).runs[0].commands == []
+
+
 def test_what_must_not_be_compared_is_left_out_and_said(comparison: Path) -> None:
     done("train", "--pe", "nope", *settings(steps=5))
     done("train", "--pe", "alibi", "--no-score", *settings())
@@ -110,6 +148,27 @@ def test_some_of_the_encodings(comparison: Path) -> None:
     text = (comparison / "runs/mini/report.html").read_text()
     assert "2 of the 3 encodings are shown; ranks and tests are of all 3." in text
     assert collect(RUNS).command == "tape-arith report --preset mini"
+
+
+def test_costs_are_told_where_they_are_asked_for(comparison: Path) -> None:
+    done("report", "--costs")
+    text = (comparison / "runs/mini/report.html").read_text()
+    head, *rows = Page(text).rows
+    heads = ["parameters", "FLOPs a token", "loss", "tokens/s"]
+    assert head[-4:] == heads  # no MFU: a CPU has no datasheet
+    assert "MFU, %" in text and "FLOPs are those of the matrix products" in text
+    assert "tape-arith report --preset mini --costs" in text
+    table = done("leaderboard", "--costs").out.splitlines()
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table if line[:1] == "|"]
+    columns = [lines[0].index(name) for name in heads]
+    told = {line[1]: [line[column] for column in columns] for line in lines}
+    full = [row for row in rows if len(row) == len(head)]
+    shown = {name: row[-4:] for row in full for name in told if name in row[0]}
+    assert shown.keys() == {"rope", "fire", "tape+yarn"} and shown["fire"][0] != "0"
+    assert shown == {name: told[name] for name in shown}
+    done("report")
+    text = (comparison / "runs/mini/report.html").read_text()
+    assert not any(name in text for name in ("FLOPs", "tokens/s", "--costs"))
 
 
 def test_what_is_wrong_is_said_in_a_line(comparison: Path) -> None:

@@ -1,5 +1,8 @@
 """Attention weight by the distance of the key."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -7,31 +10,47 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from arith.figures.attention.page import EDGE, GREY, box, legend, page
+from arith.figures.attention.page import EDGE, box, colours, legend, page
 from arith.figures.attention.study import INSIDE, REGIONS, Study, sample_line
 from arith.figures.heatmap import lines
 from arith.figures.scaling import LETTERS
+from arith.scoring.grid import Floats
+
+LINES: tuple[Any, ...] = ("-", (0, (4, 1.4)), (0, (1, 1.1)), (0, (5, 1.2, 1, 1.2)))
+"""Encodings differ by these as by their colours, for those who see no colours, or print none."""
+MEAN, SEED = 1.3, 0.4
+UNIFORM: dict[str, Any] = {"color": "#999999", "linewidth": 0.7}
 
 
 def by_distance(study: Study) -> Figure:
-    """A panel a layer, rows of panels in and out of distribution; a line a run."""
+    """A panel a layer, rows of panels in and out of distribution; of each encoding a thin line a
+    run and a thick one for their mean."""
     regions = [region for region in REGIONS if region in study.runs[0].regions]
     layers = len(study.runs[0].regions[INSIDE].by_distance)
     columns = min(4, layers)
     across = -(-layers // columns)
     side, high, left, gap, between = 1.55, 1.3, 0.5, 0.16, 0.5
     width = left + columns * (side + gap)
+    labels = list(dict.fromkeys(run.label for run in study.runs))
+    several = len(labels) < len(study.runs)
+    told = (
+        "Thin: a run; thick: the mean of an encoding's runs, these"
+        if several
+        else "A line a run, these"
+    )
     note = lines(
         "Weight on the key so many tokens back, a mean over queries that have one, heads and "
-        "problems; distance 0 is the token itself. Dashed: a query that attends to all it sees "
-        f"alike. A line a run, these runs only. {sample_line(study)}",
+        "problems; distance 0 is the token itself. Grey: a query that attends to all it sees "
+        f"alike. {told} runs only. {sample_line(study)}",
         (width - 2 * EDGE) * 72,
         LETTERS,
     )
-    labels = list(dict.fromkeys(run.label for run in study.runs))
-    colours = dict(zip(labels, sns.color_palette("colorblind", len(labels)), strict=True))
-    handles = [Line2D([], [], color=colours[label], label=label) for label in labels]
-    handles.append(Line2D([], [], color=GREY, linestyle="--", label="uniform"))
+    styles: dict[str, dict[str, Any]] = {
+        label: {"color": colour, "linestyle": LINES[number % len(LINES)], "linewidth": MEAN}
+        for number, (label, colour) in enumerate(colours(labels).items())
+    }
+    handles = [Line2D([], [], label=label, **style) for label, style in styles.items()]
+    handles.append(Line2D([], [], label="uniform", **UNIFORM))
     keys = 0.16 * -(-len(handles) // 4) + 0.1
     below = len(note) * LETTERS * 1.35 / 72 + keys + 0.1
     rows = [(region, part) for region in regions for part in range(across)]
@@ -43,7 +62,7 @@ def by_distance(study: Study) -> Figure:
             y = height - row * (high + between) - high - 0.22
             inches = (left + column * (side + gap), y, side, high)
             ax = figure.add_axes(box(inches, width, height))
-            _distances(ax, study, region, layer, colours)
+            _distances(ax, study, region, layer, styles)
             title = f"{region}, layer {layer + 1}" if column == 0 else f"layer {layer + 1}"
             ax.set_title(title, fontsize=LETTERS, fontweight="bold", loc="left", pad=3)
             if column == 0:
@@ -57,12 +76,17 @@ def by_distance(study: Study) -> Figure:
 
 
 def _distances(
-    ax: Axes, study: Study, region: str, layer: int, colours: dict[str, tuple[float, float, float]]
+    ax: Axes, study: Study, region: str, layer: int, styles: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    for run in study.runs:
-        weight = run.regions[region].by_distance[layer]
-        ax.plot(np.where(weight > 0, weight, np.nan), color=colours[run.label], linewidth=0.8)
-    ax.plot(study.runs[0].regions[region].uniform, color=GREY, linewidth=0.7, linestyle="--")
+    for label, style in styles.items():
+        weights = np.array(
+            [run.regions[region].by_distance[layer] for run in study.runs if run.label == label]
+        )
+        if len(weights) > 1:
+            for weight in weights:
+                ax.plot(_drawn(weight), color=style["color"], linewidth=SEED, alpha=0.6)
+        ax.plot(_drawn(weights.mean(0)), zorder=3, **style)
+    ax.plot(study.runs[0].regions[region].uniform, zorder=1, **UNIFORM)
     ax.set(yscale="log", ylim=(1e-4, 1.0))
     ax.set_yticks([10.0**power for power in range(-4, 1)])
     ax.yaxis.set_minor_locator(NullLocator())
@@ -70,3 +94,8 @@ def _distances(
     ax.grid(visible=True, which="major", color="#dddddd", linewidth=0.5)
     ax.set_axisbelow(True)
     sns.despine(ax=ax)
+
+
+def _drawn(weight: Floats) -> Floats:
+    """Without what a logarithmic scale has no place for."""
+    return np.where(weight > 0, weight, np.nan)

@@ -1,8 +1,9 @@
 """A figure of attention as a page: sizes in inches, a note at its foot."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import seaborn as sns
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
@@ -13,6 +14,15 @@ from arith.figures.scaling import LETTERS
 GREY = "#444444"
 RED = "#e0452f"
 EDGE = 0.08  # inches
+HUES = (0, 1, 2, 4, 5, 9, 3, 8, 6, 7)
+"""Seaborn's colours in an order in which hues that are alike stand far apart."""
+Colour = tuple[float, float, float]
+
+
+def colours(labels: Iterable[str]) -> dict[str, Colour]:
+    """The colour of each encoding, the same in all figures of a study."""
+    palette = sns.color_palette("colorblind")
+    return {label: palette[HUES[number % len(HUES)]] for number, label in enumerate(labels)}
 
 
 def page(width: float, height: float, note: Sequence[str]) -> Figure:
@@ -59,7 +69,7 @@ def legend(figure: Figure, handles: Sequence[Any], y: float, x: float) -> None:
         ncols=4,
         frameon=False,
         fontsize=LETTERS,
-        handlelength=1.6,
+        handlelength=2.6,
         columnspacing=1.4,
         borderaxespad=0.0,
         borderpad=0.2,

@@ -10,10 +10,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from arith.figures.attention.page import EDGE, GREY, RED, box, colour_bar, page
+from arith.figures.attention.page import EDGE, GREY, RED, box, colour_bar, colours, page
 from arith.figures.attention.study import INSIDE, OUTSIDE, REGIONS, Study, sample_line
 from arith.figures.heatmap import COLOURS, lines
 from arith.figures.scaling import LETTERS, MARKERS
+
+ROOM = 0.05
+"""Above 1 and below 0, for markers that stand there."""
 
 
 def places(study: Study) -> Figure:
@@ -73,14 +76,13 @@ def places(study: Study) -> Figure:
 
 def _best_heads(ax: Axes, study: Study, regions: Sequence[str]) -> None:
     labels = list(dict.fromkeys(run.label for run in study.runs))
-    colours = sns.color_palette("colorblind", len(labels))
-    for number, label in enumerate(labels):
+    for number, (label, colour) in enumerate(colours(labels).items()):
         runs = [run for run in study.runs if run.label == label]
         # Seeds beside each other, so that none hides another.
         shifts = (np.arange(len(runs)) - (len(runs) - 1) / 2) * min(0.12, 0.6 / len(runs))
         for run, shift in zip(runs, shifts, strict=True):
             scores = [run.best_score(region) for region in regions]
-            x, colour = number + shift, colours[number]
+            x = number + shift
             ax.plot([x] * len(scores), scores, color=colour, linewidth=0.7, zorder=2)
             for region, score in zip(regions, scores, strict=True):
                 face = colour if region == INSIDE else "white"
@@ -92,7 +94,8 @@ def _best_heads(ax: Axes, study: Study, regions: Sequence[str]) -> None:
         style = {"linestyle": "-" if region == INSIDE else ":", "linewidth": 0.8, "color": GREY}
         ax.axhline(chance, zorder=1, **style)
     ax.set_xlim(-0.6, len(labels) - 0.4)
-    ax.set_ylim(0, 1)
+    ax.set_ylim(-ROOM, 1 + ROOM)
+    ax.set_yticks(np.linspace(0, 1, 6))
     letters = LETTERS if len(labels) <= 8 else LETTERS - 1.5
     # An option a line: a long name would run into its neighbour, turned into the maps below.
     names = [label.replace(":", ":\n").replace("+", "\n+") for label in labels]

@@ -1,12 +1,12 @@
 """The leaderboard's section of the page."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
 
 from arith.figures.report.content import Report
-from arith.figures.report.markup import Markup, element, escaped, joined, scrolled
+from arith.figures.report.markup import Markup, element, escaped, joined, named, scrolled
 from arith.figures.standings import Board, Standing
 from arith.figures.standings_text import columns
 from arith.figures.table import COLUMNS, Row
@@ -79,7 +79,7 @@ def _name(standing: Standing, place: int) -> Markup:
     row = standing.row
     rank = element("span", f"{standing.rank}.", class_="rank") if standing.rank else None
     mark = element("small", f" {row.mark}", class_="mark") if row.mark else None
-    name = element("a", row.encoding, href=f"#map-{place}")
+    name = element("a", named(row.encoding), href=f"#map-{place}")
     return element("th", rank, name, mark, scope="row", data_value=row.encoding)
 
 
@@ -94,6 +94,12 @@ def sort_values(board: Board) -> dict[str, Callable[[Standing], float | None]]:
         found[f"vs {reference}"] = partial(_test, reference)
     found["last states"] = lambda standing: standing.range
     found["training"] = _seconds
+    if board.costs:
+        found["parameters"] = lambda standing: standing.parameters
+        found["FLOPs a token"] = lambda standing: standing.flops_a_token
+        found["loss"] = partial(_of_trainings, "loss")
+        found["tokens/s"] = partial(_of_trainings, "tokens_per_second")
+        found["MFU, %"] = partial(_of_trainings, "mfu")
     return found
 
 
@@ -118,7 +124,15 @@ def _test(reference: str, standing: Standing) -> float | None:
 
 
 def _seconds(standing: Standing) -> float | None:
-    known = [seconds for seconds in standing.train_seconds if seconds is not None]
+    return _median(standing.train_seconds)
+
+
+def _of_trainings(name: str, standing: Standing) -> float | None:
+    return _median([getattr(training, name) for training in standing.trainings])
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
     return median(known) if known else None
 
 

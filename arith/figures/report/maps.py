@@ -5,7 +5,7 @@ from arith.figures.captions import Panel
 from arith.figures.panel import ticks
 from arith.figures.report.board import grouped
 from arith.figures.report.content import MEAN, Report
-from arith.figures.report.markup import Markup, element, hidden, joined
+from arith.figures.report.markup import Markup, element, hidden, joined, named
 
 LEFT, BOTTOM, SIDE = 15.0, 15.0, 84.0
 """Where the cells of a map lie in its square of 100 x 100; style.css says the same of canvas."""
@@ -35,7 +35,9 @@ def _map(panel: Panel, place: int) -> Markup:
     )
     return element(
         "figure",
-        element("figcaption", element("h4", first.name), element("p", *said, last, class_="said")),
+        element(
+            "figcaption", element("h4", named(first.name)), element("p", *said, last, class_="said")
+        ),
         plot(first.max_digits, first.trained_digits),
         element("details", element("summary", "table", hidden(f" of the cells of {first.name}"))),
         id=f"map-{place}",

@@ -1,9 +1,12 @@
 """HTML that escapes by default: what is text stays text, whatever a file or a folder is called."""
 
 import html
+import re
 from collections.abc import Iterable
 
-VOID = {"input", "link", "meta"}
+VOID = {"input", "link", "meta", "wbr"}
+LONGEST_WHOLE = 24
+"""So many letters of a name are kept on one line; a file's path may have more."""
 
 
 class Markup(str):
@@ -43,6 +46,19 @@ def escaped(value: object) -> Markup:
 def hidden(text: str) -> Markup:
     """For screen readers alone."""
     return element("span", text, class_="unseen")
+
+
+def named(name: str) -> Markup:
+    """An encoding's name, which breaks before an option or a joint and not within a word.
+
+    >>> named("tape+yarn")
+    '<span class="whole">tape</span><wbr><span class="whole">+yarn</span>'
+    """
+    pieces: list[object] = []
+    for part in re.split("(?=[:+@])", name):
+        whole = len(part) <= LONGEST_WHOLE
+        pieces += [element("wbr"), element("span", part, class_="whole") if whole else part]
+    return joined(pieces[1:])
 
 
 def scrolled(table: Markup, label: str) -> Markup:
