@@ -14,21 +14,25 @@ from arith.suite.presets import describe, load_preset, presets
 from models import catalog
 
 SCHEMA = 1
+JOINED = ("abacus+fire", "abacus+rope")
+"""Combinations that are listed by themselves, those of `sweep mini-all`; many more can be made."""
 
 
 def everything(root: Path, *, costs: bool = False) -> dict[str, Any]:
     """Plain Python, with stable keys, for `list --json`; with `costs`, each encoding also has its
     parameters and its extra FLOPs a token at the paper's size."""
     encodings = [encoding(entry) for entry in catalog.entries("encoding")]
+    joined = [combination(name) for name in JOINED]
     if costs:
         from arith.suite.costs import cost
 
-        for entry in encodings:
+        for entry in (*encodings, *joined):
             if not entry["problem"]:
                 entry |= asdict(cost(entry["name"]))
     return {
         "schema": SCHEMA,
         "encodings": encodings,
+        "combinations": joined,
         "extrapolations": [encoding(entry) for entry in catalog.entries("extrapolation")],
         "presets": [
             {"name": name, "summary": describe(name), "config": load_preset(name).as_dict()}
@@ -57,6 +61,21 @@ def encoding(entry: catalog.Entry) -> dict[str, Any]:
     }
 
 
+def combination(name: str) -> dict[str, Any]:
+    """The same of encodings joined with a plus: what its parts say."""
+    parts = [catalog.entry("encoding", part.name) for part in catalog.parse(name).encoding.parts]
+    return {
+        "name": name,
+        "kind": " + ".join(part.kind for part in parts),
+        "summary": f"Both at once: {' and '.join(part.name for part in parts)}.",
+        "paper": "; ".join(part.paper for part in parts),
+        "aliases": [],
+        "options": {},
+        "package": "",
+        "problem": "",
+    }
+
+
 def run(folder: RunFolder) -> dict[str, Any]:
     """A run that cannot be read is listed with what is wrong, so that it does not hide others."""
     try:
@@ -82,6 +101,8 @@ def as_text(content: dict[str, Any]) -> str:
     for kind in sorted({entry["kind"] for entry in content["encodings"]}, key=_place):
         lines += [f" {kind or 'of no stated kind'}"]
         lines += [_line(entry) for entry in content["encodings"] if entry["kind"] == kind]
+    lines += ["", "JOINED (what is added to the embeddings + what attention does)"]
+    lines += [_line(entry) for entry in content["combinations"]]
     lines += ["", "AT TEST TIME (NAME+...)"]
     lines += [_line(entry) for entry in content["extrapolations"]]
     lines += ["", "PRESETS (--preset)"]

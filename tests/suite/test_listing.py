@@ -13,7 +13,8 @@ from tests.suite.tiny import done
 def test_list_as_json(comparison: Path) -> None:
     content = json.loads(done("list", "--json").out)
     assert list(content) == [
-        *("schema", "encodings", "extrapolations", "presets", "tasks", "task_packages", "runs"),
+        *("schema", "encodings", "combinations", "extrapolations", "presets", "tasks"),
+        *("task_packages", "runs"),
     ]
     assert content["schema"] == 1 and content["tasks"] == ["addition"]
     assert content["task_packages"] == {}
@@ -26,6 +27,12 @@ def test_list_as_json(comparison: Path) -> None:
             assert entry["kind"] and entry["summary"].endswith(".") and "arXiv" in entry["paper"]
             for option in entry["options"].values():
                 assert list(option) == ["type", "default"]
+    both = {entry["name"]: entry["kind"] for entry in content["combinations"]}
+    assert both == {
+        "abacus+fire": "task-structured + relative bias",
+        "abacus+rope": "task-structured + rotary",
+    }
+    assert all(list(entry) == keys for entry in content["combinations"])
     for preset in content["presets"]:
         assert list(preset) == ["name", "summary", "config"]
     assert [run["path"] for run in content["runs"]] == sorted(
@@ -42,13 +49,18 @@ def test_list_as_json(comparison: Path) -> None:
 
 
 def test_costs_are_those_of_what_is_built() -> None:
-    found = {e["name"]: e for e in json.loads(done("list", "--json", "--costs").out)["encodings"]}
+    content = json.loads(done("list", "--json", "--costs").out)
+    found = {e["name"]: e for e in (*content["encodings"], *content["combinations"])}
     # By hand, at 16 layers, hidden 1024, 16 heads of 64 and 124 tokens.
     assert (found["nope"]["parameters"], found["nope"]["flops_a_token"]) == (0, 0)
     assert found["fire"]["parameters"] == 16 * (1 + 1 + 64 + 32 * 16 + 16)
     assert found["fire"]["flops_a_token"] == 16 * 2 * 124 * (32 + 32 * 16)
     assert found["tape"]["parameters"] == 15 * (64 * 48 + 48 + 96 + 96)
     assert found["learned"]["parameters"] == 244 * 1024
+    for other in ("fire", "rope"):
+        both, parts = found[f"abacus+{other}"], (found["abacus"], found[other])
+        for key in ("parameters", "flops_a_token"):
+            assert both[key] == sum(part[key] for part in parts)
     line = next(x for x in done("list", "--costs").out.splitlines() if x.split()[:1] == ["fire"])
     assert "9,504 parameters, 2,158,592 FLOPs a token." in line
 

@@ -15,7 +15,8 @@ def as_markdown(content: dict[str, Any]) -> str:
         "| name | kind | parameters | FLOPs a token | what it is |",
         "|---|---|---:|---:|---|",
     ]
-    for entry in sorted(content["encodings"], key=lambda e: (ORDER.index(e["kind"]), e["name"])):
+    alone = sorted(content["encodings"], key=lambda e: (ORDER.index(e["kind"]), e["name"]))
+    for entry in [*alone, *content["combinations"]]:
         aliases = "".join(f" (`{alias}`)" for alias in entry["aliases"])
         what = f"{entry['summary'].removesuffix('.')}; {entry['paper']}"
         lines.append(
