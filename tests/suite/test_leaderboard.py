@@ -98,7 +98,10 @@ def raw(root: Path) -> dict[str, list[list[list[float]]]]:
     found: dict[str, dict[int, Any]] = {}
     for file in root.rglob("grid*.json"):
         content = json.loads(file.read_text())
-        name = content["encoding"] + ("+yarn" if content["extrapolation"] else "")
+        if "split" in content["evaluation"]:  # hard sums have boards of their own
+            continue
+        added = content["extrapolation"]
+        name = content["encoding"] + (f"+{added}" if added else "")
         shares = [
             [e / t for e, t in zip(*rows, strict=True)]
             for rows in zip(content["exact"], content["total"], strict=True)
