@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from arith.data.task import task_places, tasks
-from arith.errors import Failure
+from arith.errors import Failure, UsageError
 from arith.plain import plain
 from arith.suite.finding import find_runs
 from arith.suite.folders import RunFolder
@@ -62,8 +62,13 @@ def encoding(entry: catalog.Entry) -> dict[str, Any]:
 
 
 def combination(name: str) -> dict[str, Any]:
-    """The same of encodings joined with a plus: what its parts say."""
-    parts = [catalog.entry("encoding", part.name) for part in catalog.parse(name).encoding.parts]
+    """The same of encodings joined with a plus: what its parts say, or what is wrong with them."""
+    parts, problem = [], ""
+    try:
+        named = catalog.parse(name).encoding.parts
+        parts = [catalog.entry("encoding", part.name) for part in named]
+    except UsageError as error:  # a package has one of the names too
+        problem = str(error)
     return {
         "name": name,
         "kind": " + ".join(part.kind for part in parts),
@@ -72,7 +77,7 @@ def combination(name: str) -> dict[str, Any]:
         "aliases": [],
         "options": {},
         "package": "",
-        "problem": "",
+        "problem": problem,
     }
 
 
