@@ -8,7 +8,7 @@ from arith.data.bucket import EVALUATION
 from arith.errors import Failure, UsageError
 from arith.scoring.grid import Grid, comparable
 from arith.suite.finding import find_grids, find_runs
-from arith.suite.folders import slug
+from arith.suite.folders import RunFolder, slug
 from arith.suite.order import Panels, in_order
 from arith.suite.presets import load_preset, presets
 from arith.suite.progress import say
@@ -152,12 +152,17 @@ def _on(split: str) -> str:
 
 
 def _what_scores(root: Path, preset: str, name: Name, split: str) -> str:
-    """The command that makes a missing grid: a hard one of the run that is there, if any is."""
-    runs = sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json"))
-    if split == EVALUATION or not runs:
+    """The command that makes a missing grid: of the run that is there, whatever its settings, if
+    any is."""
+    found = sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json"))
+    folder = RunFolder(found[0].parent) if found else None
+    if folder is None or not (folder.finished() or folder.unfinished()):
         return trains(name, preset, root)
+    if folder.unfinished():
+        return f"tape-arith train {folder.path}"
     way = f" --with {name.extrapolation}" if name.extrapolation else ""
-    return f"tape-arith score {runs[0].parent}{way} --split {split}"
+    way += "" if split == EVALUATION else f" --split {split}"
+    return f"tape-arith score {folder.path}{way}"
 
 
 def trains(name: Name, preset: str | None, root: Path) -> str:

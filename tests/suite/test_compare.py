@@ -43,8 +43,15 @@ def test_missing_runs_name_the_commands_that_make_them(comparison: Path) -> None
     with untouched(comparison):
         told = refused("heatmap", "--compare", "fire,nope,tape,tape+yarn")
     assert "tape-arith train --pe nope --preset mini" in told
-    assert "tape-arith train --pe tape --preset mini" in told  # scored with yarn only
+    # Scored with yarn only: the run is there, and with other settings it could not be trained anew.
+    assert "tape-arith score runs/mini/tape/seed-0" in told and "--pe tape" not in told
     assert "--pe fire" not in told and "--pe tape+yarn" not in told
+    told = refused("heatmap", "--compare", "rope+yarn")
+    assert "tape-arith score runs/mini/rope/seed-0 --with yarn" in told
+    Path("runs/mini/tape/seed-0/weights/final.safetensors").rename(
+        "runs/mini/tape/seed-0/weights/latest.safetensors"
+    )
+    assert "tape-arith train runs/mini/tape/seed-0" in refused("heatmap", "--compare", "tape")
     assert "paper-20" in refused("heatmap", "--compare", "fire", "--preset", "paper-20")
     assert "tape-arith train --pe fire" in refused("heatmap", "--compare", "fire", "--runs", "no")
 

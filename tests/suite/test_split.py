@@ -124,7 +124,8 @@ def test_a_run_that_is_scored_on_hard_sums_alone(comparison: Path) -> None:
     hard("rope")
     for seed in (0, 1):
         Path(f"runs/mini/rope/seed-{seed}/grid.json").unlink()
-    assert "tape-arith train --pe rope" in refused("heatmap", "--compare", "rope,fire")
+    told = refused("heatmap", "--compare", "rope,fire")
+    assert "tape-arith score runs/mini/rope/seed-0" in told
     assert "rope seeds 0, 1: not scored yet" in done("table").err
     # The usual sums say what converged.
     row = json.loads(done("table", "--split", CARRY, "--format", "json").out)["rows"][0]
