@@ -142,9 +142,8 @@ def _log(log: Path, state: str, end: Mapping[str, Any] | None, sent: Ticket | No
     if not log.exists():
         return None
     if state == "running" and sent is None:
-        listed = (
-            log.parent.parent / "jobs.jsonl"
-        )  # written as the sweep begins, before any job runs
+        # Written as the sweep begins, before any job runs.
+        listed = log.parent.parent / "jobs.jsonl"
         stale = not listed.exists() or log.stat().st_mtime < listed.stat().st_mtime
     elif end is None:
         stale = False
