@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib import import_module
 
 import numpy as np
 import torch
@@ -115,6 +116,10 @@ def joined() -> Iterator[Processes]:
         device = f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}"
         torch.cuda.set_device(device)
     backend = "gloo" if device == "cpu" else "nccl"
+    # Before they meet (an optimizer's first step would do it later): the default of its functions
+    # is the group that is there then, which would outlive `destroy_process_group`, threads and
+    # all, and a thread that frees a tensor while Python ends aborts the process.
+    import_module("torch.distributed.nn.functional")
     try:
         dist.init_process_group(backend, timeout=LONGEST_WAIT)
     except (RuntimeError, ValueError) as error:

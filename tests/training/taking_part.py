@@ -1,9 +1,10 @@
 """A program: trains some steps as one of the processes that RANK and WORLD_SIZE speak of, and the
 first of them prints the losses. In float32, where a sum in another order shows only in its last
-digits."""
+digits. It fails where a thread of theirs outlives their being together."""
 
 import json
 import sys
+from pathlib import Path
 
 import torch
 
@@ -26,6 +27,11 @@ def losses(name: str, steps: int, processes: Processes) -> list[float]:
     return [float(trainer.train_step()[0]) for _ in range(steps)]
 
 
+def threads() -> list[str]:
+    """Names of what runs in this process; a sum of the CPU's processes is gloo's work."""
+    return [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     names, steps = sys.argv[1].split(","), int(sys.argv[2])
@@ -33,3 +39,5 @@ if __name__ == "__main__":
         found = {name: losses(name, steps, processes) for name in names}
         if processes.first:
             print(json.dumps(found))
+        assert processes.size == 1 or any("gloo" in name for name in threads())
+    assert not any("gloo" in name or "tcpstore" in name for name in threads()), threads()
