@@ -17,9 +17,9 @@ from typing import NamedTuple, TypeVar
 
 import torch
 
-import arith
 from arith.errors import UsageError
 from arith.suite.presets import load_preset
+from arith.suite.version import ROOT
 from arith.training.config import Config
 from models.catalog import Name, parse
 
@@ -127,8 +127,7 @@ class Timing(NamedTuple):
 
 def child_environment() -> dict[str, str]:
     """Variables for another interpreter to find this code, wherever it is called from."""
-    root = str(Path(arith.__file__).parents[1])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path}
 
 

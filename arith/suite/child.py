@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from arith.reading import opened
+from arith.suite.version import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 COMMAND_LINE = ROOT / "cli.py"
 _LAST_BYTES = 10_000  # of a log, in which its last line is looked for
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h

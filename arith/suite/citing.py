@@ -8,11 +8,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import models
 from arith.export.carried import involved
+from arith.suite.version import own_version
 from models import catalog
 from models.catalog import Encoding, Name
 
@@ -55,8 +56,8 @@ def entries() -> dict[str, str]:
 def suite() -> str:
     """The entry of this suite."""
     try:
-        of_version = f"\n  version       = {{{version('tape-arith')}}},"
-    except PackageNotFoundError:  # a bare source tree
+        of_version = f"\n  version       = {{{own_version()}}},"
+    except PackageNotFoundError:  # neither a source tree nor installed
         of_version = ""
     return SUITE % of_version
 

@@ -14,11 +14,12 @@ from arith.export.folder import exported
 from arith.export.hub_folder import PREFIX, WEIGHTS, Model, write_folder
 from arith.export.lm_eval import guide, write_tasks
 from arith.files import write_text
+from arith.scoring.grid import check_size
 from arith.suite.building import setting_for, trained_decoder, trained_record
-from arith.suite.environment import own_version
 from arith.suite.folders import RunFolder, slug
 from arith.suite.model_card import card
 from arith.suite.record import RunRecord
+from arith.suite.version import own_version
 from models.catalog import Name, Part, parse
 
 FORMATS = ("transformers", "lm-eval")
@@ -55,6 +56,7 @@ def _problems(record: RunRecord, out: Path | None, per_cell: int | None, fresh: 
     """The problems of a run's grid: the same for all runs of a preset."""
     config = record.config
     count = per_cell or config.problems_per_cell
+    check_size(config.tested_digits, count, config.trained_digits)
     bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
     sha256 = bucket.sha256(count * bucket.num_pairs)
     facts = {

@@ -17,7 +17,7 @@ from arith.suite.building import (
     training_bucket,
     unchanged,
 )
-from arith.suite.environment import DECIDES_BITS, environment, own_version
+from arith.suite.environment import DECIDES_BITS, environment
 from arith.suite.folders import RunFolder, run_folder
 from arith.suite.foreign import blamed
 from arith.suite.lock import alone, confirm
@@ -26,6 +26,7 @@ from arith.suite.record import RunRecord
 from arith.suite.states import States
 from arith.suite.tracking import tracked
 from arith.suite.trainers import EVALUATE_EVERY, LOG_EVERY, SAVE_EVERY, trainer_of
+from arith.suite.version import own_version
 from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.nonfinite import known_policy

@@ -20,6 +20,7 @@ from arith.suite.finding import existing_run
 from models.catalog import parse
 from models.decoder import Decoder
 from models.sequences import Sequences
+from tests.suite.test_foreign import READS, write
 from tests.suite.tiny import call, contents, done, settings
 from tests.training.small import cpu, perturbed, small
 
@@ -145,6 +146,21 @@ def test_the_lines_with_random_weights() -> None:
     rows = lines["rope: rows of the grid"]
     assert grid.value and rows.value == pytest.approx(80 / grid.value)
     assert lines["rope: useful FLOPs of the grid"].ratio
+
+
+@pytest.mark.parametrize("name", ["tape:start=fourier", "mine.py:Mine"])
+def test_weights_of_any_encoding(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that keeps more than parameters, and of somebody else's."""
+    monkeypatch.chdir(tmp_path)
+    write(READS["a list"])
+    lines = list(measure(Options(quick=True, encodings=(parse(name),))))
+    assert {line.name.split(": ")[0] for line in lines} == {name}
+    if name != "tape:start=fourier":  # a table ends with the preset's tested lengths
+        assert lines[-1].value is None and "--lengths 4 measures it" in lines[-1].note
+        again = list(measure(Options(quick=True, encodings=(parse(name),), lengths=(4,))))
+        assert again[-1].value
 
 
 def test_a_grid_that_the_time_cuts_short(monkeypatch: pytest.MonkeyPatch) -> None:

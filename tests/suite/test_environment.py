@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from arith.suite import environment
+from arith.suite import version
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -14,8 +14,9 @@ def test_the_version_is_that_of_the_code_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An editable installation notes the version of the day it was made."""
-    monkeypatch.setattr(environment, "version", {"tape-arith": "0.0.1"}.__getitem__)
+    monkeypatch.setattr(version, "version", {"tape-arith": "0.0.1"}.__getitem__)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert environment.own_version() == project["version"] != "0.0.1"
-    monkeypatch.setattr(environment, "_root", lambda: tmp_path)  # as it is where it was installed
-    assert environment.own_version() == "0.0.1"
+    assert version.own_version() == project["version"] != "0.0.1"
+    monkeypatch.setattr(version, "ROOT", tmp_path)  # as it is where it was installed
+    assert version.own_version() == "0.0.1"
+    assert version.commit() is None

@@ -1,15 +1,13 @@
 """Python and packages: what is needed in which version, what else there is. No torch here."""
 
 import platform
-import tomllib
 from importlib.metadata import PackageNotFoundError, metadata, version
-from pathlib import Path
-from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from arith.suite.checkup.finding import Finding
+from arith.suite.version import project
 
 OPTIONAL = {
     "triton": ("triton", "the fused attention kernel, on a GPU"),
@@ -61,12 +59,10 @@ def _version(name: str) -> str | None:
 
 
 def _declared() -> tuple[str, list[str]]:
-    """The Python and the packages that are needed: as installed, or of a bare source tree."""
-    try:
-        about = metadata("tape-arith")
-    except PackageNotFoundError:
-        file = Path(__file__).resolve().parents[3] / "pyproject.toml"
-        project: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
-        return project["requires-python"], project["dependencies"]
+    """The Python and the packages that are needed: of the source tree, or as installed."""
+    source = project()
+    if source is not None:
+        return source["requires-python"], source["dependencies"]
+    about = metadata("tape-arith")
     needed = [text for text in about.get_all("Requires-Dist") or [] if "extra ==" not in text]
     return str(about["Requires-Python"]), needed

@@ -14,11 +14,11 @@ from uuid import uuid4
 
 from arith.errors import Failure
 from arith.files import write_text
-from arith.suite.child import ROOT
 from arith.suite.engines.engine import EXIT_AGAIN, NO_BOUND, Ended, handed_over
 from arith.suite.plan import Job, log_file
 from arith.suite.progress import say
 from arith.suite.tickets import Ticket, read_ticket, ticket_file, write_ticket
+from arith.suite.version import ROOT
 
 SECONDS_BETWEEN_LOOKS = 5.0
 LOST_AFTER, LOST_TIMES = 30.0, 3  # what a node wrote last takes its time to be seen from elsewhere

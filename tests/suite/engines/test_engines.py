@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from arith.suite import engines
-from arith.suite.child import ROOT
 from arith.suite.plan import log_file, write_jobs
 from arith.suite.tickets import Ticket, write_ticket
+from arith.suite.version import ROOT
 from tests.suite.test_conductor import made
 from tests.suite.test_sweeping import kept, sweep_file
 from tests.suite.tiny import done, refused, untouched

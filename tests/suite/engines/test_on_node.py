@@ -17,6 +17,7 @@ from arith.suite.plan import How, plan
 from arith.suite.stopping import WISHES
 from arith.suite.sweep import load_sweep
 from arith.suite.tickets import Ticket, read_ticket, ticket_file, write_ticket
+from arith.suite.version import ROOT
 from tests.suite.engines.trainings import STEPS, frozen, pends, trainings, until
 from tests.suite.test_sweeping import kept, sweep_file
 from tests.suite.tiny import contents, done
@@ -171,7 +172,7 @@ def test_an_orphan_and_its_retry_never_share_a_folder(
     line = Task([job.argv], 1, str(here), str(here / "runs/sweeps/mine/logs/x.log"), "slurm", "t")
     Path("tasks.jsonl").write_text(line.line() + "\n")
     command = [sys.executable, "-m", "arith.suite.on_node", "tasks.jsonl", "NUMBER"]
-    own = {**os.environ, "NUMBER": "0", "PYTHONPATH": str(child.ROOT)}
+    own = {**os.environ, "NUMBER": "0", "PYTHONPATH": str(ROOT)}
     log = Path(line.log)
     with subprocess.Popen(command, env=own) as first:
         orphan, _ = frozen(120)
