@@ -17,6 +17,7 @@ from torch import Tensor
 from models.build import build_decoder
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import Setting
+from models.products import Extent
 from models.sequences import Sequences
 
 VOCABULARY = 19
@@ -83,12 +84,14 @@ def assert_close(ours: Tensor, theirs: Tensor, what: str, tolerance: float = TOL
 
 
 def check_builds(name: str) -> None:
-    """It is built from a Setting and its options, the others at their defaults.
+    """It is built from a Setting and its options, the others at their defaults, and tells its
+    matrix products.
 
     Usually: an argument after `setting` that is not keyword-only or has no default; options that
-    `layer` reads but that are set after super().__init__(setting), which calls it.
+    `layer` reads but that are set after super().__init__(setting), which calls it; products of
+    something that only another option makes.
     """
-    decoder_for(name)
+    tuple(decoder_for(name).pe.products(Extent(tokens=2, pairs=4, distances=4)))
 
 
 def check_shape(name: str) -> None:

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from arith.data.task import load_task
 from arith.suite.building import on_paper, training_bucket
+from arith.suite.foreign import blaming
 from arith.suite.presets import load_preset
 from arith.training.config import Config
 from arith.training.flops import useful_training_flops
@@ -27,22 +28,25 @@ class Cost:
 
 def cost(name: str, config: Config | None = None) -> Cost:
     """At the size of `config`, or else the paper's. Errors: UsageError for an unknown
-    name; Failure where somebody else's encoding cannot be built."""
-    config = config or load_preset(PRESET)
-    pe = on_paper(config, parse(name)).pe
+    name; Failure where somebody else's encoding cannot be built, or its products told."""
+    config, parsed = config or load_preset(PRESET), parse(name)
+    pe = on_paper(config, parsed).pe
     tokens = load_task(config.task).longest(config.trained_digits)
     extent = Extent(tokens=tokens, pairs=tokens**2, distances=tokens**2)
-    flops = sum(product.forward for product in pe.products(extent))
+    with blaming(parsed.encoding):
+        flops = sum(product.forward for product in pe.products(extent))
     return Cost(sum(p.numel() for p in pe.parameters()), flops / tokens)
 
 
 @lru_cache(maxsize=256)
 def training_flops_a_token(name: str, config: Config) -> float:
     """FLOPs that training needs for each token that is read (`useful_training_flops`), by the
-    first problems of seed 0. Errors: UsageError for an unknown name."""
-    decoder = on_paper(config, parse(name))
+    first problems of seed 0. Errors: as `cost`."""
+    parsed = parse(name)
+    decoder = on_paper(config, parsed)
     problems = training_bucket(config, 0).problems(0, SAMPLE)
     lengths = (problems.lengths - 1).tolist()
     answers = int((problems.lengths - problems.prompt_lengths).sum())
-    flops = useful_training_flops(decoder.config, decoder.pe, lengths, answers)
+    with blaming(parsed.encoding):
+        flops = useful_training_flops(decoder.config, decoder.pe, lengths, answers)
     return flops / sum(lengths)

@@ -11,6 +11,7 @@ import torch
 
 from arith.data.bucket import Bucket
 from arith.suite.building import decoder_for, on_paper, settled, training_bucket
+from arith.suite.foreign import blaming
 from arith.suite.plan import Job, grid_tokens
 from arith.suite.presets import load_preset
 from arith.training.config import Config
@@ -73,7 +74,8 @@ class Cost:
 
 
 def cost(job: Job) -> Cost:
-    """Of a whole job, however much of it is done; nothing for what only writes files."""
+    """Of a whole job, however much of it is done; nothing for what only writes files. Errors:
+    Failure where somebody else's encoding cannot tell its products."""
     config, name = job.run.config, job.run.name
     if job.kind == "train":
         problems = training_bucket(config, 0).problems(0, PROBE_PROBLEMS).lengths - 1
@@ -94,7 +96,8 @@ def cost(job: Job) -> Cost:
 def _forward_flops(config: Config, encoding: str, lengths: tuple[int, ...]) -> float:
     """Of sequences so long, those of the encoding's own products included."""
     decoder = _on_paper(config, encoding)
-    return float(forward_flops(products(decoder.config, decoder.pe, causal(lengths))))
+    with blaming(parse(encoding).encoding):
+        return float(forward_flops(products(decoder.config, decoder.pe, causal(lengths))))
 
 
 def kept_bytes(jobs: Sequence[Job]) -> int:

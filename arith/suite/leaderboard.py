@@ -200,7 +200,8 @@ def _mfu(rate: float, name: str, config: Config, hardware: object, run: RunFolde
         return None
     try:
         return rate * training_flops_a_token(name, config) / limit
-    except UsageError:  # not known any more
+    except (UsageError, Failure) as error:  # not known any more, or it cannot tell
+        say(f"note: {error}")
         return None
 
 
@@ -236,6 +237,7 @@ def _cost(name: str, config: Config, run: RunFolder | None) -> tuple[int | None,
         return None, None
     try:
         found = cost(name, config)
-    except UsageError:  # not known any more: nothing to compute it from
+    except (UsageError, Failure) as error:  # not known any more, or it cannot tell
+        say(f"note: {error}")
         return None, None
     return found.parameters, found.flops_a_token

@@ -11,6 +11,7 @@ from arith.plain import plain
 from arith.suite.finding import find_runs
 from arith.suite.folders import RunFolder
 from arith.suite.presets import describe, load_preset, presets
+from arith.suite.progress import say
 from models import catalog
 
 SCHEMA = 1
@@ -28,7 +29,10 @@ def everything(root: Path, *, costs: bool = False) -> dict[str, Any]:
 
         for entry in (*encodings, *joined):
             if not entry["problem"]:
-                entry |= asdict(cost(entry["name"]))
+                try:
+                    entry |= asdict(cost(entry["name"]))
+                except (UsageError, Failure) as error:  # a package's: the others have theirs
+                    say(f"note: {error}")
     return {
         "schema": SCHEMA,
         "encodings": encodings,

@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from arith.errors import Failure
 from arith.suite.building import check
 from arith.suite.conductor import Ended, Outcome
 from arith.suite.engines.engine import Engine
 from arith.suite.engines.local import cores_a_slot, visible_gpus
-from arith.suite.estimate import cost, in_words, kept_bytes, seconds_a_flop
+from arith.suite.estimate import Cost, cost, in_words, kept_bytes, seconds_a_flop
 from arith.suite.foreign import blamed
 from arith.suite.outcome_tables import write_tables
 from arith.suite.pipeline import conduct_here
@@ -143,8 +144,15 @@ def _forecast(sweep: Sweep, jobs: Sequence[Job], slots: int, here: bool) -> dict
     threads = cores_a_slot(slots) if slots > 1 else None  # one slot has what this process has
     probed, rate = _timed(left if here else [], threads)
     entries = []
+    untold: set[str] = set()
     for job in jobs:
-        price = cost(job)
+        try:
+            price = cost(job)
+        except Failure as error:  # of one encoding, whose jobs will say more
+            if str(error) not in untold:
+                say(f"note: {job.run.name} has no price: {error}")
+            untold.add(str(error))
+            price = Cost(0, 0.0)
         seconds = 0.0 if job.id in done else round(price.flops * rate, 1)
         entry: dict[str, Any] = {"id": job.id, "kind": job.kind, "encoding": str(job.run.name)}
         entry |= {"seed": job.run.seed, "state": "done" if job.id in done else "to do"}

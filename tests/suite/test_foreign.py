@@ -182,3 +182,27 @@ def test_an_encoding_that_leaves_is_no_success(where: str, here: Path) -> None:
     result = call("check", "mine.py:Mine")
     assert result.code == 1 and "BROKEN" in result.out and "SystemExit: 0 (line" in result.out
     assert "mine.py:Mine breaks a promise" in refused("train", "--pe", "mine.py:Mine", *settings())
+
+
+PRODUCTS = """
+    def products(self, extent):
+        yield from ()
+        {}
+"""
+
+
+@pytest.mark.parametrize("what", ["raise KeyError('who')", "raise SystemExit(0)"])
+def test_what_cannot_tell_its_products(what: str, here: Path) -> None:
+    """At the size of a run alone; at any size it is refused before it is trained."""
+    write("", EMBED + PRODUCTS.format(what))
+    told = refused("train", "--pe", "mine.py:Mine", *settings())
+    assert "breaks a promise (builds)" in told
+    write("", EMBED + PRODUCTS.format(f"if self.setting.num_heads > 2:\n            {what}"))
+    with pytest.raises(Failure, match=r"mine\.py:Mine failed: .* \(line \d+ of mine\.py\)"):
+        cost("mine.py:Mine")
+    done("train", "--pe", "mine.py:Mine", *settings(num_heads=4, head_dim=4))
+    file = sweep_file("mine.py:Mine,rope", num_heads=4, head_dim=4)
+    told_of = call("sweep", file, "--dry-run")
+    assert told_of.code == 0 and "note: mine.py:Mine has no price: " in told_of.err
+    board = done("leaderboard", "--preset", "mini", "--costs")
+    assert "mine.py:Mine" in board.out and "note: mine.py:Mine failed: " in board.err
