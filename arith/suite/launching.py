@@ -16,7 +16,7 @@ from arith.suite.stopping import Stopper
 
 SECONDS_BETWEEN_LOOKS = 0.1
 SECONDS_OF_GRACE = 10.0
-"""For the others, once the first process has ended."""
+"""For the others, once the first process has ended, and for it, once another one has failed."""
 
 
 def launch(argv: Sequence[str], count: int, stopper: Stopper) -> int:
@@ -61,9 +61,10 @@ def _waited(children: Sequence["subprocess.Popen[bytes]"], stopper: Stopper) -> 
             first.send_signal(stopper.signal)
             passed_on = True
         if any(child.poll() not in (None, 0) for child in others):
-            # What it was is told by itself; the first one would wait for it until kingdom come.
-            time.sleep(SECONDS_BETWEEN_LOOKS)
-            return first.poll() or 1
+            # It says itself what it was. The first one has more to say, or waits for it in vain.
+            with suppress(subprocess.TimeoutExpired):
+                first.wait(SECONDS_OF_GRACE)
+            return max(first.returncode or 1, 1)
         time.sleep(SECONDS_BETWEEN_LOOKS)
     return first.returncode if first.returncode >= 0 else 1
 

@@ -15,6 +15,7 @@ from arith.suite.folders import RunFolder
 from arith.suite.foreign import blaming
 from arith.suite.lock import confirm, hold, tidy
 from arith.suite.progress import bar
+from arith.training.memory import memory_told
 from models.catalog import Name, Part, parse
 
 
@@ -73,7 +74,7 @@ def score_run(
 
         stage = file.stem.replace("grid", "score", 1)
         earlier = place.timings().get(stage, 0.0) if grid is not empty else 0.0
-        with blaming(name.encoding):
+        with memory_told(f"scoring {name}"), blaming(name.encoding):
             grid = score_grid(
                 decoder,
                 bucket,

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from arith.errors import Failure
 from arith.suite.building import dataset_of, decoder_for, settled, training_bucket
 from arith.suite.folders import RunFolder
+from arith.suite.foreign import blamed
 from arith.suite.progress import say
 from arith.suite.record import RunRecord
 from arith.training.nonfinite import NotFinite
@@ -12,6 +14,7 @@ from arith.training.processes import ALONE, Lost, Processes
 from arith.training.train import Source, Trainer
 from models.catalog import parse
 from models.hardware import detect
+from models.registry import RAISED
 
 # In steps; a checkpoint costs a few milliseconds at mini and two seconds at the paper's size.
 # Every saved state is evaluated, so that the spread over the last ones can be told.
@@ -57,7 +60,9 @@ def follow(
 ) -> bool:
     """Take part in the training that the first process conducts, whose run's folder all can read:
     it alone writes there, looks at what comes of the steps, and says what is to be said. False
-    where it did not come to its end in good order."""
+    where it did not come to its end in good order. Errors: Failure for what the code of somebody
+    else's encoding raises here."""
+    record: RunRecord | None = None
     try:
         path = processes.told()
         if not path:  # there is nothing to train
@@ -77,4 +82,9 @@ def follow(
         )
     except (Lost, NotFinite):
         return False
+    except RAISED as error:
+        failure = None if record is None else blamed(error, parse(record.encoding).encoding)
+        if failure is None:
+            raise
+        raise Failure(f"process {processes.rank}: {failure}") from error
     return True

@@ -5,6 +5,7 @@ Legend: B batch, T tokens, n problems.
 """
 
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -112,8 +113,9 @@ def state_measures(
     decoder.eval()
     with torch.no_grad(), hardware.autocast():
         decoder(replace(sequences(rows, hardware.device), watch=watch))
-    names = measured[0]
-    return {name: [layer[name] for layer in measured] for name in names} or None
+    found = {name: [layer[name] for layer in measured] for name in measured[0]}
+    # What is only watched ends no training: a file holds no nan.
+    return {name: layers for name, layers in found.items() if all(map(isfinite, layers))} or None
 
 
 def real_tokens(rows: Rows) -> NDArray[np.bool_]:

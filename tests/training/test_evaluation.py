@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from arith.data.batches import pad
 from arith.data.bucket import Bucket
@@ -230,6 +231,22 @@ def test_other_encodings_measure_nothing(name: str) -> None:
     one = trainer(small(), name)
     problems, keys = one.bucket.problems(0, 3), one.bucket.keys(0, 3)
     assert state_measures(one.decoder, problems, keys, cpu()) is None
+
+
+def test_what_is_no_number_is_left_out() -> None:
+    """It is looked at and no more: neither does it end a training, nor can a file hold it."""
+    one = trainer(small(num_layers=3), "tape")
+    problems, keys = one.bucket.problems(0, 3), one.bucket.keys(0, 3)
+    told = state_measures(one.decoder, problems, keys, cpu())
+    assert told is not None and told.keys() == {"norm", "moved"}
+    measures = one.decoder.pe.measures
+
+    def partly(first: Any, state: Any) -> dict[str, Tensor]:
+        found = measures(first, state)
+        return {**found, "moved": found["moved"] / 0}
+
+    vars(one.decoder.pe)["measures"] = partly
+    assert state_measures(one.decoder, problems, keys, cpu()) == {"norm": told["norm"]}
 
 
 def test_real_tokens_are_all_but_padding() -> None:

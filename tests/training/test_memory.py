@@ -10,7 +10,7 @@ from arith.data.batches import Rows
 from arith.errors import Failure
 from arith.suite.runs import continue_run
 from arith.training import step as step_file
-from arith.training.memory import out_of_memory
+from arith.training.memory import memory_told, out_of_memory
 from arith.training.train import Trainer
 from models.backends.eager import Eager
 from models.decoder import Decoder
@@ -125,6 +125,18 @@ def test_other_errors_are_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> N
     forwards(monkeypatch, lambda rows, number: True, error)
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
         trainer(CONFIG).train_step()
+
+
+def test_what_is_told_of_other_work() -> None:
+    expected = "scoring rope does not fit into memory: free some"
+    with pytest.raises(Failure, match=expected), memory_told("scoring rope"):
+        raise MemoryError
+    blamed = Failure("mine.py:Mine failed: MemoryError")
+    with pytest.raises(Failure, match="scoring rope does not fit"), memory_told("scoring rope"):
+        raise blamed from MemoryError()
+    for error in (ValueError("shape"), Failure("no such file")):
+        with pytest.raises(type(error), match=str(error)), memory_told("scoring rope"):
+            raise error
 
 
 def test_packed_groups_have_the_same_shape_in_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
