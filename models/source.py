@@ -29,10 +29,11 @@ class Option:
     def read(self, text: str) -> Value:
         """The value that `text` stands for. Errors: ValueError saying what is right."""
         if "Literal[" in self.annotation:
-            choices = ast.literal_eval(self.annotation[self.annotation.index("[") :].split("|")[0])
+            written = ast.literal_eval(self.annotation[self.annotation.index("[") :].split("|")[0])
+            choices: dict[str, Value] = {str(choice): choice for choice in written}
             if text not in choices:
                 raise ValueError(f"one of {', '.join(choices)}")
-            return text
+            return choices[text]
         try:
             if self.annotation.startswith("int"):
                 return int(text)
@@ -89,7 +90,10 @@ def attends(place: Place) -> bool:
 @cache
 def _place_attends(place: Place, source: bytes) -> bool:
     body = _parsed(place, source)
-    return _attends(body, _public_class(place, body).name)
+    try:
+        return _attends(body, _public_class(place, body).name)
+    except RecursionError:  # bases in a circle
+        return True
 
 
 @cache
@@ -144,8 +148,9 @@ def _public_class(place: Place, body: ast.Module) -> ast.ClassDef:
     return public[place.class_name or list(public)[-1]]
 
 
-def _attends(body: ast.Module, name: str) -> bool:
-    node = _classes(body).get(name)
+def _attends(body: ast.Module, name: str, *, imported: bool = False) -> bool:
+    """`imported`: it is the one that the file imports, and has a class of its own of that name."""
+    node = None if imported else _classes(body).get(name)
     if node is None:
         origin = _imported_from(body, name)
         if origin is None:
@@ -161,7 +166,10 @@ def _attends(body: ast.Module, name: str) -> bool:
     if any(isinstance(n, ast.FunctionDef) and n.name in _ATTENTION for n in node.body):
         return True
     bases = [ast.unparse(base) for base in node.bases]
-    return any(base != "PositionalEncoding" and _attends(body, base) for base in bases)
+    return any(
+        base != "PositionalEncoding" and _attends(body, base, imported=base == name)
+        for base in bases
+    )
 
 
 def _imported_from(body: ast.Module, name: str) -> str | None:

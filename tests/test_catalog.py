@@ -143,6 +143,9 @@ def test_kinds_of_options() -> None:
     assert Option("bool", False).read("true") is True
     assert Option("int | None", None).read("7") == 7
     assert Option("Literal['a', 'b'] | None", None).read("b") == "b"
+    assert Option("Literal[1, 2]", 1).read("2") == 2
+    with pytest.raises(ValueError, match="one of 1, 2"):
+        Option("Literal[1, 2]", 1).read("3")
     for option in (Option("bool", False), Option("Literal['a', 'b'] | None", None)):
         with pytest.raises(ValueError, match=r"true or false|one of a, b"):
             option.read("yes")

@@ -442,6 +442,17 @@ def test_what_a_class_without_a_readable_base_does(folder: Path) -> None:
     assert str(parse("mine.py:Turns+coupling")) == "coupling+mine.py:Turns"
 
 
+def test_bases_of_the_same_name_and_in_a_circle(folder: Path) -> None:
+    lines = (
+        "from models.encodings.abacus import Abacus\nfrom models.encodings.rope import RoPE\n\n\n"
+    )
+    for name, attends in (("Abacus", False), ("RoPE", True)):
+        Path("mine.py").write_text(f"{lines}class {name}({name}):\n    pass\n")
+        assert source.attends(registry.of_file("mine.py", name)) is attends
+    Path("mine.py").write_text("class A(B):\n    pass\n\n\nclass B(A):\n    pass\n")
+    assert source.attends(registry.of_file("mine.py", "A")) is True
+
+
 def test_places_for_people() -> None:
     assert str(catalog.place("encoding", "rope")) == "models/encodings/rope.py"
     assert str(Place("x", None, "a.b", package="p 1")) == "package p 1 (a.b)"

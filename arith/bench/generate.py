@@ -144,8 +144,12 @@ def generated(parent: Path, config: Config, count: int, workers: int) -> Generat
             stderr=subprocess.PIPE,
             text=True,
         )
-        with TreeMemory(process.pid) as memory:
-            _, told = process.communicate()
+        try:
+            with TreeMemory(process.pid) as memory:
+                _, told = process.communicate()
+        except BaseException:
+            process.kill()
+            raise
         seconds = perf_counter() - began
         if process.returncode:
             raise Failure(f"tape-arith generate failed: {(told.splitlines() or [''])[-1]}")

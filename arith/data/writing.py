@@ -218,6 +218,8 @@ def _noted(plan: _Plan) -> dict[int, Shard]:
     """The shards that an earlier call finished and whose files are still what it wrote."""
     shards = {}
     for path in sorted(plan.directory.glob("shard-*.json")):
+        if not _NOTE.fullmatch(path.name):  # somebody's copy
+            continue
         try:
             note = read_json(path, _SHARD_KIND)
         except Failure as error:

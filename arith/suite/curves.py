@@ -6,7 +6,7 @@ from pathlib import Path
 from arith.errors import Failure, UsageError
 from arith.figures.curves import Learner, Series, Study
 from arith.suite.compare import elsewhere, joined, listed, tell, trains
-from arith.suite.finding import find_runs
+from arith.suite.finding import find_runs, of_one_source
 from arith.suite.folders import RunFolder, slug
 from arith.suite.learning import by_length, curve, states
 from arith.suite.presets import load_preset, presets
@@ -43,6 +43,7 @@ def study(root: Path, names: Sequence[Name], preset: str | None = None) -> Study
         str(name): [RunFolder(path) for path in paths if path.parents[1].name == common[0]]
         for name, paths in found.items()
     }
+    of_one_source([folder for folders in groups.values() for folder in folders])
     records = [folder.record() for folders in groups.values() for folder in folders]
     first = records[0]
     for record in records[1:]:
@@ -82,6 +83,7 @@ def study_all(root: Path, preset: str | None = None) -> Study:
         seeds = {name: [record.seed for _, record in of] for name, of in _groups(runs).items()}
         tell([(listed(seeds), why)])
     folders = {name: [folder for folder, _ in of] for name, of in _groups(kept).items()}
+    of_one_source([folder for of in folders.values() for folder in of])
     return _study(folders, first)
 
 

@@ -31,7 +31,7 @@ def find_grids(
     """
     if names is None:
         folders = list(map(RunFolder, sorted(root.glob(f"{preset or '*'}/*/seed-*"))))
-        _of_one_source(folders)
+        of_one_source(folders)
         return [
             grid for folder in folders for grid in _of_split(folder, list(_grids(folder)), split)
         ]
@@ -40,7 +40,7 @@ def find_grids(
         ways = [name for name in names if name.encoding == encoding]
         wanted = [str(name) for name in ways]
         paths = sorted(root.glob(f"{preset or '*'}/{slug(str(encoding))}/seed-*"))
-        _of_one_source([RunFolder(path) for path in paths])
+        of_one_source([RunFolder(path) for path in paths])
         for path in paths:
             folder = RunFolder(path)
             asked = [folder.grid_file(name.extrapolation, split=split) for name in ways]
@@ -49,7 +49,7 @@ def find_grids(
     return result
 
 
-def _of_one_source(folders: Sequence[RunFolder]) -> None:
+def of_one_source(folders: Sequence[RunFolder]) -> None:
     """Errors: UsageError where two of the runs of an encoding in a preset are of different files:
     their seeds would be averaged as if they were of one."""
     first: dict[Path, tuple[RunFolder, dict[str, str]]] = {}

@@ -42,6 +42,8 @@ def parse(text: str) -> Part:
         key, _, value = setting.partition("=")
         if key not in declared:
             raise unknown(f"option of {found[0].name}", key, declared)
+        if key in chosen:
+            raise UsageError(f"'{text}' gives {key} twice")
         try:
             chosen[key] = declared[key].read(value)
         except ValueError as error:
