@@ -22,6 +22,7 @@ from arith.figures.captions import NBSP, preset_words
 from arith.figures.figure_file import DPI, STYLE, figure_format, save
 from arith.figures.foot import put_legend, put_note
 from arith.figures.heatmap import lines
+from arith.figures.looks import looks
 from arith.figures.panel import shrink
 from arith.figures.scaling import LETTERS
 
@@ -29,7 +30,10 @@ BAND = 0.18
 BOUNDS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Where the scale out of distribution may end."""
 LAYERS = "flare"
+MEASURES = 2
+"""Panels of an encoding's state: of its first measures."""
 STATE = {"norm": "norm of e", "moved": "change of e"}
+"""What TAPE measures; others' measures go by their own names."""
 UNITS = {"norm": "Frobenius norm a frequency", "moved": "relative to its start"}
 
 
@@ -118,13 +122,12 @@ def compose(study: Study) -> Figure:
         shrink(label, ax, 1.2)
         return ax
 
-    colours = sns.color_palette("colorblind", len(study.learners))
     last = max((step for learner in study.learners for step in learner.loss.steps), default=1)
     loss, inside, outside = (panel(0, i, title) for i, title in enumerate(TITLES))
-    for learner, colour in zip(study.learners, colours, strict=True):
-        _line(loss, learner.loss, colour)
-        _line(inside, learner.held_out, colour)
-        _line(outside, learner.out_of_distribution, colour)
+    for learner, look in zip(study.learners, _looks(study), strict=True):
+        _line(loss, learner.loss, look)
+        _line(inside, learner.held_out, look)
+        _line(outside, learner.out_of_distribution, look)
     _finish(loss, "nats a scored token", last, logarithmic=True)
     top = _bound(study)
     for ax, bound in ((inside, 1.0), (outside, top)):
@@ -134,14 +137,13 @@ def compose(study: Study) -> Figure:
     if top < 1:
         outside.set_ylabel(f"exact match (to {100 * top:g}{NBSP}%)", fontsize=LETTERS, labelpad=2)
     for row, learner in enumerate(contextual, start=1):
-        for column, (measure, words) in enumerate(STATE.items()):
-            of_layers = learner.state.get(measure, ())
-            ax = panel(row, column, f"{learner.encoding}\n{words}")
+        for column, (measure, of_layers) in enumerate(list(learner.state.items())[:MEASURES]):
+            ax = panel(row, column, f"{learner.encoding}\n{STATE.get(measure, measure)}")
             for series, colour in zip(
                 of_layers, sns.color_palette(LAYERS, len(of_layers)), strict=True
             ):
-                _line(ax, series, colour)
-            _finish(ax, UNITS[measure], last)
+                _line(ax, series, {"color": colour})
+            _finish(ax, UNITS.get(measure, ""), last)
         _layers(panel(row, 2, ""), len(next(iter(learner.state.values()))))
     put_legend(figure, handles, below - AXIS - legend + 0.06, 4, LETTERS)
     put_note(figure, note, LETTERS)
@@ -157,7 +159,7 @@ def _bound(study: Study) -> float:
 TITLES = ("training loss", "in distribution", "out of distribution")
 
 
-def _line(ax: Axes, series: Series, colour: Any) -> None:
+def _line(ax: Axes, series: Series, look: Mapping[str, Any]) -> None:
     """The mean over seeds, and from the lowest to the highest of them where there are several."""
     if not series:
         return
@@ -166,7 +168,7 @@ def _line(ax: Axes, series: Series, colour: Any) -> None:
     ax.plot(
         series.steps,
         values.mean(0),
-        color=colour,
+        **look,
         linewidth=0.9,
         marker=marker,
         markersize=2.5,
@@ -174,7 +176,7 @@ def _line(ax: Axes, series: Series, colour: Any) -> None:
     )
     if len(values) > 1:
         low, high = values.min(0), values.max(0)
-        ax.fill_between(series.steps, low, high, color=colour, alpha=BAND, linewidth=0)
+        ax.fill_between(series.steps, low, high, color=look["color"], alpha=BAND, linewidth=0)
 
 
 def _finish(ax: Axes, label: str, last: int, *, logarithmic: bool = False) -> None:
@@ -213,11 +215,14 @@ def _layers(ax: Axes, count: int) -> None:
 
 
 def _handles(study: Study) -> list[Line2D]:
-    colours = sns.color_palette("colorblind", len(study.learners))
     return [
-        Line2D([], [], color=colour, label=learner.encoding)
-        for learner, colour in zip(study.learners, colours, strict=True)
+        Line2D([], [], label=learner.encoding, **look)
+        for learner, look in zip(study.learners, _looks(study), strict=True)
     ]
+
+
+def _looks(study: Study) -> list[dict[str, Any]]:
+    return list(looks(learner.encoding for learner in study.learners).values())
 
 
 def footnote(study: Study) -> str:

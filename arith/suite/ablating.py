@@ -5,8 +5,10 @@ from pathlib import Path
 from arith.errors import UsageError
 from arith.figures import ablations, ablations_table
 from arith.files import write_text
-from arith.suite.outcome_tables import panels
+from arith.suite.outcome_tables import drop, panels
 from arith.suite.sweep import Sweep, folder_of
+
+FIGURE = "ablations.png"
 
 
 def draw_ablations(sweep: Sweep, out: Path, figure: Path | None = None) -> list[Path]:
@@ -14,15 +16,18 @@ def draw_ablations(sweep: Sweep, out: Path, figure: Path | None = None) -> list[
     and for another ending of `figure`."""
     if sweep.tuned is not None:
         raise UsageError(f"{sweep.name} tunes {sweep.tuned}: its runs are no ablations")
-    found = panels(sweep, out)
+    found, place = panels(sweep, out), folder_of(sweep, out)
+    tables = [f"ablations.{ending}" for ending in ablations_table.FORMATS]
     if not found:
+        drop(place, [*tables, FIGURE], f"nothing of {sweep.name} as it is now")
         return []
+    if figure is not None and figure.resolve() != (place / FIGURE).resolve():
+        drop(place, [FIGURE], "what was scored before")
     families = ablations_table.families(found)
-    place = folder_of(sweep, out)
     written = []
     for ending, text in ablations_table.FORMATS.items():
         written.append(place / f"ablations.{ending}")
         write_text(written[-1], text(families))
-    path = figure or place / "ablations.png"
+    path = figure or place / FIGURE
     ablations.draw(families, found, path)
     return [*written, path]

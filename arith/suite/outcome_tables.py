@@ -32,7 +32,8 @@ class Choice:
 def write_tables(sweep: Sweep, out: Path, folder: Path) -> list[Path]:
     """A table of each split, as far as it is scored; where they are. One of another time, of which
     nothing is scored as the sweep is asked for now, goes, which is told: it would pass for this."""
-    written, removed = [], []
+    written: list[Path] = []
+    stale: list[str] = []
     for split in dict.fromkeys((*sweep.splits, *SPLITS)):
         table = _rows(sweep, out, split) if split in sweep.splits else []
         stem = "table" if split == EVALUATION else f"table@{split}"
@@ -41,13 +42,19 @@ def write_tables(sweep: Sweep, out: Path, folder: Path) -> list[Path]:
             if table:
                 write_text(file, text(table))
                 written.append(file)
-            elif file.exists():
-                file.unlink()
-                removed.append(file.name)
-    if removed:
-        gone = ", ".join(removed)
-        say(f"note: removed {gone} from {folder}: nothing of {sweep.name} as it is now is in them")
+            else:
+                stale.append(file.name)
+    drop(folder, stale, f"nothing of {sweep.name} as it is now")
     return written
+
+
+def drop(folder: Path, names: Sequence[str], what: str) -> None:
+    """Remove the files of `names` that are in `folder` from another time and hold `what`."""
+    there = [name for name in names if (folder / name).exists()]
+    for name in there:
+        (folder / name).unlink()
+    if there:
+        say(f"note: removed {', '.join(there)} from {folder}: {what} is in them")
 
 
 def _rows(sweep: Sweep, out: Path, split: str) -> list[Row]:

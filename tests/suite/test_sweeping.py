@@ -335,6 +335,12 @@ def test_ablations_end_in_a_table_and_a_figure(here: Path) -> None:
         assert done("ablate", file).out.endswith("ablations.png\n")
     with untouched(here):
         assert ".png, .svg or .pdf" in refused("ablate", file, "--figure", "figure.jpg")
+    # What is no longer true goes: a figure beside newer tables, then all, with nothing scored.
+    told = done("ablate", file, "--figure", "figure.svg")
+    assert f"note: removed ablations.png from {folder}" in told.err
+    stopped = call("ablate", sweep_file("nope", steps=6), "--time-limit", "0.000001s")
+    assert stopped.code == 3 and "removed ablations.md, ablations.csv from" in stopped.err
+    assert not list(folder.glob("ablations.*"))
 
 
 # Subprocesses and kills

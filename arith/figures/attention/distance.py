@@ -13,11 +13,10 @@ from matplotlib.ticker import NullLocator
 from arith.figures.attention.page import EDGE, box, colours, legend, page
 from arith.figures.attention.study import INSIDE, REGIONS, Study, sample_line
 from arith.figures.heatmap import lines
+from arith.figures.looks import LINES
 from arith.figures.scaling import LETTERS
 from arith.scoring.grid import Floats
 
-LINES: tuple[Any, ...] = ("-", (0, (4, 1.4)), (0, (1, 1.1)), (0, (5, 1.2, 1, 1.2)))
-"""Encodings differ by these as by their colours, for those who see no colours, or print none."""
 MEAN, SEED = 1.3, 0.4
 UNIFORM: dict[str, Any] = {"color": "#999999", "linewidth": 0.7}
 
@@ -46,6 +45,7 @@ def by_distance(study: Study) -> Figure:
         LETTERS,
     )
     styles: dict[str, dict[str, Any]] = {
+        # By colour and by style, for those who see no colours, or print none.
         label: {"color": colour, "linestyle": LINES[number % len(LINES)], "linewidth": MEAN}
         for number, (label, colour) in enumerate(colours(labels).items())
     }
