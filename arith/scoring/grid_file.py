@@ -67,10 +67,11 @@ def _checked(content: dict[str, Any]) -> Grid:
     trained = whole(content["trained_digits"], "trained_digits", 1, size)
     if "config_sha256" in budget:
         digest(budget["config_sha256"], "budget.config_sha256")
-    if "dtype" in scoring:
-        text(scoring["dtype"], "scoring.dtype")
-    if "threshold" in scoring:
-        number(scoring["threshold"], "scoring.threshold", 0)
+    for key, value in scoring.items():
+        if key == "threshold":
+            number(value, "scoring.threshold", 0)
+        else:
+            text(value, f"scoring.{key}")
 
     settings = mapping(content.get(_SETTINGS, {}), _SETTINGS)
     for key, value in settings.items():

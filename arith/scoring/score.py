@@ -7,7 +7,7 @@ problem: no generation loop and no KV cache.
 Legend: n rows, T tokens, V vocabulary, m scored tokens of all rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from arith.data.bucket import Bucket
 from arith.data.task import Problems
 from arith.data.vocabulary import PAD
 from arith.scoring.grid import Grid
-from arith.scoring.shards import blocks_a_chunk
+from arith.scoring.shards import all_of, blocks_a_chunk
 from models.build import prepare
 from models.decoder import Decoder
 from models.hardware import Hardware
@@ -172,10 +172,12 @@ def score_grid(
     progress: Callable[[int], None] = lambda rows: None,
     should_stop: Callable[[], bool] = lambda: False,
     blocks: range | None = None,
+    facts: Mapping[str, str] | None = None,
 ) -> Grid:
     """Fill `grid` from where it stands, block by block of `bucket`: each block is one problem of
     every cell. It is to hold `blocks` (None: all of the evaluation set). `save` is called after
-    every chunk; `should_stop` is asked before each."""
+    every chunk; `should_stop` is asked before each. `facts`: what else is to be said of how it is
+    scored."""
     decoder.eval()
     count, pairs = grid.evaluation["problems_per_cell"], bucket.num_pairs
     blocks = range(count) if blocks is None else blocks
@@ -183,7 +185,8 @@ def score_grid(
     threshold = low_precision_threshold(
         decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
     )
-    grid.scoring = {"dtype": hardware.dtype_name, "threshold": threshold}
+    now = {"dtype": hardware.dtype_name, "threshold": threshold, **(facts or {})}
+    grid.scoring = all_of([grid.scoring, now] if grid.blocks_done else [now])
     while grid.blocks_done < len(blocks) and not should_stop():
         chunk = blocks[grid.blocks_done :][: blocks_a_chunk(grid)]
         start, stop = chunk.start * pairs, chunk.stop * pairs

@@ -2,8 +2,8 @@
 one go, since every part is cut where a whole scoring saves. No torch here."""
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
 from arith.errors import UsageError
 from arith.scoring.grid import Grid
@@ -80,11 +80,24 @@ def added(shards: Sequence[Grid]) -> Grid:
             f"the parts hold {whole.blocks_done} of {whole.evaluation['problems_per_cell']} "
             "problems a cell: score what is missing first"
         )
-    # Parts scored on different machines: each used a threshold of its own.
     scored = [shard.scoring for shard in shards if shard.blocks_done]
     if not all({"dtype", "threshold"} <= scoring.keys() for scoring in scored):
         raise UsageError("a part does not say how it was scored: score it again")
-    types = dict.fromkeys(scoring["dtype"] for scoring in scored)
-    threshold = max(scoring["threshold"] for scoring in scored)
-    whole.scoring = {"dtype": ", ".join(types), "threshold": threshold}
+    whole.scoring = all_of(scored)
     return whole
+
+
+def all_of(scorings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How a grid was scored that was scored in several ways, one after another or apart: the
+    largest threshold, and of what else is said every value.
+
+    >>> all_of([{"dtype": "bfloat16", "threshold": 0.1}, {"dtype": "float32", "threshold": 0.0}])
+    {'dtype': 'bfloat16, float32', 'threshold': 0.1}
+    """
+    keys = dict.fromkeys(key for scoring in scorings for key in scoring)
+    found: dict[str, Any] = {}
+    for key in keys:
+        values = [scoring[key] for scoring in scorings if key in scoring]
+        said = dict.fromkeys(value for text in map(str, values) for value in text.split(", "))
+        found[key] = max(values) if key == "threshold" else ", ".join(said)
+    return found

@@ -9,8 +9,18 @@ import torch
 from arith.suite.version import commit, own_version
 from models.hardware import Hardware
 
-# What must be equal for a resumed training to be bit for bit that of an unbroken one.
-DECIDES_BITS = ("torch", "device", "hardware", "dtype", "attention", "processes")
+# What must be equal for a resumed training to be bit for bit that of an unbroken one. (Of commits
+# most change no bit; a version says when one did.)
+DECIDES_BITS = ("tape-arith", "torch", "device", "hardware", "dtype", "attention", "processes")
+
+
+_OF_SCORING = ("tape-arith", "commit", "torch", "hardware", "attention")
+
+
+def scoring_facts(hardware: Hardware) -> dict[str, str]:
+    """What a grid says of how it was scored: training may have run elsewhere, and earlier."""
+    there = environment(hardware)
+    return {key: str(there[key]) for key in _OF_SCORING if there[key] is not None}
 
 
 def environment(hardware: Hardware) -> dict[str, Any]:

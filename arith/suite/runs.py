@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from arith.data.dataset import Dataset
 from arith.errors import Failure, UsageError
@@ -35,6 +36,9 @@ from arith.training.train import Metrics
 from models.catalog import Name, parse, sources
 from models.hardware import Hardware
 from models.registry import RAISED
+
+MOST_EARLIER = 50
+"""Environments of earlier calls that are kept: the last ones."""
 
 
 def train_run(
@@ -277,16 +281,25 @@ def continue_run(
 
 
 def resume_environment(folder: RunFolder, hardware: Hardware, processes: Processes = ALONE) -> None:
-    """Record what the run runs on; on resuming, say what keeps it from being bit for bit."""
+    """Record what the run runs on, and what it ran on before, where that was another; on resuming,
+    say what keeps it from being bit for bit."""
     file = folder.path / "environment.json"
     now = environment(hardware) | {"processes": processes.size}
-    if folder.unfinished() and file.exists():
+    earlier: list[dict[str, Any]] = []
+    if file.exists():
         before = read_json(file, "environment")
-        changed = [key for key in DECIDES_BITS if before.get(key, now[key]) != now[key]]
+        of_old = before.get("earlier")
+        earlier = of_old if isinstance(of_old, list) else []
+        earlier = [*earlier, {key: before.get(key) for key in now}]
+    if earlier and folder.unfinished():
+        before = earlier[-1]
+        changed = [key for key in DECIDES_BITS if before[key] not in (None, now[key])]
         if changed:
             what = ", ".join(f"{key} {before.get(key)}, now {now[key]}" for key in changed)
             say(f"note: this will not be bit for bit an unbroken run: it began with {what}")
-    write_json(file, {"schema": 1, "kind": "environment", **now})
+    others = [one for n, one in enumerate(earlier) if one != now and one not in earlier[:n]]
+    kept = {"earlier": others[-MOST_EARLIER:]} if others else {}
+    write_json(file, {"kind": "environment", **now, **kept})
 
 
 def forget(folder: RunFolder) -> None:

@@ -11,6 +11,7 @@ from arith.scoring.grid import Grid
 from arith.scoring.score import score_grid
 from arith.scoring.shards import Shard
 from arith.suite.building import empty_grid, trained_decoder, trained_record
+from arith.suite.environment import scoring_facts
 from arith.suite.folders import RunFolder
 from arith.suite.foreign import blaming
 from arith.suite.lock import confirm, hold, tidy
@@ -84,6 +85,7 @@ def score_run(
                 progress=progress,
                 should_stop=should_stop,
                 blocks=blocks,
+                facts=scoring_facts(hardware),
             )
         if not blocks:
             save(grid)  # more parts than there is to share out

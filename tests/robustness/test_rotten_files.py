@@ -156,7 +156,6 @@ ALONE = {
     "export/carried.py",  # our own files
     "figures/report/page.py",  # our own files
     "files.py",  # what was just written
-    "suite/environment.py",  # our own pyproject.toml
     "training/checkpoint.py",  # among KINDS; what was just written
 }
 
