@@ -11,13 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.backends.backend import Backend
-from models.encoding import PositionalEncoding, PositionalLayer, State
+from models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, State
 from models.errors import UsageError
 from models.norm import RMSNorm
 from models.sequences import Sequences
 
 NORM_EPSILON = 1e-6
-INITIAL_STD = 0.02
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ from models.sequences import Sequences
 
 # A NamedTuple of tensors of the encoding's own, opaque to the decoder; () where it carries nothing.
 State = Any
+#: Of the normal distribution from which the decoder draws its weights, embeddings included.
+INITIAL_STD = 0.02
 
 
 @dataclass(frozen=True)

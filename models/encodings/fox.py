@@ -10,11 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.backends.backend import Needs
-from models.encoding import PositionalEncoding, PositionalLayer, Setting, State
+from models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, Setting, State
 from models.products import Extent, Product
 from models.sequences import Sequences
-
-INITIAL_STD = 0.02
 
 
 class FoXLayer(PositionalLayer):

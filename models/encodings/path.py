@@ -10,12 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.attention import scaled_scores
-from models.encoding import PositionalLayer, Setting, State
+from models.encoding import INITIAL_STD, PositionalLayer, Setting, State
 from models.errors import UsageError
 from models.families.scores import FromScores, ScoresLayer
 from models.products import Extent, Product
 
-INITIAL_STD = 0.02
 TAPS = 3
 EPSILON = 1e-6
 
@@ -27,7 +26,7 @@ class PaTHLayer(ScoresLayer):
         width = setting.num_heads * setting.head_dim
         self.down = nn.Parameter(torch.randn(rank, setting.hidden_size) * INITIAL_STD)
         self.up = nn.Parameter(torch.randn(width, rank) * INITIAL_STD)
-        self.taps = nn.Parameter(torch.empty(width, TAPS).uniform_(-(TAPS**-0.5), TAPS**-0.5))
+        self.taps = nn.Parameter(torch.randn(width, TAPS) * INITIAL_STD)
         self.beta = nn.Linear(setting.hidden_size, setting.num_heads)
         nn.init.normal_(self.beta.weight, std=INITIAL_STD)
         nn.init.zeros_(self.beta.bias)
@@ -60,10 +59,10 @@ class PaTH(FromScores):
     s(t, i) = q_t^T H_t H_{t-1} .. H_{i+1} k_i / sqrt(K), H_s = I - beta_s w_s w_s^T, for each
     head; w = u / sqrt(|u|^2 + 1e-6), u = SiLU(conv(W2 W1 x)), conv a filter of 3 tokens a channel
     (taps[:, 2] on the token itself, zeros before the first); beta = 2 sigmoid(W x + b). W1
-    [R, D], W2 [HK, R], W [H, D] start as N(0, 0.02), b [H] as 0 (so beta is near 1, a
-    projection), taps [HK, 3] as U(-3^-1/2, 3^-1/2), torch's for a convolution; all belong to one
-    layer. `rank` is R. No rotary encoding, and no forget gate. The same in training and at test
-    time; indices play no part; beyond the trained length it goes on as it is.
+    [R, D], W2 [HK, R], W [H, D] and taps [HK, 3] start as N(0, 0.02), b [H] as 0 (so beta is near
+    1, a projection); all belong to one layer. `rank` is R. No rotary encoding, and no forget gate.
+    The same in training and at test time; indices play no part; beyond the trained length it goes
+    on as it is.
 
     The product is taken exactly, in float32 or wider: no H is ever built. With x_s the share of
     w_s in what key i has become, x_s = beta_s (w_s k_i - sum of (w_s w_r) x_r over i < r < s), so
@@ -77,7 +76,8 @@ class PaTH(FromScores):
     The filter and its SiLU, norm, beta and R were checked against the authors' code
     (fla-org/flash-linear-attention, layers/path_attn.py, 27289fc), where w is rounded to float16;
     the formula also against the paper's as a summary of it quotes it, k_i^T H_{i+1} .. H_t q_t,
-    which is the above transposed. Initial values and equation numbers were not.
+    which is the above transposed; the initial values against their model of it
+    (models/path_attn/modeling_path_attention.py). Equation numbers were not.
     """
 
     kind = "content"

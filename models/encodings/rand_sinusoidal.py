@@ -10,7 +10,7 @@ class RandSinusoidal(Randomized, Sinusoidal):
 
     sqrt(D) x_t + [sin(w_k I_t); cos(w_k I_t)], where I is the subset. One subset a sequence, drawn
     in training and at test time (one draw a problem). The authors' code draws one a batch; the
-    paper does not say. `l_max` defaults to 2 L1.
+    paper does not say. `l_max` defaults to 2 L1. For the scale of the sum see Sinusoidal.
     """
 
     kind = "randomized"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.encoding import PositionalEncoding, PositionalLayer, Setting
+from models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, Setting
 from models.errors import UsageError
 from models.families.rotary import rotate, rotation
 from models.packing import pack, unpack
@@ -35,7 +35,9 @@ class SelectiveRoPELayer(PositionalLayer):
         channels = setting.num_heads * setting.head_dim // 2
         self.down = nn.Linear(setting.hidden_size, rank, bias=False)
         self.up = nn.Linear(rank, channels, bias=False)
-        self.taps = nn.Parameter(torch.empty(channels, TAPS).uniform_(-(TAPS**-0.5), TAPS**-0.5))
+        nn.init.normal_(self.down.weight, std=INITIAL_STD)
+        nn.init.normal_(self.up.weight, std=INITIAL_STD)
+        self.taps = nn.Parameter(torch.randn(channels, TAPS) * INITIAL_STD)
 
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: Temperature, seqs: Sequences
@@ -68,8 +70,9 @@ class SelectiveRoPE(PositionalEncoding):
     T_f (phi_1 + ... + phi_t)[h, f], and q and k are turned by it as in RoPE. x is the block's
     normalized input, norm divides each of H parts of it by its length, W1 [R, D] and W2 [H F, R]
     have `rank` R, conv is causal over 4 tokens, each channel for itself, and T_f = 500000^(-f/F) is
-    not trained. All is learned per layer; W1, W2 and conv start uniform within 1/sqrt(inputs),
-    where the authors' modules leave torch's default. Angles and sums in float32 at the least.
+    not trained. All is learned per layer; W1, W2 and conv start from N(0, 0.02), as the authors'
+    models draw every linear layer and filter anew (models/transformer/modeling.py, _init_weights),
+    so that tokens hardly turn at first. Angles and sums in float32 at the least.
 
     No index is used: training and test alike, nothing ends beyond L0, and there is no position
     that an extrapolation could scale. The optional phase gate and bias are off, as in the authors'

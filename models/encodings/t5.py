@@ -9,13 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.encoding import Setting
+from models.encoding import INITIAL_STD, Setting
 from models.errors import UsageError
 from models.families.additive_bias import CommonAdditiveBias, Distances
 
 BUCKETS = 32
 EXACT = BUCKETS // 2
-INITIAL_STD = 0.02
 
 
 def first_distances(max_distance: int) -> list[int]:

@@ -11,14 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.backends.backend import Needs
-from models.encoding import PositionalLayer, Setting, State
+from models.encoding import INITIAL_STD, PositionalLayer, Setting, State
 from models.families.contextual import ContextualRotary, check_options, clamped, with_share
 from models.families.rotary import rotate, rotation, traces
 from models.products import Extent, Product
 from models.sequences import Sequences
 
 # The decoder's own standard deviation, as in the code.
-INITIAL_STD = 0.02
 
 
 class TapeHeadsState(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from models.encoding import State
+from models.encoding import INITIAL_STD, State
 from models.errors import UsageError
 from models.families.rotary import Rotary, swap
 from models.hardware import by_hand
@@ -68,8 +68,10 @@ class ContextualRotary(Rotary):
       encoding is made (random Fourier features of the Gaussian kernel exp(-distance^2 / 2), a pair
       of cos and sin each). What is kept, and moves with a checkpoint, is the key of the draw: an
       integer, which no change of type rounds.
-    - `learned`: row `index` of a table of L1 states, shared by heads, N(0, 1/2) at first, so that a
-      row of a 2x2 matrix has length 1 as a rotation's has. No weight decay.
+    - `learned`: row `index` of a table of L1 states, shared by heads; at first the identity, which
+      turns nothing, plus N(0, 0.02). No weight decay. (Unrelated matrices from N(0, 1/2) were tried
+      at first: they hide from each token the content of all others, and tape had not fit mini
+      after 1,000 steps, 39 % in distribution; from here it has, 99.8. The paper is silent.)
 
     All three look at the index alone, so causality stays, and the layers stay equivariant: turn
     the whole table and all states turn alike while the logits stay. A shift of all indices turns
@@ -87,8 +89,11 @@ class ContextualRotary(Rotary):
         if first == "fourier":
             self.register_buffer("fourier_key", torch.randint(2**62, (1,)))
         if first == "learned":
-            entries = torch.randn(self.setting.max_length, *self.state_shape)
-            self.table = nn.Parameter(entries * 0.5**0.5)
+            entries = torch.randn(self.setting.max_length, *self.state_shape) * INITIAL_STD
+            # Its rows, or z = 1: columns are halves of the last axis.
+            identity = torch.eye(2).repeat_interleave(self.state_shape[-1] // 2, -1)
+            rows = self.state_shape[0] if len(self.state_shape) > 1 else 1
+            self.table = nn.Parameter(entries + identity[:rows].reshape(self.state_shape))
 
     def frequencies(self) -> Tensor:
         """Of `rope`, of `fourier`, or none."""

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.encoding import PositionalEncoding
+from models.encoding import INITIAL_STD, PositionalEncoding
 from models.errors import UsageError
 from models.sequences import Sequences
-
-INITIAL_STD = 0.02
 
 
 class LearnedTable(PositionalEncoding):

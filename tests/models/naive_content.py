@@ -20,7 +20,7 @@ def silu(x: Tensor) -> Tensor:
 
 class FoX(NoPE):
     """b_ti = sum_{s = i+1 .. t} ln f_s, f = sigmoid(W x + b) of each head: what was forgotten since
-    token i (arXiv 2503.02130, Eq. 3 to 5)."""
+    token i (arXiv 2503.02130)."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class FoX(NoPE):
 class CoPE(NoPE):
     """Key i stands at p_ti = min(sum_{s = i .. t} g_ts, P - 1), g = sigmoid(score), as seen from
     query t; the score gains q.e[p], interpolated between the two whole positions around p
-    (arXiv 2405.18719, Eq. 3 to 6, and its appendix: gates from the scaled scores, q itself
+    (arXiv 2405.18719, Eq. 3 to 5, and its appendix: gates from the scaled scores, q itself
     unscaled)."""
 
     def __init__(
@@ -88,7 +88,7 @@ class CoPE(NoPE):
 
 class StickBreaking(NoPE):
     """Going back from query t, each earlier key takes the share beta = sigmoid(score) of what is
-    left; the remainder goes to the token itself (arXiv 2410.17980, Eq. 2 and 3)."""
+    left; the remainder goes to the token itself (arXiv 2410.17980)."""
 
     def weigh(self, layer: int, head: int, t: int, scores: dict[int, Tensor]) -> dict[int, Tensor]:
         left = torch.ones((), dtype=torch.float64)
@@ -103,7 +103,7 @@ class StickBreaking(NoPE):
 
 class DAPE(NoPE):
     """score + b + f([scores; b]), f = W2 LeakyReLU(W1 . + b1) + b2 across the heads of one pair of
-    tokens, b the bias of an additive encoding (arXiv 2405.14722, Eq. 4)."""
+    tokens, b the bias of an additive encoding (arXiv 2405.14722)."""
 
     def __init__(
         self,

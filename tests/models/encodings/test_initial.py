@@ -1,0 +1,67 @@
+"""What encodings start from, where their authors' code says it: nothing else would notice another
+start, for all other tests move the weights first."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from models.build import build
+from models.encodings.fire import FIRE
+from tests.models.encodings.test_bias import setting
+
+WIDE = replace(setting(), num_layers=3, num_heads=8, head_dim=16, hidden_size=128, max_length=64)
+FROM_NORMAL = {
+    "path": ("down", "up", "taps", "beta.weight"),
+    "selective-rope": ("down.weight", "up.weight", "taps"),
+    "fox": ("gate.weight",),
+    "tape-heads": ("wx", "wd"),
+}
+
+
+def drawn(name: str, parameter: str) -> Tensor:
+    """A parameter of all layers that have it, one after another."""
+    torch.manual_seed(0)
+    found = [p for key, p in build(name, WIDE).named_parameters() if key.endswith(f".{parameter}")]
+    assert found
+    return torch.cat([p.detach().flatten() for p in found])
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"), [(name, p) for name, of in FROM_NORMAL.items() for p in of]
+)
+def test_weights_from_the_decoder_s_own_distribution(name: str, parameter: str) -> None:
+    values = drawn(name, parameter)
+    few = 4 / len(values) ** 0.5
+    assert float(values.std()) == pytest.approx(0.02, rel=few)
+    assert abs(float(values.mean())) < 0.02 * few
+    # No uniform one of that deviation, whose values end at 0.035.
+    assert float(values.abs().max()) > 0.045
+
+
+@pytest.mark.parametrize("name", ["path", "fox"])
+def test_gates_begin_half_open(name: str) -> None:
+    assert not drawn(name, "beta.bias" if name == "path" else "gate.bias").any()
+
+
+@pytest.mark.parametrize("trained_length", [28, 124])
+def test_fire_interpolates_from_the_trained_length_on(trained_length: int) -> None:
+    pe = build("fire", replace(setting(), trained_length=trained_length, max_length=244))
+    assert isinstance(pe, FIRE) and pe.init_l == trained_length
+
+
+@pytest.mark.parametrize("name", ["tape", "tape-heads", "tape:form=vector"])
+def test_a_learned_start_turns_hardly(name: str) -> None:
+    """The first state of every index is the identity and a little of its own."""
+    torch.manual_seed(0)
+    pe = build(f"{name}:start=learned", WIDE)
+    table = pe.get_parameter("table").detach()
+    half = WIDE.head_dim // 2
+    rows = table if table.ndim == 3 else table[:, None]
+    identity = torch.zeros_like(rows)
+    identity[:, 0, :half] = 1
+    if rows.shape[1] == 2:
+        identity[:, 1, half:] = 1
+    assert float((rows - identity).std()) == pytest.approx(0.02, rel=0.1)
+    assert float((rows - identity).mean((0, 2)).abs().max()) < 0.002
