@@ -23,7 +23,7 @@ def command(
         int,
         typer.Option(min=0, max=MOST_INTEGER, help="Of the problems: a run of it trains on them."),
     ] = 0,
-    workers: Annotated[int, typer.Option(help="Processes (default: all cores).")] = 0,
+    workers: Annotated[int, typer.Option(help="Processes for tokens (default: all cores).")] = 0,
     format: Annotated[
         str | None, typer.Option(help="tokens, text or parquet (default: tokens).")
     ] = None,

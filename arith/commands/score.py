@@ -55,11 +55,13 @@ def command(
         return
     stopper = stopper_for(time_limit)
     use_threads(threads)
+    from arith.suite.progress import say
     from arith.suite.scores import score_run
 
+    folder = existing_run(run)
     with stopper.listening():
         grid = score_run(
-            existing_run(run),
+            folder,
             extrapolation,
             split=split,
             max_digits=max_digits,
@@ -69,5 +71,10 @@ def command(
             should_stop=stopper,
         )
     show(grid, as_json)
+    if grid.max_digits != folder.record().config.tested_digits:
+        say(
+            f"note: figures and tables take the preset's own lengths; of the grid to {max_digits} "
+            "digits --json tells each cell"
+        )
     if not (part.complete(grid) if part is not None else grid.complete):
         leave(stopper)

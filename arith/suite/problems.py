@@ -7,8 +7,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from arith.data.bucket import Bucket
-from arith.data.dataset import generate, verify
+from arith.data.dataset import verify
 from arith.data.manifest import FILE
+from arith.data.writing import generate
 from arith.errors import UsageError, unknown
 from arith.export.problems import write_parquet, write_text
 from arith.suite import lock
@@ -67,7 +68,8 @@ def write(
 ) -> Path:
     """Write the training problems of a config in one of FORMATS; where they are.
 
-    Errors: UsageError for an unknown format, or a place that holds something else.
+    Errors: UsageError for an unknown format, a place that holds something else, or `workers` for a
+    format that one process writes.
     """
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
@@ -80,6 +82,8 @@ def write(
         path = out or folder
         generate_dataset(path, bucket, number, workers=workers, fresh=fresh)
         return path
+    if workers:
+        raise UsageError(f"--workers goes with --format tokens: {form} is one file, in order")
     path = out or folder.with_name(folder.name + FORMATS[form])
     writer = {"text": write_text, "parquet": write_parquet}[form]
     with bar(f"generate {path.name}", number) as update:

@@ -189,7 +189,8 @@ class Trainer(Stepper):
         )
 
     def held_out(self, count: int) -> tuple[Problems, NDArray[np.int64]]:
-        """Problems of the trained lengths that no step takes, and their keys."""
+        """Problems of the trained lengths from a stream of their own, and their keys. There
+        are so few of the shortest that training sees them too."""
         bucket = replace(self.bucket, split="held-out")
         return bucket.problems(0, count), bucket.keys(0, count)
 

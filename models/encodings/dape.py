@@ -59,9 +59,10 @@ class DAPE(FromScores):
     `base` is alibi, kerple-log (the default, the best of the paper's three as far as known here)
     or fire, each as it is in this suite: the authors' copy of Kerple has parameters of its own in
     each layer, and their FIRE has L = 256 and LeakyReLU. Formula, MLP and slope were checked
-    against the authors' code, equation numbers were not checked against the paper. DAPE v2 (2410.04798), a
-    convolution along the keys, is not here. f takes 3 H M T^2 multiply-adds a layer (the third
-    for b once a batch) and keeps [T, T, M] numbers a row in float32: 7.6 MB at 244 tokens.
+    against the authors' code, equation numbers were not checked against the paper. DAPE v2
+    (2410.04798), a convolution along the keys, is not here. f takes 3 H M T^2 multiply-adds a
+    layer (the third for b once a batch) and keeps [T, T, M] numbers a row in float32: 7.6 MB at
+    244 tokens.
     """
 
     kind = "content"

@@ -62,6 +62,8 @@ def test_no_problems(here: Path, form: str, count: int) -> None:
 def test_what_is_refused(here: Path) -> None:
     assert "Known: parquet, text, tokens" in refused("generate", "--format", "jsonl", *settings())
     assert "worker" in refused("generate", "--workers", -1, *settings())
+    line = refused("generate", "--format", "text", "--workers", 2, *settings())
+    assert "--workers goes with --format tokens" in line
     assert "no finished dataset" in refused("generate", "--verify", "nothing")
     assert contents(here) == {}
 
