@@ -35,8 +35,14 @@ from arith.commands import (
     table,
     train,
 )
-from arith.commands.conduct import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_PREEMPTED, EXIT_USAGE
-from arith.errors import Failure, UsageError
+from arith.errors import (
+    EXIT_AGAIN,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    Failure,
+    UsageError,
+)
 from arith.plain import plain
 from arith.suite.stopping import WISHES
 
@@ -88,7 +94,7 @@ class _Interrupted(BaseException):
 
 
 def _interrupt(number: int, *_: object) -> None:
-    raise _Interrupted(EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_PREEMPTED)
+    raise _Interrupted(EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_AGAIN)
 
 
 def _open_streams() -> None:

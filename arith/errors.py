@@ -1,8 +1,22 @@
-"""The two kinds of error that the command line turns into one line and an exit code."""
+"""The two kinds of error that the command line turns into one line, and the exit codes."""
 
 from models.errors import UsageError, unknown
 
-__all__ = ["Failure", "UsageError", "unknown"]
+__all__ = [
+    "EXIT_AGAIN",
+    "EXIT_DONE",
+    "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
+    "EXIT_PARTLY",
+    "EXIT_USAGE",
+    "Failure",
+    "UsageError",
+    "unknown",
+]
+
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_PARTLY, EXIT_AGAIN, EXIT_INTERRUPTED = 0, 1, 2, 3, 75, 130
+"""Partly: the time was up, or a part could not be done. Again is EX_TEMPFAIL, of what was preempted
+or found somebody else at work: nothing is wrong, run me again. Interrupted: by a person."""
 
 
 class Failure(Exception):

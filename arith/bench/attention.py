@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from arith.bench import ceilings
+from arith.bench import limits
 from arith.bench.measure import Measurement, Options, interleaved, not_measured
 from arith.bench.sizes import training_config
 from arith.errors import UsageError
@@ -112,7 +112,7 @@ def compared(
         seconds=options.seconds,
     )
     flops = useful_flops(needs, rows, length, config)
-    limit = ceilings.product_limit(hardware, options.quick)
+    limit = limits.product_limit(hardware, options.quick)
     shape = f"{rows} rows, {config.num_heads} heads of {config.head_dim}, {hardware.dtype_name}"
     for name, timing in times.items():
         yield Measurement(

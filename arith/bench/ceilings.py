@@ -1,103 +1,46 @@
-"""The limits of this machine: matrix products, memory, disk, hashing, random numbers.
+"""The limits of this machine, of one thread and of all: what the other stages are read beside.
 
-Each limit is measured once a process and kept, so that all stages of a run are held against the
-same figure. On a CPU the suite computes with one thread an item (models/hardware.py): a limit "of
-N threads" is that of N threads with work of their own each; N that share a product stand beside it.
-
-Legend: T tokens, D hidden, W width of all heads, M MLP.
+How each is taken, once a process, stands in limits.py.
 """
 
-import hashlib
-import os
-import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
-from time import perf_counter
-from typing import NamedTuple
 
-import numpy as np
 import torch
 
-from arith.bench.measure import Measurement, Options, Timing, synchronize
+from arith.bench import limits
+from arith.bench.measure import Measurement, Options
 from arith.bench.sizes import training_config
-from arith.errors import Failure
 from arith.training.config import Config
 from models.hardware import Hardware, detect
 
 STAGE = "ceilings"
 TAKES = frozenset({"preset", "settings", "directory"})
 
-ROUNDS = 3
-SQUARES = {"cpu": (512, 1024, 2048), "cuda": (2048, 4096, 8192)}
-QUICK_SQUARES = (64, 128)
-#: T of the products of the model: about a group of a batch.
-TOKENS = {"cpu": 4_096, "cuda": 32_768}
-BLOCK = 2**22
-
-
-class Scale(NamedTuple):
-    """How much is measured: seconds of a round, bytes copied, written and hashed, digits drawn."""
-
-    seconds: float = 0.2
-    copied: int = 2**27
-    written: int = 2**28
-    hashed: int = 2**24
-    digits: int = 2**22
-
-
-FULL = Scale()
-QUICK = Scale(0.005, 2**18, 2**20, 2**16, 2**14)
-
-
-class Limit(NamedTuple):
-    """A rate, half the distance between the quartiles of its rounds, and what it is of."""
-
-    rate: float
-    spread: float
-    name: str
-
-    def line(self, unit: str, note: str = "") -> Measurement:
-        return Measurement(
-            STAGE, self.name, self.rate, unit, note=note, spread=self.spread, repeats=ROUNDS
-        )
-
 
 def measure(options: Options) -> Iterator[Measurement]:
     """Every limit, of one thread and of all."""
-    hardware, scale = detect(), scale_of(options)
+    hardware, scale = detect(), limits.scale_of(options.quick)
     config = training_config(options, hardware)
     for dtype in (torch.float32, torch.bfloat16):
         for some in one_and_all(replace(hardware, dtype=dtype)):
-            yield product_limit(some, options.quick).line("FLOP/s", "the best square")
-            yield model_limit(some, config, options.quick).line("FLOP/s", _sizes(config))
+            yield _line(limits.product_limit(some, options.quick), "FLOP/s", "the best square")
+            yield _line(limits.model_limit(some, config, options.quick), "FLOP/s", _sizes(config))
         if hardware.threads > 1:
-            yield shared_limit(replace(hardware, dtype=dtype), options.quick).line(
-                "FLOP/s", "the best square; the suite does not compute so"
+            yield _line(
+                limits.shared_limit(replace(hardware, dtype=dtype), options.quick),
+                "FLOP/s",
+                "the best square; the suite does not compute so",
             )
     for some in one_and_all(hardware):
-        yield copy_limit(some, scale).line("B/s", "bytes copied; read once and written once")
-    folder = directory(options)
-    for threads in sorted({1, cores(options)}):
-        yield disk_limit(folder, threads, scale).line("B/s", "random bytes, new files, fsync")
-        yield hash_limit(threads, scale).line("B/s")
-        yield digit_limit(threads, scale).line("digits/s", "Generator.integers(0, 10, uint8)")
-
-
-def scale_of(options: Options) -> Scale:
-    return QUICK if options.quick else FULL
-
-
-def cores(options: Options) -> int:
-    """Processes or threads of work that is not torch's."""
-    return options.threads or os.cpu_count() or 1
-
-
-def directory(options: Options) -> Path:
-    """Where what is written goes: --dir, else the system's folder for temporary files."""
-    return options.directory or Path(tempfile.gettempdir())
+        copied = limits.copy_limit(some, scale)
+        yield _line(copied, "B/s", "bytes copied; read once and written once")
+    for threads in sorted({1, options.cores}):
+        written = limits.disk_limit(options.folder, threads, scale)
+        yield _line(written, "B/s", "random bytes, new files, fsync")
+        yield _line(limits.hash_limit(threads, scale), "B/s")
+        drawn = limits.digit_limit(threads, scale)
+        yield _line(drawn, "digits/s", "Generator.integers(0, 10, uint8)")
 
 
 def one_and_all(hardware: Hardware) -> list[Hardware]:
@@ -106,209 +49,10 @@ def one_and_all(hardware: Hardware) -> list[Hardware]:
     return [one] if hardware.threads == 1 else [one, hardware]
 
 
-def product_limit(hardware: Hardware, quick: bool = False) -> Limit:
-    """FLOP/s of square products in `hardware.dtype`, of the size that is fastest; on a CPU each
-    thread has products of its own. What training and scoring are held against."""
-    return _product_limit(replace(hardware, attention="auto"), quick)
-
-
-@cache
-def _product_limit(hardware: Hardware, quick: bool) -> Limit:
-    best = max(_squares(hardware, size, quick) for size in _square_sizes(hardware, quick))
-    each = " each" if hardware.threads > 1 else ""
-    return best._replace(name=f"{_products(hardware)}, {best.name}, {_threads(hardware)}{each}")
-
-
-@cache
-def model_limit(hardware: Hardware, config: Config, quick: bool = False) -> Limit:
-    """The same for the products of one block of the decoder, forward and backward."""
-    tokens = 64 if quick else TOKENS[hardware.device]
-    hidden, width = config.hidden_size, config.num_heads * config.head_dim
-    shapes = (
-        (hidden, 3 * width),
-        (width, hidden),
-        (hidden, 2 * config.mlp_size),
-        (config.mlp_size, hidden),
+def _line(limit: limits.Limit, unit: str, note: str = "") -> Measurement:
+    return Measurement(
+        STAGE, limit.name, limit.rate, unit, note=note, spread=limit.spread, repeats=limits.ROUNDS
     )
-
-    def prepare() -> tuple[Callable[[], object], float]:
-        linears = [
-            (
-                _random(hardware, tokens, wide),
-                _random(hardware, out, wide),
-                _random(hardware, tokens, out),
-            )
-            for wide, out in shapes
-        ]
-
-        def work() -> None:
-            for x, weight, gradient in linears:
-                x @ weight.t()
-                gradient @ weight
-                gradient.t() @ x
-
-        return work, 6.0 * tokens * sum(wide * out for wide, out in shapes)
-
-    found = _limit(hardware, prepare, _seconds(quick))
-    each = " each" if hardware.threads > 1 else ""
-    name = f"{_products(hardware)}, shapes of the model, {_threads(hardware)}{each}"
-    return found._replace(name=name)
-
-
-@cache
-def shared_limit(hardware: Hardware, quick: bool = False) -> Limit:
-    """The same for one product at a time that all threads share, as torch does by default."""
-    alone = replace(hardware, threads=1)
-    before = torch.get_num_threads()
-    torch.set_num_threads(hardware.threads)
-    try:
-        best = max(_squares(alone, size, quick) for size in _square_sizes(hardware, quick))
-    finally:
-        torch.set_num_threads(before)
-    name = f"{_products(hardware)}, {best.name}, shared by {_threads(hardware)}"
-    return best._replace(name=name)
-
-
-@cache
-def copy_limit(hardware: Hardware, scale: Scale) -> Limit:
-    """Bytes copied a second, from arrays to arrays that no cache holds."""
-
-    def prepare() -> tuple[Callable[[], object], float]:
-        source = torch.ones(scale.copied, dtype=torch.uint8, device=hardware.device)
-        target = torch.zeros_like(source)
-        return lambda: target.copy_(source), float(scale.copied)
-
-    found = _limit(hardware, prepare, scale.seconds)
-    return found._replace(name=f"memory copy, {_threads(hardware)}")
-
-
-@cache
-def disk_limit(folder: Path, writers: int, scale: Scale) -> Limit:
-    """Bytes a second to new files in `folder`, one a writer, until they are synced.
-
-    Errors: Failure where the disk refuses.
-    """
-    block = np.random.default_rng(0).bytes(min(BLOCK, scale.written))
-    blocks = max(1, scale.written // len(block) // writers)
-
-    def write(number: int) -> None:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".bench-") as file:
-            for _ in range(blocks):
-                file.write(block)
-            file.flush()
-            os.fsync(file.fileno())
-
-    def everybody() -> float:
-        began = perf_counter()
-        for _ in _workers(writers).map(write, range(writers)):
-            pass
-        return blocks * writers * len(block) / (perf_counter() - began)
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        rates = [everybody() for _ in range(ROUNDS)]
-    except OSError as error:
-        raise Failure(f"cannot write to {folder}: {error.strerror or error}") from error
-    name = f"disk write, {writers} file{'s' if writers > 1 else ''} at once"
-    return _of(rates)._replace(name=name)
-
-
-@cache
-def hash_limit(threads: int, scale: Scale) -> Limit:
-    """Bytes a second through SHA-256."""
-
-    def prepare() -> tuple[Callable[[], object], float]:
-        data = bytes(scale.hashed)
-        return lambda: hashlib.sha256(data).digest(), float(scale.hashed)
-
-    found = _limit(_workers(threads), prepare, scale.seconds)
-    return found._replace(name=f"SHA-256, {_threads(_workers(threads))}")
-
-
-@cache
-def digit_limit(threads: int, scale: Scale) -> Limit:
-    """Random decimal digits a second, one byte each, as numpy's Philox draws them."""
-
-    def prepare() -> tuple[Callable[[], object], float]:
-        generator = np.random.Generator(np.random.Philox())
-        draw = generator.integers
-        return lambda: draw(0, 10, scale.digits, dtype=np.uint8), float(scale.digits)
-
-    found = _limit(_workers(threads), prepare, scale.seconds)
-    return found._replace(name=f"random digits, numpy Philox, {_threads(_workers(threads))}")
-
-
-def _limit(
-    hardware: Hardware, prepare: Callable[[], tuple[Callable[[], object], float]], seconds: float
-) -> Limit:
-    """The summed rate of one worker a thread; each prepares work and says how much a call does."""
-    # Work on a GPU is asked for without waiting, several calls at a time.
-    calls_at_once = 8 if hardware.device == "cuda" else 1
-    barrier = threading.Barrier(hardware.threads, timeout=120.0)
-
-    def worker(_: int) -> list[float]:
-        try:
-            work, amount = prepare()
-            work()
-            rates = []
-            for _ in range(ROUNDS):
-                synchronize(hardware.device)
-                barrier.wait()
-                calls, began = 0, perf_counter()
-                while not calls or perf_counter() - began < seconds:
-                    for _ in range(calls_at_once):
-                        work()
-                    synchronize(hardware.device)
-                    calls += calls_at_once
-                rates.append(amount * calls / (perf_counter() - began))
-            return rates
-        except BaseException:
-            barrier.abort()  # or the others would wait for this one
-            raise
-
-    each = list(hardware.map(worker, range(hardware.threads)))
-    return _of([sum(rates) for rates in zip(*each, strict=True)])
-
-
-def _of(rates: list[float]) -> Limit:
-    median, spread, _ = Timing.of(rates)
-    return Limit(median, spread, "")
-
-
-def _squares(hardware: Hardware, size: int, quick: bool) -> Limit:
-    def prepare() -> tuple[Callable[[], object], float]:
-        a, b, out = (_random(hardware, size, size) for _ in range(3))
-        return lambda: torch.mm(a, b, out=out), 2.0 * size**3
-
-    return _limit(hardware, prepare, _seconds(quick))._replace(name=f"{size} x {size}")
-
-
-def _square_sizes(hardware: Hardware, quick: bool) -> tuple[int, ...]:
-    return QUICK_SQUARES if quick else SQUARES[hardware.device]
-
-
-def _random(hardware: Hardware, rows: int, columns: int) -> torch.Tensor:
-    # Not ones: a GPU multiplies equal numbers with less power, and so at a higher clock.
-    return torch.randn(rows, columns, dtype=hardware.dtype, device=hardware.device)
-
-
-def _seconds(quick: bool) -> float:
-    return (QUICK if quick else FULL).seconds
-
-
-def _workers(threads: int) -> Hardware:
-    """Threads for work that is not torch's."""
-    return Hardware("cpu", torch.float32, threads)
-
-
-def _products(hardware: Hardware) -> str:
-    return f"{hardware.dtype_name} products"
-
-
-def _threads(hardware: Hardware) -> str:
-    if hardware.device == "cuda":
-        return "GPU"
-    return f"{hardware.threads} thread{'s' if hardware.threads > 1 else ''}"
 
 
 def _sizes(config: Config) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from arith.bench import ceilings
+from arith.bench import limits
 from arith.bench.measure import (
     Measurement,
     Options,
@@ -37,7 +37,7 @@ TAKES = frozenset({"preset", "settings", "directory", "count"})
 
 COUNT, QUICK_COUNT = 20_000_000, 2_000
 SAMPLE, QUICK_SAMPLE = 200_000, 500
-PROBE, QUICK_PROBE = 20_000, 200
+PROBE = 20_000
 
 BOTH = "strings and tokens"
 IDS = {symbol: token(symbol) for symbol in SYMBOLS}
@@ -57,7 +57,7 @@ class Generated(NamedTuple):
 def measure(options: Options) -> Iterator[Measurement]:
     """Time, rates, memory; the limit of this machine; the field's loop on a sample."""
     config = options.config("paper-40")
-    workers = ceilings.cores(options)
+    workers = options.cores
     bucket = Bucket(config.task, config.trained_digits, 0, "train")
     count, note = _count(options, bucket, workers)
     seconds, limit_name = limit(bucket, count, workers, options)
@@ -70,7 +70,7 @@ def measure(options: Options) -> Iterator[Measurement]:
     }
     # Before and after, since a machine that others use is not the same from minute to minute.
     before = rounds(loop, repeats=2)
-    found = generated(ceilings.directory(options), config, count, workers)
+    found = generated(options.folder, config, count, workers)
     after = rounds(loop, repeats=2)
 
     what = f"{found.problems:,} problems of {config.task} bucket {bucket.max_digits}"
@@ -110,11 +110,11 @@ def measure(options: Options) -> Iterator[Measurement]:
 def limit(bucket: Bucket, count: int, workers: int, options: Options) -> tuple[float, str]:
     """The seconds that no generator of these problems could go below here, and what binds: the
     digits of its operands, or its bytes through the hash or onto the disk."""
-    scale = ceilings.scale_of(options)
+    scale = limits.scale_of(options.quick)
     digits = count * (bucket.max_digits + 1)  # of two operands, lengths uniform in 1 .. W
     probe = bucket.problems(0, min(count, bucket.num_pairs))
     size = count * (len(probe.tokens) / len(probe.lengths) + LENGTH_TYPE.itemsize)
-    drawn, hashed = ceilings.digit_limit(workers, scale), ceilings.hash_limit(workers, scale)
+    drawn, hashed = limits.digit_limit(workers, scale), limits.hash_limit(workers, scale)
     written = _disk(options, workers)
     return max(
         (digits / drawn.rate, drawn.name),
@@ -202,10 +202,10 @@ def _processes(number: int) -> str:
     return f"{number} process{'es' if number > 1 else ''}"
 
 
-def _disk(options: Options, workers: int) -> ceilings.Limit:
+def _disk(options: Options, workers: int) -> limits.Limit:
     """The better of one file at a time and one a worker."""
-    folder, scale = ceilings.directory(options), ceilings.scale_of(options)
-    return max(ceilings.disk_limit(folder, writers, scale) for writers in {1, workers})
+    folder, scale = options.folder, limits.scale_of(options.quick)
+    return max(limits.disk_limit(folder, writers, scale) for writers in {1, workers})
 
 
 @contextmanager

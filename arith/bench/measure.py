@@ -7,6 +7,7 @@ figure is measured in this run: what was not measured says so, and no formula ta
 
 import os
 import statistics
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from arith.suite.presets import load_preset
 from arith.suite.version import ROOT
 from arith.training.config import Config
 from models.catalog import Name, parse
+from models.hardware import Hardware
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -85,6 +87,16 @@ class Options:
     quick: bool = False
     threads: int | None = None
 
+    @property
+    def cores(self) -> int:
+        """Processes or threads of work that is not torch's."""
+        return self.threads or os.cpu_count() or 1
+
+    @property
+    def folder(self) -> Path:
+        """Where what is written goes: --dir, else the system's folder for temporary files."""
+        return self.directory or Path(tempfile.gettempdir())
+
     def names(self, *default: str) -> tuple[Name, ...]:
         """The encodings asked for, else `default`. Errors: UsageError for an extrapolation, which
         has no training of its own and would be dropped."""
@@ -125,6 +137,17 @@ class Timing(NamedTuple):
         return amount / self.median, amount * self.spread / self.median**2
 
 
+def threads_of(hardware: Hardware) -> str:
+    """What computes, in words.
+
+    >>> threads_of(Hardware("cpu", torch.float32)), threads_of(Hardware("cpu", torch.float32, 2))
+    ('1 thread', '2 threads')
+    """
+    if hardware.device == "cuda":
+        return "GPU"
+    return f"{hardware.threads} thread{'s' if hardware.threads > 1 else ''}"
+
+
 def child_environment() -> dict[str, str]:
     """Variables for another interpreter to find this code, wherever it is called from."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -146,18 +169,9 @@ def once(function: Callable[[], object], device: str = "cpu") -> float:
     return time.perf_counter() - began
 
 
-def timed(
-    function: Callable[[], object],
-    *,
-    device: str = "cpu",
-    warmup: int = 1,
-    repeats: int = 5,
-    seconds: float = float("inf"),
-) -> Timing:
-    """Time `function` after `warmup` calls; fewer repeats, one at least, where `seconds` are up."""
-    return interleaved(
-        {"": function}, device=device, warmup=warmup, repeats=repeats, seconds=seconds
-    )[""]
+def timed(function: Callable[[], object], *, warmup: int = 1, repeats: int = 5) -> Timing:
+    """Time `function` after `warmup` calls; one repeat at the least."""
+    return interleaved({"": function}, warmup=warmup, repeats=repeats)[""]
 
 
 def interleaved(

@@ -27,7 +27,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from arith.bench.measure import Measurement, Options, Timing, not_measured, rounds
+from arith.bench.measure import (
+    Measurement,
+    Options,
+    Timing,
+    not_measured,
+    rounds,
+    threads_of,
+)
 from arith.bench.peer_models import PEERS, Peer, found
 from arith.bench.sizes import training_config
 from arith.bench.train import WARMUP, trainer_for
@@ -150,7 +157,7 @@ def as_the_suite_trains(config: Config, hardware: Hardware) -> Contender:
     tokens = sum(rows.inputs.size for rows in groups)
     padding = 1 - real_tokens(config, 0) / tokens
     each = "1 batch" if len(groups) == 1 else f"{len(groups)} groups"
-    on = "" if hardware.device == "cuda" else f" on {threads(hardware)}"
+    on = "" if hardware.device == "cuda" else f" on {threads_of(hardware)}"
     note = f"{hardware.dtype_name}, {each}{on}, {100 * padding:.0f} % padding"
     return Contender("ours, as the suite trains", trainer.decoder.num_parameters(), train, note)
 
@@ -263,9 +270,5 @@ def about(hardware: Hardware, config: Config) -> str:
     rows = padded(config, 0)
     padding = 1 - real_tokens(config, 0) / rows.inputs.size
     batch = f"{hardware.dtype_name}, 1 batch of {len(rows.inputs)} x {rows.inputs.shape[1]}"
-    shared = "" if hardware.device == "cuda" else f" shared by {threads(hardware)}"
+    shared = "" if hardware.device == "cuda" else f" shared by {threads_of(hardware)}"
     return f"{batch}{shared}, {100 * padding:.0f} % padding"
-
-
-def threads(hardware: Hardware) -> str:
-    return f"{hardware.threads} thread{'s' if hardware.threads > 1 else ''}"

@@ -13,7 +13,6 @@ from rich.table import Table
 from arith.bench.measure import Measurement, Options
 from arith.files import write_json
 
-SCHEMA = 1
 COLUMNS = ("stage", "what", "measured", "limit or peer", "ratio", "note")
 # Of the plain table; the note takes what it needs.
 WIDTHS = (9, 56, 20, 52, 7)
@@ -92,7 +91,7 @@ def _plain(row: tuple[str, ...]) -> str:
 def content(
     lines: Iterable[Measurement], environment: dict[str, Any], options: Options, complete: bool
 ) -> dict[str, Any]:
-    """What --json writes: keys are stable, `schema` counts their changes.
+    """What --json writes, but for its schema and checksum (arith/schemas.py): keys are stable.
 
     `value` null is what was not measured, and `note` says why; `ratio` is value / limit.
     `complete` is false while stages that were asked for are not done.
@@ -104,7 +103,6 @@ def content(
     for key in ("directory", "run", "plot"):
         asked[key] = None if asked[key] is None else str(asked[key])
     return {
-        "schema": SCHEMA,
         "kind": "bench",
         "complete": complete,
         "environment": environment,

@@ -9,7 +9,14 @@ from dataclasses import replace
 from time import monotonic
 from typing import NamedTuple
 
-from arith.bench.measure import Measurement, Options, Timing, not_measured, rounds
+from arith.bench.measure import (
+    Measurement,
+    Options,
+    Timing,
+    not_measured,
+    rounds,
+    threads_of,
+)
 from arith.bench.sizes import TINY
 from arith.bench.train import WARMUP, trainer_for
 from arith.data.bucket import Bucket
@@ -256,7 +263,7 @@ def note_of(config: Config, hardware: Hardware) -> str:
     facts = environment(hardware)
     machine = hardware.name
     if hardware.device == "cpu":
-        machine += f", {hardware.threads} thread{'s' if hardware.threads > 1 else ''}"
+        machine += f", {threads_of(hardware)}"
     return (
         f"Hidden {config.hidden_size}, {config.num_heads} heads of {config.head_dim}, MLP "
         f"{config.mlp_size}; {hardware.dtype_name} on {machine}; torch {facts['torch']}, commit "

@@ -1,45 +1,41 @@
 """Scoring a grid by one teacher-forced pass, beside decoding token by token as it is published.
 
-Published code takes the cells one by one, 100 rows of one length each, and for every token of the
-answer reads the whole sequence again. That loop is here as the yardstick; both sides take the same
-rows of the same evaluation set, the same weights, the same precision and the same threads.
-
-Legend: n rows, P tokens of a prompt, A tokens of the longest answer.
+Both sides take the same rows of the same evaluation set, the same weights, the same precision and
+the same threads; the loop stands in token_by_token.py.
 """
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from arith.bench import ceilings
+from arith.bench import limits
 from arith.bench.measure import Measurement, Options, Timing, not_measured, rounds, timed
 from arith.bench.sizes import TINY
+from arith.bench.token_by_token import cell_of, decoded, end_to_end, lattice, sampled
 from arith.data.bucket import Bucket
-from arith.data.task import Problems, concatenate
-from arith.data.vocabulary import EOS, PAD
+from arith.data.task import Problems
 from arith.errors import Failure, UsageError
 from arith.scoring.score import PROBE_ROWS, Outcome, low_precision_threshold, score
-from arith.suite.building import decoder_for, identity, load_state, load_weights
+from arith.suite.building import decoder_for
 from arith.suite.finding import existing_run
 from arith.suite.folders import RunFolder
 from arith.suite.record import RunRecord
 from arith.suite.scores import score_run
 from arith.suite.version import own_version
+from arith.suite.weights import identity, load_state, load_weights
 from arith.training import checkpoint
 from arith.training.flops import causal, forward_flops, products
 from models.build import prepare
 from models.catalog import Name, parse, sources
 from models.decoder import Decoder
 from models.hardware import Hardware, detect
-from models.sequences import Sequences
 
 STAGE = "score"
 TAKES = frozenset({"encodings", "preset", "settings", "run", "lengths"})
@@ -50,17 +46,6 @@ SIDES = (2, 3, 4, 5, 8)
 ROWS_A_CELL, QUICK_ROWS_A_CELL = 100, 3
 #: How much longer the yardstick is expected to take: about what was seen, for the choice above.
 EXPECTED = 80
-
-
-class Cell(NamedTuple):
-    """The sampled problems of one cell: all prompts are of one length."""
-
-    prompts: Tensor
-    """int64 [n, P]"""
-    answers: NDArray[np.int64]
-    """int64 [n, A], PAD after each end token"""
-    final_lengths: Tensor
-    keys: Tensor
 
 
 def measure(options: Options) -> Iterator[Measurement]:
@@ -152,7 +137,7 @@ def whole_grid(run: Run, hardware: Hardware, options: Options) -> Iterator[Measu
     decoder = loaded(run.folder, side, hardware)
     extent = causal((problems.lengths - 1).tolist())
     flops = forward_flops(products(decoder.config, decoder.pe, extent, answers))
-    limit = ceilings.product_limit(hardware, options.quick)
+    limit = limits.product_limit(hardware, options.quick)
     yield Measurement(
         STAGE,
         f"{record.encoding}: useful FLOPs of the grid",
@@ -252,75 +237,3 @@ def against_the_loop(
             spread,
             timing[name].repeats,
         )
-
-
-def lattice(digits: int, sides: int) -> list[tuple[int, int]]:
-    """Cells in the middle of `sides` x `sides` equal parts of the grid.
-
-    >>> lattice(80, 2)
-    [(20, 20), (20, 60), (60, 20), (60, 60)]
-    """
-    middles = [round((2 * part + 1) * digits / (2 * sides)) for part in range(sides)]
-    return [(i, j) for i in middles for j in middles]
-
-
-def sampled(
-    bucket: Bucket, cells: Sequence[tuple[int, int]], count: int
-) -> list[tuple[Problems, NDArray[np.int64]]]:
-    """The first `count` problems of each cell, one of each block, and their keys."""
-    lengths = bucket.operand_lengths(0, count * bucket.num_pairs)
-    sample = []
-    for cell in cells:
-        places = np.flatnonzero((lengths == cell).all(axis=1)).tolist()
-        problems = concatenate([bucket.problems(place, place + 1) for place in places])
-        keys = np.concatenate([bucket.keys(place, place + 1) for place in places])
-        sample.append((problems, keys))
-    return sample
-
-
-def end_to_end(
-    sample: Sequence[tuple[Problems, NDArray[np.int64]]],
-) -> tuple[Problems, NDArray[np.int64]]:
-    problems, keys = zip(*sample, strict=True)
-    return concatenate(problems), np.concatenate(keys)
-
-
-def cell_of(problems: Problems, keys: NDArray[np.int64], device: str) -> Cell:
-    """Problems with prompts of one length, as the loop takes them."""
-    (prompt,) = set(problems.prompt_lengths.tolist())
-    ends = np.cumsum(problems.lengths)
-    rows = [problems.tokens[end - n : end] for n, end in zip(problems.lengths, ends, strict=True)]
-    answers = np.full((len(rows), int(problems.lengths.max()) - prompt), PAD, np.int64)
-    for row, tokens in enumerate(rows):
-        answers[row, : len(tokens) - prompt] = tokens[prompt:]
-    prompts = torch.from_numpy(np.stack([tokens[:prompt] for tokens in rows]).astype(np.int64))
-    return Cell(
-        prompts.to(device),
-        answers,
-        torch.from_numpy(problems.final_lengths).to(device),
-        torch.from_numpy(keys).to(device),
-    )
-
-
-def decoded(decoder: Decoder, cells: Sequence[Cell], hardware: Hardware) -> list[NDArray[np.bool_]]:
-    """The yardstick over cells, as many at once as the suite takes batches at once."""
-    return list(hardware.map(lambda cell: token_by_token(decoder, cell, hardware), cells))
-
-
-def token_by_token(decoder: Decoder, cell: Cell, hardware: Hardware) -> NDArray[np.bool_]:
-    """Which answers are exact, bool [n]: greedy decoding that reads the whole sequence again for
-    each token, until every row has ended, or would be wrong as it is longer than any answer."""
-    tokens, prompt = cell.prompts, cell.prompts.shape[1]
-    ended = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
-    for _ in range(cell.answers.shape[1]):
-        with torch.no_grad(), hardware.autocast():
-            logits = decoder(Sequences(tokens, cell.final_lengths, cell.keys))[:, -1]
-        following = logits.argmax(-1)
-        tokens = torch.cat([tokens, following[:, None]], dim=1)
-        ended |= following == EOS
-        if ended.all():
-            break
-    found = np.full(cell.answers.shape, PAD, np.int64)
-    found[:, : tokens.shape[1] - prompt] = tokens[:, prompt:].cpu().numpy()
-    # What a row says after its end token is nobody's business.
-    return np.asarray(((found == cell.answers) | (cell.answers == PAD)).all(axis=1))

@@ -1,4 +1,4 @@
-"""Which stages there are, and running them. Stages are read as text here: no torch.
+"""Which stages there are, and the module of each. They are found as text: without torch.
 
 A file of this folder that defines `measure` at its top level is a stage, named as the file. Its
 constant TAKES names the fields of Options that it takes besides `seconds`, `quick` and `threads`.

@@ -14,7 +14,7 @@ from typing import cast
 
 from torch.profiler import ProfilerActivity, profile
 
-from arith.bench import ceilings
+from arith.bench import limits
 from arith.bench.measure import (
     Measurement,
     Options,
@@ -185,7 +185,7 @@ def lines(
         spread=rate.spread,
         repeats=rate.repeats,
     )
-    rate, limit = Timing.of(flops), ceilings.product_limit(hardware, options.quick)
+    rate, limit = Timing.of(flops), limits.product_limit(hardware, options.quick)
     yield Measurement(
         STAGE,
         f"{name}: useful FLOPs",

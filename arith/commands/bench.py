@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.conduct import EXIT_PARTLY, use_threads, whole_numbers
+from arith.commands.conduct import use_threads, whole_numbers
 from arith.commands.options import Preset, Settings, Threads, complete_encoding
+from arith.errors import EXIT_PARTLY
 from models import catalog
 
 EXAMPLE = "tape-arith bench train --pe rope,tape --lengths 20,40"

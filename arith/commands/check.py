@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.conduct import EXIT_FAILED
 from arith.commands.options import complete_encoding
+from arith.errors import EXIT_FAILED
 
 EXAMPLE = "tape-arith check mine.py:Mine"
 SCHEMA = 1

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from arith.suite.stopping import Stopper
     from arith.training.config import Config
 
-EXIT_FAILED, EXIT_USAGE, EXIT_PARTLY, EXIT_PREEMPTED, EXIT_INTERRUPTED = 1, 2, 3, 75, 130
-
 
 def chosen_config(
     preset: str | None,
@@ -46,7 +44,7 @@ def chosen_config(
 def show(grid: "Grid", as_json: bool) -> None:
     """A grid on stdout: its means in a line, or all of it."""
     from arith.schemas import sealed
-    from arith.suite.compare import summary
+    from arith.suite.words import summary
 
     print(json.dumps(sealed(grid.content(), "grid")) if as_json else summary(grid))
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arith.commands.conduct import EXIT_FAILED
 from arith.commands.options import Preset, Runs
+from arith.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
     from arith.suite.checkup.finding import Finding

@@ -31,9 +31,10 @@ def command(
     """
     from arith.data.bucket import known_split
     from arith.figures.heatmap import draw
-    from arith.suite.compare import ALL, figure_path, selection
+    from arith.suite.compare import ALL, selection
     from arith.suite.order import in_words
     from arith.suite.presets import known
+    from arith.suite.words import figure_path
 
     chosen = selection(runs, compare, known(preset), split=known_split(split), seed=seed, sort=sort)
     path = out or figure_path(runs, chosen)

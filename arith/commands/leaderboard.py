@@ -36,8 +36,8 @@ def command(
     from arith.data.bucket import known_split
     from arith.figures.standings_text import FORMATS
     from arith.files import write_text
-    from arith.suite.compare import tell
     from arith.suite.leaderboard import board
+    from arith.suite.left_out import tell
     from arith.suite.presets import known
 
     if format is None and out and out.suffix.lower() not in ENDINGS:

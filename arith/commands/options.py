@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from arith.reading import MOST_INTEGER
 from models import catalog
 
 
@@ -70,9 +69,6 @@ TaskName = Annotated[
     typer.Option("--task", help="A task of `tape-arith list`.", autocompletion=_complete_task),
 ]
 Runs = Annotated[Path, typer.Option(help="The folder of runs.")]
-Seed = Annotated[
-    int, typer.Option(min=0, max=MOST_INTEGER, help="Initialization, training problems, positions.")
-]
 TimeLimit = Annotated[
     str | None, typer.Option(help="Stop in good order after 90s, 25m or 3h (exit code 3).")
 ]

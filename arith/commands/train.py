@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.conduct import EXIT_FAILED, chosen_config, leave, show, stopper_for, use_threads
+from arith.commands.conduct import chosen_config, leave, show, stopper_for, use_threads
 from arith.commands.options import (
     Attention,
     Fresh,
@@ -20,7 +20,7 @@ from arith.commands.options import (
     Track,
     complete_encoding,
 )
-from arith.errors import UsageError
+from arith.errors import EXIT_FAILED, UsageError
 from arith.training.nonfinite import POLICIES, known_policy
 from models import catalog
 

@@ -53,12 +53,6 @@ class Rows(NamedTuple):
         return np.flatnonzero(self.is_answer)
 
 
-def take(problems: Problems, chosen: NDArray[np.bool_]) -> Problems:
-    """Those of `problems` that are `chosen`, bool [n], in their order."""
-    tokens = problems.tokens[np.repeat(chosen, problems.lengths)]
-    return Problems(tokens, *(array[chosen] for array in problems[1:]))
-
-
 def lead(problems: Problems, keys: Integers, most: int) -> Problems:
     """`problems` with 0 to `most` [BOS] in front of each, each number as probable as another; its
     key, int64 [n], says which. Where a problem may end moves along."""

@@ -13,13 +13,11 @@ import numpy.typing as npt
 from arith.data import vocabulary
 from arith.data.bucket import LENGTH_TYPE, Bucket
 from arith.data.manifest import Manifest, Shard, again
+from arith.data.npy import HEADER_BYTES, npy_header
 from arith.data.task import Problems, load_task
-from arith.data.writing import HEADER_BYTES, SHARD_SIZE, check_sizes, generate, npy_header
 from arith.errors import Failure
 from arith.files import sha256
 from arith.reading import opened
-
-__all__ = ["SHARD_SIZE", "Dataset", "generate", "verify"]
 
 _STRIDE = 1024  # problems between two token offsets that are kept: one for each would be 160 MB
 _COMPARED = 1000  # problems of each shard that `verify` makes anew
@@ -34,7 +32,7 @@ class Dataset:
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory)
         self.manifest = Manifest.load(self.directory)
-        check_sizes(self.directory, self.manifest)
+        self.manifest.check_sizes(self.directory)
         counts = [shard.count for shard in self.manifest.shards]
         self._starts = np.concatenate([[0], np.cumsum(counts)])
         self._open: dict[int, _OpenShard] = {}

@@ -8,8 +8,9 @@ from typing import Any
 
 from arith.checking import Wrong, digest, text, whole
 from arith.data import vocabulary
-from arith.data.bucket import Bucket
+from arith.data.bucket import LENGTH_TYPE, Bucket
 from arith.data.expected_seen import expected_seen
+from arith.data.npy import HEADER_BYTES
 from arith.errors import Failure, UsageError
 from arith.files import read_json, write_json
 
@@ -87,7 +88,6 @@ class Manifest:
     def save(self, directory: Path) -> None:
         """Write the file, whole or not at all."""
         content = {
-            "schema": 1,
             "kind": KIND,
             **identity(self.bucket, self.count),
             "pairs": self.bucket.num_pairs,
@@ -124,6 +124,26 @@ class Manifest:
         if content.get("sha256") != manifest.sha256:
             raise Failure(f"{path} is corrupt: the hash of its shards differs; {again(directory)}")
         return manifest
+
+    def check_sizes(self, directory: Path) -> None:
+        """Errors: Failure naming the first file that is missing or not of the size it should be."""
+        for shard in self.shards:
+            for name, size in (
+                (shard.tokens, shard.num_tokens),
+                (shard.lengths, shard.count * LENGTH_TYPE.itemsize),
+            ):
+                path = directory / name
+                try:
+                    found = path.stat().st_size
+                except OSError as error:
+                    raise Failure(
+                        f"cannot read {path}: {error.strerror}; {again(directory)}"
+                    ) from error
+                if found != HEADER_BYTES + size:
+                    raise Failure(
+                        f"{path} is not the shard in the manifest ({found:,} bytes instead of "
+                        f"{HEADER_BYTES + size:,}); {again(directory)}"
+                    )
 
 
 def again(directory: Path) -> str:

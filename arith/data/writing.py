@@ -1,44 +1,29 @@
-"""Writing a dataset: shards side by side in several processes, resumed after a kill.
+"""Writing a dataset to a folder, resumed after a kill.
 
-Where a shard ends depends on nothing but its number, and a problem on nothing but its index: the
-bytes are the same for any number of processes. A finished shard leaves a small shard-*.json; the
-manifest comes last and takes their place, so a folder with a manifest is whole.
+A finished shard leaves a small shard-*.json; the manifest comes last and takes their place, so a
+folder with a manifest is whole.
 """
 
 import fcntl
-import io
-import multiprocessing
 import os
 import re
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
 
-import numpy as np
-
-from arith.data.bucket import LENGTH_TYPE, Bucket
+from arith.data.bucket import Bucket
 from arith.data.manifest import FILE, KIND, Manifest, Shard, again, described, identity, read
+from arith.data.shard_files import SHARD_KIND, Plan, Progress, write_shards
 from arith.errors import Failure, UsageError
-from arith.files import atomic, read_json, sha256, write_json
+from arith.files import read_json, sha256
 from arith.reading import parse_json, read_text
 
 SHARD_SIZE = 1_000_000
 """Problems a shard. It does not change what a dataset holds, only where it is cut."""
-HEADER_BYTES = 128
-"""What numpy writes before the data of a one-dimensional array, whatever its length."""
 
-_SHARD_KIND = "dataset shard"
 _OURS = re.compile(r"(tokens|lengths)-\d{5,}\.npy|shard-\d{5,}\.json|manifest\.json")
 _NOTE = re.compile(r"shard-\d{5,}\.json")
 _PARTIAL = re.compile(rf"\.({_OURS.pattern})\.[\w-]+\.partial")
-
-Progress = Callable[[int], None]
 
 
 def generate(
@@ -64,7 +49,7 @@ def generate(
         raise UsageError(f"a dataset has at least 1 problem, not {count}")
     if workers < 1:
         raise UsageError(f"at least 1 worker writes a dataset, not {workers}")
-    plan = _Plan(Path(directory), bucket, count, shard_size)
+    plan = Plan(Path(directory), bucket, count, shard_size)
     try:
         plan.directory.mkdir(parents=True, exist_ok=True)
         with _alone(plan.directory):
@@ -74,14 +59,15 @@ def generate(
         raise Failure(f"cannot write to the folder {directory}: {reason}") from error
 
 
-def _generate(plan: "_Plan", workers: int, progress: Progress | None, fresh: bool) -> Manifest:
+def _generate(plan: Plan, workers: int, progress: Progress | None, fresh: bool) -> Manifest:
     _refuse_foreign(plan.directory)
     if fresh:
         _remove(plan.directory, _OURS)
     finished = _finished(plan)
     if finished is None:
         _remove(plan.directory, _PARTIAL)
-        finished = Manifest(plan.bucket, plan.count, _write_shards(plan, workers, progress))
+        shards = write_shards(plan, _noted(plan), workers, progress)
+        finished = Manifest(plan.bucket, plan.count, shards)
         finished.save(plan.directory)
     elif progress:
         progress(plan.count)
@@ -90,138 +76,14 @@ def _generate(plan: "_Plan", workers: int, progress: Progress | None, fresh: boo
     return finished
 
 
-@dataclass(frozen=True)
-class _Plan:
-    directory: Path
-    bucket: Bucket
-    count: int
-    shard_size: int
-
-    @property
-    def num_shards(self) -> int:
-        return -(-self.count // self.shard_size)
-
-    @property
-    def identity(self) -> dict[str, str | int]:
-        return {**identity(self.bucket, self.count), "shard_size": self.shard_size}
-
-    def range(self, number: int) -> tuple[int, int]:
-        """The problems of one shard, from and up to."""
-        start = number * self.shard_size
-        return start, min(start + self.shard_size, self.count)
-
-    def path(self, what: str, number: int) -> Path:
-        """tokens-00000.npy, lengths-00000.npy, or shard-00000.json, which says both are whole."""
-        return self.directory / f"{what}-{number:05d}.{'json' if what == 'shard' else 'npy'}"
-
-
-def _write_shards(plan: _Plan, workers: int, progress: Progress | None) -> tuple[Shard, ...]:
-    shards = _noted(plan)
-    missing = [number for number in range(plan.num_shards) if number not in shards]
-    done = sum(shard.count for shard in shards.values())
-    if progress and done:
-        progress(done)
-    for number, shard in _written(plan, missing, min(workers, len(missing))):
-        shards[number] = shard
-        done += shard.count
-        if progress:
-            progress(done)
-    return tuple(shards[number] for number in range(plan.num_shards))
-
-
-def _written(plan: _Plan, missing: list[int], workers: int) -> Iterator[tuple[int, Shard]]:
-    if workers <= 1:
-        for number in missing:
-            yield number, _write_shard(plan, number)
-        return
-    # spawn: a fork of a process that holds threads (torch, a progress bar) may hang.
-    executor = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_follow_parent
-    )
-    try:
-        futures = {executor.submit(_write_shard, plan, number): number for number in missing}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    except BrokenProcessPool as error:
-        raise Failure(
-            f"a worker that wrote to {plan.directory} was killed (out of memory?): "
-            "the same command goes on from the shards that are finished"
-        ) from error
-    finally:
-        executor.shutdown(cancel_futures=True)
-
-
-def _follow_parent() -> None:
-    """In a worker: leave Ctrl-C to the parent, and die with it, even where it was killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def die() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=die, daemon=True).start()
-
-
-def _write_shard(plan: _Plan, number: int) -> Shard:
-    start, stop = plan.range(number)
-    tokens_path, lengths_path = plan.path("tokens", number), plan.path("lengths", number)
-    lengths = np.empty(stop - start, dtype=LENGTH_TYPE)
-
-    with atomic(tokens_path) as temporary:
-        with open(temporary, "wb") as file:
-            # How many tokens there are is known at the end only: the header is written twice.
-            _write_header(file, np.dtype(np.uint8), 0)
-            done = num_tokens = 0
-            for piece in plan.bucket.pieces(start, stop):
-                file.write(piece.tokens.data)
-                num_tokens += len(piece.tokens)
-                lengths[done : done + len(piece.lengths)] = piece.lengths
-                done += len(piece.lengths)
-            file.seek(0)
-            _write_header(file, np.dtype(np.uint8), num_tokens)
-        tokens_sha256 = sha256(temporary)
-    with atomic(lengths_path) as temporary:
-        with open(temporary, "wb") as file:
-            _write_header(file, LENGTH_TYPE, len(lengths))
-            file.write(lengths.data)
-        lengths_sha256 = sha256(temporary)
-
-    shard = Shard(
-        tokens=tokens_path.name,
-        lengths=lengths_path.name,
-        count=stop - start,
-        num_tokens=num_tokens,
-        tokens_sha256=tokens_sha256,
-        lengths_sha256=lengths_sha256,
-    )
-    note = {"schema": 1, "kind": _SHARD_KIND, "identity": plan.identity, "shard": asdict(shard)}
-    write_json(plan.path("shard", number), note)
-    return shard
-
-
-def npy_header(dtype: np.dtype[Any], count: int) -> bytes:
-    """What stands in a .npy file before `count` numbers."""
-    file = io.BytesIO()
-    _write_header(file, dtype, count)
-    return file.getvalue()
-
-
-def _write_header(file: BinaryIO, dtype: np.dtype[Any], count: int) -> None:
-    header = {"descr": dtype.str, "fortran_order": False, "shape": (count,)}
-    np.lib.format.write_array_header_1_0(file, header)
-    assert file.tell() == HEADER_BYTES
-
-
-def _noted(plan: _Plan) -> dict[int, Shard]:
+def _noted(plan: Plan) -> dict[int, Shard]:
     """The shards that an earlier call finished and whose files are still what it wrote."""
     shards = {}
     for path in sorted(plan.directory.glob("shard-*.json")):
         if not _NOTE.fullmatch(path.name):  # somebody's copy
             continue
         try:
-            note = read_json(path, _SHARD_KIND)
+            note = read_json(path, SHARD_KIND)
         except Failure as error:
             raise Failure(f"{error}; {again(plan.directory)}") from error
         held = note.get("identity")
@@ -240,7 +102,7 @@ def _is(path: Path, expected: str) -> bool:
     return path.exists() and sha256(path) == expected
 
 
-def _finished(plan: _Plan) -> Manifest | None:
+def _finished(plan: Plan) -> Manifest | None:
     path = plan.directory / FILE
     if not path.exists():
         return None
@@ -249,32 +111,11 @@ def _finished(plan: _Plan) -> Manifest | None:
     if {name: content.get(name) for name in asked} != asked:
         raise _holds(plan.directory, "", content, plan)
     manifest = Manifest.load(plan.directory)
-    check_sizes(plan.directory, manifest)
+    manifest.check_sizes(plan.directory)
     return manifest
 
 
-def check_sizes(directory: Path, manifest: Manifest) -> None:
-    """Errors: Failure naming the first file that is missing or has not the size it should have."""
-    for shard in manifest.shards:
-        for name, size in (
-            (shard.tokens, shard.num_tokens),
-            (shard.lengths, shard.count * LENGTH_TYPE.itemsize),
-        ):
-            path = directory / name
-            try:
-                found = path.stat().st_size
-            except OSError as error:
-                raise Failure(
-                    f"cannot read {path}: {error.strerror}; {again(directory)}"
-                ) from error
-            if found != HEADER_BYTES + size:
-                raise Failure(
-                    f"{path} is not the shard in the manifest ({found:,} bytes instead of "
-                    f"{HEADER_BYTES + size:,}); {again(directory)}"
-                )
-
-
-def _holds(directory: Path, what: str, held: object, plan: _Plan) -> UsageError:
+def _holds(directory: Path, what: str, held: object, plan: Plan) -> UsageError:
     found = described(held) if isinstance(held, dict) else "something unknown"
     asked = described(identity(plan.bucket, plan.count))
     return UsageError(

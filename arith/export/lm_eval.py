@@ -13,7 +13,7 @@ from arith.data import vocabulary
 from arith.data.bucket import Bucket
 from arith.data.task import load_task
 from arith.files import atomic, write_text
-from arith.scoring.grid import Bools, Region, mask
+from arith.scoring.regions import Bools, Region, mask
 
 LEAVES: dict[Region, str] = {
     "trained": "in_distribution",

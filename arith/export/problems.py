@@ -130,7 +130,7 @@ def _is_there(path: Path, bucket: Bucket, count: int, form: str, fresh: bool) ->
 def _note(path: Path, bucket: Bucket, count: int, form: str, temporary: Path) -> None:
     """Of what is in `temporary`, before it is at `path`: a kill in between leaves a note of
     nothing, which the next call replaces, never a file that nobody knows."""
-    content = {"schema": 1, "kind": _KIND, **identity(bucket, count), "format": form}
+    content = {"kind": _KIND, **identity(bucket, count), "format": form}
     size, digest = temporary.stat().st_size, sha256(temporary)
     write_json(_beside(path), {**content, "bytes": size, "sha256": digest})
 

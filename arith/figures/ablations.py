@@ -18,7 +18,7 @@ from arith.figures.figure_file import DPI, STYLE, figure_format, save
 from arith.figures.heatmap import lines
 from arith.figures.leaderboard import ALONE, COLOUR, GREY, INTERVAL, LETTERS, MEAN, SEED, WORDS
 from arith.figures.leaderboard import width as width_of
-from arith.scoring.grid import Region
+from arith.scoring.regions import Region
 
 # Inches: the page and its edge, a row, the heads above and the axis below, the line of signs.
 WIDTH, EDGE, ROW, ABOVE, BELOW, SIGNS = 5.5, 0.06, 0.15, 0.2, 0.31, 0.18

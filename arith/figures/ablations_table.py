@@ -8,7 +8,7 @@ from arith.figures.captions import Panel
 from arith.figures.table import Row, csv_text, flat, percent, rows, seeds
 from arith.figures.tabular import pipe_table
 from arith.scoring.comparisons import holm, welch
-from arith.scoring.grid import Region
+from arith.scoring.regions import Region
 
 HEAD = ["encoding", "seeds", "in distribution, %", "out of distribution, %"]
 HEAD += ["difference to the first, points", "p (Welch, Holm)", "converged"]

@@ -7,7 +7,9 @@ import numpy as np
 
 from arith.data.bucket import CARRY, EVALUATION
 from arith.errors import UsageError
-from arith.scoring.grid import CONVERGED, Grid, Region, comparable
+from arith.scoring.comparable import comparable
+from arith.scoring.grid import CONVERGED, Grid
+from arith.scoring.regions import Region
 from arith.scoring.statistics import Interval, over_seeds
 
 Panel = Sequence[Grid]

@@ -20,7 +20,8 @@ from arith.figures import captions, panel
 from arith.figures.captions import Panel
 from arith.figures.figure_file import DPI, STYLE, figure_format, save
 from arith.scoring.comparisons import false_discovery, two_proportion
-from arith.scoring.grid import Bools, Floats, Grid, Region
+from arith.scoring.grid import Floats, Grid
+from arith.scoring.regions import Bools, Region
 
 COLOURS = "viridis"
 DIFFERENCES = "vlag"
@@ -106,7 +107,8 @@ def cells(grids: Panel) -> Floats:
 
 
 def significant(one: Panel, other: Panel) -> Bools:
-    """bool[N, N]: the cells where two encodings differ, problems pooled over seeds."""
+    """bool[N, N]: the cells where two encodings differ, problems pooled over seeds and taken as
+    independent: a grid holds counts, so nothing is made of both having answered the same ones."""
     counts = [sum(grid.exact for grid in one), sum(grid.total for grid in one)]
     counts += [sum(grid.exact for grid in other), sum(grid.total for grid in other)]
     return false_discovery(two_proportion(*counts), DISCOVERY_RATE)

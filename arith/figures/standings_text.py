@@ -9,8 +9,8 @@ from arith.figures import table
 from arith.figures.standings import LEVEL, Board, Comparison, Standing, Training
 from arith.figures.table import COLUMNS
 from arith.figures.tabular import booktabs, escape, pipe_table
-from arith.scoring.grid import Region
 from arith.scoring.reach import SOLVED
+from arith.scoring.regions import Region
 
 SCHEMA = 1
 NOT_MEASURED = "not measured"

@@ -10,7 +10,7 @@ from typing import Any
 from arith.figures import captions
 from arith.figures.captions import Panel
 from arith.figures.tabular import booktabs, pipe_table
-from arith.scoring.grid import Region
+from arith.scoring.regions import Region
 from arith.scoring.statistics import Interval, over_seeds
 
 COLUMNS: dict[Region, str] = {

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arith.scoring.grid import Bools, Floats
+from arith.scoring.grid import Floats
+from arith.scoring.regions import Bools
 from arith.scoring.statistics import mean_and_variance, t_two_sided
 
 

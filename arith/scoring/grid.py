@@ -5,39 +5,27 @@ first operand has i digits and whose second has j; it is `array[i - 1, j - 1]` e
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import fsum
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arith.data.bucket import EVALUATION
 from arith.errors import UsageError
+from arith.scoring.comparable import RUN, difference
+from arith.scoring.regions import Bools, Region, mask
+from arith.scoring.sizes import check_size
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Region = Literal["trained", "one_longer", "both_longer", "out_of_distribution", "all"]
 
-REGIONS: tuple[Region, ...] = get_args(Region)
-SCHEMA = 1
 CONVERGED = 0.99
 """In distribution mean from which a run counts as converged (the protocol)."""
-MOST_PER_CELL = 2**20
-"""Most problems a cell may hold: up to here every sum below is exact in float64."""
-MOST_SIDE = 700
-"""Most digits that a grid reaches to: the file of a larger one is longer than what is read back."""
-MOST_PROBLEMS = 2**26
-"""Most problems of a grid, 136 a cell to 700 digits: more would be made for hours before the first
-is scored."""
 # Shares are rounded to multiples of this before they are added, so that sums are exact and do not
 # depend on the order or the size of the chunks. The rounding itself is below 5e-10.
 SHARE_UNIT = 2.0**-30
-
-_FIGURE = ("preset", "trained_digits", "split", "evaluation", "budget")
-_RUN = ("encoding", "extrapolation", "seed", *_FIGURE)
 
 
 class Mean(NamedTuple):
@@ -47,47 +35,6 @@ class Mean(NamedTuple):
     """Fraction in 0..1; None where a cell of the region is missing or the region is empty."""
     cells: int
     missing: int
-
-
-def check_size(size: int, per_cell: int, trained_digits: int) -> None:
-    """Errors: UsageError where nothing could be scored on a grid to `size` digits."""
-    if trained_digits < 1:
-        raise UsageError(f"operands have 1 digit or more, not {trained_digits}")
-    if size < trained_digits:
-        raise UsageError(
-            f"a grid to {size} digits does not cover the {trained_digits} trained digits: "
-            f"score to {trained_digits} digits or more"
-        )
-    if size > MOST_SIDE:
-        raise UsageError(f"a grid reaches to {MOST_SIDE} digits at most, not to {size}")
-    if not 1 <= per_cell <= MOST_PER_CELL:
-        raise UsageError(f"{per_cell} problems a cell: give 1 to {MOST_PER_CELL:,}")
-    if size * size * per_cell > MOST_PROBLEMS:
-        raise UsageError(
-            f"{per_cell:,} problems a cell to {size} digits are {size * size * per_cell:,}: a grid "
-            f"has {MOST_PROBLEMS:,} at most, so {MOST_PROBLEMS // size**2:,} a cell"
-        )
-
-
-def mask(region: Region, max_digits: int, trained_digits: int) -> Bools:
-    """Which cells belong to `region`: bool[N, N].
-
-    >>> mask("one_longer", 2, 1).astype(int).tolist()
-    [[0, 1], [1, 0]]
-    """
-    if region not in REGIONS:
-        raise UsageError(f"unknown region '{region}'. Known: {', '.join(REGIONS)}")
-    longer = np.arange(1, max_digits + 1) > trained_digits
-    first, second = longer[:, None], longer[None, :]
-    if region == "trained":
-        return ~(first | second)
-    if region == "one_longer":
-        return first ^ second
-    if region == "both_longer":
-        return first & second
-    if region == "out_of_distribution":
-        return first | second
-    return np.ones((max_digits, max_digits), dtype=np.bool_)
 
 
 @dataclass(eq=False)
@@ -254,7 +201,7 @@ class Grid:
 
     def merge(self, other: "Grid") -> None:
         """Add the counts of other problems of the same run. Errors: UsageError for another run."""
-        differs = _difference(self, other, _RUN)
+        differs = difference(self, other, RUN)
         if differs:
             raise UsageError(
                 f"only grids of one run and one evaluation set can be merged: {differs}"
@@ -273,12 +220,11 @@ class Grid:
 
     def same_run(self, other: "Grid") -> bool:
         """Whether both are of one run, one way of scoring and one evaluation set."""
-        return _difference(self, other, _RUN) is None
+        return difference(self, other, RUN) is None
 
     def content(self) -> dict[str, Any]:
         """What the file says, as plain Python: means instead of sums, None instead of nan."""
         return {
-            "schema": SCHEMA,
             "kind": "grid",
             "encoding": self.encoding,
             "extrapolation": self.extrapolation,
@@ -296,50 +242,6 @@ class Grid:
             "right_share": _nullable(self.right_share),
             "first_wrong": _nullable(self.first_wrong),
         }
-
-
-def comparable(grids: Sequence[Grid]) -> None:
-    """Errors: UsageError, saying what differs, where `grids` must not stand in one figure."""
-    for grid in grids[1:]:
-        differs = _difference(grids[0], grid, _FIGURE)
-        if differs:
-            raise UsageError(
-                f"one figure needs one preset, budget and evaluation set: {differs}; "
-                "draw them apart, or train and score them alike"
-            )
-
-
-def _difference(one: Grid, other: Grid, fields: Sequence[str]) -> str | None:
-    """The first difference between two grids in words, or None."""
-    for key in fields:
-        mine, yours = getattr(one, key), getattr(other, key)
-        if mine == yours:
-            continue
-        if isinstance(mine, dict) and isinstance(yours, dict):
-            inner = _first_that_differs(mine, yours)
-            if inner == "config_sha256" and one.settings != other.settings:  # a hash tells nobody
-                key, mine, yours = "setting", one.settings, other.settings
-                inner = _first_that_differs(mine, yours)
-            key = f"{key} {inner}"
-            mine, yours = (of.get(inner, _usual(inner, key)) for of in (mine, yours))
-        return (
-            f"{key} is {mine} for {one.name} (seed {one.seed}) "
-            f"but {yours} for {other.name} (seed {other.seed})"
-        )
-    return None
-
-
-def _first_that_differs(one: dict[str, Any], other: dict[str, Any]) -> str:
-    return next(
-        key
-        for key in [*one, *other]
-        if key not in one or key not in other or one[key] != other[key]
-    )
-
-
-def _usual(inner: str, key: str) -> str:
-    """What stands where nothing is said."""
-    return "the preset's" if key == f"setting {inner}" else "nothing"
 
 
 def _ratio(sums: NDArray[Any], counts: Ints) -> Floats:

@@ -11,7 +11,8 @@ from arith.checking import Wrong, digest, known_keys, mapping, number, text, who
 from arith.errors import Failure
 from arith.files import read_json, write_text
 from arith.schemas import sealed
-from arith.scoring.grid import MOST_PER_CELL, SHARE_UNIT, Floats, Grid, Ints
+from arith.scoring.grid import SHARE_UNIT, Floats, Grid, Ints
+from arith.scoring.sizes import MOST_PER_CELL
 
 _CELLS = ("exact", "total", "right_share", "first_wrong")
 _KEYS = {

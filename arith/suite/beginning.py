@@ -9,16 +9,11 @@ from arith.data.batches import pad
 from arith.errors import UsageError
 from arith.files import sha256
 from arith.scoring.score import answer_logits
-from arith.suite.building import (
-    decoder_for,
-    final_weights,
-    identity,
-    trained_decoder,
-    training_bucket,
-)
+from arith.suite.building import decoder_for, training_bucket
 from arith.suite.folders import RunFolder
 from arith.suite.progress import say
 from arith.suite.record import InitFrom, RunRecord
+from arith.suite.weights import final_weights, identity, trained_decoder
 from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.train import Trainer

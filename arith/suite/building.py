@@ -1,23 +1,20 @@
-"""From a run's config to its decoder, its problems and its weights."""
+"""From a run's config to its decoder, its problems and its empty grid."""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from arith.data.bucket import EVALUATION, Bucket
 from arith.data.dataset import Dataset
 from arith.data.task import load_task
 from arith.data.vocabulary import DIGIT_ZERO, EOS, SIZE, token
-from arith.errors import Failure, UsageError
-from arith.scoring.grid import Grid, check_size
+from arith.errors import UsageError
+from arith.scoring.grid import Grid
+from arith.scoring.sizes import check_size
 from arith.suite.checkup.machine import available_memory
-from arith.suite.folders import RunFolder
 from arith.suite.foreign import all_ours, blaming, vet
-from arith.suite.record import FIRST_TASK_VERSION, RunRecord
-from arith.training import checkpoint
+from arith.suite.record import RunRecord
 from arith.training.config import Config
 from models import catalog
 from models.backends import choose
@@ -116,65 +113,6 @@ def training_bucket(config: Config, seed: int) -> Bucket:
     return Bucket(config.task, config.trained_digits, seed, "train")
 
 
-def unchanged(path: Path, record: RunRecord) -> None:
-    """Errors: UsageError where the run at `path` is of problems that this installation does not
-    make, or of an encoding whose file is another now: it could neither go on nor be scored as what
-    was trained."""
-    task = load_task(record.config.task)
-    if record.task_version != task.version:
-        raise UsageError(
-            f"{path} was trained on version {record.task_version} of {task.name}, and this "
-            f"tape-arith makes version {task.version}: go on with tape-arith {record.version}, or "
-            "train it anew, with --fresh or into another folder with --out"
-        )
-    try:
-        encoding = catalog.parse(record.encoding).encoding
-        now = catalog.sources(encoding)
-        places = [catalog.place("encoding", part.name) for part in encoding.parts]
-    except UsageError as error:
-        raise UsageError(f"{path} was trained with {record.encoding}: {error}") from None
-    for part in now.keys() - record.sources.keys():
-        raise Failure(f"{path}/run.json names {part} without its SHA-256: nothing of it is run")
-    for place in places:
-        # To read somebody's run must not be to run what came along with it.
-        if place.file is not None and place.file.resolve().is_relative_to(path.resolve()):
-            raise Failure(f"{path} brings its own code ({place}): nothing of it is run")
-    for part, sha256 in record.sources.items():
-        if now.get(part) != sha256:
-            raise UsageError(
-                f"{path} was trained with another {part} (SHA-256 {sha256[:12]}, now "
-                f"{now.get(part, 'none')[:12]}): put that one back, or remove the folder and train "
-                "it anew"
-            )
-
-
-def trained_record(folder: RunFolder) -> RunRecord:
-    """The record of a run that can be scored. Errors: UsageError where it is not trained to its end
-    or began on another version of the task."""
-    record = folder.record()
-    unchanged(folder.path, record)
-    if not folder.finished():
-        raise UsageError(
-            f"{folder.path} is not trained to its end: `tape-arith train {folder.path}`"
-        )
-    return record
-
-
-def trained_decoder(
-    folder: RunFolder, name: Name, record: RunRecord, attention: str = "auto"
-) -> tuple[Decoder, Hardware]:
-    """The decoder of a trained run with its final weights, on the device where it computes; `name`
-    is the run's encoding, or with what is added to it at test time."""
-    hardware = detect(attention)
-    tensors = final_weights(folder, record, hardware.device)
-    # A record may ask for more memory than there is; the weights are no larger than their file.
-    fitting(on_paper(record.config, name), tensors, folder.final)
-    decoder = decoder_for(record.config, name, record.seed)
-    hardware = settled(hardware, decoder)
-    load_weights(decoder, tensors, folder.final)
-    return decoder.to(hardware.device), hardware
-
-
 def empty_grid(
     record: RunRecord, bucket: Bucket, problems_per_cell: int, extrapolation: Part | None = None
 ) -> Grid:
@@ -224,74 +162,3 @@ def dataset_of(path: Path, config: Config, seed: int, began_on: str | None = Non
             f"{began_on[:12]}): give that one, or leave --data out and the problems are made anew"
         )
     return dataset
-
-
-def identity(record: RunRecord) -> dict[str, Any]:
-    """What a checkpoint must say to belong to a run."""
-    return {
-        "encoding": record.encoding,
-        "seed": record.seed,
-        "task_version": record.task_version,
-        "config_sha256": record.config.sha256,
-    }
-
-
-def load_state(
-    path: Path, record: RunRecord, device: str
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """A checkpoint of this run. Errors: Failure where it is of another."""
-    decoder = on_paper(record.config, catalog.parse(record.encoding))
-    # Adam keeps two numbers for each weight.
-    weights = 3 * sum(weight.nbytes for weight in decoder.state_dict().values())
-    tensors, facts = checkpoint.load(path, device, weights + checkpoint.MOST_HEADER)
-    facts = {"task_version": FIRST_TASK_VERSION, **facts}
-    for key, value in identity(record).items():
-        if facts.get(key) != value:
-            raise Failure(f"{path} belongs to another run: {key} is {facts.get(key)}, not {value}")
-    return tensors, facts
-
-
-def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str, Tensor]:
-    """Those of a trained run. Errors: Failure, which says how to get them back where they are
-    damaged."""
-    try:
-        tensors, facts = load_state(folder.final, record, device)
-    except checkpoint.Corrupt as error:
-        again = "the last steps" if folder.before_cooldown.exists() else "the run"
-        mend = f"remove it, then `tape-arith train {folder.path}` takes {again} again"
-        raise checkpoint.Corrupt(f"{error}: {mend}") from error
-    if facts.get("step") != record.config.steps:
-        raise Failure(
-            f"{folder.final} is of step {facts.get('step')}, and the run is trained for "
-            f"{record.config.steps}: remove it, then `tape-arith train {folder.path}`"
-        )
-    return tensors
-
-
-def fitting(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> None:
-    """Errors: Failure where a checkpoint's tensors have not the shapes and types of `decoder`'s, or
-    hold what is not finite."""
-
-    def told(tensor: Tensor) -> str:
-        return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
-
-    right = {f"model/{name}": told(tensor) for name, tensor in decoder.state_dict().items()}
-    found = {name: told(tensor) for name, tensor in tensors.items()}
-    for name in sorted(right.keys() | found.keys()):
-        if right.get(name) != found.get(name):
-            raise Failure(
-                f"{path} does not fit the run's decoder: {name} is {found.get(name, 'missing')}, "
-                f"not {right.get(name, 'of it')}"
-            )
-        if not tensors[name].isfinite().all():
-            raise Failure(f"{path} holds weights that are not finite: {name}")
-
-
-def load_weights(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> None:
-    """Put a checkpoint into `decoder`. Errors: Failure where it does not fit."""
-    weights = {name.removeprefix("model/"): tensor for name, tensor in tensors.items()}
-    try:
-        decoder.load_state_dict(weights)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise Failure(f"{path} does not fit the run's decoder: {reason}") from error

@@ -5,8 +5,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from arith.suite.engines.engine import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY, Engine
-from arith.suite.engines.engine import Ended as Ended
+from arith.errors import (
+    EXIT_AGAIN,
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_PARTLY,
+    EXIT_USAGE,
+)
+from arith.suite.engines.engine import Ended, Engine
 from arith.suite.plan import Job, finished
 from arith.suite.progress import say
 from arith.suite.stopping import Stopper
@@ -27,7 +34,8 @@ class Outcome:
     def exit_code(self) -> int:
         """0 done; 1 or 2 where jobs failed (2: all of them were asked for wrongly); 3 partly."""
         if self.failed:
-            return 2 if all(ended.code == 2 for ended in self.failed) else 1
+            wrongly = all(ended.code == EXIT_USAGE for ended in self.failed)
+            return EXIT_USAGE if wrongly else EXIT_FAILED
         return EXIT_PARTLY if self.left else EXIT_DONE
 
 
@@ -78,7 +86,8 @@ def conduct(
                 waiting.insert(0, end.job)
             elif not _was_stopped(end.code, stopper()):
                 if end.code == EXIT_DONE:
-                    end = end._replace(code=1, reason="exited with 0, but its files are not there")
+                    reason = "exited with 0, but its files are not there"
+                    end = end._replace(code=EXIT_FAILED, reason=reason)
                 outcome.failed.append(end)
             else:
                 outcome.left = True

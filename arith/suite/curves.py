@@ -5,13 +5,15 @@ from pathlib import Path
 
 from arith.errors import Failure, UsageError
 from arith.figures.curves import Learner, Series, Study
-from arith.suite.compare import elsewhere, joined, listed, tell, trains
+from arith.suite.advice import elsewhere, trains
 from arith.suite.finding import find_runs, of_one_source
 from arith.suite.folders import RunFolder, slug
 from arith.suite.learning import by_length, curve, states
+from arith.suite.left_out import listed, tell
 from arith.suite.presets import load_preset, presets
 from arith.suite.progress import say
 from arith.suite.record import RunRecord
+from arith.suite.words import joined
 from models import catalog
 from models.catalog import Name
 

@@ -7,10 +7,10 @@ from arith.analysis.errors import mistakes
 from arith.data.bucket import EVALUATION, Bucket
 from arith.errors import UsageError
 from arith.figures.errors import RunErrors, Study
-from arith.suite.building import trained_decoder
 from arith.suite.folders import RunFolder
 from arith.suite.progress import bar
 from arith.suite.studied import comparable_runs
+from arith.suite.weights import trained_decoder
 from models.catalog import parse
 
 

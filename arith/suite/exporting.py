@@ -14,12 +14,13 @@ from arith.export.folder import exported
 from arith.export.hub_folder import PREFIX, WEIGHTS, Model, write_folder
 from arith.export.lm_eval import guide, write_tasks
 from arith.files import write_text
-from arith.scoring.grid import check_size
-from arith.suite.building import setting_for, trained_decoder, trained_record
+from arith.scoring.sizes import check_size
+from arith.suite.building import setting_for
 from arith.suite.folders import RunFolder, slug
 from arith.suite.model_card import card
 from arith.suite.record import RunRecord
 from arith.suite.version import own_version
+from arith.suite.weights import trained_decoder, trained_record
 from models.catalog import Name, Part, parse
 
 FORMATS = ("transformers", "lm-eval")

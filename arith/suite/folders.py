@@ -127,7 +127,7 @@ class RunFolder:
             raise Failure(f"{self.record_file} is corrupt: {error}") from error
 
     def write_record(self, record: RunRecord) -> None:
-        write_json(self.record_file, {"schema": 1, "kind": "run", **record.content()})
+        write_json(self.record_file, {"kind": "run", **record.content()})
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl; none where there is no such file."""
@@ -174,7 +174,7 @@ class RunFolder:
 
     def write_timing(self, stage: str, seconds: float) -> None:
         stages = self.timings() | {stage: round(seconds, 3)}
-        write_json(self.timings_file, {"schema": 1, "kind": "timings", "seconds": stages})
+        write_json(self.timings_file, {"kind": "timings", "seconds": stages})
 
 
 def run_folder(root: Path, preset: str, encoding: Encoding, seed: int) -> RunFolder:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from arith.errors import EXIT_FAILED
 from arith.suite.child import begin
 from arith.suite.stopping import Stopper
 
@@ -64,9 +65,9 @@ def _waited(children: Sequence["subprocess.Popen[bytes]"], stopper: Stopper) -> 
             # It says itself what it was. The first one has more to say, or waits for it in vain.
             with suppress(subprocess.TimeoutExpired):
                 first.wait(SECONDS_OF_GRACE)
-            return max(first.returncode or 1, 1)
+            return max(first.returncode or EXIT_FAILED, EXIT_FAILED)
         time.sleep(SECONDS_BETWEEN_LOOKS)
-    return first.returncode if first.returncode >= 0 else 1
+    return first.returncode if first.returncode >= 0 else EXIT_FAILED
 
 
 def _end(children: Sequence["subprocess.Popen[bytes]"]) -> None:

@@ -19,6 +19,7 @@ from arith.suite.folders import RunFolder
 from arith.suite.learning import LastStates, last_states
 from arith.suite.order import NOT_RANKED, SECTIONS, kinds, sections
 from arith.suite.progress import say
+from arith.suite.record import unchanged
 from arith.training.config import Config
 
 REFERENCES = ("rope", "tape")
@@ -208,8 +209,6 @@ def _mfu(rate: float, name: str, config: Config, hardware: object, run: RunFolde
 def _trusted(run: RunFolder | None) -> bool:
     """Whether the encoding of `run` is what it was trained with: to compute its size is to run
     its code."""
-    from arith.suite.building import unchanged
-
     if run is None:
         return False
     try:

@@ -19,7 +19,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from arith.errors import Failure
+from arith.errors import EXIT_AGAIN, Failure
 from arith.files import neighbour, remove, remove_dead
 from arith.processes import alive, born, host
 from arith.reading import parse_json, read_text
@@ -31,8 +31,6 @@ DEAD_AFTER = 60.0
 MOST_BYTES = 10_000
 EMPTY_AFTER = 5.0
 """Seconds after which a lock that says nothing is that of one who was killed while writing it."""
-EXIT_BUSY = 75
-"""EX_TEMPFAIL: nothing is wrong, run me again."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,7 +39,7 @@ R = TypeVar("R")
 class Busy(Failure):
     """Somebody else is at work on this folder."""
 
-    exit_code = EXIT_BUSY
+    exit_code = EXIT_AGAIN
 
 
 def alone(

@@ -5,6 +5,7 @@ from arith.errors import UsageError
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.shards import Shard, added
+from arith.suite.advice import scored_as
 from arith.suite.folders import RunFolder
 from arith.suite.lock import alone
 from models.catalog import Part
@@ -37,11 +38,8 @@ def merge_run(
         place = folder.shard(file, shard)
         part = place.path / file.name
         if not part.exists():
-            way = f" --with {extrapolation}" if extrapolation else ""
-            way += "" if split == EVALUATION else f" --split {split}"
-            raise UsageError(
-                f"part {shard} is missing: `tape-arith score {folder.path}{way} --shard {shard}`"
-            )
+            score = " ".join(["score", str(folder.path), *scored_as(extrapolation, split)])
+            raise UsageError(f"part {shard} is missing: `tape-arith {score} --shard {shard}`")
         grid = grid_file.load(part)
         if grid.part != str(shard) or not grid.counted:  # problems would count twice
             raise UsageError(f"{part} is not part {shard}: score that again with --fresh")

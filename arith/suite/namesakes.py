@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from arith.errors import Failure
-from arith.suite.compare import MOST_NAMED
 from arith.suite.plan import Job, read_jobs
 from arith.suite.progress import say
+from arith.suite.words import MOST_NAMED
 
 
 def tell_what_is_replaced(jobs: Sequence[Job], folder: Path, file: str) -> None:

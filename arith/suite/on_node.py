@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 
+from arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_FAILED
 from arith.reading import parse_json, read_text
 from arith.suite.child import begin, last_line
 from arith.suite.stopping import WISHES
 from arith.suite.tickets import State, Ticket, write_ticket
 
-EXIT_AGAIN = 75
 SECONDS_BETWEEN_LOOKS = 0.2
 SECONDS_BEFORE_AGAIN = 10.0
 
@@ -67,7 +67,7 @@ class Worker:
         """The exit code of the first command that did not end well, or 0, and what it said last."""
         began, host = time.perf_counter(), socket.gethostname()
         host = os.environ.get("SLURMD_NODENAME", host)  # what Slurm calls it
-        code, reason = 0, ""
+        code, reason = EXIT_DONE, ""
         ticket = Ticket(task.engine, task.token, "running", host)
         _keep(task, ticket)
         try:
@@ -77,7 +77,7 @@ class Worker:
                     break
             reason = (last_line(Path(task.log)) if task.log else "") or f"ended with {code}"
         except OSError as error:
-            code, reason = 1, f"cannot start on {host}: {error}"
+            code, reason = EXIT_FAILED, f"cannot start on {host}: {error}"
         if code < 0 and self.wish is not None:  # before it could listen
             code, reason = EXIT_AGAIN, "stopped before it began"
         state: State = "stopped" if code == EXIT_AGAIN and self.wish is not None else "ended"
@@ -122,7 +122,7 @@ def main(arguments: list[str]) -> int:
             subprocess.run(again, check=False)
         elif worker.wish is None:  # another process is at work on the folder
             time.sleep(SECONDS_BEFORE_AGAIN)
-    return code if code >= 0 else 1
+    return code if code >= 0 else EXIT_FAILED
 
 
 if __name__ == "__main__":

@@ -3,15 +3,14 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from arith.errors import UsageError
+from arith.errors import EXIT_DONE, UsageError
 from arith.figures.heatmap import draw
 from arith.figures.table import rows, to_csv, to_markdown
 from arith.files import write_text
 from arith.suite.building import check, training_bucket
-from arith.suite.compare import figure_path, summary
-from arith.suite.conductor import Ended, Outcome, conduct
+from arith.suite.conductor import Outcome, conduct
 from arith.suite.engines import LOCAL, elsewhere
-from arith.suite.engines.engine import Engine
+from arith.suite.engines.engine import Ended, Engine
 from arith.suite.engines.in_process import InProcess
 from arith.suite.engines.local import Local, visible_gpus
 from arith.suite.finding import find_grids
@@ -23,6 +22,7 @@ from arith.suite.runs import train_run
 from arith.suite.scores import score_run
 from arith.suite.stopping import Stopped, Stopper
 from arith.suite.sweep import Run
+from arith.suite.words import figure_path, summary
 from arith.training.config import Config
 from models.catalog import Name
 
@@ -81,7 +81,7 @@ def conduct_here(
         elif job.kind == "train" and job.dataset in generated and job.done():
             record_generation(job, generated[job.dataset])
         grid = job.read_grid()
-        if grid is not None and grid.complete and end.code == 0:
+        if grid is not None and grid.complete and end.code == EXIT_DONE:
             say(summary(grid))
         ended(end)
 

@@ -20,6 +20,7 @@ from arith.schemas import sealed, unsealed
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.shards import Shard
+from arith.suite.advice import scored_as
 from arith.suite.folders import RunFolder, slug
 from arith.suite.problems import dataset_folder
 from arith.suite.record import RunRecord
@@ -103,10 +104,7 @@ class Job:
             track = ["--track", ",".join(how.track)] if how.track else []
             name = ["--pe", run.name.encoding.own, *self._begun]
             return ["train", *name, *config, *where, "--no-score", *curves, *track, *attention]
-        extrapolation = run.name.extrapolation
-        way = [] if extrapolation is None else ["--with", str(extrapolation)]
-        way += [] if self.split == EVALUATION else ["--split", self.split]
-        score = ["score", str(run.folder.path), *way]
+        score = ["score", str(run.folder.path), *scored_as(run.name.extrapolation, self.split)]
         if self.kind == "merge":
             return [*score, "--merge", str(self.parts)]
         return [*score, *([] if self.shard is None else ["--shard", str(self.shard)]), *attention]

@@ -1,11 +1,12 @@
 """What a run is: what stands in its run.json. No torch here."""
 
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from arith.checking import digest, known_keys, mapping, text, whole
 from arith.data.task import load_task
-from arith.errors import UsageError
+from arith.errors import Failure, UsageError
 from arith.suite.presets import load_preset, presets
 from arith.training.config import Config
 from arith.training.nonfinite import known_policy
@@ -137,3 +138,35 @@ class RunRecord:
         """What `of` reads."""
         before = None if self.init_from is None else vars(self.init_from)
         return {**vars(self), "config": self.config.as_dict(), "init_from": before}
+
+
+def unchanged(path: Path, record: RunRecord) -> None:
+    """Errors: UsageError where the run at `path` is of problems that this installation does not
+    make, or of an encoding whose file is another now: it could neither go on nor be scored as what
+    was trained."""
+    task = load_task(record.config.task)
+    if record.task_version != task.version:
+        raise UsageError(
+            f"{path} was trained on version {record.task_version} of {task.name}, and this "
+            f"tape-arith makes version {task.version}: go on with tape-arith {record.version}, or "
+            "train it anew, with --fresh or into another folder with --out"
+        )
+    try:
+        encoding = parse(record.encoding).encoding
+        now = catalog.sources(encoding)
+        places = [catalog.place("encoding", part.name) for part in encoding.parts]
+    except UsageError as error:
+        raise UsageError(f"{path} was trained with {record.encoding}: {error}") from None
+    for part in now.keys() - record.sources.keys():
+        raise Failure(f"{path}/run.json names {part} without its SHA-256: nothing of it is run")
+    for place in places:
+        # To read somebody's run must not be to run what came along with it.
+        if place.file is not None and place.file.resolve().is_relative_to(path.resolve()):
+            raise Failure(f"{path} brings its own code ({place}): nothing of it is run")
+    for part, sha256 in record.sources.items():
+        if now.get(part) != sha256:
+            raise UsageError(
+                f"{path} was trained with another {part} (SHA-256 {sha256[:12]}, now "
+                f"{now.get(part, 'none')[:12]}): put that one back, or remove the folder and train "
+                "it anew"
+            )

@@ -15,6 +15,7 @@ from arith.figures.report.content import Curve, Report, Run
 from arith.files import read_json
 from arith.scoring.grid import Grid
 from arith.suite import leaderboard
+from arith.suite.advice import scored_as
 from arith.suite.compare import ALL, all_panels, panels
 from arith.suite.folders import RunFolder, slug
 from arith.suite.learning import Line, by_length, curve
@@ -63,7 +64,7 @@ def collect(
             left_out.append(("every other encoding", f"this report is of {names}"))
     compared = in_order(compared)
     words = [] if names == ALL else ["--compare", names]
-    words += [] if split == EVALUATION else ["--split", split]
+    words += scored_as(None, split)
     words += ["--costs"] if costs else []
     return Report(
         compared,
@@ -116,8 +117,7 @@ def commands(root: Path, record: RunRecord, path: Path, grids: Sequence[Grid]) -
     weights it began from; none where a preset, or that run, is unknown here."""
     lines = trainings(root, record, path)
     for grid in grids if lines else ():
-        way = ["--with", grid.extrapolation] if grid.extrapolation else []
-        way += [] if grid.split == EVALUATION else ["--split", grid.split]
+        way = scored_as(grid.extrapolation, grid.split)
         if way:  # the usual grid comes with training
             lines.append(["tape-arith", "score", str("runs" / path), *way])
     return [shlex.join(line) for line in lines]

@@ -10,24 +10,18 @@ from arith.data.dataset import Dataset
 from arith.errors import Failure, UsageError
 from arith.files import read_json, write_json
 from arith.suite.beginning import beginning, named, write_first_state
-from arith.suite.building import (
-    check,
-    dataset_of,
-    load_state,
-    trained_record,
-    training_bucket,
-    unchanged,
-)
+from arith.suite.building import check, dataset_of, training_bucket
 from arith.suite.environment import DECIDES_BITS, environment
 from arith.suite.folders import RunFolder, run_folder
 from arith.suite.foreign import blamed
 from arith.suite.lock import alone, confirm
 from arith.suite.progress import bar, say
-from arith.suite.record import RunRecord
+from arith.suite.record import RunRecord, unchanged
 from arith.suite.states import States
 from arith.suite.tracking import tracked
 from arith.suite.trainers import EVALUATE_EVERY, LOG_EVERY, SAVE_EVERY, trainer_of
 from arith.suite.version import own_version
+from arith.suite.weights import load_state, trained_record
 from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.nonfinite import known_policy

@@ -10,12 +10,13 @@ from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.score import score_grid
 from arith.scoring.shards import Shard
-from arith.suite.building import empty_grid, trained_decoder, trained_record
+from arith.suite.building import empty_grid
 from arith.suite.environment import scoring_facts
 from arith.suite.folders import RunFolder
 from arith.suite.foreign import blaming
 from arith.suite.lock import confirm, hold, tidy
 from arith.suite.progress import bar
+from arith.suite.weights import trained_decoder, trained_record
 from arith.training.memory import memory_told
 from models.catalog import Name, Part, parse
 

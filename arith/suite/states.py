@@ -4,11 +4,11 @@ from pathlib import Path
 
 from arith.errors import Failure
 from arith.files import remove
-from arith.suite.building import identity, load_state
 from arith.suite.folders import RunFolder
 from arith.suite.lock import confirm
 from arith.suite.progress import say
 from arith.suite.record import RunRecord
+from arith.suite.weights import identity, load_state
 from arith.training import checkpoint
 from arith.training.memory import out_of_memory
 from arith.training.nonfinite import NotFinite

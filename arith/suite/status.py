@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from arith.checking import Wrong, mapping, text, whole
-from arith.errors import UsageError
+from arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY, UsageError
 from arith.files import append_line
 from arith.plain import plain
 from arith.reading import parse_json, read_bytes
 from arith.schemas import sealed, unsealed
 from arith.suite import lock
-from arith.suite.engines.engine import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY
 from arith.suite.finding import find_runs
 from arith.suite.folders import RunFolder
 from arith.suite.how_far import scored, scoring, training

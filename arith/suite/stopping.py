@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY
+
 WISHES = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
 """A person's, what runs us, and what Slurm sends ahead of a preemption or the end of the time."""
 
@@ -38,8 +40,8 @@ class Stopper:
         """Where a signal stopped it: 130 (interrupted by somebody), or 75 (preempted by what runs
         it, which is to run it again); 3 (partly done) where the time did; else 0."""
         if self.signal is not None:
-            return 130 if self.signal == signal.SIGINT else 75
-        return 3 if self.time_is_up else 0
+            return EXIT_INTERRUPTED if self.signal == signal.SIGINT else EXIT_AGAIN
+        return EXIT_PARTLY if self.time_is_up else EXIT_DONE
 
     @contextmanager
     def listening(self) -> Iterator[None]:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from arith.data.bucket import EVALUATION, Bucket
 from arith.data.task import Problems
 from arith.errors import UsageError
-from arith.suite.building import trained_decoder, trained_record
 from arith.suite.finding import existing_run
 from arith.suite.record import RunRecord
+from arith.suite.weights import trained_decoder, trained_record
 from models.backends import load
 from models.catalog import parse
 from models.decoder import Decoder

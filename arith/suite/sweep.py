@@ -68,10 +68,6 @@ class Run:
         return None if origin is None else replace(self, name=Name(origin.encoding))
 
     @property
-    def grid_file(self) -> Path:
-        return self.folder.grid_file(self.name.extrapolation)
-
-    @property
     def settings(self) -> dict[str, Any]:
         """The settings that are not the preset's."""
         return changed(self.config, self.preset)

@@ -8,8 +8,8 @@ from typing import Any
 
 from arith.errors import Failure
 from arith.suite.building import check
-from arith.suite.conductor import Ended, Outcome
-from arith.suite.engines.engine import Engine
+from arith.suite.conductor import Outcome
+from arith.suite.engines.engine import Ended, Engine
 from arith.suite.engines.local import cores_a_slot, visible_gpus
 from arith.suite.estimate import Cost, cost, in_words, kept_bytes, seconds_a_flop
 from arith.suite.foreign import blamed

@@ -8,7 +8,7 @@ from typing import Any
 
 from arith.data.bucket import MOST_DIGITS
 from arith.errors import UsageError, unknown
-from arith.scoring.grid import MOST_PER_CELL, MOST_SIDE, check_size
+from arith.scoring.sizes import MOST_PER_CELL, MOST_SIDE, check_size
 
 MOST = {
     **{name: MOST_SIDE for name in ("trained_digits", "tested_digits")},

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from arith.data.batches import Rows, pack, pad, take
+from arith.data.batches import Rows, pack, pad
 from arith.data.bucket import Bucket
-from arith.data.task import Problems, concatenate
+from arith.data.task import Problems, chosen, concatenate
 from arith.scoring.score import score, sequences
 from arith.training.config import Config
 from models.build import prepare
@@ -23,7 +23,8 @@ from models.decoder import Decoder
 from models.hardware import Hardware
 
 SPLIT = "small grid"
-"""Of the problems of the small grid: they are neither trained on nor in any result's evaluation."""
+"""Of the problems of the small grid: drawn apart from those of training and of any result's
+evaluation. (Of the shortest there are so few that all of these hold them.)"""
 MOST_LENGTHS = 16
 PROBLEMS_A_CELL = 3
 # Problems over which the measures of a state are means.
@@ -51,14 +52,14 @@ class SmallGrid:
         count = PROBLEMS_A_CELL * bucket.num_pairs
         lengths = chosen_lengths(config.trained_digits, config.tested_digits)
         first_too, second_too = np.isin(bucket.operand_lengths(0, count), lengths).T
-        chosen = first_too & second_too
+        kept = first_too & second_too
         # Of tens of thousands of cells a few hundred are kept: a piece at a time in memory.
         parts, first = [], 0
         for piece in bucket.pieces(0, count):
             last = first + len(piece.lengths)
-            parts.append(take(piece, chosen[first:last]))
+            parts.append(chosen(piece, np.flatnonzero(kept[first:last])))
             first = last
-        return cls(concatenate(parts), bucket.keys(0, count)[chosen], config.trained_digits)
+        return cls(concatenate(parts), bucket.keys(0, count)[kept], config.trained_digits)
 
     def exact_match(self, decoder: Decoder, hardware: Hardware) -> dict[str, Any]:
         """Shares of exact answers, every cell with the same weight: in distribution, out of it

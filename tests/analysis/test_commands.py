@@ -10,8 +10,8 @@ import pytest
 
 from arith.analysis.stability import deviations
 from arith.data.bucket import Bucket
-from arith.suite.building import trained_decoder, trained_record
 from arith.suite.folders import RunFolder
+from arith.suite.weights import trained_decoder, trained_record
 from models.catalog import parse
 from tests.suite.tiny import contents, done, refused, settings, untouched
 

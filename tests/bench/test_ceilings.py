@@ -1,18 +1,13 @@
-"""The limits: that they are rates of what they say, of all threads, and measured once a run."""
+"""The lines of the limits: all of them there, of one thread and of all, the same twice in a run."""
 
-import os
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from arith.bench import ceilings
-from arith.bench.ceilings import QUICK, one_and_all
+from arith.bench.ceilings import one_and_all
 from arith.bench.measure import Options
-from arith.errors import Failure
-from arith.suite.presets import load_preset
 from models.hardware import Hardware
 
 CPU = Hardware("cpu", torch.float32)
@@ -30,95 +25,6 @@ def test_each_limit_is_measured_once_a_run(tmp_path: Path, monkeypatch: pytest.M
     for what in ("float32 products", "bfloat16 products", "memory copy", "disk write", "SHA-256"):
         assert any(name.startswith(what) for name in names)
     assert list(tmp_path.iterdir()) == []
-    # Whatever backend attention has, products are the same.
-    other = Hardware("cpu", torch.bfloat16, attention="sdpa")
-    assert ceilings.product_limit(other, quick=True) == ceilings.product_limit(
-        Hardware("cpu", torch.bfloat16), quick=True
-    )
-
-
-@pytest.mark.parametrize("hardware", [CPU, TWO])
-def test_a_rate_is_the_sum_over_threads(
-    hardware: Hardware, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A clock of each thread's own, that only its work moves: 0.25 s a call."""
-    clock = threading.local()
-    monkeypatch.setattr(ceilings, "perf_counter", lambda: getattr(clock, "now", 0.0))
-    threads: set[int] = set()
-
-    def prepare() -> tuple[Callable[[], object], float]:
-        def work() -> None:
-            threads.add(threading.get_ident())
-            clock.now = getattr(clock, "now", 0.0) + 0.25
-
-        return work, 10.0
-
-    found = ceilings._limit(hardware, prepare, seconds=1.0)
-    assert found.rate == 40.0 * hardware.threads and found.spread == 0.0
-    assert len(threads) == hardware.threads
-
-
-def test_a_worker_that_fails_does_not_leave_the_others_waiting() -> None:
-    calls = iter([lambda: None, None])
-
-    def prepare() -> tuple[Callable[[], object], float]:
-        work = next(calls)
-        if work is None:
-            raise MemoryError("no room")
-        return work, 1.0
-
-    with pytest.raises((MemoryError, threading.BrokenBarrierError)):
-        ceilings._limit(TWO, prepare, seconds=0.001)
-
-
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
-    """What a call is said to do, beside what torch's counter sees it do."""
-    from torch.utils.flop_counter import FlopCounterMode
-
-    seen: list[tuple[float, int]] = []
-
-    def look(
-        hardware: Hardware, prepare: Callable[[], tuple[Callable[[], object], float]], _: float
-    ) -> ceilings.Limit:
-        work, amount = prepare()
-        with FlopCounterMode(display=False) as counter:
-            work()
-        seen.append((amount, counter.get_total_flops()))
-        return ceilings.Limit(1.0, 0.0, "")
-
-    monkeypatch.setattr(ceilings, "_limit", look)
-    return seen
-
-
-def test_products_are_as_many_flops_as_torch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = counted(monkeypatch)
-    ceilings._squares(CPU, 96, quick=True)
-    # Not the kept figure of an earlier call.
-    ceilings.model_limit.__wrapped__(CPU, load_preset("mini"), True)
-    assert len(seen) == 2
-    for said, found in seen:
-        assert said == found > 0
-
-
-def test_torch_is_left_with_the_threads_it_had() -> None:
-    before = torch.get_num_threads()
-    ceilings.shared_limit.__wrapped__(TWO, True)
-    assert torch.get_num_threads() == before
-
-
-def test_a_disk_that_refuses(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(Failure, match="cannot write"):
-        ceilings.disk_limit(tmp_path / "file", 1, QUICK)
-
-
-def test_the_disk_gets_all_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[int] = []
-    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_size))
-    ceilings.disk_limit(tmp_path, 2, QUICK._replace(written=2**23 + 2**22))
-    # Two files a round, of whole blocks.
-    assert len(synced) == 2 * ceilings.ROUNDS
-    assert set(synced) == {2**22}
 
 
 def test_one_and_all() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arith.bench import ceilings, generate
+from arith.bench import generate, limits
 from arith.bench.generate import field_texts, field_tokens, generated, limit
 from arith.bench.measure import Options
 from arith.data.bucket import Bucket
@@ -106,7 +106,7 @@ def test_the_limit_is_the_slowest_of_three(tmp_path: Path, monkeypatch: pytest.M
     rates = {"digit_limit": 1e9, "hash_limit": 1e9, "disk_limit": 1e9}
     for name in rates:
         monkeypatch.setattr(
-            ceilings, name, lambda *_, name=name: ceilings.Limit(rates[name], 0.0, name)
+            limits, name, lambda *_, name=name: limits.Limit(rates[name], 0.0, name)
         )
     bucket, count = Bucket("addition", 4, 0, "train"), 1600
     options = Options(quick=True, directory=tmp_path)

@@ -1,6 +1,7 @@
 """Which stages there are, how they are run together, and what the command refuses."""
 
 import ast
+import inspect
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -42,18 +43,25 @@ def test_the_issue_s_stages_are_there() -> None:
     assert wanted <= set(stages.stages())
 
 
+def read_of(name: str, tree: ast.AST) -> set[str]:
+    """The attributes of `name` that code reads."""
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == name
+    }
+
+
 @pytest.mark.parametrize("stage", stages.stages())
 def test_a_stage_says_what_it_takes(stage: str) -> None:
     there = {field.name for field in fields(Options)}
     module = stages.module(stage)
     assert there >= module.TAKES and stage == module.STAGE
-    # What it reads of the options by name is what it says, or common to all.
-    tree = ast.parse((stages.FOLDER / f"{stage}.py").read_text("utf-8"))
-    read = {
-        node.attr
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "options"
-    }
+    # What it reads of the options, by name or by a method of theirs, is what it says, or common.
+    read = read_of("options", ast.parse((stages.FOLDER / f"{stage}.py").read_text("utf-8")))
+    for node in ast.walk(ast.parse(inspect.getsource(Options))):
+        if isinstance(node, ast.FunctionDef) and node.name in read:
+            read |= read_of("self", node)
     named = read & there
     assert named <= module.TAKES | running.COMMON
 

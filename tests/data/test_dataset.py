@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from arith.data.bucket import Bucket
-from arith.data.dataset import Dataset, generate, verify
+from arith.data.dataset import Dataset, verify
 from arith.data.expected_seen import expected_seen
 from arith.data.manifest import Manifest
+from arith.data.writing import generate
 from arith.errors import Failure, UsageError
 from tests.sealing import changed, replaced
 

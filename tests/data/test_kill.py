@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from arith.data.bucket import Bucket
-from arith.data.dataset import generate
+from arith.data.writing import generate
 
 ROOT = Path(__file__).parents[2]
 BUCKET, COUNT, SHARD = Bucket("addition", 40, 0, "train"), 120_000, 1000
@@ -20,7 +20,7 @@ SCRIPT = f"""
 import sys
 from pathlib import Path
 from arith.data.bucket import Bucket
-from arith.data.dataset import generate
+from arith.data.writing import generate
 from arith.errors import Failure
 try:
     generate(Path(sys.argv[1]), {BUCKET!r}, {COUNT}, workers=2, shard_size={SHARD})

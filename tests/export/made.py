@@ -9,14 +9,10 @@ from arith.data.bucket import EVALUATION, Bucket
 from arith.data.vocabulary import EOS
 from arith.scoring import grid_file
 from arith.scoring.score import score_grid
-from arith.suite.building import (
-    decoder_for,
-    empty_grid,
-    identity,
-    training_bucket,
-)
+from arith.suite.building import decoder_for, empty_grid, training_bucket
 from arith.suite.folders import RunFolder, run_folder
 from arith.suite.record import RunRecord
+from arith.suite.weights import identity
 from arith.training import checkpoint
 from arith.training.config import Config
 from models.catalog import parse, sources

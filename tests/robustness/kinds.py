@@ -215,10 +215,10 @@ def make() -> None:
 
 def notes(folder: Path) -> list[Path]:
     """The note that a killed call leaves of its first shard."""
-    from arith.data.writing import _SHARD_KIND, _Plan
+    from arith.data.shard_files import SHARD_KIND, Plan
 
     manifest = Manifest.load(folder)
-    whole = _Plan(folder, BUCKET, COUNT, 32)
+    whole = Plan(folder, BUCKET, COUNT, 32)
     content = {"identity": whole.identity, "shard": vars(manifest.shards[0])}
-    write_json(folder / "note.json", {"kind": _SHARD_KIND, **content})
+    write_json(folder / "note.json", {"kind": SHARD_KIND, **content})
     return [folder / "note.json"]

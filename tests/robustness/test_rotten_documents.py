@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from arith.schemas import WITH_CHECKSUM
 from arith.scoring import grid_file
-from arith.scoring.grid import REGIONS
+from arith.scoring.regions import REGIONS
 from arith.training import checkpoint
 from arith.training.config import MOST, Config
 from tests.robustness.damage import mutated

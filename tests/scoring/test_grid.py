@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arith.errors import UsageError
-from arith.scoring.grid import REGIONS, comparable, mask
+from arith.scoring.comparable import comparable
+from arith.scoring.regions import REGIONS, mask
 from tests.scoring.made import blank, filled, scored
 
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from arith.errors import Failure
 from arith.scoring import grid_file
-from arith.scoring.grid import REGIONS, Grid, comparable
+from arith.scoring.comparable import comparable
+from arith.scoring.grid import Grid
+from arith.scoring.regions import REGIONS
 from tests.scoring.made import EVALUATION, blank, filled, scored
 
 PUBLISHED = sorted((Path(__file__).parents[2] / "results").glob("*/*/*/grid*.json"))
@@ -116,7 +118,7 @@ class TestFile:
             self.load(tmp_path, json.dumps(content))
         assert "grid.json" in str(caught.value) and "\n" not in str(caught.value)
 
-    @pytest.mark.parametrize("key", sorted(blank().content()))
+    @pytest.mark.parametrize("key", sorted({"schema", *blank().content()}))
     def test_every_entry_is_needed(self, tmp_path: Path, key: str) -> None:
         content = self.content()
         del content[key]
@@ -129,7 +131,7 @@ class TestFile:
             self.load(tmp_path, text)
 
     def test_a_mean_over_nothing(self, tmp_path: Path) -> None:
-        content = blank().content()
+        content = {"schema": 1, **blank().content()}
         content["right_share"][0][0] = 0.5
         with pytest.raises(Failure, match="mean over nothing"):
             self.load(tmp_path, json.dumps(content))
@@ -168,7 +170,7 @@ class TestFile:
     @staticmethod
     def content() -> dict[str, Any]:
         grid = filled([[3] * 4] * 4, total=10, settings={"task": "subtraction", "steps": 9})
-        return deepcopy(grid.content())
+        return {"schema": 1, **deepcopy(grid.content())}  # the last schema without a checksum
 
     @staticmethod
     def load(folder: Path, text: str) -> Grid:

@@ -9,10 +9,11 @@ import pytest
 from arith.bench.attention import grouped
 from arith.errors import Failure, UsageError
 from arith.suite import building
-from arith.suite.building import on_paper, trained_record
+from arith.suite.building import on_paper
 from arith.suite.costs import cost, training_flops_a_token
 from arith.suite.folders import RunFolder
 from arith.suite.presets import load_preset
+from arith.suite.weights import trained_record
 from models.catalog import parse
 from tests.sealing import replaced
 from tests.suite.test_sweeping import jobs_of, sweep_file

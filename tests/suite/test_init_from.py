@@ -16,11 +16,12 @@ from arith.errors import Failure, UsageError
 from arith.files import sha256
 from arith.scoring import grid_file
 from arith.suite import runs, trainers
-from arith.suite.building import decoder_for, load_state, load_weights, trained_decoder
-from arith.suite.compare import _claim
+from arith.suite.building import decoder_for
 from arith.suite.folders import RunFolder
+from arith.suite.left_out import claim
 from arith.suite.presets import load_preset
 from arith.suite.runs import continue_run, extend_run, train_run
+from arith.suite.weights import load_state, load_weights, trained_decoder
 from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.schedule import Schedule
@@ -153,8 +154,8 @@ def test_those_of_the_presets_own_steps_do_not_stand_for_it(rope: RunFolder) -> 
     grid = grid_file.load(rope.path / "grid.json")
     mini = load_preset("mini")
     own = {"steps": mini.steps, "first_steps": mini.steps, "config_sha256": mini.sha256}
-    assert _claim([replace(grid, budget=own)])[0]
-    assert not _claim([replace(grid, budget={**own, "steps_before": 8})])[0]
+    assert claim([replace(grid, budget=own)])[0]
+    assert not claim([replace(grid, budget={**own, "steps_before": 8})])[0]
 
 
 def test_scored_with_an_extrapolation(rope: RunFolder) -> None:

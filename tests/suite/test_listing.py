@@ -5,7 +5,7 @@ import io
 import json
 from pathlib import Path
 
-from arith.scoring.grid import REGIONS
+from arith.scoring.regions import REGIONS
 from models import catalog
 from tests.suite.tiny import done
 

@@ -12,10 +12,10 @@ from arith.errors import UsageError
 from arith.figures import captions
 from arith.scoring import grid_file
 from arith.scoring.score import score
-from arith.suite.building import trained_decoder
 from arith.suite.compare import panels
 from arith.suite.finding import find_grids
 from arith.suite.folders import RunFolder
+from arith.suite.weights import trained_decoder
 from models.catalog import parse, parse_list
 from tests.suite.tiny import contents, done, refused, untouched
 

@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from arith.data.bucket import Bucket
-from arith.data.dataset import Dataset, generate
+from arith.data.dataset import Dataset
+from arith.data.writing import generate
 from arith.errors import UsageError
 from arith.suite import trainers
-from arith.suite.building import decoder_for, load_weights
+from arith.suite.building import decoder_for
 from arith.suite.folders import RunFolder
 from arith.suite.runs import continue_run, extend_run
+from arith.suite.weights import load_weights
 from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.schedule import Schedule

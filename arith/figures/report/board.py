@@ -10,8 +10,8 @@ from arith.figures.report.markup import Markup, element, escaped, joined, named,
 from arith.figures.standings import Board, Standing
 from arith.figures.standings_text import columns
 from arith.figures.table import COLUMNS, Row
-from arith.scoring.grid import Region
 from arith.scoring.reach import SOLVED
+from arith.scoring.regions import Region
 
 STRIP = 96.0
 """Width of the strip that shows seeds as points."""

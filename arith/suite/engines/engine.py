@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from arith.suite.on_node import EXIT_AGAIN as EXIT_AGAIN
 from arith.suite.on_node import Task
 from arith.suite.plan import Job, log_file
 from arith.suite.tickets import Ticket, write_ticket
 
-EXIT_DONE, EXIT_PARTLY, EXIT_INTERRUPTED = 0, 3, 130
 NO_BOUND = 1_000_000
 """More jobs than anybody sends."""
 

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-from arith.errors import Failure, UsageError
-from arith.suite.engines.engine import EXIT_DONE, EXIT_PARTLY, Ended
+from arith.errors import EXIT_DONE, EXIT_FAILED, EXIT_PARTLY, EXIT_USAGE, Failure, UsageError
+from arith.suite.engines.engine import Ended
 from arith.suite.plan import Job
 
 
@@ -26,8 +26,8 @@ class InProcess:
                 code = EXIT_DONE
         except (UsageError, Failure, OSError) as error:
             reason = " ".join(str(error).split())
-            usage = 2 if isinstance(error, UsageError) else 1
-            code = getattr(error, "exit_code", usage)
+            usual = EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED
+            code = getattr(error, "exit_code", usual)
         self.ended.append(Ended(job, code, reason, None, time.perf_counter() - began))
 
     def wait(self, seconds: float) -> list[Ended]:

@@ -5,12 +5,11 @@ import json
 import re
 from collections.abc import Sequence
 
-from arith.errors import UsageError
-from arith.suite.engines.engine import EXIT_AGAIN, Printer
+from arith.errors import EXIT_AGAIN, EXIT_USAGE, UsageError
+from arith.suite.engines.engine import Printer
 from arith.suite.on_node import Task
 from arith.suite.plan import Job
 
-_USAGE = 2
 # A name of this length leaves room for "tape-arith-" before it and an index after it.
 _LONGEST_NAME = 40
 
@@ -127,7 +126,7 @@ class Kubernetes(Printer):
             "parallelism": min(len(tasks), self.slots or len(tasks)),
             "retries": self.retries,
             "again": EXIT_AGAIN,
-            "usage": _USAGE,
+            "usage": EXIT_USAGE,
             "grace": self.grace,
             "image": self.image,
             "mount": self.mount,

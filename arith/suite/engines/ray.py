@@ -14,8 +14,8 @@ from time import sleep
 from typing import Any
 from uuid import uuid4
 
-from arith.errors import UsageError
-from arith.suite.engines.engine import EXIT_AGAIN, NO_BOUND, Ended, handed_over
+from arith.errors import EXIT_AGAIN, EXIT_FAILED, UsageError
+from arith.suite.engines.engine import NO_BOUND, Ended, handed_over
 from arith.suite.on_node import Task, Worker
 from arith.suite.plan import Job, log_file
 from arith.suite.tickets import Ticket, read_ticket, write_ticket
@@ -82,7 +82,7 @@ class Ray:
                 code, reason = EXIT_AGAIN, "cancelled"
                 write_ticket(log, Ticket("ray", "", "stopped"))
             except self.ray.exceptions.RayError as error:
-                code, reason = 1, f"lost by Ray: {str(error).strip().splitlines()[0]}"
+                code, reason = EXIT_FAILED, f"lost by Ray: {str(error).strip().splitlines()[0]}"
             ticket = read_ticket(log)
             ended.append(Ended(job, code, reason, log, ticket.seconds if ticket else 0.0))
         return ended

@@ -12,9 +12,9 @@ from pathlib import Path
 from time import monotonic, sleep
 from uuid import uuid4
 
-from arith.errors import Failure
+from arith.errors import EXIT_AGAIN, EXIT_FAILED, Failure
 from arith.files import write_text
-from arith.suite.engines.engine import EXIT_AGAIN, NO_BOUND, Ended, handed_over
+from arith.suite.engines.engine import NO_BOUND, Ended, handed_over
 from arith.suite.plan import Job, log_file
 from arith.suite.progress import say
 from arith.suite.tickets import Ticket, read_ticket, ticket_file, write_ticket
@@ -134,7 +134,8 @@ exec {shlex.join([sys.executable, "-m", "arith.suite.on_node", f"{place}.jsonl"]
                 write_ticket(log, Ticket("slurm", token, "stopped"))
                 self.lost[job.id] = times = self.lost.get(job.id, 0) + 1
                 reason = "left Slurm's queue without a word: cancelled, or killed"
-                ended.append(Ended(job, EXIT_AGAIN if times < LOST_TIMES else 1, reason, log))
+                code = EXIT_AGAIN if times < LOST_TIMES else EXIT_FAILED
+                ended.append(Ended(job, code, reason, log))
             del self.jobs[token]
         return ended
 

@@ -1,0 +1,50 @@
+"""The commands that a line advises, and the words of those that score. No torch here."""
+
+from pathlib import Path
+
+from arith.data.bucket import EVALUATION
+from arith.suite.folders import RunFolder, slug
+from models.catalog import Name, Part
+
+
+def trains(name: Name, preset: str | None, root: Path) -> str:
+    """The command that trains `name` where a comparison in `root` finds it."""
+    there = "" if root == Path("runs") else f" --out {root}"
+    origin = name.encoding.origin
+    if origin is None:
+        of = "" if preset is None else f" --preset {preset}"
+        return f"tape-arith train --pe {name}{of}{there}"
+    only = " --only-positional" if origin.only_positional else ""
+    begun = f"{root}/{preset or 'PRESET'}/{slug(str(origin.encoding))}/seed-0"
+    return f"tape-arith train --pe {name.encoding.own} --init-from {begun}{only}{there}"
+
+
+def what_scores(root: Path, preset: str, name: Name, split: str) -> str:
+    """The command that makes a missing grid: of the run that is there, whatever its settings, if
+    any is."""
+    found = sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json"))
+    folder = RunFolder(found[0].parent) if found else None
+    if folder is None or not (folder.finished() or folder.unfinished()):
+        return trains(name, preset, root)
+    if folder.unfinished():
+        return f"tape-arith train {folder.path}"
+    return " ".join(
+        ["tape-arith", "score", str(folder.path), *scored_as(name.extrapolation, split)]
+    )
+
+
+def scored_as(extrapolation: Part | str | None, split: str) -> list[str]:
+    """What a command is told of how a run is scored: nothing where it is as usual."""
+    way = ["--with", str(extrapolation)] if extrapolation else []
+    return [*way, *([] if split == EVALUATION else ["--split", split])]
+
+
+def elsewhere(root: Path) -> str:
+    """Where below `root` there are runs that are not found from it: those of sweeps that change a
+    preset have a folder of their own."""
+    found = sorted({path.parents[3] for path in root.glob("*/*/*/seed-*/run.json")})
+    return (
+        f"; there are some in {', '.join(map(str, found[:5]))}: name one with --runs"
+        if found
+        else ""
+    )

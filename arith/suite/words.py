@@ -1,0 +1,46 @@
+"""How a comparison is said: its grids in a line, its encodings in a file's name. No torch here."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from arith.data.bucket import EVALUATION
+from arith.scoring.grid import Grid
+from arith.suite.folders import slug
+
+MOST_NAMED = 8
+"""So many encodings are named in a figure's file."""
+
+
+def summary(grid: Grid) -> str:
+    """The means of a grid in one line, in percent of exact answers."""
+
+    def percent(value: float | None) -> str:
+        return "incomplete" if value is None else f"{value:.1%}"
+
+    outside = grid.mean("out_of_distribution")
+    longer = f"out of distribution {percent(outside.value)}"
+    if not outside.cells:
+        longer = f"nothing is out of distribution (trained and tested to {grid.max_digits} digits)"
+    return (
+        f"{grid.name} seed {grid.seed}{on(grid.split)}: {longer}, in distribution "
+        f"{percent(grid.mean('trained').value)}, all {percent(grid.mean('all').value)}"
+    )
+
+
+def on(split: str) -> str:
+    """ " on the split carry"; the usual one goes without saying."""
+    return "" if split == EVALUATION else f" on the split {split}"
+
+
+def figure_path(root: Path, panels: Sequence[Sequence[Grid]]) -> Path:
+    """Where a comparison is drawn unless said otherwise: beside the runs of its preset, under the
+    names of its encodings, of the first and a count where they are many."""
+    first = panels[0][0]
+    problems = "" if first.split == EVALUATION else f"@{first.split}"
+    return root / first.preset / f"{joined([panel[0].name for panel in panels])}{problems}.png"
+
+
+def joined(names: Sequence[str]) -> str:
+    """Encodings in the name of a file: MOST_NAMED of them, and how many more."""
+    more = len(names) - MOST_NAMED
+    return "-".join(map(slug, names[:MOST_NAMED])) + (f"-and-{more}-more" if more > 0 else "")
