@@ -28,7 +28,7 @@ from models.catalog import names, parse
 from tests.suite.tiny import done, refused, settings
 from tests.training.small import small, train, trainer
 
-RESULTS = Path(__file__).parents[2] / "results/mini/rope/seed-0"
+RESULTS = Path(__file__).parents[1] / "published_by_0_1/mini/rope/seed-0"
 MOST = 3
 
 
