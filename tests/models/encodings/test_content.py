@@ -250,6 +250,27 @@ def test_cope_masks_before_its_sum(monkeypatch: pytest.MonkeyPatch) -> None:
         contract.check_causal("cope")
 
 
+def test_cope_counts_outside_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under autocast too: there 112 gates near 1 add up to 112 or to 111, and both are whole."""
+    seen: list[Tensor] = []
+    positions = CoPELayer.positions
+
+    def watching(self: CoPELayer, scores: Tensor) -> Tensor:
+        seen.append(positions(self, scores))
+        return seen[-1]
+
+    monkeypatch.setattr(CoPELayer, "positions", watching)
+    layer = build("cope:positions=200", setting()).layers[0]
+    x, q = normal(1, LONG, 16), normal(1, LONG, 2, 8) + 1
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        layer.attend(x, q, q, q, (), contract.problem(LONG, rows=1))
+    assert seen[0].dtype == torch.float32 and float(seen[0].max()) > 64
+    gates = torch.einsum("bthk,bihk->bhti", q.double(), q.double()) / 8**0.5
+    exact = gates.sigmoid().tril().flip(-1).cumsum(-1).flip(-1)
+    assert float((seen[0] - exact).abs().max()) < 1e-3
+    assert float((exact.bfloat16() - exact).abs().max()) > 0.1
+
+
 def test_cope_needs_two_positions() -> None:
     with pytest.raises(UsageError, match="2 or more, not 1"):
         build("cope:positions=1", setting())

@@ -459,3 +459,16 @@ def test_the_default_start_is_ropes(name: str) -> None:
     decoder = Decoder(rope.config, ours).double().eval()
     decoder.load_state_dict(rope.state_dict(), strict=False)
     assert error(logits_of(decoder, sequences()), logits_of(rope, sequences())) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["rope", "rope-partial", "p-rope", "xpos", "rand-rope"])
+def test_frequencies_are_not_trained(name: str) -> None:
+    """Known slip: kept as a Parameter they are, and with weight decay."""
+    assert not list(build(name, setting()).parameters())
+
+
+@pytest.mark.parametrize("name", ["tape", "tape:start=fourier", "tape-heads"])
+def test_nor_are_those_of_a_state(name: str) -> None:
+    half = setting().head_dim // 2
+    shapes = [tuple(p.shape) for p in build(name, setting()).parameters()]
+    assert shapes and (half,) not in shapes
