@@ -98,6 +98,9 @@ def all_of(scorings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key in keys:
         values = [scoring[key] for scoring in scorings if key in scoring]
-        said = dict.fromkeys(value for text in map(str, values) for value in text.split(", "))
-        found[key] = max(values) if key == "threshold" else ", ".join(said)
+        if key == "threshold":
+            found[key] = max(values)
+        else:  # each may be of several already
+            said = (value for text in values for value in text.split(", "))
+            found[key] = ", ".join(dict.fromkeys(said))
     return found

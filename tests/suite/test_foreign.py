@@ -1,6 +1,7 @@
 """Encodings that are not ours and do what code may do: what they break is told in a line."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,12 +9,13 @@ import pytest
 
 from arith.bench.attention import grouped
 from arith.errors import Failure, UsageError
-from arith.suite import building
+from arith.suite import building, trainers
 from arith.suite.building import on_paper
 from arith.suite.costs import cost, training_flops_a_token
 from arith.suite.folders import RunFolder
 from arith.suite.presets import load_preset
 from arith.suite.weights import trained_record
+from arith.training.processes import Processes
 from models.catalog import parse
 from tests.sealing import replaced
 from tests.suite.test_sweeping import jobs_of, sweep_file
@@ -207,3 +209,25 @@ def test_what_cannot_tell_its_products(what: str, here: Path) -> None:
     assert told_of.code == 0 and "note: mine.py:Mine has no price: " in told_of.err
     board = done("leaderboard", "--preset", "mini", "--costs")
     assert "mine.py:Mine" in board.out and "note: mine.py:Mine failed: " in board.err
+
+
+def test_what_fails_in_another_process_is_blamed(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sys.exit() would end that one without a word, and the first would wait for it."""
+    write("")
+    done("train", "--pe", "mine.py:Mine", *settings(steps=2), "--no-score")
+    monkeypatch.setattr(Processes, "told", lambda self: RUN)
+    monkeypatch.setattr(trainers, "trainer_of", lambda *_, **__: sys.exit(0))
+    with pytest.raises(Failure, match=r"^process 1: mine\.py:Mine failed: SystemExit: 0"):
+        trainers.follow(Processes(1, 2), should_stop=lambda: False)
+
+
+def test_seeds_of_two_versions_are_not_drawn_as_one(here: Path) -> None:
+    for seed, more in ((0, ""), (1, "        self.scale = 2.0\n")):
+        write(more)
+        tiny = settings(steps=2)
+        done("train", "--pe", "mine.py:Mine", "--seed", seed, *tiny, "--no-score")
+    for names in ("mine.py:Mine", "all"):
+        told = refused("curves", "--compare", names, "--preset", "mini")
+        assert "trained with different versions of" in told

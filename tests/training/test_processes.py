@@ -13,8 +13,10 @@ import pytest
 
 from arith.data.bucket import Bucket
 from arith.data.task import chosen
+from arith.suite import launching
 from arith.suite.folders import RunFolder
 from arith.suite.launching import without
+from arith.suite.stopping import Stopper
 from arith.training.processes import ALONE, Processes, joined
 from tests.suite.engines import slurm_nodes
 from tests.suite.tiny import settings
@@ -95,6 +97,14 @@ def test_nobody_joins_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "8")  # of something else: no rank, nowhere to meet
     with joined() as among:
         assert among is ALONE
+
+
+@pytest.mark.parametrize(("first", "code"), [("sleep 0.4; exit 3", 3), ("kill -9 $$", 1)])
+def test_the_first_one_ends_by_itself_after_another_failed(first: str, code: int) -> None:
+    """It has something to write or to say still."""
+    children = [subprocess.Popen(["sh", "-c", script]) for script in (first, "exit 1")]
+    assert launching._waited(children, Stopper(None)) == code
+    assert all(child.wait() is not None for child in children)
 
 
 def test_the_option_is_left_out_of_what_the_processes_do() -> None:

@@ -261,6 +261,7 @@ def test_cope_counts_outside_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(CoPELayer, "positions", watching)
     layer = build("cope:positions=200", setting()).layers[0]
+    assert isinstance(layer, CoPELayer)
     x, q = normal(1, LONG, 16), normal(1, LONG, 2, 8) + 1
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         layer.attend(x, q, q, q, (), contract.problem(LONG, rows=1))

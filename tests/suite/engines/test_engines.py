@@ -31,6 +31,7 @@ def test_the_folder_is_the_registry(here: Path) -> None:
         for engine, words in {
             "slrum": "did you mean 'slurm'?",
             "local:slots=2": "unknown option of local 'slots'",
+            "slurm:gpus=1:gpus=2": "gives gpus twice",
             "slurm:partitoin=gpu": "did you mean 'partition'?",
             "slurm:gpus=some": "gpus must be a whole number, not 'some'",
             "kubernetes": "printed, not started",
