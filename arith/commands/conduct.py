@@ -12,6 +12,7 @@ from arith.reading import MOST_INTEGER
 
 if TYPE_CHECKING:
     from arith.scoring.grid import Grid
+    from arith.suite.asked import Asked
     from arith.suite.conductor import Outcome
     from arith.suite.record import RunRecord
     from arith.suite.stopping import Stopper
@@ -41,12 +42,12 @@ def chosen_config(
     return preset, load_preset(preset).with_settings(chosen)
 
 
-def show(grid: "Grid", as_json: bool) -> None:
-    """A grid on stdout: its means in a line, or all of it."""
+def show(grid: "Grid", as_json: bool, asked: "Asked | None" = None) -> None:
+    """A grid, on what was `asked`, on stdout: its means in a line, or all of it."""
     from arith.schemas import sealed
     from arith.suite.words import summary
 
-    print(json.dumps(sealed(grid.content(), "grid")) if as_json else summary(grid))
+    print(json.dumps(sealed(grid.content(), "grid")) if as_json else summary(grid, asked))
 
 
 def whole_numbers(option: str, text: str) -> list[int]:

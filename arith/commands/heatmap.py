@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.options import Compared, Preset, Runs, Split
+from arith.commands.options import Compared, MaxDigits, Preset, Runs, Split
 
 EXAMPLE = "tape-arith heatmap --compare rope,rand-rope,nope,fire,tape"
 
@@ -14,6 +14,7 @@ def command(
     compare: Compared,
     preset: Preset = None,
     split: Split = "evaluation",
+    max_digits: MaxDigits = None,
     seed: Annotated[int | None, typer.Option(help="One seed only (default: their mean).")] = None,
     sort: Annotated[
         bool,
@@ -31,13 +32,15 @@ def command(
     """
     from arith.data.bucket import known_split
     from arith.figures.heatmap import draw
+    from arith.suite.asked import Asked
     from arith.suite.compare import ALL, selection
     from arith.suite.order import in_words
     from arith.suite.presets import known
     from arith.suite.words import figure_path
 
-    chosen = selection(runs, compare, known(preset), split=known_split(split), seed=seed, sort=sort)
-    path = out or figure_path(runs, chosen)
+    asked = Asked(known_split(split), max_digits)
+    chosen = selection(runs, compare, known(preset), asked=asked, seed=seed, sort=sort)
+    path = out or figure_path(runs, chosen, asked)
     order = in_words(chosen, seed) if sort or compare == ALL else ""
     draw(chosen, path, seed=seed, order=order)
     print(path)

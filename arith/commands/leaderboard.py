@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.options import Preset, Runs, Split
+from arith.commands.options import MaxDigits, Preset, Runs, Split
 from arith.errors import UsageError
 
 EXAMPLE = "tape-arith leaderboard --preset mini --out leaderboard.tex --figure leaderboard.pdf"
@@ -15,6 +15,7 @@ ENDINGS = {".md": "markdown", ".txt": "markdown", ".csv": "csv", ".tex": "latex"
 def command(
     preset: Preset = None,
     split: Split = "evaluation",
+    max_digits: MaxDigits = None,
     runs: Runs = Path("runs"),
     format: Annotated[
         str | None,
@@ -36,6 +37,7 @@ def command(
     from arith.data.bucket import known_split
     from arith.figures.standings_text import FORMATS
     from arith.files import write_text
+    from arith.suite.asked import Asked
     from arith.suite.leaderboard import board
     from arith.suite.left_out import tell
     from arith.suite.presets import known
@@ -52,7 +54,8 @@ def command(
         from arith.figures.figure_file import figure_format
 
         figure_format(figure)  # before anything is written
-    found = board(runs, known(preset), split=known_split(split), costs=costs)
+    asked = Asked(known_split(split), max_digits)
+    found = board(runs, known(preset), asked=asked, costs=costs)
     tell(found.left_out)
     if out:
         write_text(out, FORMATS[kind](found))

@@ -64,6 +64,10 @@ Settings = Annotated[
 Split = Annotated[
     str, typer.Option(help="Which problems: evaluation (the usual ones) or carry (hard sums).")
 ]
+MaxDigits = Annotated[
+    int | None,
+    typer.Option(min=1, help="Operands up to so many digits (default: the preset's tested ones)."),
+]
 TaskName = Annotated[
     str | None,
     typer.Option("--task", help="A task of `tape-arith list`.", autocompletion=_complete_task),

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.options import Preset, Runs, Split, complete_encoding
+from arith.commands.options import MaxDigits, Preset, Runs, Split, complete_encoding
 from arith.errors import UsageError
 
 EXAMPLE = "tape-arith report --preset mini --out report.html"
@@ -22,6 +22,7 @@ def command(
     ] = "all",
     preset: Preset = None,
     split: Split = "evaluation",
+    max_digits: MaxDigits = None,
     runs: Runs = Path("runs"),
     out: Annotated[
         Path | None,
@@ -34,7 +35,8 @@ def command(
     ] = False,
 ) -> None:
     """Write one HTML page: leaderboard, heatmaps, differences, curves, and how runs came about."""
-    from arith.data.bucket import EVALUATION, known_split
+    from arith.data.bucket import known_split
+    from arith.suite.asked import Asked
     from arith.suite.presets import known
 
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
@@ -42,8 +44,8 @@ def command(
     from arith.figures.report.page import write
     from arith.suite.report import collect
 
-    report = collect(runs, compare, known(preset), known_split(split), costs=costs)
-    name = "report.html" if split == EVALUATION else f"report@{split}.html"
-    path = out or runs / report.panels[0][0].preset / name
+    asked = Asked(known_split(split), max_digits)
+    report = collect(runs, compare, known(preset), asked, costs=costs)
+    path = out or runs / report.panels[0][0].preset / f"report{asked.name}.html"
     write(report, path)
     print(path)

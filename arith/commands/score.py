@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from arith.commands.conduct import leave, show, stopper_for, use_threads
-from arith.commands.options import Attention, Fresh, Split, Threads, TimeLimit
+from arith.commands.options import Attention, Fresh, MaxDigits, Split, Threads, TimeLimit
 from arith.errors import UsageError
 from models import catalog
 
@@ -19,9 +19,7 @@ def command(
         str | None, typer.Option("--with", help="An extrapolation at test time: yarn[:ramp=paper].")
     ] = None,
     split: Split = "evaluation",
-    max_digits: Annotated[
-        int | None, typer.Option(min=1, help="Operands up to so many digits.")
-    ] = None,
+    max_digits: MaxDigits = None,
     shard: Annotated[
         str | None,
         typer.Option(metavar="I/N", help="Only one part of N, as in 1/4: parts run side by side."),
@@ -38,9 +36,10 @@ def command(
     """Score a run on the grid of operand lengths, by one teacher-forced pass."""
     from arith.data.bucket import known_split
     from arith.scoring.shards import Shard
+    from arith.suite.asked import Asked
     from arith.suite.finding import existing_run
 
-    known_split(split)
+    asked = Asked(known_split(split), max_digits)
     extrapolation = catalog.parse_extrapolation(with_) if with_ else None
     part = Shard.parse(shard) if shard is not None else None
     if merge is not None:
@@ -48,33 +47,22 @@ def command(
             raise UsageError("--merge takes parts that are done: neither --shard nor --fresh")
         from arith.suite.merging import merge_run
 
-        grid = merge_run(
-            existing_run(run), extrapolation, of=merge, split=split, max_digits=max_digits
-        )
-        show(grid, as_json)
+        show(merge_run(existing_run(run), extrapolation, asked=asked, of=merge), as_json, asked)
         return
     stopper = stopper_for(time_limit)
     use_threads(threads)
-    from arith.suite.progress import say
     from arith.suite.scores import score_run
 
-    folder = existing_run(run)
     with stopper.listening():
         grid = score_run(
-            folder,
+            existing_run(run),
             extrapolation,
-            split=split,
-            max_digits=max_digits,
+            asked=asked,
             shard=part,
             attention=attention,
             fresh=fresh,
             should_stop=stopper,
         )
-    show(grid, as_json)
-    if grid.max_digits != folder.record().config.tested_digits:
-        say(
-            f"note: figures and tables take the preset's own lengths; of the grid to {max_digits} "
-            "digits --json tells each cell"
-        )
+    show(grid, as_json, asked)
     if not (part.complete(grid) if part is not None else grid.complete):
         leave(stopper)

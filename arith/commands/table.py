@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.options import Preset, Runs, Split
+from arith.commands.options import MaxDigits, Preset, Runs, Split
 from arith.errors import UsageError
 
 EXAMPLE = "tape-arith table --compare rope,fire,tape --format csv"
@@ -18,6 +18,7 @@ def command(
     ] = "all",
     preset: Preset = None,
     split: Split = "evaluation",
+    max_digits: MaxDigits = None,
     runs: Runs = Path("runs"),
     format: Annotated[str, typer.Option(help="markdown, csv, latex or json")] = "markdown",
 ) -> None:
@@ -25,13 +26,16 @@ def command(
     from arith.data.bucket import known_split
     from arith.figures.captions import SPLITS
     from arith.figures.table import FORMATS, rows
+    from arith.suite.asked import Asked
     from arith.suite.compare import selection
     from arith.suite.presets import known
 
     if format not in FORMATS:
         raise UsageError(f"unknown format '{format}'. Known: {', '.join(FORMATS)}")
-    chosen = selection(runs, compare, known(preset), split=known_split(split))
-    if SPLITS[split]:
+    asked = Asked(known_split(split), max_digits)
+    chosen = selection(runs, compare, known(preset), asked=asked)
+    reach = f"tested to {max_digits} digits" if max_digits else ""
+    if problems := "; ".join(filter(None, (SPLITS[split], reach))):
         # Programs know what they asked for; a table for people says it itself.
-        print(f"{SPLITS[split]}\n", file=sys.stdout if format == "markdown" else sys.stderr)
+        print(f"{problems}\n", file=sys.stdout if format == "markdown" else sys.stderr)
     print(FORMATS[format](rows(chosen)), end="")

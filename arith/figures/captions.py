@@ -160,7 +160,8 @@ def source(panels: Sequence[Panel]) -> str:
     hard = f", {problems}," if problems else ","
     return (
         f"Task {evaluation['task']}{hard} trained to {first.trained_digits} digits "
-        f"(preset {_preset(panels)}), {evaluation['problems_per_cell']} problems a cell, "
+        f"and tested to {first.max_digits} (preset {_preset(panels)}), "
+        f"{evaluation['problems_per_cell']} problems a cell, "
         f"evaluation set {evaluation['sha256'][:8]}, {_all_seeds(panels)}."
     )
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from arith.data.bucket import EVALUATION
+from arith.suite.asked import Asked
 from arith.suite.folders import RunFolder, slug
 from models.catalog import Name, Part
 
@@ -19,7 +19,7 @@ def trains(name: Name, preset: str | None, root: Path) -> str:
     return f"tape-arith train --pe {name.encoding.own} --init-from {begun}{only}{there}"
 
 
-def what_scores(root: Path, preset: str, name: Name, split: str) -> str:
+def what_scores(root: Path, preset: str, name: Name, asked: Asked) -> str:
     """The command that makes a missing grid: of the run that is there, whatever its settings, if
     any is."""
     found = sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json"))
@@ -29,14 +29,14 @@ def what_scores(root: Path, preset: str, name: Name, split: str) -> str:
     if folder.unfinished():
         return f"tape-arith train {folder.path}"
     return " ".join(
-        ["tape-arith", "score", str(folder.path), *scored_as(name.extrapolation, split)]
+        ["tape-arith", "score", str(folder.path), *scored_as(name.extrapolation, asked)]
     )
 
 
-def scored_as(extrapolation: Part | str | None, split: str) -> list[str]:
+def scored_as(extrapolation: Part | str | None, asked: Asked) -> list[str]:
     """What a command is told of how a run is scored: nothing where it is as usual."""
     way = ["--with", str(extrapolation)] if extrapolation else []
-    return [*way, *([] if split == EVALUATION else ["--split", split])]
+    return [*way, *asked.options]
 
 
 def elsewhere(root: Path) -> str:

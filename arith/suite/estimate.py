@@ -83,11 +83,11 @@ def cost(job: Job) -> Cost:
         count = config.steps * config.batch_size / PROBE_PROBLEMS
         return Cost(int(problems.sum() * count), flops * count)
     if job.kind == "score":
-        bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, job.split)
+        bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, job.asked.split)
         lengths = bucket.problems(0, bucket.num_pairs).lengths - 1
         flops = _forward_flops(config, str(name.encoding), tuple(lengths.tolist()))
         share = 1 / (job.shard.of if job.shard else 1)
-        tokens = grid_tokens(config, job.split) * share
+        tokens = grid_tokens(config, job.asked.split) * share
         return Cost(int(tokens), flops * config.problems_per_cell * share)
     return Cost(0, 0.0)
 

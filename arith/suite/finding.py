@@ -7,6 +7,7 @@ from arith.data.bucket import EVALUATION
 from arith.errors import Failure, UsageError
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
+from arith.suite.asked import USUAL, Asked
 from arith.suite.folders import RunFolder, slug
 from arith.suite.progress import say
 from models.catalog import Name
@@ -21,9 +22,9 @@ def find_grids(
     root: Path,
     preset: str | None = None,
     names: Sequence[Name] | None = None,
-    split: str = EVALUATION,
+    asked: Asked = USUAL,
 ) -> list[Grid]:
-    """The grids of a split over their runs' own lengths, below `root`: all, or those of `names`.
+    """The grids below `root` on what is `asked`: all, or those of `names`.
 
     Errors: Failure for a grid that is asked for and corrupt. Of `names`, another grid of the same
     run that is corrupt is told on stderr, and the runs of other encodings are not opened.
@@ -32,9 +33,7 @@ def find_grids(
     if names is None:
         folders = list(map(RunFolder, sorted(root.glob(f"{preset or '*'}/*/seed-*"))))
         of_one_source(folders)
-        return [
-            grid for folder in folders for grid in _of_split(folder, list(_grids(folder)), split)
-        ]
+        return [grid for folder in folders for grid in _on(asked, folder, list(_grids(folder)))]
     result = []
     for encoding in dict.fromkeys(name.encoding for name in names):
         ways = [name for name in names if name.encoding == encoding]
@@ -43,9 +42,10 @@ def find_grids(
         of_one_source([RunFolder(path) for path in paths])
         for path in paths:
             folder = RunFolder(path)
-            asked = [folder.grid_file(name.extrapolation, split=split) for name in ways]
-            grids = [grid for grid in _grids(folder, asked) if grid.name in wanted]
-            result += _of_split(folder, grids, split)
+            told = asked.of(_tested_digits(folder) or 0)
+            files = [folder.grid_file(name.extrapolation, told) for name in ways]
+            grids = [grid for grid in _grids(folder, files) if grid.name in wanted]
+            result += _on(asked, folder, grids)
     return result
 
 
@@ -78,28 +78,35 @@ def _grids(folder: RunFolder, asked: Sequence[Path] | None = None) -> Iterator[G
             say(f"note: {error}")
 
 
-def _of_split(folder: RunFolder, grids: list[Grid], split: str) -> list[Grid]:
-    """Of a run's `grids` those of `split`; hard ones with the usual one that judges them."""
-    chosen = _own(folder, [grid for grid in grids if grid.split == split])
-    if split != EVALUATION:
-        usual = _own(folder, [grid for grid in grids if grid.split == EVALUATION])
+def _on(asked: Asked, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
+    """Of a run's `grids` those `asked` for; hard ones with the usual one that judges them."""
+    chosen = _told_apart(asked, folder, grids)
+    if asked.split != EVALUATION:
+        usual = _told_apart(USUAL, folder, grids)
         for grid in chosen:
             grid.usual = next((other for other in usual if other.name == grid.name), None)
     return chosen
 
 
-def _own(folder: RunFolder, grids: list[Grid]) -> list[Grid]:
-    """Those of a run's `grids` that go to its own lengths, not to those of `score --max-digits`."""
-    if not grids:
-        return []
+def _told_apart(asked: Asked, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
+    of_split = [grid for grid in grids if grid.split == asked.split]
+    digits = asked.max_digits
+    if digits is None and of_split:
+        digits = _tested_digits(folder)
+        if digits is None:
+            # A grid is worth showing without its record, where it is the only one of its name.
+            if len({grid.name for grid in of_split}) < len(of_split):
+                folder.record()
+            return of_split
+    return [grid for grid in of_split if grid.max_digits == digits]
+
+
+def _tested_digits(folder: RunFolder) -> int | None:
+    """How far a run is tested; None where its record does not tell."""
     try:
-        own = folder.record().config.tested_digits
+        return folder.record().config.tested_digits
     except Failure:
-        # A grid is worth showing without its record, where it is the only one of its name.
-        if len({grid.name for grid in grids}) < len(grids):
-            raise
-        return grids
-    return [grid for grid in grids if grid.max_digits == own]
+        return None
 
 
 def existing_run(path: Path) -> RunFolder:

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from arith.checking import mapping, number, text
-from arith.data.bucket import EVALUATION
 from arith.errors import Failure
 from arith.files import append_line, read_json, write_json, write_text
 from arith.reading import read_bytes
 from arith.scoring.shards import Shard
+from arith.suite.asked import USUAL, Asked
 from arith.suite.metrics_line import line_of, read_line, read_lines
 from arith.suite.progress import say
 from arith.suite.record import RunRecord
@@ -74,17 +74,18 @@ class RunFolder:
         """From where `train RUN --steps N` goes on."""
         return self.path / "weights" / "before-cooldown.safetensors"
 
-    def grid_file(
-        self,
-        extrapolation: Part | None = None,
-        max_digits: int | None = None,
-        split: str = EVALUATION,
-    ) -> Path:
-        """Each way of scoring has a file of its own; `max_digits` None is the preset's."""
-        problems = "" if split == EVALUATION else f"@{split}"
+    def grid_file(self, extrapolation: Part | None = None, asked: Asked = USUAL) -> Path:
+        """Each way of scoring has a file of its own, `asked` being said as `Asked.of` says it."""
+        split, reach = asked.file_ends
         way = f"+{slug(str(extrapolation))}" if extrapolation else ""
-        reach = f"-to-{max_digits}" if max_digits else ""
-        return self.path / f"grid{problems}{way}{reach}.json"
+        return self.path / f"grid{split}{way}{reach}.json"
+
+    def has_grid(self, asked: Asked) -> bool:
+        """Whether there is a grid on these problems, whatever the way it was scored."""
+        split, reach = asked.file_ends
+        return self.grid_file(None, asked).exists() or any(
+            self.path.glob(f"grid{split}+*{reach}.json")
+        )
 
     def shard(self, grid: Path, shard: Shard) -> "RunFolder":
         """Where a part of the file `grid` is scored: a folder of its own, so that no two jobs share

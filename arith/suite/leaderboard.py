@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 
-from arith.data.bucket import EVALUATION
 from arith.errors import Failure, UsageError
 from arith.figures.captions import Panel, footnote, source
 from arith.figures.standings import Board, Comparison, Section, Standing, Training
@@ -13,6 +12,7 @@ from arith.files import read_json
 from arith.scoring.comparisons import Welch, holm, welch
 from arith.scoring.grid import Grid
 from arith.scoring.reach import SOLVED, solved_to
+from arith.suite.asked import USUAL, Asked
 from arith.suite.compare import all_panels
 from arith.suite.finding import find_runs
 from arith.suite.folders import RunFolder
@@ -29,12 +29,12 @@ Key = tuple[str, str, int]
 
 
 def board(
-    root: Path, preset: str | None = None, *, split: str = EVALUATION, costs: bool = False
+    root: Path, preset: str | None = None, *, asked: Asked = USUAL, costs: bool = False
 ) -> Board:
     """The leaderboard of `preset`, or of the one that has runs; with `costs`, parameters and FLOPs
     at the size that was trained. Errors: UsageError where nothing is scored, or in several presets;
     Failure for a corrupt grid."""
-    panels, left_out = all_panels(root, preset, split)
+    panels, left_out = all_panels(root, preset, asked)
     of = {panel[0].name: panel for panel in panels}
     ordered = sections(panels)
     shown = [of[row.encoding] for rows in ordered.values() for row in rows]

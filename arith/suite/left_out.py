@@ -7,10 +7,10 @@ from typing import NamedTuple
 from arith.errors import Failure, UsageError
 from arith.scoring.comparable import comparable
 from arith.scoring.grid import Grid
+from arith.suite.asked import Asked
 from arith.suite.finding import find_runs
 from arith.suite.presets import load_preset, presets
 from arith.suite.progress import say
-from arith.suite.words import on
 
 
 class LeftOut(NamedTuple):
@@ -67,20 +67,19 @@ def claim(group: Sequence[Grid]) -> tuple[bool, int, int]:
     return own, len({grid.name for grid in group}), len(group)
 
 
-def not_scored(root: Path, preset: str, split: str) -> list[LeftOut]:
-    """Runs that have no grid of the split at all, be it that they are still being trained."""
+def not_scored(root: Path, preset: str, asked: Asked) -> list[LeftOut]:
+    """Runs that have no grid on what is `asked` at all, be it that they are still being trained."""
     found: dict[str, list[int]] = {}
     for folder in find_runs(root):
-        if any(folder.path.glob(f"{folder.grid_file(split=split).stem}[.+-]*json")):
-            continue
         try:
             record = folder.record()
         except Failure as error:
-            say(f"note: {error}")
+            if not folder.has_grid(asked):
+                say(f"note: {error}")
             continue
-        if record.preset == preset:
+        if record.preset == preset and not folder.has_grid(asked.of(record.config.tested_digits)):
             found.setdefault(record.encoding, []).append(record.seed)
-    return [LeftOut(listed(found), f"not scored{on(split)} yet")] if found else []
+    return [LeftOut(listed(found), f"not scored{asked} yet")] if found else []
 
 
 def listed(seeds: Mapping[str, Sequence[int]]) -> str:

@@ -1,11 +1,11 @@
 """The parts of a grid, scored apart, put together. No torch here."""
 
-from arith.data.bucket import EVALUATION
 from arith.errors import UsageError
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.shards import Shard, added
 from arith.suite.advice import scored_as
+from arith.suite.asked import USUAL, Asked
 from arith.suite.folders import RunFolder
 from arith.suite.lock import alone
 from models.catalog import Part
@@ -17,16 +17,15 @@ def merge_run(
     extrapolation: Part | None = None,
     *,
     of: int,
-    split: str = EVALUATION,
-    max_digits: int | None = None,
+    asked: Asked = USUAL,
 ) -> Grid:
     """The grid that the `of` parts of `score RUN --shard` make, written whole; then they go.
 
     Errors: UsageError where a part is missing, unfinished, or of another run.
     """
     record = folder.record()
-    digits = None if max_digits == record.config.tested_digits else max_digits
-    file = folder.grid_file(extrapolation, digits, split)
+    asked = asked.of(record.config.tested_digits)
+    file = folder.grid_file(extrapolation, asked)
     if file.exists():
         grid = grid_file.load(file)
         if grid.complete:  # a kill between the two last lines left the parts
@@ -38,7 +37,7 @@ def merge_run(
         place = folder.shard(file, shard)
         part = place.path / file.name
         if not part.exists():
-            score = " ".join(["score", str(folder.path), *scored_as(extrapolation, split)])
+            score = " ".join(["score", str(folder.path), *scored_as(extrapolation, asked)])
             raise UsageError(f"part {shard} is missing: `tape-arith {score} --shard {shard}`")
         grid = grid_file.load(part)
         if grid.part != str(shard) or not grid.counted:  # problems would count twice

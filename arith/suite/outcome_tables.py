@@ -10,6 +10,7 @@ from arith.data.bucket import EVALUATION, SPLITS
 from arith.figures.table import Row, ranked, rows, to_csv, to_markdown
 from arith.files import write_text
 from arith.scoring.grid import Grid
+from arith.suite.asked import Asked
 from arith.suite.finding import find_grids
 from arith.suite.progress import say
 from arith.suite.sweep import Sweep
@@ -77,7 +78,7 @@ def panels(sweep: Sweep, out: Path, split: str = EVALUATION, value: Any = None) 
     own = (config.steps, config.sha256)
     grids = [
         grid
-        for grid in find_grids(sweep.root(out, value), sweep.preset, sweep.names, split)
+        for grid in find_grids(sweep.root(out, value), sweep.preset, sweep.names, Asked(split))
         if (grid.name, grid.seed) in wanted and grid.complete
         if (grid.budget.get("steps"), grid.budget.get("config_sha256")) == own
     ]

@@ -123,11 +123,11 @@ def perform(job: Job, should_stop: Callable[[], bool]) -> bool:
         return folder.finished()
     extrapolation = run.name.extrapolation
     if job.kind == "merge":
-        return merge_run(run.folder, extrapolation, of=job.parts, split=job.split).complete
+        return merge_run(run.folder, extrapolation, of=job.parts, asked=job.asked).complete
     grid = score_run(
         run.folder,
         extrapolation,
-        split=job.split,
+        asked=job.asked,
         shard=job.shard,
         attention=how.attention,
         should_stop=should_stop,

@@ -21,6 +21,7 @@ from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.shards import Shard
 from arith.suite.advice import scored_as
+from arith.suite.asked import USUAL, Asked
 from arith.suite.folders import RunFolder, slug
 from arith.suite.problems import dataset_folder
 from arith.suite.record import RunRecord
@@ -57,7 +58,7 @@ class Job:
     run: Run
     how: How
     depends: tuple[str, ...] = ()
-    split: str = EVALUATION
+    asked: Asked = USUAL
     shard: Shard | None = None
     parts: int = 1
 
@@ -70,7 +71,7 @@ class Job:
     @property
     def whole_grid(self) -> Path:
         """The file of the grid that this job, or one after it, makes."""
-        return self.run.folder.grid_file(self.run.name.extrapolation, None, self.split)
+        return self.run.folder.grid_file(self.run.name.extrapolation, self.asked)
 
     @property
     def folder(self) -> RunFolder:
@@ -104,7 +105,7 @@ class Job:
             track = ["--track", ",".join(how.track)] if how.track else []
             name = ["--pe", run.name.encoding.own, *self._begun]
             return ["train", *name, *config, *where, "--no-score", *curves, *track, *attention]
-        score = ["score", str(run.folder.path), *scored_as(run.name.extrapolation, self.split)]
+        score = ["score", str(run.folder.path), *scored_as(run.name.extrapolation, self.asked)]
         if self.kind == "merge":
             return [*score, "--merge", str(self.parts)]
         return [*score, *([] if self.shard is None else ["--shard", str(self.shard)]), *attention]
@@ -128,8 +129,7 @@ class Job:
         grid = self.read_grid()
         if grid is None or grid.name != str(self.run.name) or grid.budget != record.budget:
             return False
-        asked = (self.split, self.run.config.tested_digits, record.seed)
-        if (grid.split, grid.max_digits, grid.seed) != asked:
+        if grid.seed != record.seed or not self.asked.holds(grid, self.run.config.tested_digits):
             return False
         return grid.complete if self.shard is None else self.shard.complete(grid)
 
@@ -200,17 +200,18 @@ def plan(
         folder = run.folder
         trained = train(run)
         for split in splits:
-            grid = folder.grid_file(run.name.extrapolation, None, split)
+            asked = Asked(split)
+            grid = folder.grid_file(run.name.extrapolation, asked)
             parts = shards or number_of_shards(run.config, split)
             if parts == 1:
-                add("score", grid, run, trained, split=split)
+                add("score", grid, run, trained, asked=asked)
                 continue
             of = [Shard(number, parts) for number in range(1, parts + 1)]
             scored = [
-                add("score", grid.with_suffix("") / s.slug, run, trained, split=split, shard=s)
+                add("score", grid.with_suffix("") / s.slug, run, trained, asked=asked, shard=s)
                 for s in of
             ]
-            add("merge", grid, run, *scored, split=split, parts=parts)
+            add("merge", grid, run, *scored, asked=asked, parts=parts)
     return list(jobs.values())
 
 

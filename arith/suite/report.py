@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from arith.data.bucket import EVALUATION
 from arith.errors import Failure, UsageError
 from arith.figures.report.content import Curve, Report, Run
 from arith.files import read_json
 from arith.scoring.grid import Grid
 from arith.suite import leaderboard
 from arith.suite.advice import scored_as
+from arith.suite.asked import USUAL, Asked
 from arith.suite.compare import ALL, all_panels, panels
 from arith.suite.folders import RunFolder, slug
 from arith.suite.learning import Line, by_length, curve
@@ -34,24 +34,24 @@ def collect(
     root: Path,
     names: str = ALL,
     preset: str | None = None,
-    split: str = EVALUATION,
+    asked: Asked = USUAL,
     *,
     costs: bool = False,
 ) -> Report:
-    """The report of the runs below `root` that are scored on `split`: of the encodings in `names`,
-    or of all; with `costs`, parameters and FLOPs too.
+    """The report of the runs below `root` that are scored on what is `asked`: of the encodings in
+    `names`, or of all; with `costs`, parameters and FLOPs too.
 
     Errors: UsageError and Failure as `compare.panels` and `compare.all_panels`, and UsageError
     where one that is named cannot be compared with the leaderboard's.
     """
-    asked = [] if names == ALL else catalog.parse_list(names)
+    named = [] if names == ALL else catalog.parse_list(names)
     if names != ALL:
-        preset = panels(root, asked, preset, split)[0][0].preset
-    compared, _ = all_panels(root, preset, split)
-    board = leaderboard.board(root, preset, split=split, costs=costs)
+        preset = panels(root, named, preset, asked)[0][0].preset
+    compared, _ = all_panels(root, preset, asked)
+    board = leaderboard.board(root, preset, asked=asked, costs=costs)
     left_out = list(board.left_out)
     if names != ALL:
-        wanted = {str(name) for name in asked}
+        wanted = {str(name) for name in named}
         compared = [panel for panel in compared if panel[0].name in wanted]
         lacking = sorted(wanted - {panel[0].name for panel in compared})
         if lacking:
@@ -64,7 +64,7 @@ def collect(
             left_out.append(("every other encoding", f"this report is of {names}"))
     compared = in_order(compared)
     words = [] if names == ALL else ["--compare", names]
-    words += scored_as(None, split)
+    words += asked.options
     words += ["--costs"] if costs else []
     return Report(
         compared,
@@ -117,7 +117,8 @@ def commands(root: Path, record: RunRecord, path: Path, grids: Sequence[Grid]) -
     weights it began from; none where a preset, or that run, is unknown here."""
     lines = trainings(root, record, path)
     for grid in grids if lines else ():
-        way = scored_as(grid.extrapolation, grid.split)
+        on = Asked(grid.split, grid.max_digits).of(record.config.tested_digits)
+        way = scored_as(grid.extrapolation, on)
         if way:  # the usual grid comes with training
             lines.append(["tape-arith", "score", str("runs" / path), *way])
     return [shlex.join(line) for line in lines]

@@ -4,12 +4,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from arith.data.bucket import EVALUATION, Bucket
+from arith.data.bucket import Bucket
 from arith.errors import Failure, UsageError
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.score import score_grid
 from arith.scoring.shards import Shard
+from arith.suite.asked import USUAL, Asked
 from arith.suite.building import empty_grid
 from arith.suite.environment import scoring_facts
 from arith.suite.folders import RunFolder
@@ -25,25 +26,24 @@ def score_run(
     folder: RunFolder,
     extrapolation: Part | None = None,
     *,
-    split: str = EVALUATION,
-    max_digits: int | None = None,
+    asked: Asked = USUAL,
     shard: Shard | None = None,
     attention: str = "auto",
     fresh: bool = False,
     should_stop: Callable[[], bool],
 ) -> Grid:
-    """The grid of a finished run on a split, to the preset's tested digits or to `max_digits`, or
-    the `shard` of it, which has a folder of its own; goes on where an interrupted scoring stopped.
+    """The grid of a finished run on what is `asked`, or the `shard` of it, which has a folder of
+    its own; goes on where an interrupted scoring stopped.
     Errors: UsageError where training is not finished, was on another version of the task, or the
     task has no such split."""
     record = trained_record(folder)
     config = record.config
-    digits = max_digits or config.tested_digits
-    reach = None if digits == config.tested_digits else digits
-    file = folder.grid_file(extrapolation, reach, split)
+    asked = asked.of(config.tested_digits)
+    digits = asked.max_digits or config.tested_digits
+    file = folder.grid_file(extrapolation, asked)
     place = folder if shard is None else folder.shard(file, shard)
     file = place.path / file.name
-    bucket = Bucket(config.task, digits, config.evaluation_seed, split)
+    bucket = Bucket(config.task, digits, config.evaluation_seed, asked.split)
     empty = empty_grid(record, bucket, config.problems_per_cell, extrapolation)
     empty.part = "" if shard is None else str(shard)
     grid = empty
@@ -58,9 +58,9 @@ def score_run(
     rows = len(blocks) * bucket.num_pairs
     done = grid.blocks_done * bucket.num_pairs
     began = time.perf_counter()
-    what = f"score {name} seed {record.seed}" + ("" if split == EVALUATION else f" on {split}")
     part = "" if shard is None else f", part {shard}"
-    with hold(place.path, file.name), bar(f"{what}{part}", rows, done) as update:
+    what = f"score {name} seed {record.seed}{asked}{part}"
+    with hold(place.path, file.name), bar(what, rows, done) as update:
         if file.exists() and not fresh:  # another process may have gone on before we held it
             grid = _begun(file, empty)
             done = grid.blocks_done * bucket.num_pairs

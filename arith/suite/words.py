@@ -3,41 +3,36 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from arith.data.bucket import EVALUATION
 from arith.scoring.grid import Grid
+from arith.suite.asked import USUAL, Asked
 from arith.suite.folders import slug
 
 MOST_NAMED = 8
 """So many encodings are named in a figure's file."""
 
 
-def summary(grid: Grid) -> str:
-    """The means of a grid in one line, in percent of exact answers."""
+def summary(grid: Grid, asked: Asked | None = None) -> str:
+    """The means of a grid, on what was `asked`, in one line, in percent of exact answers."""
 
     def percent(value: float | None) -> str:
         return "incomplete" if value is None else f"{value:.1%}"
 
+    on = asked or Asked(grid.split)
     outside = grid.mean("out_of_distribution")
     longer = f"out of distribution {percent(outside.value)}"
     if not outside.cells:
         longer = f"nothing is out of distribution (trained and tested to {grid.max_digits} digits)"
     return (
-        f"{grid.name} seed {grid.seed}{on(grid.split)}: {longer}, in distribution "
+        f"{grid.name} seed {grid.seed}{on}: {longer}, in distribution "
         f"{percent(grid.mean('trained').value)}, all {percent(grid.mean('all').value)}"
     )
 
 
-def on(split: str) -> str:
-    """ " on the split carry"; the usual one goes without saying."""
-    return "" if split == EVALUATION else f" on the split {split}"
-
-
-def figure_path(root: Path, panels: Sequence[Sequence[Grid]]) -> Path:
+def figure_path(root: Path, panels: Sequence[Sequence[Grid]], asked: Asked = USUAL) -> Path:
     """Where a comparison is drawn unless said otherwise: beside the runs of its preset, under the
     names of its encodings, of the first and a count where they are many."""
-    first = panels[0][0]
-    problems = "" if first.split == EVALUATION else f"@{first.split}"
-    return root / first.preset / f"{joined([panel[0].name for panel in panels])}{problems}.png"
+    names = joined([panel[0].name for panel in panels])
+    return root / panels[0][0].preset / f"{names}{asked.name}.png"
 
 
 def joined(names: Sequence[str]) -> str:

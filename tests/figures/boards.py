@@ -42,8 +42,9 @@ def standing(
 
 def board(*sections: Section, left_out: Sequence[tuple[str, str]] = ()) -> Board:
     source = (
-        "Task addition, trained to 8 digits (preset mini with num_problems=640,000, "
-        "batch_size=512), 100 problems a cell, evaluation set 3f2a91bc, seeds 0, 1, 2."
+        "Task addition, trained to 8 digits and tested to 16 (preset mini with "
+        "num_problems=640,000, batch_size=512), 100 problems a cell, evaluation set 3f2a91bc, "
+        "seeds 0, 1, 2."
     )
     about = {"trained_digits": 8, "max_digits": 16}
     references = ("rope", "tape")

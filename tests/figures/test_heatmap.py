@@ -215,7 +215,7 @@ class TestWords:
         text = " ".join(words(figure).split())
         for part in (
             "Task addition",
-            "trained to 4 digits",
+            "trained to 4 digits and tested to 8",
             "preset mini",
             "100 problems a cell",
             "evaluation set 3f2a91bc",

@@ -12,6 +12,7 @@ from arith.errors import UsageError
 from arith.figures import captions
 from arith.scoring import grid_file
 from arith.scoring.score import score
+from arith.suite.asked import Asked
 from arith.suite.compare import panels
 from arith.suite.finding import find_grids
 from arith.suite.folders import RunFolder
@@ -102,7 +103,7 @@ def test_a_figure_shows_one_split(comparison: Path) -> None:
     assert HARD not in usual and "uniform digits" in usual and "--split" not in usual
 
     names = parse_list("rope,fire")
-    ours, theirs = panels(Path("runs"), names), panels(Path("runs"), names, split=CARRY)
+    ours, theirs = panels(Path("runs"), names), panels(Path("runs"), names, asked=Asked(CARRY))
     assert f"Task addition, {HARD}, trained to 2 digits" in captions.footnote(theirs)
     assert "hard sums" not in captions.footnote(ours)
     with pytest.raises(UsageError, match=r"split is evaluation for rope .* but carry for fire"):
@@ -134,7 +135,7 @@ def test_a_run_that_is_scored_on_hard_sums_alone(comparison: Path) -> None:
 
 def test_hard_sums_do_not_say_what_converged(comparison: Path) -> None:
     hard("rope")
-    grids = find_grids(Path("runs"), names=parse_list("rope"), split=CARRY)
+    grids = find_grids(Path("runs"), names=parse_list("rope"), asked=Asked(CARRY))
     assert [grid.converged for grid in grids] == [False, False]
     assert captions.convergence(grids) == "not converged"
     assert "in distribution on the usual sums." in captions.footnote([grids])
@@ -143,7 +144,7 @@ def test_hard_sums_do_not_say_what_converged(comparison: Path) -> None:
         usual = grid_file.load(file)
         usual.exact[:], usual.right_sum[:] = usual.total, usual.total
         grid_file.save(usual, file)
-    [panel] = panels(Path("runs"), parse_list("rope"), split=CARRY)
+    [panel] = panels(Path("runs"), parse_list("rope"), asked=Asked(CARRY))
     assert captions.convergence(panel) is None and panel[0].mean("trained").value == 0.0
 
 

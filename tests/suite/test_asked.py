@@ -1,0 +1,123 @@
+"""Grids to other lengths than the preset's: found, drawn and named as they are asked for."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from arith.data.bucket import CARRY
+from arith.figures.captions import footnote
+from arith.scoring import grid_file
+from arith.suite.asked import USUAL, Asked
+from arith.suite.compare import panels
+from arith.suite.finding import find_grids
+from arith.suite.folders import RunFolder
+from models.catalog import parse_list
+from tests.suite.tiny import contents, done, refused, untouched
+
+FIRE, ROPE = (Path(f"runs/mini/{name}/seed-0") for name in ("fire", "rope"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "options", "words"),
+    [
+        (USUAL, "", [], ""),
+        (Asked(CARRY), "@carry", ["--split", "carry"], " on the split carry"),
+        (Asked(max_digits=24), "-to-24", ["--max-digits", "24"], " to 24 digits"),
+        (
+            Asked(CARRY, 24),
+            "@carry-to-24",
+            ["--split", "carry", "--max-digits", "24"],
+            " on the split carry to 24 digits",
+        ),
+    ],
+)
+def test_one_way_to_say_it(asked: Asked, name: str, options: list[str], words: str) -> None:
+    assert (asked.name, asked.options, str(asked)) == (name, options, words)
+    assert asked.of(24) == Asked(asked.split) and asked.of(16) == asked
+
+
+def test_the_preset_s_own_length_is_the_usual_grid(comparison: Path) -> None:
+    with untouched(comparison):
+        told = done("score", FIRE, "--max-digits", 3).out
+        assert told.startswith("fire seed 0 to 3 digits: out of distribution ")
+        asked = done("table", "--compare", "fire,rope", "--max-digits", 3).out
+        assert asked.removeprefix("tested to 3 digits\n\n") == done("table").out.replace(
+            next(row for row in done("table").out.splitlines(True) if "tape+yarn" in row), ""
+        )
+
+
+def test_figures_of_longer_operands(comparison: Path) -> None:
+    usual = done("table", "--format", "json").out
+    for run in (FIRE, ROPE):
+        told = done("score", run, "--max-digits", 4).out
+        assert told.startswith(f"{run.parent.name} seed 0 to 4 digits: out of distribution ")
+    assert done("table", "--format", "json").out == usual
+
+    [fire], [rope] = panels(Path("runs"), parse_list("fire,rope"), asked=Asked(max_digits=4))
+    assert fire.content() == grid_file.load(FIRE / "grid-to-4.json").content()
+    assert fire.exact.shape == (4, 4)
+    assert "trained to 2 digits and tested to 4 (preset" in footnote([[fire], [rope]])
+
+    shown = done("heatmap", "--compare", "fire,rope", "--max-digits", 4)
+    assert shown.out == "runs/mini/fire-rope-to-4.png\n"
+    table = done("table", "--max-digits", 4)
+    assert table.out.startswith("tested to 4 digits\n\n| encoding | seeds |")
+    assert "| fire | 1 (" in table.out and "tape" not in table.out
+    assert "fire seed 1; rope seed 1; tape seeds 0, 1: not scored to 4 digits yet" in table.err
+    board = json.loads(done("leaderboard", "--max-digits", 4, "--format", "json").out)
+    assert board["max_digits"] == 4
+    assert done("report", "--max-digits", 4).out == "runs/mini/report-to-4.html\n"
+    page = Path("runs/mini/report-to-4.html").read_text("utf-8")
+    for command in (
+        "tape-arith report --preset mini --max-digits 4",
+        f"tape-arith score {FIRE} --max-digits 4",
+    ):
+        assert command in page
+    done("report")
+    assert "--max-digits" not in Path("runs/mini/report.html").read_text("utf-8")
+
+
+def test_what_is_missing_is_told_with_its_command(comparison: Path) -> None:
+    done("score", FIRE, "--max-digits", 4)
+    with untouched(comparison):
+        told = refused("heatmap", "--compare", "fire,rope", "--max-digits", 4)
+        assert "no scored run of rope in runs/mini to 4 digits" in told
+        assert f"tape-arith score {ROPE} --max-digits 4" in told
+        told = refused("leaderboard", "--max-digits", 5)
+        assert "no scored run in runs to 5 digits: tape-arith score RUN --max-digits 5" in told
+
+
+def test_parts_of_a_longer_grid(comparison: Path) -> None:
+    done("score", FIRE, "--max-digits", 4, "--shard", "1/2")
+    told = refused("score", FIRE, "--max-digits", 4, "--merge", 2)
+    assert f"`tape-arith score {FIRE} --max-digits 4 --shard 2/2`" in told
+    done("score", FIRE, "--max-digits", 4, "--shard", "2/2")
+    told = done("score", FIRE, "--max-digits", 4, "--merge", 2).out
+    assert told.startswith("fire seed 0 to 4 digits: ")
+    assert "runs/mini/fire/seed-0/grid-to-4.json" in contents(comparison)
+
+
+def test_longer_hard_sums_are_judged_by_the_usual_ones(comparison: Path) -> None:
+    done("score", FIRE, "--split", CARRY, "--max-digits", 4)
+    [grid] = find_grids(Path("runs"), asked=Asked(CARRY, 4))
+    assert (grid.split, grid.max_digits) == (CARRY, 4)
+    assert grid.usual is not None
+    assert grid.usual.content() == grid_file.load(FIRE / "grid.json").content()
+    assert find_grids(Path("runs"), asked=Asked(CARRY)) == []
+    folder = RunFolder(FIRE)
+    assert folder.has_grid(Asked(CARRY, 4)) and folder.has_grid(USUAL)
+    assert not folder.has_grid(Asked(CARRY)) and not folder.has_grid(Asked(max_digits=4))
+
+    done("score", ROPE, "--with", "yarn", "--max-digits", 4)
+    folder = RunFolder(ROPE)
+    assert folder.has_grid(Asked(max_digits=4)) and not folder.has_grid(Asked(max_digits=5))
+
+
+def test_a_corrupt_grid_of_other_lengths_is_not_in_the_way(comparison: Path) -> None:
+    for run in (FIRE, ROPE):
+        done("score", run, "--max-digits", 4)
+    (FIRE / "grid-to-4.json").write_text("{")
+    asked = "heatmap", "--compare", "fire,rope"
+    assert "grid-to-4.json" in done(*asked).err
+    assert "grid-to-4.json" in refused(*asked, "--max-digits", 4, code=1)
