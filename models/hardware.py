@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 Item = TypeVar("Item")
@@ -76,6 +78,15 @@ def detect(attention: str = "auto") -> Hardware:
     _keep_freed_memory()
     dtype = torch.bfloat16 if _cpu_has_bfloat16() else torch.float32
     return Hardware("cpu", dtype, threads, attention)
+
+
+def sent(array: NDArray[Any], device: str) -> Tensor:
+    """`array` as a tensor on `device`, without waiting for what the device is at. That takes memory
+    that the system never moves: out of any other CUDA copies when the work before is done."""
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    if device == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def datasheet(name: str) -> float | None:

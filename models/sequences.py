@@ -29,6 +29,7 @@ class Sequences:
     weights_too   whether `watch` must hear weights: a backend that never shows them is then an
                   error. Without it they are heard where they are at hand, so that a state can be
                   watched under every backend
+    bound         no final_length is greater; a plain number, as `longest`; 0 where nobody told
     layer         the block at work, where `watch` is not None; the decoder keeps it
     starts        int32 [n + 1]  where packed sequences start, and T; None where rows are padded
     longest       where packed: no sequence is longer; a plain number, so that nothing has to wait
@@ -43,6 +44,7 @@ class Sequences:
     starts: Tensor | None = None
     longest: int = 0
     weights_too: bool = False
+    bound: int = 0
     layer: int = 0
 
     def at(self, layer: int) -> "Sequences":

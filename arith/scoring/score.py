@@ -23,7 +23,7 @@ from arith.scoring.grid import Grid
 from arith.scoring.shards import all_of, blocks_a_chunk
 from models.build import prepare
 from models.decoder import Decoder
-from models.hardware import Hardware
+from models.hardware import Hardware, sent
 from models.sequences import Sequences
 
 # Tokens of a forward: enough to fill the device, little enough to stay in its caches or memory.
@@ -50,24 +50,20 @@ class Outcome:
 
 def sequences(rows: Rows, device: str) -> Sequences:
     """The rows as the decoder takes them."""
-
-    def tensor(array: NDArray[np.int64] | NDArray[np.int32]) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
-
     return Sequences(
-        tensor(rows.inputs),
-        tensor(rows.final_lengths),
-        tensor(rows.keys),
-        starts=None if rows.starts is None else tensor(rows.starts),
+        sent(rows.inputs, device),
+        sent(rows.final_lengths, device),
+        sent(rows.keys, device),
+        starts=None if rows.starts is None else sent(rows.starts, device),
         longest=rows.longest,
+        bound=int(rows.final_lengths.max()),
     )
 
 
 def answer_logits(decoder: Decoder, rows: Rows, hardware: Hardware) -> Tensor:
     """Logits of the scored tokens, row after row: float32 [m, V]."""
-    where = torch.from_numpy(rows.answers).to(hardware.device)
     with torch.no_grad(), hardware.autocast():
-        return decoder(sequences(rows, hardware.device), where)
+        return decoder(sequences(rows, hardware.device), sent(rows.answers, hardware.device))
 
 
 def score(
@@ -106,7 +102,7 @@ def _score(
 
     def write(rows: Rows) -> None:
         logits = answer_logits(decoder, rows, hardware)
-        targets = torch.from_numpy(rows.targets[rows.is_answer]).to(hardware.device)
+        targets = sent(rows.targets[rows.is_answer], hardware.device)
         said = logits.argmax(-1)
         correct = said == targets
         right_logit = logits.gather(-1, targets[:, None])

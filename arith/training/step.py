@@ -25,7 +25,7 @@ from arith.training.processes import ALONE, Processes
 from arith.training.schedule import Schedule
 from models.build import prepare
 from models.decoder import Decoder
-from models.hardware import Hardware
+from models.hardware import Hardware, sent
 
 
 def to_stderr(line: str) -> None:
@@ -167,9 +167,8 @@ class Stepper:
 
 def summed_loss(decoder: Decoder, rows: Rows, device: str) -> Tensor:
     """Cross-entropy summed over the answer tokens, the end token included."""
-    where = torch.from_numpy(rows.answers).to(device)
-    targets = torch.from_numpy(rows.targets[rows.is_answer]).to(device)
-    logits = decoder(sequences(rows, device), where)
+    logits = decoder(sequences(rows, device), sent(rows.answers, device))
+    targets = sent(rows.targets[rows.is_answer], device)
     with torch.autocast(device, enabled=False):
         return F.cross_entropy(logits, targets, reduction="sum")
 

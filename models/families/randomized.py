@@ -41,7 +41,7 @@ class Randomized(PositionalEncoding):
             )
 
     def indices(self, seqs: Sequences) -> Tensor:
-        longest = int(seqs.final_length.max())
+        longest = seqs.bound or int(seqs.final_length.max())
         if longest > self.l_max:
             raise UsageError(
                 f"a sequence may grow to {longest} tokens but positions are drawn from only "

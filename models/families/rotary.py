@@ -130,7 +130,8 @@ class Rotary(PositionalEncoding):
         Angles are taken in float64 and only then rounded, to float32 at the least: in bfloat16
         the indices 3000 and 3001 are one number.
         """
-        theta, amplitude = self.frequencies().to(index.device), None
+        # Not blocking: else every forward would wait for the device to end the one before.
+        theta, amplitude = self.frequencies().to(index.device, non_blocking=True), None
         if self.rescaling is not None and not self.training:
             theta, amplitude = self.rescaling(theta, seqs.final_length, self.setting)
             count = len(seqs.final_length)

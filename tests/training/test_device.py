@@ -1,0 +1,109 @@
+"""That a step leaves nothing on the CPU and waits for nothing, for machines that have no GPU: the
+device is torch's "meta", whose tensors have a shape and nothing in them, so that whatever asks for
+a value fails."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from arith.data.batches import Rows
+from arith.scoring.score import answer_logits
+from arith.training.step import summed_loss
+from arith.training.train import Trainer
+from models import catalog
+from models.build import extrapolate
+from models.hardware import Hardware
+from tests.models.small import NUMBERINGS
+from tests.training.small import small, trainer
+
+ROTARY, RANDOMIZED = ("rope", "tape", "tape-heads"), ("rand-rope", "rand-sinusoidal")
+CONFIG = small(trained_digits=4, tested_digits=6, batch_size=8, num_layers=3)
+NAMES = [*catalog.names("encoding"), "abacus+fire", "abacus+rope"]
+EXTRAPOLATED = [
+    (name, way)
+    for way in catalog.names("extrapolation")
+    for name in (RANDOMIZED if way in NUMBERINGS else ROTARY)
+]
+META = Hardware("meta", torch.float32)
+
+
+class OneDevice(TorchDispatchMode):
+    """Refuses what a GPU would: an operation over two devices, but for a number of the CPU's, and a
+    transfer that waits for the work before it."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        if func is torch.ops.aten._to_copy.default:
+            crosses = kwargs.get("device", args[0].device) != args[0].device
+            assert not crosses or kwargs.get("non_blocking"), "a transfer that waits"
+        else:
+            devices = {x.device.type for x in tensors if x.ndim or x.is_meta}
+            assert len(devices) <= 1, f"{func} over {devices}"
+        return func(*args, **kwargs)
+
+
+@pytest.fixture(autouse=True)
+def autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is none on "meta": the CPU's, which is off."""
+    real, enabled, dtype = torch.autocast, torch.is_autocast_enabled, torch.get_autocast_dtype
+    monkeypatch.setattr(torch, "autocast", lambda _, *rest, **named: real("cpu", *rest, **named))
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: enabled("cpu"))
+    monkeypatch.setattr(torch, "get_autocast_dtype", lambda _: dtype("cpu"))
+
+
+def groups(of: Trainer) -> Iterator[Rows]:
+    """A batch in padded groups and, where the encoding can take it so, packed."""
+    problems, keys = of.batch(0)
+    yield from of.batches.padded(problems, keys, "cuda", 1)
+    if of.decoder.pe.needs.packed:
+        yield from of.batches.packed(problems, keys, 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step(name: str) -> None:
+    one = trainer(CONFIG, name)
+    decoder = one.decoder.to("meta").train()
+    parameters = list(decoder.parameters())
+    with OneDevice():
+        for rows in groups(one):
+            gradients = torch.autograd.grad(summed_loss(decoder, rows, "meta"), parameters)
+            assert {g.device.type for g in gradients} == {"meta"}
+        decoder.pe.after_step()
+
+
+@pytest.mark.parametrize(("name", "way"), [*((name, None) for name in NAMES), *EXTRAPOLATED])
+def test_scoring(name: str, way: str | None) -> None:
+    one = trainer(CONFIG, name)
+    if way is not None:
+        extrapolate(one.decoder.pe, catalog.parse_extrapolation(way))
+    decoder = one.decoder.to("meta").eval()
+    with OneDevice():
+        for rows in groups(one):
+            assert answer_logits(decoder, rows, META).device.type == "meta"
+
+
+def test_what_it_catches() -> None:
+    there, here = torch.empty(3, device="meta"), torch.ones(3)
+    with OneDevice():
+        with pytest.raises(AssertionError, match="over"):
+            there.sum() + here
+        with pytest.raises(AssertionError, match="waits"):
+            here.to("meta")
+        with pytest.raises(RuntimeError, match="item"):
+            int(there.max())
+        assert (there * torch.tensor(2.0)).device == here.to("meta", non_blocking=True).device
