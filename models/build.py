@@ -1,5 +1,8 @@
 """From a name to an encoding, and to a decoder that holds it."""
 
+import os
+import shutil
+import sys
 from typing import Any
 
 import torch
@@ -55,31 +58,52 @@ def build_decoder(config: DecoderConfig, name: Name | str, setting: Setting, see
 
 
 def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
-    """`decoder` on `hardware`, its attention computed by the backend that is asked for there; on a
-    GPU its blocks are compiled.
+    """`decoder` on `hardware`, its attention computed by the backend that is asked for there, its
+    blocks compiled where they are to be.
 
     Errors: UsageError where that backend cannot do what the encoding needs.
     """
     decoder.attend_with(choose(hardware.attention, decoder.pe.needs, hardware))
-    if hardware.device == "cuda" and not decoder.compiled:
-        compile_blocks(decoder)
+    if hardware.compiles and not decoder.compiled:
+        # On a CPU the groups of a batch have ever new shapes: one graph for all of them.
+        compile_blocks(decoder, dynamic=True if hardware.device == "cpu" else None)
     return decoder.to(hardware.device)
 
 
-def compile_blocks(decoder: Decoder, backend: str = "inductor") -> None:
-    """Compile each block on its own, which takes a minute once; changes no name of a parameter.
+def cannot_compile(hardware: Hardware) -> str | None:
+    """Why blocks cannot be compiled on `hardware`, as the end of a sentence; None where they can,
+    as far as that is known beforehand."""
+    if hardware.device != "cpu":
+        return None
+    compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    if shutil.which(compiler) is None:
+        return f"needs a C++ compiler, and there is no {compiler}: install one, or name it in CXX"
+    return None
 
-    Worth it on a GPU alone: on a CPU it gains nothing that its time would not eat up. Blocks share
-    their graphs: the first, the last and those between, in training and in scoring, for new shapes
-    once more. That is under the limit below but over torch's own, past which a block would run
-    uncompiled without a word; decoders compiled before are forgotten, so that they do not count.
+
+def compiling_failed(error: BaseException) -> bool:
+    """Whether `error` comes of compiling blocks, not of running them."""
+    compilers = ("torch._dynamo", "torch._inductor", "triton")
+    return any(kind.__module__.startswith(compilers) for kind in type(error).__mro__)
+
+
+def compile_blocks(
+    decoder: Decoder, backend: str = "inductor", *, dynamic: bool | None = None
+) -> None:
+    """Compile each block on its own, which takes a minute once; changes no name of a parameter.
+    `dynamic`: one graph for all shapes from the start; None: once a second shape comes.
+
+    Blocks share their graphs: the first, the last and those between, in training and in scoring,
+    for new shapes once more. That is under the limit below but over torch's own, past which a block
+    would run uncompiled without a word; decoders compiled before are forgotten, so that they do not
+    count.
     """
     torch.compiler.reset()
     config = torch._dynamo.config
     limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
     setattr(config, limit, MOST_GRAPHS)
     for block in decoder.blocks:
-        block.compile(backend=backend)
+        block.compile(backend=backend, dynamic=dynamic)
     decoder.compiled = True
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+
+from models.compute import AUTO, Compute
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -21,13 +21,19 @@ Result = TypeVar("Result")
 @dataclass(frozen=True)
 class Hardware:
     """A device ("cpu", "cuda"), the type of its fast matrix products (bfloat16 where the hardware
-    has it, else float32; weights, norms, softmax and logits stay in float32) and the backend of
-    attention: a name of models/backends, or "auto"."""
+    has it, else float32; weights, norms, softmax and logits stay in float32), and what computes
+    there, as in `Compute`."""
 
     device: str
     dtype: torch.dtype
     threads: int = 1
     attention: str = "auto"
+    compiled: bool | None = None
+
+    @property
+    def compiles(self) -> bool:
+        """Whether blocks are compiled."""
+        return self.device == "cuda" if self.compiled is None else self.compiled
 
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device, self.dtype, enabled=self.dtype != torch.float32)
@@ -64,7 +70,7 @@ class Hardware:
         return models[0] if models else "CPU"
 
 
-def detect(attention: str = "auto") -> Hardware:
+def detect(compute: Compute = AUTO) -> Hardware:
     """The GPU if there is one, else the CPU with as many threads as torch was given (a core each,
     OMP_NUM_THREADS, torch.set_num_threads); bfloat16 only where products in it are fast.
 
@@ -72,21 +78,13 @@ def detect(attention: str = "auto") -> Hardware:
     """
     if torch.cuda.is_available():
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
-        return Hardware("cuda", torch.bfloat16 if fast else torch.float32, attention=attention)
+        dtype = torch.bfloat16 if fast else torch.float32
+        return Hardware("cuda", dtype, 1, compute.attention, compute.compiled)
     threads = _threads()
     torch.set_num_threads(1)
     _keep_freed_memory()
     dtype = torch.bfloat16 if _cpu_has_bfloat16() else torch.float32
-    return Hardware("cpu", dtype, threads, attention)
-
-
-def sent(array: NDArray[Any], device: str) -> Tensor:
-    """`array` as a tensor on `device`, without waiting for what the device is at. That takes memory
-    that the system never moves: out of any other CUDA copies when the work before is done."""
-    tensor = torch.from_numpy(np.ascontiguousarray(array))
-    if device == "cuda":
-        tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
+    return Hardware("cpu", dtype, threads, compute.attention, compute.compiled)
 
 
 def datasheet(name: str) -> float | None:

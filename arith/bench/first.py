@@ -12,6 +12,7 @@ from arith.files import read_json
 from arith.suite.progress import say
 from arith.suite.sweep import Sweep, folder_of
 from models.catalog import Name
+from models.compute import AUTO, Compute
 from models.hardware import detect
 
 STAGES = ("ceilings", "attention", "train")
@@ -19,7 +20,7 @@ ENCODINGS = 4
 """As many as are compiled and timed within a minute or two."""
 
 
-def measure_first(sweep: Sweep, out: Path, attention: str = "auto") -> Path | None:
+def measure_first(sweep: Sweep, out: Path, compute: Compute = AUTO) -> Path | None:
     """Measure what a sweep's `measure` asks for, on stderr and into bench.json of its folder; what
     was measured on this machine already is not measured again. The file, or None if none is asked.
 
@@ -34,7 +35,8 @@ def measure_first(sweep: Sweep, out: Path, attention: str = "auto") -> Path | No
         encodings=first_encodings(sweep),
         preset=sweep.preset,
         settings={key: str(value) for key, value in sweep.settings.items()},
-        attention=attention,
+        attention=compute.attention,
+        compiled=compute.compiled,
         seconds=sweep.measure / len(STAGES),
     )
     say(f"measuring first, about {sweep.measure} s: {', '.join(STAGES)}")

@@ -23,6 +23,7 @@ from arith.suite.presets import load_preset
 from arith.suite.version import ROOT
 from arith.training.config import Config
 from models.catalog import Name, parse
+from models.compute import Compute
 from models.hardware import Hardware
 
 Key = TypeVar("Key", bound=Hashable)
@@ -70,6 +71,7 @@ class Options:
     encodings  of --pe; empty: the stage's own choice
     lengths    of --lengths, in digits or tokens as the stage says; empty: the stage's own choice
     attention  the backend of attention, "auto" or as in models/backends
+    compiled   whether blocks are compiled; None: on a GPU
     seconds    about how long a stage may take
     quick      the smallest sizes that still run every line: for tests, not for figures
     """
@@ -83,9 +85,14 @@ class Options:
     run: Path | None = field(default=None, metadata={"option": "--run"})
     plot: Path | None = field(default=None, metadata={"option": "--plot"})
     attention: str = field(default="auto", metadata={"option": "--attention"})
+    compiled: bool | None = field(default=None, metadata={"option": "--compile"})
     seconds: float = 60.0
     quick: bool = False
     threads: int | None = None
+
+    @property
+    def compute(self) -> Compute:
+        return Compute(self.attention, self.compiled)
 
     @property
     def cores(self) -> int:

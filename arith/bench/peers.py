@@ -37,7 +37,7 @@ from arith.bench.measure import (
 )
 from arith.bench.peer_models import PEERS, Peer, found
 from arith.bench.sizes import training_config
-from arith.bench.train import WARMUP, trainer_for
+from arith.bench.train import trainer_for, warm_up
 from arith.data.batches import Rows, pad
 from arith.suite.building import decoder_for, training_bucket
 from arith.training.config import Config
@@ -121,7 +121,7 @@ def speeds(
 ) -> dict[str, Timing]:
     """Real tokens a second: inputs, padding excluded."""
     for contender in contenders:
-        for _ in range(WARMUP[hardware.device]):
+        for _ in range(warm_up(hardware)):
             contender()
     first = {contender.name: contender.step for contender in contenders}
     taken = rounds(

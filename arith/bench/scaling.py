@@ -18,7 +18,7 @@ from arith.bench.measure import (
     threads_of,
 )
 from arith.bench.sizes import TINY
-from arith.bench.train import WARMUP, trainer_for
+from arith.bench.train import trainer_for, warm_up
 from arith.data.bucket import Bucket
 from arith.figures.captions import NBSP
 from arith.figures.figure_file import figure_format
@@ -33,7 +33,7 @@ from models.catalog import Name
 from models.hardware import Hardware, detect
 
 STAGE = "scaling"
-TAKES = frozenset({"encodings", "preset", "settings", "lengths", "plot", "attention"})
+TAKES = frozenset({"encodings", "preset", "settings", "lengths", "plot", "attention", "compiled"})
 
 REPEATS, QUICK_REPEATS = 9, 2
 #: Sizes of a sweep that are measured whatever the time: fewer have no exponent.
@@ -71,7 +71,7 @@ def measure(options: Options) -> Iterator[Measurement]:
     """Every point, then the exponent of its sweep."""
     if options.plot is not None:
         figure_format(options.plot)  # refused before anything is measured
-    hardware = detect(options.attention)
+    hardware = detect(options.compute)
     config, sizes = config_for(options, hardware), sizes_for(options, hardware)
     names = options.names("rope", "tape")
     sweeps = sweeps_over(sizes, config)
@@ -156,7 +156,7 @@ def training(
             trainer.train_step()
             taken.append(trainer.tokens - before)
 
-        for _ in range(WARMUP[hardware.device]):
+        for _ in range(warm_up(hardware)):
             step()
         taken.clear()
         return step

@@ -35,10 +35,8 @@ from models.encoding import PositionalLayer
 from models.hardware import Hardware, datasheet, detect
 
 STAGE = "train"
-TAKES = frozenset({"encodings", "preset", "settings", "lengths", "attention"})
+TAKES = frozenset({"encodings", "preset", "settings", "lengths", "attention", "compiled"})
 
-#: Steps before the clock starts: on a GPU blocks are compiled in the first.
-WARMUP = {"cpu": 1, "cuda": 5}
 STEPS, QUICK_STEPS = 200, 2
 PROFILED_STEPS = 3
 
@@ -97,7 +95,7 @@ class Contender:
 
 def measure(options: Options) -> Iterator[Measurement]:
     """For each of --lengths (the longest operand trained on, in digits), each encoding's step."""
-    hardware = detect(options.attention)
+    hardware = detect(options.compute)
     config = training_config(options, hardware)
     names = list(dict.fromkeys([parse("rope"), *options.names("rope", "fire", "tape")]))
     several = options.lengths or (config.trained_digits,)
@@ -135,17 +133,23 @@ def compared(
             "s",
             reference.median,
             f"{first.name}'s step",
-            f"attention by {attention_of(each.trainer)}",
+            f"attention by {attention_of(each.trainer)}"
+            + (", blocks compiled" if hardware.compiles else ""),
             timing.spread,
             timing.repeats,
         )
+
+
+def warm_up(hardware: Hardware) -> int:
+    """Steps before the clock starts: in the first ones blocks are compiled."""
+    return 5 if hardware.compiles else 1
 
 
 def contender(name: Name, config: Config, hardware: Hardware) -> Contender:
     """A training that has taken its first steps, and the memory that it took."""
     with peak_memory(hardware.device) as peak:
         trainer = trainer_for(name, config, hardware)
-        for _ in range(WARMUP[hardware.device]):
+        for _ in range(warm_up(hardware)):
             trainer.train_step()
     return Contender(name, trainer, memory=(peak.before, peak.bytes))
 

@@ -8,6 +8,7 @@ import typer
 from arith.commands.conduct import conclude, stopper_for, use_threads
 from arith.commands.options import (
     Attention,
+    Compiled,
     DryRun,
     Engine,
     NoCurves,
@@ -17,6 +18,7 @@ from arith.commands.options import (
     TimeLimit,
     complete_sweep,
 )
+from models.compute import Compute
 
 EXAMPLE = "tape-arith ablate tape-ablations --dry-run"
 
@@ -41,6 +43,7 @@ def command(
     engine: Engine = "local",
     threads: Threads = None,
     attention: Attention = "auto",
+    compiled: Compiled = None,
     no_curves: NoCurves = False,
 ) -> None:
     """Train and score a set of ablations, then draw each beside the encoding it is taken from."""
@@ -60,7 +63,9 @@ def command(
     from arith.suite.plan import How
 
     with stopper.listening():
-        made = sweeping.prepared(content, out, How(attention, not no_curves), slots, here=not sent)
+        made = sweeping.prepared(
+            content, out, How(Compute(attention, compiled), not no_curves), slots, here=not sent
+        )
         if dry_run:
             print(made.as_text())
             return

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from arith.commands.conduct import use_threads, whole_numbers
-from arith.commands.options import Preset, Settings, Threads, complete_encoding
+from arith.commands.options import Compiled, Preset, Settings, Threads, complete_encoding
 from arith.errors import EXIT_PARTLY
 from models import catalog
 
@@ -43,6 +43,7 @@ def command(
     attention: Annotated[
         str, typer.Option(help="The backend of attention: auto, or its name.")
     ] = "auto",
+    compiled: Compiled = None,
     count: Annotated[int | None, typer.Option(min=1, help="Problems to generate.")] = None,
     directory: Annotated[
         Path | None, typer.Option("--dir", help="Where to write, if not to a temporary folder.")
@@ -82,6 +83,7 @@ def command(
         run=run,
         plot=plot,
         attention=attention,
+        compiled=compiled,
         seconds=seconds,
         quick=quick,
         threads=threads,

@@ -7,6 +7,7 @@ import typer
 
 from arith.commands.conduct import use_threads
 from arith.commands.options import Attention, Split, Threads
+from models.compute import Compute
 
 EXAMPLE = "tape-arith errors runs/mini/rope/seed-0 runs/mini/fire/seed-0 --out errors.png"
 
@@ -40,7 +41,7 @@ def command(
     from arith.figures.errors_table import to_json, to_markdown
     from arith.suite.errors import error_study
 
-    study = error_study(runs, split, problems, attention)
+    study = error_study(runs, split, problems, Compute(attention))
     print((to_json if as_json else to_markdown)(study), end="")
     if out is not None:
         draw(study, out)

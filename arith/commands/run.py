@@ -8,6 +8,7 @@ import typer
 from arith.commands.conduct import chosen_config, conclude, stopper_for, use_threads, whole_numbers
 from arith.commands.options import (
     Attention,
+    Compiled,
     Engine,
     LeadingBos,
     NoCurves,
@@ -22,6 +23,7 @@ from arith.commands.options import (
     complete_encoding,
 )
 from models import catalog
+from models.compute import Compute
 
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
 
@@ -40,6 +42,7 @@ def command(
     time_limit: TimeLimit = None,
     threads: Threads = None,
     attention: Attention = "auto",
+    compiled: Compiled = None,
     no_curves: NoCurves = False,
     track: Track = None,
     workers: Annotated[int, typer.Option(help="Processes that generate (default: all cores).")] = 0,
@@ -63,7 +66,7 @@ def command(
             name,
             config,
             runs=out,
-            how=How(attention, not no_curves, data, workers, chosen(track)),
+            how=How(Compute(attention, compiled), not no_curves, data, workers, chosen(track)),
             slots=slots,
             engine=engine,
             stopper=stopper,

@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from arith.commands.conduct import leave, show, stopper_for, use_threads
-from arith.commands.options import Attention, Fresh, MaxDigits, Split, Threads, TimeLimit
+from arith.commands.options import Attention, Compiled, Fresh, MaxDigits, Split, Threads, TimeLimit
 from arith.errors import UsageError
 from models import catalog
+from models.compute import Compute
 
 EXAMPLE = "tape-arith score runs/mini/rope/seed-0 --with yarn"
 
@@ -31,6 +32,7 @@ def command(
     time_limit: TimeLimit = None,
     threads: Threads = None,
     attention: Attention = "auto",
+    compiled: Compiled = None,
     fresh: Fresh = False,
 ) -> None:
     """Score a run on the grid of operand lengths, by one teacher-forced pass."""
@@ -59,7 +61,7 @@ def command(
             extrapolation,
             asked=asked,
             shard=part,
-            attention=attention,
+            compute=Compute(attention, compiled),
             fresh=fresh,
             should_stop=stopper,
         )

@@ -9,6 +9,7 @@ import typer
 from arith.commands.conduct import conclude, stopper_for, use_threads
 from arith.commands.options import (
     Attention,
+    Compiled,
     DryRun,
     Engine,
     NoCurves,
@@ -20,6 +21,7 @@ from arith.commands.options import (
     complete_sweep,
 )
 from arith.errors import UsageError
+from models.compute import Compute
 
 EXAMPLE = "tape-arith sweep paper-20 --time-limit 25m"
 
@@ -40,6 +42,7 @@ def command(
     engine: Engine = "local",
     threads: Threads = None,
     attention: Attention = "auto",
+    compiled: Compiled = None,
     no_curves: NoCurves = False,
     track: Track = None,
     as_json: Annotated[bool, typer.Option("--json", help="The jobs, as JSON.")] = False,
@@ -63,7 +66,7 @@ def command(
 
     with stopper.listening():
         here = printer is None and sent is None
-        how = How(attention, not no_curves, track=chosen(track))
+        how = How(Compute(attention, compiled), not no_curves, track=chosen(track))
         made = sweeping.prepared(content, out, how, slots, here=here)
         if printer is not None:
             print(printer.text(made.left))
@@ -74,7 +77,7 @@ def command(
         if here and made.forecast["left"]["jobs"]:
             from arith.bench.first import measure_first
 
-            measure_first(content, out, attention)
+            measure_first(content, out, how.compute)
         tell_what_is_replaced(made.jobs, folder_of(content, out), sweep)
         outcome = made.run(stopper, sent)
         tables = made.tables()

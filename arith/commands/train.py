@@ -9,6 +9,7 @@ import typer
 from arith.commands.conduct import chosen_config, leave, show, stopper_for, use_threads
 from arith.commands.options import (
     Attention,
+    Compiled,
     Fresh,
     LeadingBos,
     NoCurves,
@@ -23,6 +24,7 @@ from arith.commands.options import (
 from arith.errors import EXIT_FAILED, UsageError
 from arith.training.nonfinite import POLICIES, known_policy
 from models import catalog
+from models.compute import Compute
 
 
 def complete_policy(incomplete: str) -> list[str]:
@@ -74,6 +76,7 @@ def command(
     time_limit: TimeLimit = None,
     threads: Threads = None,
     attention: Attention = "auto",
+    compiled: Compiled = None,
     no_curves: NoCurves = False,
     track: Track = None,
     processes: Annotated[
@@ -120,6 +123,7 @@ def command(
             code = launch(without("--processes", sys.argv[1:]), processes, stopper)
         raise typer.Exit(code)
     use_threads(threads)
+    compute = Compute(attention, compiled)
     from arith.suite import runs as suite
     from arith.suite.finding import existing_run
     from arith.suite.scores import score_run
@@ -128,7 +132,7 @@ def command(
 
     with stopper.listening(), joined() as among:
         if not among.first:
-            if not follow(among, data=data, attention=attention, should_stop=stopper):
+            if not follow(among, data=data, compute=compute, should_stop=stopper):
                 raise typer.Exit(EXIT_FAILED)
             return
         if run is not None:
@@ -138,7 +142,7 @@ def command(
             suite.continue_run(
                 folder,
                 data=data,
-                attention=attention,
+                compute=compute,
                 curves=not no_curves,
                 track=tracks,
                 on_nonfinite=on_nonfinite,
@@ -160,7 +164,7 @@ def command(
                 data=data,
                 source=source,
                 only_positional=only_positional,
-                attention=attention,
+                compute=compute,
                 curves=not no_curves,
                 track=tracks,
                 on_nonfinite=on_nonfinite,
@@ -170,7 +174,9 @@ def command(
             )
         done = folder.finished()
         if done and not no_score:
-            grid = score_run(folder, extrapolation, attention=attention, should_stop=stopper)
+            grid = score_run(
+                folder, extrapolation, compute=compute.for_scoring, should_stop=stopper
+            )
             done = grid.complete
             show(grid, as_json=False)
     print(folder.path)

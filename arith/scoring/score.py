@@ -9,6 +9,7 @@ Legend: n rows, T tokens, V vocabulary, m scored tokens of all rows.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from arith.scoring.grid import Grid
 from arith.scoring.shards import all_of, blocks_a_chunk
 from models.build import prepare
 from models.decoder import Decoder
-from models.hardware import Hardware, sent
+from models.hardware import Hardware
 from models.sequences import Sequences
 
 # Tokens of a forward: enough to fill the device, little enough to stay in its caches or memory.
@@ -46,6 +47,15 @@ class Outcome:
     first_wrong: NDArray[np.int64]
     margin: NDArray[np.float64]
     said: NDArray[np.int64]
+
+
+def sent(array: NDArray[Any], device: str) -> Tensor:
+    """`array` as a tensor on `device`, without waiting for what the device is at. That takes memory
+    that the system never moves: out of any other CUDA copies when the work before is done."""
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    if device == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def sequences(rows: Rows, device: str) -> Sequences:

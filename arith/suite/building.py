@@ -18,28 +18,32 @@ from arith.suite.record import RunRecord
 from arith.training.config import Config
 from models import catalog
 from models.backends import choose
-from models.build import build, build_decoder
+from models.build import build, build_decoder, cannot_compile
 from models.catalog import Name, Part
+from models.compute import AUTO, Compute
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import Setting
 from models.hardware import Hardware, detect
 
 
-def check(config: Config, name: Name, attention: str = "auto") -> None:
+def check(config: Config, name: Name, compute: Compute = AUTO) -> None:
     """Refuse, before anything is written, what could not be trained and scored here.
 
     Errors: UsageError; Failure where an encoding of somebody else's fails at this size.
     """
     Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
     vet(name.encoding)
-    settled(detect(attention), on_paper(config, name))
+    settled(detect(compute), on_paper(config, name))
 
 
 def settled(hardware: Hardware, decoder: Decoder) -> Hardware:
     """`hardware` with the backend of attention that `decoder` is to use, in place of "auto".
 
-    Errors: UsageError where the one asked for cannot do what the encoding needs.
+    Errors: UsageError where the one asked for cannot do what the encoding needs, or blocks cannot
+    be compiled.
     """
+    if hardware.compiles and (reason := cannot_compile(hardware)):
+        raise UsageError(f"--compile {reason}")
     backend = choose(hardware.attention, decoder.pe.needs, hardware)
     return replace(hardware, attention=backend.name)
 

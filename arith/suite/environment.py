@@ -11,7 +11,16 @@ from models.hardware import Hardware
 
 # What must be equal for a resumed training to be bit for bit that of an unbroken one. (Of commits
 # most change no bit; a version says when one did.)
-DECIDES_BITS = ("tape-arith", "torch", "device", "hardware", "dtype", "attention", "processes")
+DECIDES_BITS = (
+    "tape-arith",
+    "torch",
+    "device",
+    "hardware",
+    "dtype",
+    "attention",
+    "compiled",
+    "processes",
+)
 
 
 _OF_SCORING = ("tape-arith", "commit", "torch", "hardware", "attention")
@@ -36,5 +45,6 @@ def environment(hardware: Hardware) -> dict[str, Any]:
         "dtype": hardware.dtype_name,
         "threads": hardware.threads,
         "attention": hardware.attention,
+        "compiled": hardware.compiles,
         "system": f"{platform.system()} {platform.machine()}",
     }

@@ -12,13 +12,14 @@ from arith.suite.progress import bar
 from arith.suite.studied import comparable_runs
 from arith.suite.weights import trained_decoder
 from models.catalog import parse
+from models.compute import AUTO, Compute
 
 
 def error_study(
     paths: Sequence[Path],
     split: str = EVALUATION,
     problems: int | None = None,
-    attention: str = "auto",
+    compute: Compute = AUTO,
 ) -> Study:
     """The runs at `paths` on the first `problems` (None: all) of their evaluation set.
 
@@ -50,7 +51,7 @@ def error_study(
         for run in runs:
             record = run.record
             name = parse(record.encoding)
-            decoder, hardware = trained_decoder(RunFolder(run.path), name, record, attention)
+            decoder, hardware = trained_decoder(RunFolder(run.path), name, record, compute)
             counts = mistakes(decoder, bucket, count, config.trained_digits, hardware, progress)
             found.append(RunErrors(str(run.path), record.encoding, record.seed, counts))
     return Study(

@@ -119,7 +119,7 @@ def _on_paper(config: Config, encoding: str) -> Decoder:
 def seconds_a_flop(job: Job, threads: int | None = None) -> float:
     """Measured here: the median of a few steps of the run of `job`, in batches small enough to be
     short, on so many threads of a CPU as a job will have."""
-    config, name, hardware = job.run.config, job.run.name, detect(job.how.attention)
+    config, name, hardware = job.run.config, job.run.name, detect(job.how.compute)
     if threads is not None and hardware.device == "cpu":
         hardware = replace(hardware, threads=threads)
     long = training_seconds(config, hardware) / config.steps / LONGEST_PROBE_STEP

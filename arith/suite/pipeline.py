@@ -25,6 +25,7 @@ from arith.suite.sweep import Run
 from arith.suite.words import figure_path, summary
 from arith.training.config import Config
 from models.catalog import Name
+from models.compute import AUTO
 
 
 def run_all(
@@ -45,7 +46,7 @@ def run_all(
     if not names or not seeds:
         raise UsageError("nothing to run: name encodings with --pe and seeds with --seeds")
     for name in names:
-        check(config, name, how.attention if sent is None else "auto")
+        check(config, name, how.compute if sent is None else AUTO)
     jobs = plan([Run(name, s, preset, config, runs) for s in seeds for name in names], how, runs)
     tell_what_is_done(jobs)
     outcome = conduct_here(jobs, slots or 1, folder, stopper, sent=sent)
@@ -115,7 +116,7 @@ def perform(job: Job, should_stop: Callable[[], bool]) -> bool:
             data=job.dataset,
             source=None if run.source is None else run.source.folder,
             only_positional=origin is not None and origin.only_positional,
-            attention=how.attention,
+            compute=how.compute,
             curves=how.curves,
             track=how.track,
             should_stop=should_stop,
@@ -129,7 +130,7 @@ def perform(job: Job, should_stop: Callable[[], bool]) -> bool:
         extrapolation,
         asked=job.asked,
         shard=job.shard,
-        attention=how.attention,
+        compute=how.compute.for_scoring,
         should_stop=should_stop,
     )
     return grid.complete if job.shard is None else job.shard.complete(grid)

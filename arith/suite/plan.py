@@ -28,6 +28,7 @@ from arith.suite.record import RunRecord
 from arith.suite.sweep import Run
 from arith.training.config import Config
 from models import catalog
+from models.compute import AUTO, Compute
 
 Kind = Literal["generate", "train", "score", "merge"]
 _DOCUMENT = "document"
@@ -40,7 +41,7 @@ TOKENS_A_SHARD = 20_000_000
 class How:
     """How jobs go about their work: it changes no number."""
 
-    attention: str = "auto"
+    compute: Compute = AUTO
     curves: bool = True
     data: Path | None = None
     """Where datasets are written; None: problems are made as they are needed, the same ones."""
@@ -91,7 +92,6 @@ class Job:
         run, how = self.run, self.how
         settings = [f"--set={key}={value}" for key, value in run.settings.items()]
         config = ["--preset", run.preset, *settings, "--seed", str(run.seed)]
-        attention = [] if how.attention == "auto" else ["--attention", how.attention]
         dataset = [] if self.dataset is None else [str(self.dataset)]
         if self.kind == "generate":
             return ["generate", *config, "--out", *dataset, "--workers", str(how.workers)]
@@ -104,11 +104,13 @@ class Job:
             curves = [] if how.curves else ["--no-curves"]
             track = ["--track", ",".join(how.track)] if how.track else []
             name = ["--pe", run.name.encoding.own, *self._begun]
-            return ["train", *name, *config, *where, "--no-score", *curves, *track, *attention]
+            rest = [*curves, *track, *how.compute.options]
+            return ["train", *name, *config, *where, "--no-score", *rest]
         score = ["score", str(run.folder.path), *scored_as(run.name.extrapolation, self.asked)]
         if self.kind == "merge":
             return [*score, "--merge", str(self.parts)]
-        return [*score, *([] if self.shard is None else ["--shard", str(self.shard)]), *attention]
+        part = [] if self.shard is None else ["--shard", str(self.shard)]
+        return [*score, *part, *how.compute.for_scoring.options]
 
     @property
     def _begun(self) -> list[str]:

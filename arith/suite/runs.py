@@ -28,6 +28,7 @@ from arith.training.nonfinite import known_policy
 from arith.training.processes import ALONE, Processes
 from arith.training.train import Metrics
 from models.catalog import Name, parse, sources
+from models.compute import AUTO, Compute
 from models.hardware import Hardware
 from models.registry import RAISED
 
@@ -45,7 +46,7 @@ def train_run(
     data: Path | None = None,
     source: RunFolder | None = None,
     only_positional: bool = False,
-    attention: str = "auto",
+    compute: Compute = AUTO,
     curves: bool = True,
     on_nonfinite: str | None = None,
     fresh: bool = False,
@@ -64,7 +65,7 @@ def train_run(
     if origin is not None:
         name = named(name, origin, only_positional)
     folder = run_folder(root, preset, name.encoding, seed)
-    check(config, name, attention)
+    check(config, name, compute)
     dataset = None
     if data is not None:
         config = replace(config, num_problems=Dataset(data).manifest.count)
@@ -111,7 +112,7 @@ def train_run(
     return continue_run(
         folder,
         data=data,
-        attention=attention,
+        compute=compute,
         curves=curves,
         on_nonfinite=on_nonfinite,
         track=track,
@@ -184,7 +185,7 @@ def continue_run(
     folder: RunFolder,
     *,
     data: Path | None = None,
-    attention: str = "auto",
+    compute: Compute = AUTO,
     curves: bool = True,
     on_nonfinite: str | None = None,
     track: Sequence[str] = (),
@@ -216,7 +217,7 @@ def continue_run(
     before = record.init_from
     if before is not None and not folder.states():
         raise Failure(f"{folder.latest} is missing: it holds the weights that the run begins from")
-    trainer = trainer_of(record, data=data, attention=attention, curves=curves, processes=processes)
+    trainer = trainer_of(record, data=data, compute=compute, curves=curves, processes=processes)
     hardware = trainer.hardware
     resume_environment(folder, hardware, processes)
     states = States(folder, record, trainer)

@@ -20,6 +20,7 @@ from arith.suite.progress import bar
 from arith.suite.weights import trained_decoder, trained_record
 from arith.training.memory import memory_told
 from models.catalog import Name, Part, parse
+from models.compute import AUTO, Compute
 
 
 def score_run(
@@ -28,7 +29,7 @@ def score_run(
     *,
     asked: Asked = USUAL,
     shard: Shard | None = None,
-    attention: str = "auto",
+    compute: Compute = AUTO,
     fresh: bool = False,
     should_stop: Callable[[], bool],
 ) -> Grid:
@@ -54,7 +55,7 @@ def score_run(
             tidy(place.path)
             return grid
     name = Name(parse(record.encoding).encoding, extrapolation)
-    decoder, hardware = trained_decoder(folder, name, record, attention)
+    decoder, hardware = trained_decoder(folder, name, record, compute)
     rows = len(blocks) * bucket.num_pairs
     done = grid.blocks_done * bucket.num_pairs
     began = time.perf_counter()

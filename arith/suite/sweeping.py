@@ -21,6 +21,7 @@ from arith.suite.status import note_end
 from arith.suite.stopping import Stopper
 from arith.suite.sweep import Sweep, folder_of
 from models.catalog import Encoding
+from models.compute import AUTO
 from models.registry import RAISED, described
 
 SCHEMA = 1
@@ -116,7 +117,7 @@ def prepared(
     """
     runs = sweep.runs(out)
     for config, name in dict.fromkeys((run.config, run.name) for run in runs):
-        check(config, name, how.attention if here else "auto")
+        check(config, name, how.compute if here else AUTO)
     jobs = plan(runs, how, out, splits=sweep.splits, shards=sweep.shards)
     number = slots or max(1, len(visible_gpus()))
     return Prepared(sweep, out, number, jobs, _forecast(sweep, jobs, number, here))

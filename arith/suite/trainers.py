@@ -13,6 +13,7 @@ from arith.training.nonfinite import NotFinite
 from arith.training.processes import ALONE, Lost, Processes
 from arith.training.train import Source, Trainer
 from models.catalog import parse
+from models.compute import AUTO, Compute
 from models.hardware import detect
 from models.registry import RAISED
 
@@ -25,15 +26,15 @@ def trainer_of(
     record: RunRecord,
     *,
     data: Path | None = None,
-    attention: str = "auto",
+    compute: Compute = AUTO,
     curves: bool = True,
     processes: Processes = ALONE,
 ) -> Trainer:
     """What trains the run of `record`, at its beginning. Errors: UsageError where `data` is not
-    what it began on, or `attention` cannot do what its encoding needs."""
+    what it began on, or `compute` cannot do what its encoding needs."""
     config, seed, before = record.config, record.seed, record.init_from
     decoder = decoder_for(config, parse(record.encoding), seed)
-    hardware = settled(detect(attention), decoder)
+    hardware = settled(detect(compute), decoder)
     bucket = training_bucket(config, seed)
     source: Source = bucket if data is None else dataset_of(data, config, seed, record.data)
     return Trainer(
@@ -55,7 +56,7 @@ def follow(
     processes: Processes,
     *,
     data: Path | None = None,
-    attention: str = "auto",
+    compute: Compute = AUTO,
     should_stop: Callable[[], bool],
 ) -> bool:
     """Take part in the training that the first process conducts, whose run's folder all can read:
@@ -68,7 +69,7 @@ def follow(
         if not path:  # there is nothing to train
             return True
         record = RunFolder(Path(path)).record()
-        trainer = trainer_of(record, data=data, attention=attention, processes=processes)
+        trainer = trainer_of(record, data=data, compute=compute, processes=processes)
         trainer.as_first()
         trainer.run(
             log_every=LOG_EVERY,

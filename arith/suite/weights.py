@@ -12,6 +12,7 @@ from arith.suite.record import FIRST_TASK_VERSION, RunRecord, unchanged
 from arith.training import checkpoint
 from models import catalog
 from models.catalog import Name
+from models.compute import AUTO, Compute
 from models.decoder import Decoder
 from models.hardware import Hardware, detect
 
@@ -100,11 +101,11 @@ def trained_record(folder: RunFolder) -> RunRecord:
 
 
 def trained_decoder(
-    folder: RunFolder, name: Name, record: RunRecord, attention: str = "auto"
+    folder: RunFolder, name: Name, record: RunRecord, compute: Compute = AUTO
 ) -> tuple[Decoder, Hardware]:
     """The decoder of a trained run with its final weights, on the device where it computes; `name`
     is the run's encoding, or with what is added to it at test time."""
-    hardware = detect(attention)
+    hardware = detect(compute)
     tensors = final_weights(folder, record, hardware.device)
     # A record may ask for more memory than there is; the weights are no larger than their file.
     fitting(on_paper(record.config, name), tensors, folder.final)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import torch
 
 from arith.errors import Failure
+from models.build import compiling_failed
 
 # By torch's allocator on a CPU, by C++, by the libraries of a GPU.
 WORDS = ("can't allocate memory", "not enough memory", "bad_alloc", "out of memory", "ALLOC_FAILED")
@@ -18,12 +19,21 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(word in str(error) for word in WORDS)
 
 
+def not_compiled(error: BaseException) -> Failure:
+    """What is told where blocks cannot be compiled."""
+    cause = getattr(error, "inner_exception", error)  # the compiler's own, in torch's wrapping
+    lines = str(cause).strip().splitlines() or [type(cause).__name__]
+    return Failure(f"the decoder cannot be compiled here ({lines[0]}): --no-compile does without")
+
+
 @contextmanager
 def memory_told(what: str) -> Iterator[None]:
-    """Errors: Failure where `what` does not fit into memory."""
+    """Errors: Failure where `what` does not fit into memory, or its decoder cannot be compiled."""
     try:
         yield
     except Exception as error:
+        if compiling_failed(error):
+            raise not_compiled(error) from error
         cause = error.__cause__ if isinstance(error, Failure) else error
         if cause is None or not out_of_memory(cause):
             raise

@@ -17,15 +17,15 @@ from arith.data.batches import Rows
 from arith.data.bucket import Bucket
 from arith.data.task import Problems
 from arith.errors import Failure
-from arith.scoring.score import sequences
+from arith.scoring.score import sent, sequences
 from arith.training.batches import Batches, Source
 from arith.training.config import Config
-from arith.training.memory import out_of_memory
+from arith.training.memory import not_compiled, out_of_memory
 from arith.training.processes import ALONE, Processes
 from arith.training.schedule import Schedule
-from models.build import prepare
+from models.build import compiling_failed, prepare
 from models.decoder import Decoder
-from models.hardware import Hardware, sent
+from models.hardware import Hardware
 
 
 def to_stderr(line: str) -> None:
@@ -102,6 +102,8 @@ class Stepper:
             try:
                 return self._accumulated(self.groups(problems, keys), answer_tokens)
             except (MemoryError, RuntimeError) as error:
+                if compiling_failed(error):
+                    raise not_compiled(error) from error
                 if not out_of_memory(error):
                     raise
             # Not inside the `except`, where the error keeps alive what filled the memory. What

@@ -1,8 +1,10 @@
 """Compiled blocks: what plain ones give, in few graphs, without a break.
 
-What a GPU is given; here without code generation, which takes a compiler of C++.
+What a GPU is given; here without code generation, which takes a compiler of C++, but for one test
+that wants one.
 """
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +13,7 @@ from torch._dynamo.utils import counters
 
 from models.backends.eager import Eager
 from models.build import MOST_GRAPHS, compile_blocks
+from models.hardware import Hardware
 from tests.training.small import perturbed, small, trainer
 
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=24, num_layers=4)
@@ -42,4 +45,26 @@ def test_compiled_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(compiled.decoder.state_dict()) == before
     # Graphs that blocks share: the limit is far.
     assert 2 <= counters["stats"]["unique_graphs"] <= 12 < MOST_GRAPHS
+    assert not counters["graph_break"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")  # torch's own
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+@pytest.mark.parametrize("name", ["fire", "tape"])
+def test_on_a_cpu(name: str) -> None:
+    """Groups of all shapes, on two threads, from one graph for each kind of block."""
+    plain = trainer(CONFIG, name)
+    compiled = trainer(
+        CONFIG, name, hardware=Hardware("cpu", torch.float32, threads=2, compiled=True)
+    )
+    perturbed(plain.decoder)
+    perturbed(compiled.decoder)
+    for _ in range(4):
+        expected, norm = plain.train_step()
+        loss, other = compiled.train_step()
+        torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(other, norm, rtol=1e-3, atol=1e-5)
+    assert compiled.decoder.compiled and not plain.decoder.compiled
     assert not counters["graph_break"]

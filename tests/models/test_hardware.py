@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from models import hardware
+from models.compute import Compute
 from models.hardware import Hardware, detect
 
 
@@ -89,6 +90,19 @@ def test_bfloat16_only_where_a_gpu_has_it(monkeypatch: pytest.MonkeyPatch, fast:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: fast)
     assert detect() == Hardware("cuda", torch.bfloat16 if fast else torch.float32)
+
+
+def test_what_is_compiled() -> None:
+    for device in ("cpu", "cuda"):
+        on = {c: Hardware(device, torch.float32, compiled=c).compiles for c in (None, True, False)}
+        assert on == {None: device == "cuda", True: True, False: False}
+    assert detect(Compute("eager", True)).compiles and detect().attention == "auto"
+    assert Compute().options == [] and Compute("sdpa").options == ["--attention", "sdpa"]
+    assert Compute("sdpa", True).options == ["--attention", "sdpa", "--compile"]
+    assert Compute(compiled=False).options == ["--no-compile"]
+    # On a CPU a grid is scored before its blocks would be compiled.
+    scoring = [Compute("sdpa", c).for_scoring.compiled for c in (None, True, False)]
+    assert scoring == [None, None, False]
 
 
 def test_exactly_is_float32() -> None:

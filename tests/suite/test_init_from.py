@@ -176,7 +176,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "LOG_EVERY", 2)
     monkeypatch.setattr(runs, "EVALUATE_EVERY", 4)
     monkeypatch.setattr(runs, "SAVE_EVERY", 4)
-    monkeypatch.setattr(trainers, "detect", lambda attention="auto": Hardware("cpu", torch.float32))
+    monkeypatch.setattr(trainers, "detect", lambda compute=None: Hardware("cpu", torch.float32))
 
 
 def train(root: Path, name: str, config: Config = SMALL, **options: Any) -> RunFolder:

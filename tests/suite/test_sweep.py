@@ -11,6 +11,7 @@ from arith.suite import plan as planning
 from arith.suite.plan import How, Job, finished, plan
 from arith.suite.sweep import Sweep, load_sweep, sweeps
 from models import catalog
+from models.compute import Compute
 from tests.sealing import replaced, resealed
 from tests.suite.tiny import SETTINGS, done, refused
 
@@ -201,7 +202,7 @@ def test_large_grids_are_scored_in_parts() -> None:
 def test_a_job_s_words_are_those_of_the_command_line(here: Path) -> None:
     """What another process is told gives the run that this one would make."""
     text = f'encodings = ["tape:width=8+yarn"]\nseeds = [2]\nshards = 2\n[set]\n{TINY}\n'
-    made = jobs(text, How("eager", True, Path("data"), 1), shards=2)
+    made = jobs(text, How(Compute("eager"), True, Path("data"), 1), shards=2)
     assert [job.kind for job in made.values()] == ["generate", "train", "score", "score", "merge"]
     assert not finished(list(made.values()))
     for job in made.values():

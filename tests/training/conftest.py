@@ -22,7 +22,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "LOG_EVERY", 5)
     monkeypatch.setattr(runs, "EVALUATE_EVERY", 10)
     monkeypatch.setattr(runs, "SAVE_EVERY", 10)
-    monkeypatch.setattr(trainers, "detect", lambda attention="auto": Hardware("cpu", torch.float32))
+    monkeypatch.setattr(trainers, "detect", lambda compute=None: Hardware("cpu", torch.float32))
     monkeypatch.setattr(train, "HELD_OUT_PROBLEMS", HELD_OUT_PROBLEMS)
 
 

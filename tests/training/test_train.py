@@ -75,7 +75,7 @@ def test_stopped_and_resumed_is_unbroken(
 def test_every_encoding_resumes_in_bfloat16(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(trainers, "detect", lambda attention="auto": cpu(torch.bfloat16))
+    monkeypatch.setattr(trainers, "detect", lambda compute=None: cpu(torch.bfloat16))
     config = small(steps=8, batch_size=8)
     folder = resumed(tmp_path, config, 5, name)
     unbroken = train(trainer(config, name, hardware=cpu(torch.bfloat16)))
@@ -109,7 +109,7 @@ def test_a_run_may_change_threads_on_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uninterrupted: Outcome
 ) -> None:
     run(tmp_path, small(), stop=13)
-    monkeypatch.setattr(trainers, "detect", lambda attention="auto": cpu(threads=2))
+    monkeypatch.setattr(trainers, "detect", lambda compute=None: cpu(threads=2))
     assert_same_bits(final_weights(run(tmp_path, small())), uninterrupted[0])
 
 

@@ -1,0 +1,104 @@
+"""--compile: who is told, what is recorded, and what is said where it cannot be."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from arith.suite import trainers
+from arith.suite.plan import How, plan
+from arith.suite.sweep import Run
+from arith.training.memory import memory_told
+from models.build import compiling_failed
+from models.catalog import parse
+from models.compute import Compute
+from models.decoder import Block
+from models.hardware import Hardware
+from tests.suite.tiny import done, refused, settings, untouched
+from tests.training.small import small
+
+# torch's own, in compiling
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),
+]
+TRAIN = ("train", "--pe", "rope", *settings(), "--no-score")
+
+
+@pytest.mark.parametrize(
+    ("compiled", "training", "scoring"),
+    [(None, [], []), (True, ["--compile"], []), (False, ["--no-compile"], ["--no-compile"])],
+)
+def test_jobs_are_told(
+    compiled: bool | None, training: list[str], scoring: list[str], tmp_path: Path
+) -> None:
+    run = Run(parse("rope"), 0, "mini", small(), tmp_path)
+    train, score = plan([run], How(Compute(compiled=compiled)), tmp_path)
+    for job, words in ((train, training), (score, scoring)):
+        assert [word for word in job.argv if "compile" in word] == words
+
+
+def test_without_a_compiler_nothing_begins(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Not by CXX, which torch reads once for the whole process.
+    with monkeypatch.context() as patch, untouched(here):
+        patch.setattr(shutil, "which", lambda name: None)
+        told = refused(*TRAIN, "--compile")
+        assert re.search(
+            r"--compile needs a C\+\+ compiler, and there is no \S+: install one", told
+        )
+    done(*TRAIN)
+    environment = json.loads(Path("runs/mini/rope/seed-0/environment.json").read_text())
+    assert environment["compiled"] is False
+
+
+def test_a_compiler_that_fails_is_told_in_a_line(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a GPU's compiler finds no C compiler."""
+
+    def compiled(self: Block, **options: object) -> None:
+        torch.nn.Module.compile(self, backend=broken)
+
+    def broken(graph: object, inputs: object) -> None:
+        raise ValueError("Failed to find C compiler\nand so on")
+
+    monkeypatch.setattr(Block, "compile", compiled)
+    told = refused(*TRAIN, "--compile", code=1, after=True)
+    assert "the decoder cannot be compiled here (Failed to find C compiler): " in told
+    assert told.endswith("--no-compile does without")
+    assert done(*TRAIN, "--no-compile").code == 0  # goes on where the other could not
+    with untouched(here):
+        done(*TRAIN)
+
+
+def test_what_comes_of_compiling() -> None:
+    assert not compiling_failed(RuntimeError("in a kernel of torch._inductor"))
+    from torch._inductor.exc import InductorError
+
+    with pytest.raises(Exception, match="cannot be compiled here") as told, memory_told("x"):
+        raise InductorError(RuntimeError("no compiler"), None)
+    assert compiling_failed(told.value.__cause__ or ValueError())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+def test_a_resumed_run_is_compiled_again(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        trainers, "detect", lambda compute: Hardware("cpu", torch.float32, 1, "auto", True)
+    )
+    done(*TRAIN, "--compile", "--out", "whole")
+    stopped = iter([False, True])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("arith.suite.stopping.Stopper.__call__", lambda self: next(stopped, True))
+        done(*TRAIN, "--compile", "--out", "parts")
+    done(*TRAIN, "--compile", "--out", "parts")
+    whole, parts = (
+        Path(root, "mini/rope/seed-0/weights/final.safetensors").read_bytes()
+        for root in ("whole", "parts")
+    )
+    assert whole == parts
+    environment = json.loads(Path("parts/mini/rope/seed-0/environment.json").read_text())
+    assert environment["compiled"] is True
