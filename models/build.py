@@ -65,7 +65,7 @@ def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
     """
     decoder.attend_with(choose(hardware.attention, decoder.pe.needs, hardware))
     if hardware.compiles and not decoder.compiled:
-        # On a CPU the groups of a batch have ever new shapes: one graph for all of them.
+        # On a CPU the groups of a batch have ever new shapes, which one graph shall serve.
         compile_blocks(decoder, dynamic=True if hardware.device == "cpu" else None)
     return decoder.to(hardware.device)
 
@@ -75,6 +75,10 @@ def cannot_compile(hardware: Hardware) -> str | None:
     as far as that is known beforehand."""
     if hardware.device != "cpu":
         return None
+    if hardware.threads > 1:
+        # Threads that meet a block at the same time compile it once each, up to a limit past which
+        # it runs as it is.
+        return "takes one thread of a CPU: add --threads 1 (--slots shares the cores out to runs)"
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if shutil.which(compiler) is None:
         return f"needs a C++ compiler, and there is no {compiler}: install one, or name it in CXX"
@@ -82,9 +86,9 @@ def cannot_compile(hardware: Hardware) -> str | None:
 
 
 def compiling_failed(error: BaseException) -> bool:
-    """Whether `error` comes of compiling blocks, not of running them."""
-    compilers = ("torch._dynamo", "torch._inductor", "triton")
-    return any(kind.__module__.startswith(compilers) for kind in type(error).__mro__)
+    """Whether `error` comes of generating code for blocks, not of the code that they hold."""
+    kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
+    return "torch._dynamo.exc.BackendCompilerFailed" in kinds
 
 
 def compile_blocks(

@@ -26,7 +26,7 @@ def run(names: Sequence[str], options: Options, file: Path | None = None) -> boo
     todo = stages.chosen(names)
     known(options.preset)
     _refuse_dropped(todo, options)
-    facts = environment(detect()) | {"cores": os.cpu_count(), "stages": todo}
+    facts = environment(detect(options.compute)) | {"cores": os.cpu_count(), "stages": todo}
     failed: list[str] = []
     lines: list[Measurement] = []
 

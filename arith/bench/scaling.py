@@ -168,6 +168,11 @@ def training(
             point = (str(name), value)
             tokens[point] = []
             steps[point] = stepper(sweep.config(base, value), name, tokens[point])
+    if hardware.compiles:  # whoever is compiled takes the place of those before
+        for point, step in steps.items():
+            for _ in range(warm_up(hardware)):
+                step()
+            tokens[point].clear()
     taken = rounds(
         steps,
         device=hardware.device,

@@ -41,7 +41,7 @@ def command(
     from arith.figures.errors_table import to_json, to_markdown
     from arith.suite.errors import error_study
 
-    study = error_study(runs, split, problems, Compute(attention))
+    study = error_study(runs, split, problems, Compute(attention, compiled=False))
     print((to_json if as_json else to_markdown)(study), end="")
     if out is not None:
         draw(study, out)

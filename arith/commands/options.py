@@ -92,8 +92,8 @@ Compiled = Annotated[
     bool | None,
     typer.Option(
         "--compile/--no-compile",
-        help="Compile the decoder's blocks (default: on a GPU). On a CPU it takes up to a minute "
-        "and a C++ compiler, for steps that are a tenth to a quarter faster.",
+        help="Compile the decoder's blocks (default: on a GPU). On a CPU it takes up to a minute, "
+        "a C++ compiler and --threads 1, for steps that are an eighth to a quarter faster.",
     ),
 ]
 LeadingBos = Annotated[

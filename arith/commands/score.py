@@ -45,8 +45,10 @@ def command(
     extrapolation = catalog.parse_extrapolation(with_) if with_ else None
     part = Shard.parse(shard) if shard is not None else None
     if merge is not None:
-        if part is not None or fresh:
-            raise UsageError("--merge takes parts that are done: neither --shard nor --fresh")
+        if part is not None or fresh or attention != "auto" or compiled is not None:
+            raise UsageError(
+                "--merge takes parts that are done: no --shard, --fresh, --attention or --compile"
+            )
         from arith.suite.merging import merge_run
 
         show(merge_run(existing_run(run), extrapolation, asked=asked, of=merge), as_json, asked)

@@ -23,7 +23,7 @@ DECIDES_BITS = (
 )
 
 
-_OF_SCORING = ("tape-arith", "commit", "torch", "hardware", "attention")
+_OF_SCORING = ("tape-arith", "commit", "torch", "hardware", "attention", "compiled")
 
 
 def scoring_facts(hardware: Hardware) -> dict[str, str]:

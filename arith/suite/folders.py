@@ -83,8 +83,9 @@ class RunFolder:
     def has_grid(self, asked: Asked) -> bool:
         """Whether there is a grid on these problems, whatever the way it was scored."""
         split, reach = asked.file_ends
+        ways = (file.stem for file in self.path.glob(f"grid{split}+*{reach}.json"))
         return self.grid_file(None, asked).exists() or any(
-            self.path.glob(f"grid{split}+*{reach}.json")
+            reach or not re.search(r"-to-\d+$", way) for way in ways
         )
 
     def shard(self, grid: Path, shard: Shard) -> "RunFolder":

@@ -39,7 +39,7 @@ TOKENS_A_SHARD = 20_000_000
 
 @dataclass(frozen=True)
 class How:
-    """How jobs go about their work: it changes no number."""
+    """How jobs go about their work: of numbers it changes the rounding at most."""
 
     compute: Compute = AUTO
     curves: bool = True

@@ -20,10 +20,11 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def not_compiled(error: BaseException) -> Failure:
-    """What is told where blocks cannot be compiled."""
-    cause = getattr(error, "inner_exception", error)  # the compiler's own, in torch's wrapping
+    """What is told where blocks cannot be compiled: the compiler's own line, if there is one."""
+    cause = getattr(error, "inner_exception", error)  # in torch's wrapping
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
-    return Failure(f"the decoder cannot be compiled here ({lines[0]}): --no-compile does without")
+    told = next((line.strip() for line in lines if "error: " in line), lines[0])
+    return Failure(f"the decoder cannot be compiled here ({told}): --no-compile does without")
 
 
 @contextmanager
@@ -32,10 +33,10 @@ def memory_told(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if compiling_failed(error):
-            raise not_compiled(error) from error
         cause = error.__cause__ if isinstance(error, Failure) else error
         if cause is None or not out_of_memory(cause):
+            if cause is not None and compiling_failed(cause):
+                raise not_compiled(cause) from cause
             raise
         raise Failure(
             f"{what} does not fit into memory: free some, try another --attention, or score where "

@@ -102,9 +102,9 @@ class Stepper:
             try:
                 return self._accumulated(self.groups(problems, keys), answer_tokens)
             except (MemoryError, RuntimeError) as error:
-                if compiling_failed(error):
-                    raise not_compiled(error) from error
                 if not out_of_memory(error):
+                    if compiling_failed(error):
+                        raise not_compiled(error) from error
                     raise
             # Not inside the `except`, where the error keeps alive what filled the memory. What
             # some of the groups gave by then is dropped: none of it may count twice.

@@ -6,6 +6,7 @@ Legend: B batch, T tokens, H heads.
 from torch import Tensor
 
 from models.backends.backend import Needs
+from models.constants import constant
 from models.families.additive_bias import CommonAdditiveBias, Distances
 
 
@@ -41,5 +42,5 @@ class ALiBi(CommonAdditiveBias):
         return geometric(self.setting.num_heads)
 
     def bias(self, distances: Distances) -> Tensor:
-        slopes = distances.delta.new_tensor(self.slopes())
+        slopes = constant(self.slopes(), distances.delta)
         return -slopes[:, None, None] * distances.delta[:, None]

@@ -9,6 +9,7 @@ from typing import Literal
 from torch import Tensor
 
 from models.backends.backend import Needs
+from models.constants import constant
 from models.encoding import Setting
 from models.errors import UsageError
 from models.families.additive_bias import CommonAdditiveBias, Distances
@@ -51,6 +52,6 @@ class HardALiBi(CommonAdditiveBias):
         return windows + [inf] * (self.setting.num_heads - self.windowed)
 
     def bias(self, distances: Distances) -> Tensor:
-        windows = distances.delta.new_tensor(self.windows())
+        windows = constant(self.windows(), distances.delta)
         hidden = distances.delta[:, None] >= windows[:, None, None]
         return distances.delta.new_zeros(hidden.shape).masked_fill(hidden, -inf)

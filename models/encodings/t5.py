@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.constants import constant
 from models.encoding import INITIAL_STD, Setting
 from models.errors import UsageError
 from models.families.additive_bias import CommonAdditiveBias, Distances
@@ -58,7 +59,7 @@ class T5(CommonAdditiveBias):
 
     def buckets(self, delta: Tensor) -> Tensor:
         """The bucket of each distance: int64, the shape of `delta`."""
-        return torch.searchsorted(delta.new_tensor(self.first), delta, right=True) - 1
+        return torch.searchsorted(constant(self.first, delta), delta, right=True) - 1
 
     def bias(self, distances: Distances) -> Tensor:
         bias = F.embedding(self.buckets(distances.delta), self.table.to(distances.delta.dtype))

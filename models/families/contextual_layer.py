@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.constants import constant
 from models.encoding import PositionalLayer, State
 from models.families.contextual import clamped
 from models.products import Product
@@ -64,7 +65,7 @@ class ReadOut(ContextualLayer):
         gate = F.silu(self.psi(heads))
         # W2 diag(g) W1 is linear in g: one small product gives the matrix G of each head.
         matrices = (self.w2[:, None] * self.w1.T[None]).flatten(0, 1)  # [L L, W]
-        return F.linear(gate, matrices[order])
+        return F.linear(gate, matrices[constant(order, gate, torch.int64)])
 
     def products(self, rows: int, known: bool) -> Iterable[Product]:
         """psi, and the entries of G, each once."""

@@ -130,7 +130,8 @@ class Rotary(PositionalEncoding):
         Angles are taken in float64 and only then rounded, to float32 at the least: in bfloat16
         the indices 3000 and 3001 are one number.
         """
-        # Not blocking: else every forward would wait for the device to end the one before.
+        # Not blocking, and so few that they are copied aside at once: else every forward would wait
+        # for the device to end the one before.
         theta, amplitude = self.frequencies().to(index.device, non_blocking=True), None
         if self.rescaling is not None and not self.training:
             theta, amplitude = self.rescaling(theta, seqs.final_length, self.setting)
@@ -203,7 +204,7 @@ class Rescaling(Extrapolation):
         Known before decoding; never grown token by token, which would turn old keys."""
         length = final_length
         if self.scale == "static":
-            length = torch.as_tensor(setting.max_length, device=final_length.device)[None]
+            length = final_length.new_full((1,), setting.max_length)
         return (length.to(torch.float64) / setting.trained_length).clamp_min(1.0)
 
 

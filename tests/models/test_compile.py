@@ -45,7 +45,7 @@ def test_compiled_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(compiled.decoder.state_dict()) == before
     # Graphs that blocks share: the limit is far.
     assert 2 <= counters["stats"]["unique_graphs"] <= 12 < MOST_GRAPHS
-    assert not counters["graph_break"]
+    assert not counters["graph_break"] and not counters["unimplemented"]
 
 
 @pytest.mark.slow
@@ -54,11 +54,9 @@ def test_compiled_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 @pytest.mark.parametrize("name", ["fire", "tape"])
 def test_on_a_cpu(name: str) -> None:
-    """Groups of all shapes, on two threads, from one graph for each kind of block."""
+    """Groups of all shapes from a few graphs, none of them past a limit."""
     plain = trainer(CONFIG, name)
-    compiled = trainer(
-        CONFIG, name, hardware=Hardware("cpu", torch.float32, threads=2, compiled=True)
-    )
+    compiled = trainer(CONFIG, name, hardware=Hardware("cpu", torch.float32, compiled=True))
     perturbed(plain.decoder)
     perturbed(compiled.decoder)
     for _ in range(4):
@@ -67,4 +65,6 @@ def test_on_a_cpu(name: str) -> None:
         torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(other, norm, rtol=1e-3, atol=1e-5)
     assert compiled.decoder.compiled and not plain.decoder.compiled
-    assert not counters["graph_break"]
+    assert compiled.held_out_exact_match() == plain.held_out_exact_match()
+    assert 2 <= counters["stats"]["unique_graphs"] <= 12 < MOST_GRAPHS
+    assert not counters["graph_break"] and not counters["unimplemented"]

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from arith.errors import Failure
 from arith.suite import trainers
 from arith.suite.plan import How, plan
 from arith.suite.sweep import Run
 from arith.training.memory import memory_told
+from models import hardware
 from models.build import compiling_failed
 from models.catalog import parse
 from models.compute import Compute
@@ -26,6 +28,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),
 ]
 TRAIN = ("train", "--pe", "rope", *settings(), "--no-score")
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with --threads 1, which a process is told before it looks for the first time."""
+    monkeypatch.setattr(hardware, "_threads", lambda: 1)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +62,15 @@ def test_without_a_compiler_nothing_begins(here: Path, monkeypatch: pytest.Monke
     assert environment["compiled"] is False
 
 
+def test_threads_do_not_share_a_compiled_decoder(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware, "_threads", lambda: 2)
+    with untouched(here):
+        told = refused(*TRAIN, "--compile")
+        assert "--compile takes one thread of a CPU: add --threads 1" in told
+
+
 def test_a_compiler_that_fails_is_told_in_a_line(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,12 +92,20 @@ def test_a_compiler_that_fails_is_told_in_a_line(
 
 
 def test_what_comes_of_compiling() -> None:
-    assert not compiling_failed(RuntimeError("in a kernel of torch._inductor"))
+    from torch._dynamo.exc import TorchRuntimeError
     from torch._inductor.exc import InductorError
 
-    with pytest.raises(Exception, match="cannot be compiled here") as told, memory_told("x"):
-        raise InductorError(RuntimeError("no compiler"), None)
-    assert compiling_failed(told.value.__cause__ or ValueError())
+    # What is wrong in the code that blocks hold is no matter of compiling it.
+    for error in (RuntimeError("in a kernel of torch._inductor"), TorchRuntimeError("shapes")):
+        assert not compiling_failed(error)
+        with pytest.raises(type(error)), memory_told("x"):
+            raise error
+    reasons = RuntimeError("C++ compile error\n\nOutput:\na.cpp:1:10: fatal error: Python.h\nx")
+    with pytest.raises(Failure, match=r"\(a\.cpp:1:10: fatal error: Python\.h\)"), memory_told("x"):
+        raise InductorError(reasons, None)
+    full = InductorError(RuntimeError("out of memory"), None)
+    with pytest.raises(Failure, match="does not fit into memory"), memory_told("x"):
+        raise full
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
-"""That a step leaves nothing on the CPU and waits for nothing, for machines that have no GPU: the
-device is torch's "meta", whose tensors have a shape and nothing in them, so that whatever asks for
-a value fails."""
+"""That a step leaves nothing on the CPU and does not wait for the device, for machines that have no
+GPU: it is torch's "meta", whose tensors have a shape and nothing in them, so that whatever asks for
+a value fails; and transfers that wait are refused, be they asked for or made on the way."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -23,10 +24,14 @@ from tests.training.small import small, trainer
 
 ROTARY, RANDOMIZED = ("rope", "tape", "tape-heads"), ("rand-rope", "rand-sinusoidal")
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=8, num_layers=3)
-NAMES = [*catalog.names("encoding"), "abacus+fire", "abacus+rope"]
+NAMES = [
+    *catalog.names("encoding"),
+    *("abacus+fire", "abacus+rope"),
+    *("tape:form=vector", "tape:form=non-equivariant", "tape:context=no-mlp", "tape:start=fourier"),
+]
 EXTRAPOLATED = [
     (name, way)
-    for way in catalog.names("extrapolation")
+    for way in [*catalog.names("extrapolation"), "pi:scale=static", "yarn:scale=static"]
     for name in (RANDOMIZED if way in NUMBERINGS else ROTARY)
 ]
 META = Hardware("meta", torch.float32)
@@ -57,6 +62,25 @@ class OneDevice(TorchDispatchMode):
         return func(*args, **kwargs)
 
 
+class NoLists(TorchFunctionMode):
+    """Refuses what makes a tensor of the CPU's and transfers it without a word."""
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func in (torch.tensor, torch.as_tensor, Tensor.new_tensor):
+            assert not out.is_meta, "numbers of Python's that are transferred"
+        if func is Tensor.__getitem__ and args[0].is_meta:
+            index = args[1] if isinstance(args[1], tuple) else (args[1],)
+            assert not any(isinstance(part, list) for part in index), "an index that is a list"
+        return out
+
+
 @pytest.fixture(autouse=True)
 def autocast(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is none on "meta": the CPU's, which is off."""
@@ -79,7 +103,7 @@ def test_a_step(name: str) -> None:
     one = trainer(CONFIG, name)
     decoder = one.decoder.to("meta").train()
     parameters = list(decoder.parameters())
-    with OneDevice():
+    with OneDevice(), NoLists():
         for rows in groups(one):
             gradients = torch.autograd.grad(summed_loss(decoder, rows, "meta"), parameters)
             assert {g.device.type for g in gradients} == {"meta"}
@@ -92,7 +116,7 @@ def test_scoring(name: str, way: str | None) -> None:
     if way is not None:
         extrapolate(one.decoder.pe, catalog.parse_extrapolation(way))
     decoder = one.decoder.to("meta").eval()
-    with OneDevice():
+    with OneDevice(), NoLists():
         for rows in groups(one):
             assert answer_logits(decoder, rows, META).device.type == "meta"
 
@@ -106,4 +130,10 @@ def test_what_it_catches() -> None:
             here.to("meta")
         with pytest.raises(RuntimeError, match="item"):
             int(there.max())
+        with pytest.raises(AssertionError, match="of Python's"), NoLists():
+            there.new_tensor([1.0, 2.0])
+        with pytest.raises(AssertionError, match="of Python's"), NoLists():
+            torch.tensor([1.0], device="meta")
+        with pytest.raises(AssertionError, match="a list"), NoLists():
+            there[[0, 2]]
         assert (there * torch.tensor(2.0)).device == here.to("meta", non_blocking=True).device
