@@ -119,7 +119,7 @@ def title(ax: Axes, name: str, lines: Sequence[str], mark: str | None, size: flo
         )
 
     label = line(name, 0, fontsize=size + 1.5, fontweight="bold")
-    shrink(label, ax, 1.1)
+    shrink(label, ax, 1.05)
     for number, text in enumerate(lines, start=1):
         last = line(text, number, color="#222222")
         if number == len(lines) and mark:
