@@ -93,7 +93,7 @@ Compiled = Annotated[
     typer.Option(
         "--compile/--no-compile",
         help="Compile the decoder's blocks (default: on a GPU). On a CPU it takes up to a minute, "
-        "a C++ compiler and --threads 1, for steps that are an eighth to a quarter faster.",
+        "a C++ compiler and --threads 1, for steps that are a tenth to a third faster.",
     ),
 ]
 LeadingBos = Annotated[
