@@ -23,7 +23,7 @@ from tests.models.small import NUMBERINGS
 from tests.training.small import small, trainer
 
 ROTARY, RANDOMIZED = ("rope", "tape", "tape-heads"), ("rand-rope", "rand-sinusoidal")
-CONFIG = small(trained_digits=4, tested_digits=6, batch_size=8, num_layers=3)
+CONFIG = small(trained_digits=4, tested_digits=6, batch_size=8, groups=1)
 NAMES = [
     *catalog.names("encoding"),
     *("abacus+fire", "abacus+rope"),
