@@ -22,6 +22,7 @@ def lines_of(**options: object) -> dict[str, Measurement]:
     return {line.name: line for line in found}
 
 
+@pytest.mark.slow
 def test_rope_is_always_measured_along() -> None:
     lines = lines_of(encodings=(parse("fire"),))
     names = {name.split(":")[0] for name in lines}
@@ -37,6 +38,7 @@ def test_rope_is_always_measured_along() -> None:
     assert "fire: MFU" not in lines  # there is no GPU
 
 
+@pytest.mark.slow
 def test_lengths_are_trained_on_one_by_one() -> None:
     lines = lines_of(encodings=(parse("rope"),), lengths=(3, 6))
     assert {name.split(":")[0] for name in lines} == {"rope, 3 digits", "rope, 6 digits"}

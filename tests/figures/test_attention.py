@@ -265,7 +265,10 @@ def test_which_layers_and_heads() -> None:
             chosen(made, layers, heads)
 
 
-@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("svg", "pdf")]
+
+
+@pytest.mark.parametrize("kind", ["png", *SLOW])
 def test_files(tmp_path: Path, kind: str) -> None:
     made = study(studied("rope"))
     one = draw(made, tmp_path / f"one.{kind}", [2], [0])

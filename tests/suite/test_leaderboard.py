@@ -446,6 +446,7 @@ def test_what_is_refused(made: Path) -> None:
     assert "tape/seed-1/grid.json is corrupt" in refused("leaderboard", code=1)
 
 
+@pytest.mark.slow
 def test_no_torch_without_costs(made: Path) -> None:
     code = (
         "import sys; sys.argv[1:] = ['leaderboard', '--out', 'board.md', '--figure', 'board.png']\n"

@@ -137,6 +137,7 @@ def test_a_sweep_is_what_its_commands_would_make(here: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in Path("runs/mine").rglob("*")} == times
 
 
+@pytest.mark.slow
 def test_a_run_that_begins_from_another_comes_after_it(here: Path) -> None:
     begun = ["rope@from=rope", "tape@from=rope", "tape@only-positional-from=rope"]
     file = sweep_file(",".join(begun), "[0, 1]", num_layers=2)
@@ -263,6 +264,7 @@ def test_a_name_that_cannot_be_built_is_refused_before_anything_is_written(here:
         assert "width must be 1 or more" in refused("sweep", file)
 
 
+@pytest.mark.slow
 def test_stopped_at_every_job_it_ends_as_an_unbroken_one(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +326,7 @@ def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
     assert "tunes learning_rate" in refused("ablate", "mine.toml", after=True)
 
 
+@pytest.mark.slow
 def test_ablations_end_in_a_table_and_a_figure(here: Path) -> None:
     file = sweep_file("tape,tape:width=4,tape:context=no-mlp,rope", "[0, 1]")
     told = done("ablate", file, "--figure", "figure.svg")
