@@ -61,8 +61,10 @@ def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
     """`decoder` on `hardware`, its attention computed by the backend that is asked for there, its
     blocks compiled where they are to be.
 
-    Errors: UsageError where that backend cannot do what the encoding needs.
+    Errors: UsageError where that backend cannot do what the encoding needs, or blocks cannot be
+    compiled.
     """
+    check_compiler(hardware)
     decoder.attend_with(choose(hardware.attention, decoder.pe.needs, hardware))
     if hardware.compiles and not decoder.compiled:
         # On a CPU the groups of a batch have ever new shapes, which one graph shall serve.
@@ -70,19 +72,24 @@ def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
     return decoder.to(hardware.device)
 
 
-def cannot_compile(hardware: Hardware) -> str | None:
-    """Why blocks cannot be compiled on `hardware`, as the end of a sentence; None where they can,
-    as far as that is known beforehand."""
-    if hardware.device != "cpu":
-        return None
+def check_compiler(hardware: Hardware) -> None:
+    """Errors: UsageError where blocks are to be compiled and, as far as that is known beforehand,
+    cannot be."""
+    if hardware.device != "cpu" or not hardware.compiles:
+        return
     if hardware.threads > 1:
         # Threads that meet a block at the same time compile it once each, up to a limit past which
         # it runs as it is.
-        return "takes one thread of a CPU: add --threads 1 (--slots shares the cores out to runs)"
+        raise UsageError(
+            "--compile takes one thread of a CPU: add --threads 1 (--slots shares the cores out to "
+            "runs)"
+        )
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if shutil.which(compiler) is None:
-        return f"needs a C++ compiler, and there is no {compiler}: install one, or name it in CXX"
-    return None
+        raise UsageError(
+            f"--compile needs a C++ compiler, and there is no {compiler}: install one, or name it "
+            "in CXX"
+        )
 
 
 def compiling_failed(error: BaseException) -> bool:

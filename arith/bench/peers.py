@@ -121,8 +121,7 @@ def speeds(
 ) -> dict[str, Timing]:
     """Real tokens a second: inputs, padding excluded."""
     for contender in contenders:
-        for _ in range(warm_up(hardware)):
-            contender()
+        warm_up(contender, hardware)
     first = {contender.name: contender.step for contender in contenders}
     taken = rounds(
         {contender.name: contender for contender in contenders},

@@ -156,8 +156,7 @@ def training(
             trainer.train_step()
             taken.append(trainer.tokens - before)
 
-        for _ in range(warm_up(hardware)):
-            step()
+        warm_up(step, hardware)
         taken.clear()
         return step
 
@@ -170,8 +169,7 @@ def training(
             steps[point] = stepper(sweep.config(base, value), name, tokens[point])
     if hardware.compiles:  # whoever is compiled takes the place of those before
         for point, step in steps.items():
-            for _ in range(warm_up(hardware)):
-                step()
+            warm_up(step, hardware)
             tokens[point].clear()
     taken = rounds(
         steps,

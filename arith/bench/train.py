@@ -8,7 +8,7 @@ is busy slows all alike.
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -117,8 +117,7 @@ def compared(
     contenders = [contender(name, config, hardware) for name in names]
     if hardware.compiles:  # whoever is compiled takes the place of those before
         for each in contenders:
-            for _ in range(warm_up(hardware)):
-                each.trainer.train_step()
+            warm_up(each.trainer.train_step, hardware)
     taken = rounds(
         {each.name: each.step for each in contenders},
         device=hardware.device,
@@ -144,17 +143,17 @@ def compared(
         )
 
 
-def warm_up(hardware: Hardware) -> int:
-    """Steps before the clock starts: in the first ones blocks are compiled."""
-    return 5 if hardware.compiles else 1
+def warm_up(step: Callable[[], object], hardware: Hardware) -> None:
+    """Take the steps before the clock starts: in the first ones blocks are compiled."""
+    for _ in range(5 if hardware.compiles else 1):
+        step()
 
 
 def contender(name: Name, config: Config, hardware: Hardware) -> Contender:
     """A training that has taken its first steps, and the memory that it took."""
     with peak_memory(hardware.device) as peak:
         trainer = trainer_for(name, config, hardware)
-        for _ in range(warm_up(hardware)):
-            trainer.train_step()
+        warm_up(trainer.train_step, hardware)
     return Contender(name, trainer, memory=(peak.before, peak.bytes))
 
 

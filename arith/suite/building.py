@@ -18,7 +18,7 @@ from arith.suite.record import RunRecord
 from arith.training.config import Config
 from models import catalog
 from models.backends import choose
-from models.build import build, build_decoder, cannot_compile
+from models.build import build, build_decoder, check_compiler
 from models.catalog import Name, Part
 from models.compute import AUTO, Compute
 from models.decoder import Decoder, DecoderConfig
@@ -42,8 +42,7 @@ def settled(hardware: Hardware, decoder: Decoder) -> Hardware:
     Errors: UsageError where the one asked for cannot do what the encoding needs, or blocks cannot
     be compiled.
     """
-    if hardware.compiles and (reason := cannot_compile(hardware)):
-        raise UsageError(f"--compile {reason}")
+    check_compiler(hardware)
     backend = choose(hardware.attention, decoder.pe.needs, hardware)
     return replace(hardware, attention=backend.name)
 

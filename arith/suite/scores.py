@@ -18,6 +18,7 @@ from arith.suite.foreign import blaming
 from arith.suite.lock import confirm, hold, tidy
 from arith.suite.progress import bar
 from arith.suite.weights import trained_decoder, trained_record
+from arith.training.compiling import compiling_told
 from arith.training.memory import memory_told
 from models.catalog import Name, Part, parse
 from models.compute import AUTO, Compute
@@ -77,7 +78,8 @@ def score_run(
 
         stage = file.stem.replace("grid", "score", 1)
         earlier = place.timings().get(stage, 0.0) if grid is not empty else 0.0
-        with memory_told(f"scoring {name}"), blaming(name.encoding):
+        told = memory_told(f"scoring {name}")
+        with told, compiling_told(), blaming(name.encoding):
             grid = score_grid(
                 decoder,
                 bucket,

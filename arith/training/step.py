@@ -19,8 +19,9 @@ from arith.data.task import Problems
 from arith.errors import Failure
 from arith.scoring.score import sent, sequences
 from arith.training.batches import Batches, Source
+from arith.training.compiling import not_compiled
 from arith.training.config import Config
-from arith.training.memory import not_compiled, out_of_memory
+from arith.training.memory import out_of_memory
 from arith.training.processes import ALONE, Processes
 from arith.training.schedule import Schedule
 from models.build import compiling_failed, prepare

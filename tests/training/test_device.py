@@ -2,7 +2,7 @@
 GPU: it is torch's "meta", whose tensors have a shape and nothing in them, so that whatever asks for
 a value fails; and transfers that wait are refused, be they asked for or made on the way."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -44,13 +44,7 @@ class OneDevice(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         if func is torch.ops.aten._to_copy.default:
@@ -65,13 +59,7 @@ class OneDevice(TorchDispatchMode):
 class NoLists(TorchFunctionMode):
     """Refuses what makes a tensor of the CPU's and transfers it without a word."""
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         if func in (torch.tensor, torch.as_tensor, Tensor.new_tensor):
             assert not out.is_meta, "numbers of Python's that are transferred"
