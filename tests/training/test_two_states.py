@@ -202,15 +202,63 @@ def test_a_damaged_line_of_metrics_is_told_and_alone_is_lost(
     assert [line["step"] for line in folder.metrics()][: len(steps) - 1] == [steps[0], *steps[2:]]
 
 
-def test_a_state_of_schema_1_is_taken_up(tmp_path: Path) -> None:
-    """Of a run that a version before stopped at step 13."""
-    folder = RunFolder(tmp_path / "seed-0")
+def copy_of_old(root: Path) -> RunFolder:
+    """The run that a version before stopped at step 13, on a machine of its own."""
+    folder = RunFolder(root / "seed-0")
     shutil.copytree(OLD, folder.path)
-    assert checkpoint.load(folder.latest, "cpu")[1]["schema"] == 1
+    return folder
+
+
+def went_on(folder: RunFolder) -> Outcome:
     continue_run(folder, should_stop=never)
+    assert folder.finished() and folder.states() == [folder.before_cooldown]
+    return final_weights(folder), untimed(folder.metrics())
+
+
+def rewritten(folder: RunFolder, change: Callable[[dict[str, Tensor]], None]) -> None:
+    """Its state in the schema of today, with `change` made to its tensors."""
+    tensors, facts = checkpoint.load(folder.latest, "cpu")
+    whole = {name: tensor.clone() for name, tensor in tensors.items()}
+    change(whole)
+    checkpoint.save(folder.latest, whole, facts)
+    assert checkpoint.load(folder.latest, "cpu")[1]["schema"] > 1
+
+
+def far(ours: Outcome, theirs: Outcome) -> float:
+    """The worst of: a weight's distance and a logged loss's, relative."""
+    assert ours[0].keys() == theirs[0].keys()
+    weights = (float((ours[0][name] - w).norm() / w.norm()) for name, w in theirs[0].items())
+    pairs = list(zip(ours[1], theirs[1], strict=True))
+    assert all(line["step"] == other["step"] for line, other in pairs)
+    losses = (abs(line["loss"] / other["loss"] - 1) for line, other in pairs)
+    return max(*weights, *losses)
+
+
+def no_moments(tensors: dict[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if name.startswith("exp_avg"):
+            tensor.zero_()
+
+
+def test_a_state_of_schema_1_is_taken_up(tmp_path: Path) -> None:
+    """To the bit as if it had been written today, and as far from the run that is unbroken here as
+    another machine's rounding of 13 steps; what is lost on the way would show."""
+    folder = copy_of_old(tmp_path / "old")
+    assert checkpoint.load(folder.latest, "cpu")[1]["schema"] == 1
+    old = went_on(folder)
+    today = copy_of_old(tmp_path / "today")
+    rewritten(today, lambda tensors: None)
+    same = went_on(today)
+    assert_same_bits(old[0], same[0])
+    assert old[1] == same[1]
+
     lines: list[Any] = []
     whole = train(trainer(folder.record().config), lines.append)
-    assert_unbroken(folder, (weights(whole), untimed([line.content() for line in lines])))
+    unbroken = weights(whole), untimed([line.content() for line in lines])
+    assert far(old, unbroken) < 1e-5
+    slip = copy_of_old(tmp_path / "slip")
+    rewritten(slip, no_moments)
+    assert far(went_on(slip), unbroken) > 1e-2
 
 
 class Killed(BaseException):
