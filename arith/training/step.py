@@ -148,7 +148,10 @@ class Stepper:
         for part, gradient in self.hardware.map(gradients, groups):
             loss += part
             for parameter, piece in zip(parameters, gradient, strict=True):
-                parameter.grad = piece if parameter.grad is None else parameter.grad.add_(piece)
+                if parameter.grad is None:
+                    parameter.grad = laid_out_as(parameter, piece)
+                else:
+                    parameter.grad.add_(piece)
         return loss
 
     def updated(self, loss: Tensor) -> Tensor:
@@ -174,6 +177,15 @@ def summed_loss(decoder: Decoder, rows: Rows, device: str) -> Tensor:
     targets = sent(rows.targets[rows.is_answer], device)
     with torch.autocast(device, enabled=False):
         return F.cross_entropy(logits, targets, reduction="sum")
+
+
+def laid_out_as(parameter: Tensor, piece: Tensor) -> Tensor:
+    """`piece` in the memory layout of `parameter`. What `backward` would leave has it;
+    `torch.autograd.grad` gives a transposed weight a transposed gradient, which the fused AdamW
+    reads in the wrong order on a CPU, without a word, and refuses on CUDA."""
+    if piece.stride() == parameter.stride():
+        return piece
+    return torch.empty_like(parameter).copy_(piece)
 
 
 def trained(decoder: Decoder) -> list[tuple[str, torch.nn.Parameter]]:
