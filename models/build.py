@@ -65,7 +65,7 @@ def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
     compiled.
     """
     check_compiler(hardware)
-    decoder.attend_with(choose(hardware.attention, decoder.pe.needs, hardware))
+    decoder.attend_with(choose(hardware.attention, decoder.needs, hardware))
     if hardware.compiles and not decoder.compiled:
         # On a CPU the groups of a batch have ever new shapes, which one graph shall serve.
         compile_blocks(decoder, dynamic=True if hardware.device == "cpu" else None)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.backends.backend import Backend
+from models.backends.backend import Backend, Needs
 from models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, State
 from models.errors import UsageError
 from models.norm import RMSNorm
@@ -83,6 +83,11 @@ class Decoder(nn.Module):
         self.pe = pe
         self.packs = False
         self.compiled = False
+
+    @property
+    def needs(self) -> Needs:
+        """What attention must be able to do here: what the encoding asks for, at this width."""
+        return self.pe.needs._replace(width=self.config.head_dim)
 
     def attend_with(self, backend: Backend) -> None:
         """Compute attention with `backend` from now on; `packs` then says whether sequences may

@@ -43,7 +43,7 @@ def settled(hardware: Hardware, decoder: Decoder) -> Hardware:
     be compiled.
     """
     check_compiler(hardware)
-    backend = choose(hardware.attention, decoder.pe.needs, hardware)
+    backend = choose(hardware.attention, decoder.needs, hardware)
     return replace(hardware, attention=backend.name)
 
 

@@ -21,12 +21,14 @@ class Needs(NamedTuple):
     packed   whether it can run on sequences packed end to end; a bias over all pairs of tokens of
              a batch cannot exist
     query    how many times as wide as v the queries and keys are
+    width    of a head: K, from the decoder's sizes; an encoding leaves it open
     """
 
     values: int = 1
     bias: str = "none"
     packed: bool = True
     query: int = 1
+    width: int = 0
 
 
 class Backend:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from models.backends.backend import Backend, Needs
 from models.hardware import Hardware
+from models.kernels import WIDEST
 from models.sequences import Sequences
 
 
@@ -24,6 +25,8 @@ class Fused(Backend):
             return "adds no bias"
         if needs.values > 3:
             return "gathers three values at most"
+        if needs.query * needs.width > WIDEST:
+            return f"takes queries of {WIDEST} numbers at most"
         if hardware.device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
             return "needs a CUDA GPU (TRITON_INTERPRET=1 runs it on a CPU, slowly)"
         on_gpu = hardware.device == "cuda" and torch.cuda.is_available()

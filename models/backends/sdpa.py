@@ -41,7 +41,8 @@ class SDPA(Backend):
         mask = None
         if bias is not None:
             future = torch.full((tokens, tokens), float("-inf"), dtype=bias.dtype, device=q.device)
-            mask = (bias + future.triu(1)).to(q.dtype)
+            # CUDA's kernels refuse a mask whose keys do not lie side by side, as where heads do.
+            mask = (bias + future.triu(1)).to(q.dtype).contiguous()
             mask = mask.expand(batch, heads, tokens, tokens)
         # Of CUDA's kernels this one alone takes wider values and gives a bias its gradient; the
         # default order would put cuDNN's first.

@@ -1,0 +1,2 @@
+WIDEST = 128
+"""Numbers of a head's query, key or value: what one tile holds."""

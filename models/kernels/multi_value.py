@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.kernels import launch
+from models.kernels import WIDEST, launch
 
-WIDEST = 128
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 

@@ -185,17 +185,28 @@ def test_another_failure_while_stopping_is_told() -> None:
     assert ids(outcome.failed) == ["train/mini/rope/seed-0"] and outcome.exit_code == 1
 
 
-def test_in_this_process_an_error_is_a_reason() -> None:
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(28, "No space left on device"), "No space left"),
+        (RuntimeError("No available kernel."), "RuntimeError: No available kernel."),
+    ],
+)
+def test_in_this_process_an_error_ends_no_other_job(
+    error: Exception, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     def perform(job: Job) -> bool:
-        if "fire" in job.id:
-            raise OSError(28, "No space left on device")
+        if "rope" in job.id:
+            raise error
         assert isinstance(job, Marked)
         job.mark()
         return True
 
     outcome = conduct(made("rope", "fire"), InProcess(perform), Stopper())
-    assert "No space left" in outcome.failed[0].reason and outcome.exit_code == 1
+    assert told in outcome.failed[0].reason and outcome.exit_code == 1
     assert len(outcome.done) == 2
+    # Where a fault is ours, whoever reports it needs all of it.
+    assert ("Traceback" in capsys.readouterr().err) == isinstance(error, RuntimeError)
 
 
 # Subprocesses, with a script in the command line's place

@@ -45,23 +45,30 @@ def _backend(name: str, hardware: Hardware) -> Finding:
 
 
 def disagreement(backend: Backend, hardware: Hardware) -> float:
-    """The largest difference from `eager` in float32, of heads and of gradients."""
+    """The largest difference from `eager` in float32, of heads and of gradients; with a bias too,
+    where `backend` adds one."""
     generator = torch.Generator().manual_seed(0)
     shape = (ROWS, TOKENS, HEADS, WIDTH)
     drawn = [torch.randn(shape, generator=generator) for _ in range(4)]
     inputs = [x.to(hardware.device, hardware.dtype) for x in drawn]
-    ours = _gathered(backend, inputs)
-    exact = _gathered(load("eager"), [x.float() for x in inputs])
+    # As FIRE's: made for each pair of tokens, heads side by side.
+    bias = torch.randn((1, TOKENS, TOKENS, HEADS), generator=generator).to(hardware.device)
+    biases: list[Tensor | None] = [None]
+    if backend.lacks(Needs(bias="learned", packed=False), hardware) is None:
+        biases.append(bias.permute(0, 3, 1, 2))
+    ours = [x for bias in biases for x in _gathered(backend, inputs, bias)]
+    precise = [x.float() for x in inputs]
+    exact = [x for bias in biases for x in _gathered(load("eager"), precise, bias)]
     pairs = zip(ours, exact, strict=True)
     return max(float((a.float() - b).abs().max()) for a, b in pairs)
 
 
-def _gathered(backend: Backend, inputs: list[Tensor]) -> list[Tensor]:
+def _gathered(backend: Backend, inputs: list[Tensor], bias: Tensor | None) -> list[Tensor]:
     """Heads, and the gradients of q, k and v under the last of `inputs`."""
     *leaves, direction = (x.detach().clone().requires_grad_() for x in inputs)
     q, k, v = leaves
     lengths = torch.full((ROWS,), TOKENS, device=q.device)
     tokens = torch.zeros((ROWS, TOKENS), dtype=torch.long, device=q.device)
     seqs = Sequences(tokens, final_length=lengths, key=lengths)
-    (heads,) = backend(q, k, (v,), seqs)
+    (heads,) = backend(q, k, (v,), seqs, bias=bias)
     return [heads.detach(), *torch.autograd.grad((heads * direction).sum(), leaves)]

@@ -1,6 +1,7 @@
 """One job after another in this process: its bar is the terminal's, and torch starts once."""
 
 import time
+import traceback
 from collections.abc import Callable
 
 from arith.errors import EXIT_DONE, EXIT_FAILED, EXIT_PARTLY, EXIT_USAGE, Failure, UsageError
@@ -28,6 +29,10 @@ class InProcess:
             reason = " ".join(str(error).split())
             usual = EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED
             code = getattr(error, "exit_code", usual)
+        except Exception as error:
+            # As where a job is a process of its own: its fault ends no other job.
+            traceback.print_exc()
+            code, reason = EXIT_FAILED, f"{type(error).__name__}: {' '.join(str(error).split())}"
         self.ended.append(Ended(job, code, reason, None, time.perf_counter() - began))
 
     def wait(self, seconds: float) -> list[Ended]:

@@ -6,18 +6,21 @@ Legend: B batch, T tokens, H heads, K head dim.
 import sys
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from models import catalog
-from models.backends import choose, load
+from models.backends import choose, load, sdpa
 from models.backends.backend import Backend, Needs
 from models.backends.eager import Eager
 from models.backends.flash_attn import FlashAttn, kernel
 from models.backends.flex import Flex
 from models.backends.sdpa import SDPA
+from models.contract import assert_close, decoder_for, forward, problem
 from models.errors import UsageError
 from models.hardware import Hardware
 from models.sequences import Sequences
@@ -96,6 +99,32 @@ def test_agrees_with_a_loop(
     scale: float,
 ) -> None:
     assert_agrees(backend(), layout(), widths, scale)
+
+
+BIASED = [
+    name
+    for name in catalog.names("encoding")
+    if decoder_for(name).needs.bias in ("fixed", "learned")
+]
+
+
+@pytest.mark.parametrize("name", BIASED)
+def test_sdpa_gets_masks_whose_keys_lie_side_by_side(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Off a CPU its kernels refuse any other."""
+    steps = []
+
+    def shown(q: Tensor, k: Tensor, v: Tensor, *, attn_mask: Tensor, **options: Any) -> Tensor:
+        steps.append(attn_mask.stride(-1))
+        return scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, **options)
+
+    monkeypatch.setattr(sdpa, "scaled_dot_product_attention", shown)
+    decoder, seqs = decoder_for(name), problem()
+    exact = forward(decoder, seqs)
+    decoder.attend_with(SDPA())
+    assert_close(forward(decoder, seqs), exact, "sdpa")
+    assert steps == [1] * len(decoder.blocks)
 
 
 @pytest.mark.parametrize("layout", [padded, packed])
@@ -226,6 +255,14 @@ def test_auto_on_a_cpu_is_eager() -> None:
 def test_auto_never_takes_what_lacks_something(library: list[dict[str, object]]) -> None:
     assert choose("auto", Needs(bias="learned", packed=False), GPU).name == "sdpa"
     assert choose("auto", Needs(), GPU).name in ("fused", "flash-attn")
+
+
+def test_the_fused_kernel_has_a_widest_head() -> None:
+    fused = load("fused")
+    for needs in (Needs(width=129), Needs(width=65, query=2)):
+        assert fused.lacks(needs, GPU) == "takes queries of 128 numbers at most"
+    assert fused.lacks(Needs(width=64, query=2), GPU) != fused.lacks(Needs(width=129), GPU)
+    assert decoder_for("pope").needs.width == 8
 
 
 def test_a_request_that_cannot_be_met_names_the_alternatives() -> None:
