@@ -17,8 +17,8 @@ from models.compute import AUTO, Compute
 from models.hardware import detect
 from models.registry import RAISED
 
-# In steps; a checkpoint costs a few milliseconds at mini and two seconds at the paper's size.
-# Every saved state is evaluated, so that the spread over the last ones can be told.
+# In steps. Every saved state is evaluated, so that the spread over the last ones can be told; where
+# saving takes long, not every evaluated one is saved.
 LOG_EVERY, EVALUATE_EVERY, SAVE_EVERY = 20, 100, 100
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -111,6 +112,35 @@ def test_a_run_may_change_threads_on_the_way(
     run(tmp_path, small(), stop=13)
     monkeypatch.setattr(trainers, "detect", lambda compute=None: cpu(threads=2))
     assert_same_bits(final_weights(run(tmp_path, small())), uninterrupted[0])
+
+
+@pytest.mark.parametrize(("cost", "saved"), [(0.9, [4, 8, 12, 16, 20, 24, 28]), (1.1, [4, 28])])
+def test_a_state_that_takes_long_is_saved_seldom(
+    cost: float, saved: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On this clock a step takes a second."""
+    made, now, at = trainer(small()), [0.0], list[int]()
+    clock = SimpleNamespace(perf_counter=lambda: now[0])
+    monkeypatch.setattr("arith.training.train.time", clock)
+
+    def pass_by(seconds: float) -> None:
+        now[0] += seconds
+
+    def save() -> None:
+        at.append(made.step)
+        pass_by(cost)
+
+    assert made.run(
+        log_every=10,
+        evaluate_every=100,
+        save_every=4,
+        log=lambda metrics: None,
+        tick=lambda step: pass_by(1.0),
+        save=save,
+        keep=lambda: None,
+        should_stop=never,
+    )
+    assert at == saved
 
 
 def test_a_dataset_and_problems_made_as_needed_give_one_run(tmp_path: Path) -> None:
