@@ -7,7 +7,7 @@ from pathlib import Path
 
 from arith.bench.measure import Options
 from arith.bench.running import run
-from arith.errors import Failure, UsageError
+from arith.errors import Failure
 from arith.files import read_json
 from arith.suite.progress import say
 from arith.suite.sweep import Sweep, folder_of
@@ -43,8 +43,10 @@ def measure_first(sweep: Sweep, out: Path, compute: Compute = AUTO) -> Path | No
     try:
         with redirect_stdout(sys.stderr):
             run(STAGES, options, file)
-    except UsageError as error:
-        say(f"not measured: {error}")
+    except Exception as error:
+        # Whatever is wrong with measuring, with a kernel that a machine cannot compile say, the
+        # runs that were asked for are worth more.
+        say(f"not measured: {type(error).__name__}: {error}")
     return file
 
 

@@ -44,7 +44,12 @@ PROFILED_STEPS = 3
 #: the first that fits.
 CLASSES = (
     ("optimizer", "adam|multi_tensor|_foreach|vector_norm"),
-    ("attention kernels", "scaled_dot_product|flash|fmha|flex_attention|_attention"),
+    (
+        "attention kernels",
+        # The kernels of `fused` are named so, and those that FlexAttention is compiled to.
+        "scaled_dot_product|flash|fmha|flex_attention|_attention|triton_tem|"
+        "^(forward|backward(_queries|_keys)?)_kernel$",
+    ),
     (
         "matrix products",
         r"::(mm|bmm|addmm|baddbmm|addmv_?|mv|dot)$|gemm|nvjet|cutlass|xmma|cublas|mkldnn",

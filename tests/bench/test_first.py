@@ -110,3 +110,15 @@ def test_the_measuring_itself_ends_in_a_file_and_says_nothing_on_stdout(
     content = json.loads(file.read_text("utf-8"))
     stages = {line["stage"] for line in content["measurements"]}
     assert content["complete"] and stages == {"ceilings", "attention", "train"}
+
+
+def test_what_fails_in_measuring_keeps_no_run_from_being_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*anything: object) -> bool:
+        raise RuntimeError("out of resource: shared memory")
+
+    monkeypatch.setattr(first, "run", run)
+    first.measure_first(sweep(tmp_path), tmp_path)
+    told = capsys.readouterr().err
+    assert "not measured: RuntimeError: out of resource: shared memory" in told
