@@ -89,12 +89,14 @@ def study_all(root: Path, preset: str | None = None) -> Study:
     return _study(folders, first)
 
 
-def _claim(runs: Runs) -> tuple[bool, int, int]:
-    """What decides which runs are drawn: whether they are the preset's own, then how many."""
+def _claim(runs: Runs) -> tuple[bool, bool, int, int]:
+    """What decides which runs are drawn: whether they are the preset's own, then whether they began
+    with weights of their own, then how many."""
     first, own = runs[0][1], False
-    if first.preset in presets() and first.init_from is None:
+    from_scratch = first.init_from is None
+    if first.preset in presets() and from_scratch:
         own = first.config == load_preset(first.preset) and first.first_steps == first.config.steps
-    return own, len(_groups(runs)), len(runs)
+    return own, from_scratch, len(_groups(runs)), len(runs)
 
 
 def _groups(runs: Runs) -> dict[str, Runs]:

@@ -52,8 +52,9 @@ def _may_compare(one: Grid, other: Grid) -> bool:
     return True
 
 
-def claim(group: Sequence[Grid]) -> tuple[bool, int, int]:
-    """What decides which group is shown: whether it is the preset as it stands, then its size."""
+def claim(group: Sequence[Grid]) -> tuple[bool, bool, int, int]:
+    """What decides which group is shown: whether it is the preset as it stands, then whether its
+    runs began with weights of their own, then its size."""
     first, own = group[0], False
     if first.preset in presets():
         config = load_preset(first.preset)
@@ -64,7 +65,8 @@ def claim(group: Sequence[Grid]) -> tuple[bool, int, int]:
             "steps_before": None,  # weights of its own, not those of another run
         }
         own = all(first.budget.get(key) == value for key, value in usual.items())
-    return own, len({grid.name for grid in group}), len(group)
+    from_scratch = first.budget.get("steps_before") is None
+    return own, from_scratch, len({grid.name for grid in group}), len(group)
 
 
 def not_scored(root: Path, preset: str, asked: Asked) -> list[LeftOut]:
