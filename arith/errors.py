@@ -9,6 +9,7 @@ __all__ = [
     "EXIT_INTERRUPTED",
     "EXIT_PARTLY",
     "EXIT_USAGE",
+    "Corrupt",
     "Failure",
     "UsageError",
     "unknown",
@@ -21,3 +22,7 @@ or found somebody else at work: nothing is wrong, run me again. Interrupted: by 
 
 class Failure(Exception):
     """Something that was asked for rightly went wrong: a disk, a corrupt file (exit code 1)."""
+
+
+class Corrupt(Failure):
+    """A file that is not what was written: damaged, or a foreign one."""

@@ -136,5 +136,6 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_json(path: Path, kind: str) -> dict[str, Any]:
-    """The document of `kind` in `path`, without its checksum. Errors: Failure, naming it."""
+    """The document of `kind` in `path`, without its checksum. Errors: Failure, naming it; Corrupt
+    where it is damaged."""
     return read_document(path, kind)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from arith.checking import Wrong
-from arith.errors import Failure
+from arith.errors import Corrupt, Failure
 from arith.reading import parse_json, read_text
 
 NEWEST = {
@@ -35,6 +35,10 @@ WITH_CHECKSUM = 2
 """The first schema with one."""
 
 
+class Damaged(Wrong):
+    """A document that is not what was written."""
+
+
 def sealed(content: dict[str, Any], kind: str, key: str = "kind") -> dict[str, Any]:
     """`content` as a document of `kind`, which it says under `key`."""
     marks = {"schema": NEWEST[kind], key: kind}
@@ -55,7 +59,7 @@ def unsealed(content: Any, kind: str, key: str = "kind") -> dict[str, Any]:
         return content
     told = {name: value for name, value in content.items() if name != "checksum"}
     if content.get("checksum") != checksum(told):
-        raise Wrong("is corrupt: it is not what its checksum says")
+        raise Damaged("is corrupt: it is not what its checksum says")
     return told
 
 
@@ -73,17 +77,20 @@ def checksum(content: dict[str, Any]) -> str:
     try:
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     except RecursionError:  # what could just be read may be too deep to write
-        raise Wrong("is corrupt: nested too deep") from None
+        raise Damaged("is corrupt: nested too deep") from None
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def read_document(path: Path, kind: str) -> dict[str, Any]:
-    """The document of `kind` in the file at `path`. Errors: Failure, naming it."""
+    """The document of `kind` in the file at `path`. Errors: Failure, naming it; Corrupt where it is
+    damaged."""
     try:
         content = parse_json(read_text(path))
     except ValueError as error:
-        raise Failure(f"{path} is corrupt: not JSON ({error})") from error
+        raise Corrupt(f"{path} is corrupt: not JSON ({error})") from error
     try:
         return unsealed(content, kind)
+    except Damaged as error:
+        raise Corrupt(f"{path} {error}") from error
     except Wrong as error:
         raise Failure(f"{path} {error}") from error

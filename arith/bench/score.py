@@ -23,6 +23,7 @@ from arith.data.bucket import Bucket
 from arith.data.task import Problems
 from arith.errors import Failure, UsageError
 from arith.scoring.score import PROBE_ROWS, Outcome, low_precision_threshold, score
+from arith.suite.advice import untrained
 from arith.suite.building import decoder_for
 from arith.suite.finding import existing_run
 from arith.suite.folders import RunFolder
@@ -74,7 +75,7 @@ def runs(options: Options, hardware: Hardware, folder: Path) -> Iterator[Run]:
             )
         there = existing_run(options.run)
         if not there.finished():
-            raise UsageError(f"{there.path} is not trained to its end")
+            raise UsageError(untrained(there))
         record = there.record()
         tensors, facts = load_state(there.final, record, "cpu")
         yield Run(copied(folder / "run", record, tensors, facts), f"weights of {options.run}")

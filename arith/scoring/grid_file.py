@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from arith.checking import Wrong, digest, known_keys, mapping, number, text, whole
-from arith.errors import Failure
+from arith.errors import Corrupt
 from arith.files import read_json, write_text
 from arith.schemas import sealed
 from arith.scoring.grid import SHARE_UNIT, Floats, Grid, Ints
@@ -22,6 +22,7 @@ _KEYS = {
 _PRESET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@-]*")
 _SETTINGS, _PART = "settings", "part"
 """There only where the preset was changed, and where it is not the whole of a grid."""
+REMEDY = "put back a copy that is whole, or score the run again with --fresh"
 
 
 def save(grid: Grid, path: Path) -> None:
@@ -36,11 +37,14 @@ def save(grid: Grid, path: Path) -> None:
 
 
 def load(path: Path) -> Grid:
-    """Read what `save` wrote. Errors: Failure, naming the file and what is wrong in it."""
+    """Read what `save` wrote. Errors: Failure, naming the file and what is wrong in it; Corrupt,
+    with what to do, where it is damaged."""
     try:
         return _checked(read_json(path, "grid"))
+    except Corrupt as error:
+        raise Corrupt(f"{error}; {REMEDY}") from error
     except Wrong as error:
-        raise Failure(f"{path} is corrupt: {error}; score the run again") from error
+        raise Corrupt(f"{path} is corrupt: {error}; {REMEDY}") from error
 
 
 def _checked(content: dict[str, Any]) -> Grid:

@@ -39,9 +39,23 @@ def scored_as(extrapolation: Part | str | None, asked: Asked) -> list[str]:
     return [*way, *asked.options]
 
 
+def untrained(folder: RunFolder) -> str:
+    """Why a run has no final weights, and how it gets them."""
+    if folder.carried():
+        return (
+            f"{folder.path} is scored, but its weights are not here: put {folder.final.name} into "
+            f"{folder.final.parent}, or train it anew, with --fresh or another --out: its "
+            "environment.json has the command"
+        )
+    return f"{folder.path} is not trained to its end: `tape-arith train {folder.path}`"
+
+
 def elsewhere(root: Path) -> str:
-    """Where below `root` there are runs that are not found from it: those of sweeps that change a
-    preset have a folder of their own."""
+    """Where there are runs that are not found from `root`: above it, where it is a preset's folder,
+    or below it, for sweeps that change a preset have a folder of their own."""
+    if next(root.glob("*/seed-*/run.json"), None) is not None:
+        above = root / ".." if root.name in ("", "..") else root.parent
+        return f"; {root} is the folder of one preset: name the one above it, --runs {above}"
     found = sorted({path.parents[3] for path in root.glob("*/*/*/seed-*/run.json")})
     return (
         f"; there are some in {', '.join(map(str, found[:5]))}: name one with --runs"

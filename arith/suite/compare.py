@@ -64,7 +64,8 @@ def panels(
         missing = [name for name in names if str(name) not in have.get(closest, set())]
         commands = "; ".join(what_scores(root, closest, name, asked) for name in missing)
         listed = ", ".join(map(str, missing))
-        raise UsageError(f"no scored run of {listed} in {root}/{closest}{asked}: {commands}")
+        where = f"{root}/{closest}{asked}"
+        raise UsageError(f"no scored run of {listed} in {where}: {commands}{elsewhere(root)}")
     return [[g for g in grids if g.name == name and g.preset == complete[0]] for name in wanted]
 
 

@@ -118,6 +118,10 @@ class RunFolder:
         """Trained to the end of its budget."""
         return self.final.exists() and not self.unfinished()
 
+    def carried(self) -> bool:
+        """Scored, and here without weights, as a run is that was carried away or committed."""
+        return not (self.final.exists() or self.states()) and any(self.path.glob("grid*.json"))
+
     def record(self) -> RunRecord:
         """Errors: Failure where there is none or it is corrupt."""
         content = read_json(self.record_file, "run")

@@ -9,6 +9,7 @@ from typing import Any
 from arith.data.dataset import Dataset
 from arith.errors import Failure, UsageError
 from arith.files import read_json, write_json
+from arith.suite.advice import untrained
 from arith.suite.beginning import beginning, named, write_first_state
 from arith.suite.building import check, dataset_of, training_bucket
 from arith.suite.environment import DECIDES_BITS, environment
@@ -147,7 +148,7 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
     if steps == record.config.steps:
         return
     if not folder.finished() and not _was_finished(folder, record):
-        raise UsageError(f"{folder.path} is not finished: `tape-arith train {folder.path}` first")
+        raise UsageError(untrained(folder))
     if steps < record.config.steps:
         raise UsageError(f"{folder.path} was trained for {record.config.steps} steps already")
     extended = replace(record, config=replace(record.config, steps=steps))
@@ -209,11 +210,8 @@ def continue_run(
     if on_nonfinite not in (None, record.on_nonfinite):
         record = replace(record, on_nonfinite=known_policy(on_nonfinite or ""))
         folder.write_record(record)
-    if not folder.states() and any(folder.path.glob("grid*.json")):
-        raise UsageError(
-            f"{folder.path} is scored, but its weights are not here: put them there, train into "
-            "another folder with --out, or start it over with --fresh"
-        )
+    if folder.carried():
+        raise UsageError(untrained(folder))
     before = record.init_from
     if before is not None and not folder.states():
         raise Failure(f"{folder.latest} is missing: it holds the weights that the run begins from")

@@ -38,7 +38,8 @@ def score_run(
     its own; goes on where an interrupted scoring stopped.
     Errors: UsageError where training is not finished, was on another version of the task, or the
     task has no such split."""
-    record = trained_record(folder)
+    # What is scored is shown without weights too, as a run has none that was carried here.
+    record = folder.record() if folder.carried() and not fresh else trained_record(folder)
     config = record.config
     asked = asked.of(config.tested_digits)
     digits = asked.max_digits or config.tested_digits
@@ -55,6 +56,7 @@ def score_run(
         if grid.blocks_done == len(blocks):
             tidy(place.path)
             return grid
+    trained_record(folder)
     name = Name(parse(record.encoding).encoding, extrapolation)
     decoder, hardware = trained_decoder(folder, name, record, compute)
     rows = len(blocks) * bucket.num_pairs
@@ -106,5 +108,5 @@ def _begun(file: Path, empty: Grid) -> Grid:
         there, here = (f"part {g.part}" if g.part else "a whole grid" for g in (grid, empty))
         raise UsageError(f"{file} is {there}, not {here}: --fresh scores again")
     if not grid.counted:
-        raise Failure(f"{file} is corrupt: cells hold more than its blocks: --fresh scores again")
+        raise Failure(f"{file} is corrupt: cells hold more than its blocks; {grid_file.REMEDY}")
     return grid

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from arith.errors import Failure
+from arith.errors import Corrupt, Failure
 from arith.files import remove
 from arith.suite.folders import RunFolder
 from arith.suite.lock import confirm
@@ -33,11 +33,11 @@ class States:
 
         Errors: Failure where all are damaged, or one is of another run or a newer version.
         """
-        damaged: dict[Path, checkpoint.Corrupt] = {}
+        damaged: dict[Path, Corrupt] = {}
         for path in self.folder.states():
             try:
                 tensors, facts = load_state(path, self.record, self.trainer.hardware.device)
-            except checkpoint.Corrupt as error:
+            except Corrupt as error:
                 damaged[path] = error
                 continue
             self.trainer.restore(tensors, facts, path)

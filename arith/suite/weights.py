@@ -5,7 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-from arith.errors import Failure, UsageError
+from arith.errors import Corrupt, Failure, UsageError
+from arith.suite.advice import untrained
 from arith.suite.building import decoder_for, on_paper, settled
 from arith.suite.folders import RunFolder
 from arith.suite.record import FIRST_TASK_VERSION, RunRecord, unchanged
@@ -47,10 +48,10 @@ def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str
     damaged."""
     try:
         tensors, facts = load_state(folder.final, record, device)
-    except checkpoint.Corrupt as error:
+    except Corrupt as error:
         again = "the last steps" if folder.before_cooldown.exists() else "the run"
         mend = f"remove it, then `tape-arith train {folder.path}` takes {again} again"
-        raise checkpoint.Corrupt(f"{error}: {mend}") from error
+        raise Corrupt(f"{error}: {mend}") from error
     if facts.get("step") != record.config.steps:
         raise Failure(
             f"{folder.final} is of step {facts.get('step')}, and the run is trained for "
@@ -94,9 +95,7 @@ def trained_record(folder: RunFolder) -> RunRecord:
     record = folder.record()
     unchanged(folder.path, record)
     if not folder.finished():
-        raise UsageError(
-            f"{folder.path} is not trained to its end: `tape-arith train {folder.path}`"
-        )
+        raise UsageError(untrained(folder))
     return record
 
 

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from arith.checking import Wrong
-from arith.errors import Failure
+from arith.errors import Corrupt, Failure
 from arith.files import atomic
 from arith.reading import parse_json
 from arith.schemas import NEWEST, readable
@@ -29,10 +29,6 @@ MOST_FACTS = 2**20
 """Characters of what a header tells."""
 MOST_HEADER = 2**25
 """Bytes of a whole header, generously: a line of some 120 for each tensor."""
-
-
-class Corrupt(Failure):
-    """A file that is not the checkpoint that was written; an older one may still be good."""
 
 
 def save(
@@ -59,8 +55,8 @@ def load(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and facts of a checkpoint of at most `most` bytes, as they were written.
 
-    Errors: Corrupt for a damaged or foreign file, Failure for one that cannot be read or that a
-    newer version wrote.
+    Errors: Corrupt for a damaged or foreign file, where an older one may still be good; Failure for
+    one that cannot be read or that a newer version wrote.
     """
     if path.exists() and not path.is_file():  # one would wait for ever for a named pipe
         raise Corrupt(f"{path} is not a file")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arith.errors import Failure
+from arith.errors import Corrupt, Failure
 from arith.scoring import grid_file
 from arith.scoring.comparable import comparable
 from arith.scoring.grid import Grid
@@ -125,10 +125,20 @@ class TestFile:
         with pytest.raises(Failure, match=r"grid\.json"):
             self.load(tmp_path, json.dumps(content))
 
-    @pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00", "[" * 100_000, "9" * 5000])
-    def test_what_is_no_grid_at_all(self, tmp_path: Path, text: str) -> None:
-        with pytest.raises(Failure, match=r"grid\.json"):
+    @pytest.mark.parametrize("text", ["[]", "null"])
+    def test_a_file_of_another_kind(self, tmp_path: Path, text: str) -> None:
+        with pytest.raises(Failure, match=r"grid\.json is not a grid of tape-arith"):
             self.load(tmp_path, text)
+
+    @pytest.mark.parametrize("text", ["", "{", "\x00", "[" * 100_000, "9" * 5000])
+    def test_what_is_no_grid_at_all(self, tmp_path: Path, text: str) -> None:
+        with pytest.raises(Corrupt, match=r"grid\.json.*; put back a copy .* with --fresh"):
+            self.load(tmp_path, text)
+
+    def test_one_of_a_newer_version_is_not_damaged(self, tmp_path: Path) -> None:
+        with pytest.raises(Failure, match="has schema 99; this version reads") as caught:
+            self.load(tmp_path, json.dumps({**self.content(), "schema": 99}))
+        assert not isinstance(caught.value, Corrupt)
 
     def test_a_mean_over_nothing(self, tmp_path: Path) -> None:
         content = {"schema": 1, **blank().content()}

@@ -79,6 +79,12 @@ def test_runs_in_several_presets(comparison: Path) -> None:
     assert done("heatmap", "--compare", "fire,rope").out.startswith("runs/mini/")
 
 
+def test_the_folder_of_a_preset_is_not_that_of_runs(comparison: Path) -> None:
+    for command in (("heatmap", "--compare", "fire,rope"), ("table",), ("leaderboard",)):
+        told = refused(*command, "--runs", "runs/mini")
+        assert "runs/mini is the folder of one preset: name the one above it, --runs runs" in told
+
+
 def test_another_ending(comparison: Path) -> None:
     with untouched(comparison):
         for name in ("map.jpg", "map", ".png"):

@@ -175,6 +175,11 @@ def test_what_was_carried_away_without_weights_is_done(here: Path) -> None:
     with untouched(here / "runs/mine"):
         result = call("sweep", file)
     assert result.code == 2 and "its weights are not here" in result.err
+    run = Path("runs/mine/mini/rope/seed-0")
+    with untouched(here / "runs/mine"):
+        assert "rope seed 0: out of distribution" in done("score", run).out
+        for command in (["score", "--fresh"], ["score", "--split", "carry"], ["export"], ["train"]):
+            assert "its weights are not here: put final.safetensors" in refused(*command, run)
 
 
 def test_a_job_that_fails_does_not_stop_the_others(here: Path) -> None:

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from arith.errors import Failure
+from arith.errors import Corrupt, Failure
 from arith.suite.folders import RunFolder
 from arith.suite.runs import continue_run, extend_run
 from arith.suite.scores import score_run
@@ -202,7 +202,7 @@ def test_flipped_bits_are_found(tmp_path: Path) -> None:
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
     for length in range(0, len(content), 3):
         path.write_bytes(content[:length])
-        with pytest.raises(checkpoint.Corrupt):
+        with pytest.raises(Corrupt):
             checkpoint.load(path, "cpu")
 
 

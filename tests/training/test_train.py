@@ -181,7 +181,7 @@ def test_another_config_is_refused(tmp_path: Path) -> None:
         run(tmp_path, small(learning_rate=0.1))
     with pytest.raises(UsageError, match=r"budget of 30 steps, not 31: .*--steps 31"):
         run(tmp_path, small(steps=31))
-    with pytest.raises(UsageError, match="is not finished"):
+    with pytest.raises(UsageError, match="is not trained to its end"):
         extend_run(folder, 60)
     assert contents(tmp_path) == before
 

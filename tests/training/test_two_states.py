@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from arith.errors import Failure, UsageError
+from arith.errors import Corrupt, Failure, UsageError
 from arith.suite import runs
 from arith.suite.folders import RunFolder
 from arith.suite.runs import continue_run, extend_run
@@ -184,7 +184,7 @@ def test_weights_that_cannot_be_scored(
 def test_a_header_that_is_too_large(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     checkpoint.save(path, {"x": torch.zeros(1)}, {"losses": [0.5] * 300_000})
-    with pytest.raises(checkpoint.Corrupt, match="its header is larger"):
+    with pytest.raises(Corrupt, match="its header is larger"):
         checkpoint.load(path, "cpu")
 
 
