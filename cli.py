@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -45,6 +45,7 @@ from arith.errors import (
 )
 from arith.plain import plain
 from arith.suite.stopping import WISHES
+from arith.suite.version import own_version
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -82,10 +83,27 @@ PANELS = {
         "bench": bench,
     },
 }
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"tape-arith {own_version()}")
+        raise typer.Exit
+
+
 for panel, commands in PANELS.items():
     for name, module in commands.items():
         register = app.command(name, rich_help_panel=panel, epilog=f"Example: {module.EXAMPLE}")
         register(module.command)
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version)
+    ] = False,
+) -> None:
+    """What stands before a command."""
 
 
 class _Interrupted(BaseException):
@@ -161,7 +179,10 @@ def main() -> None:
     except (Failure, OSError) as error:
         _failed(error)
     except _Interrupted as caught:
-        print("tape-arith: interrupted; the same command goes on from here", file=sys.stderr)
+        print(
+            "tape-arith: interrupted: what is finished is kept, nothing is half-written",
+            file=sys.stderr,
+        )
         sys.exit(caught.args[0])
 
 

@@ -125,7 +125,10 @@ def _read(place: Place, source: bytes) -> Entry:
 def _parsed(place: Place, source: bytes) -> ast.Module:
     try:
         return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except SyntaxError as error:
+        line = f"line {error.lineno}: " if error.lineno else ""
+        raise UsageError(f"{_file(place)} is not Python: {line}{error.msg}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
         # ValueError: a null byte; the last two: nested deeper than the parser goes
         raise UsageError(f"{_file(place)} is not Python: {error}") from error
 

@@ -13,6 +13,7 @@ import torch
 
 from arith.suite import estimate
 from arith.suite.folders import RunFolder
+from arith.suite.version import own_version
 from models.hardware import Hardware
 from tests.suite.tiny import contents, done, refused, settings, untouched
 
@@ -112,7 +113,7 @@ def test_encodings_that_are_refused(here: Path, pe: str) -> None:
     ("command", "told"),
     [
         (("train",), "--pe"),
-        (("train", "runs/x", "--pe", "rope"), "--pe"),
+        (("train", "runs/x", "--pe", "rope"), "leave out --pe, or RUN"),
         (("train", "--pe", ""), "--pe"),
         (("train", "--pe", "tape,rope"), "tape-arith run --pe tape,rope"),
         (("train", "--pe", "rope", "--steps", "9"), "--set steps=N"),
@@ -150,6 +151,9 @@ def test_encodings_that_are_refused(here: Path, pe: str) -> None:
         (("run", "--pe", "rope", "--seeds", "-1"), "as in 0,1,2"),
         (("run",), "--pe"),
         (("score",), "run"),
+        (("score", "runs/x", "--attention", "flash"), "did you mean 'flash-attn'?"),
+        (("cite", "--pe", ""), "--pe is empty"),
+        (("table", "--runs", __file__), "--runs"),
         (("score", "runs/x", "--max-digits", "0"), "--max-digits"),
         (("heatmap",), "--compare"),
         (("heatmap", "--compare", ""), "--compare"),
@@ -167,6 +171,10 @@ def test_encodings_that_are_refused(here: Path, pe: str) -> None:
 def test_usage_that_is_refused(here: Path, command: tuple[str, ...], told: str) -> None:
     assert told in refused(*command)
     assert contents(here) == {}
+
+
+def test_the_version_is_told() -> None:
+    assert done("--version").out == f"tape-arith {own_version()}\n"
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])

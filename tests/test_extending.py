@@ -315,7 +315,7 @@ def test_paths_that_hold_what_joins_names(name: str, folder: Path) -> None:
         ("rope+yarn+mine.py:Theirs", "yarn is for test time and comes last"),
         ("mine.py:Theirs+./mine.py:Theirs", "names mine.py:Theirs twice"),
         ("folder.py:Mine", "'folder.py': there is no such file"),
-        ("broken.py:Mine", "broken.py is not Python"),
+        ("broken.py:Mine", "broken.py is not Python: line 1: invalid syntax"),
         ("null.py:Mine", "null.py is not Python"),
     ],
 )

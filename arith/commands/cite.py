@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from arith.commands.options import complete_encoding
+from arith.errors import UsageError
 
 EXAMPLE = "tape-arith cite --pe tape,fire"
 SCHEMA = 1
@@ -27,7 +28,10 @@ def command(
     from arith.suite.citing import bibtex, cited, everything, suite
     from models import catalog
 
-    found = cited(everything() if pe == "all" else catalog.parse_list(pe))
+    names = everything() if pe == "all" else catalog.parse_list(pe)
+    if not names:
+        raise UsageError("--pe is empty: name an encoding, as in --pe tape")
+    found = cited(names)
     for one in found:
         if not one.bibtex:
             print(f"note: no entry for {', '.join(one.names)}: {one.paper}", file=sys.stderr)

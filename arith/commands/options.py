@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from models import catalog
+from models.errors import unknown
 
 
 def complete_encoding(incomplete: str) -> list[str]:
@@ -72,7 +73,7 @@ TaskName = Annotated[
     str | None,
     typer.Option("--task", help="A task of `tape-arith list`.", autocompletion=_complete_task),
 ]
-Runs = Annotated[Path, typer.Option(help="The folder of runs.")]
+Runs = Annotated[Path, typer.Option(file_okay=False, help="The folder of runs.")]
 TimeLimit = Annotated[
     str | None, typer.Option(help="Stop in good order after 90s, 25m or 3h (exit code 3).")
 ]
@@ -80,11 +81,22 @@ Threads = Annotated[
     int | None,
     typer.Option(min=1, max=1024, help="CPU threads (default: all cores, or OMP_NUM_THREADS)."),
 ]
+
+
+def _known_attention(name: str) -> str:
+    """Errors: UsageError, before anything is read or begun."""
+    known = ["auto", *catalog.backends()]
+    if name not in known:
+        raise unknown("attention backend", name, known)
+    return name
+
+
 Attention = Annotated[
     str,
     typer.Option(
         help="What computes attention: auto, flash-attn, sdpa, flex, eager or fused. One that "
         "cannot do what the encoding needs here is refused, never replaced.",
+        callback=_known_attention,
         autocompletion=_complete_attention,
     ),
 ]

@@ -95,7 +95,9 @@ def command(
     fresh: Fresh = False,
 ) -> None:
     """Train one encoding, or go on with a run, then score its grid."""
-    if (run is None) == (pe is None):
+    if run is not None and pe is not None:
+        raise UsageError("RUN goes on with the encoding that it has: leave out --pe, or RUN")
+    if run is None and pe is None:
         raise UsageError("name an encoding (--pe tape) or the folder of a run to go on with")
     recipe = (preset, settings, task, leading_bos, fresh, out, init_from)
     if run is not None and (any(recipe) or seed is not None):

@@ -167,6 +167,6 @@ def unchanged(path: Path, record: RunRecord) -> None:
         if now.get(part) != sha256:
             raise UsageError(
                 f"{path} was trained with another {part} (SHA-256 {sha256[:12]}, now "
-                f"{now.get(part, 'none')[:12]}): put that one back, or remove the folder and train "
-                "it anew"
+                f"{now.get(part, 'none')[:12]}): put that one back, or train it anew "
+                "with --fresh or another --out"
             )

@@ -76,9 +76,9 @@ class Config:
                 raise UsageError(f"{name} must be {most:,} at most, not {getattr(self, name):,}")
         for name in ("learning_rate", "epsilon", "clip"):
             if not 0 < getattr(self, name) < float("inf"):
-                raise UsageError(f"{name} must be more than 0, not {getattr(self, name)}")
+                raise UsageError(f"{name} must be finite and above 0, not {getattr(self, name)}")
         if not 0 <= self.weight_decay < float("inf"):
-            raise UsageError(f"weight_decay must be 0 or more, not {self.weight_decay:g}")
+            raise UsageError(f"weight_decay must be finite, 0 or more, not {self.weight_decay:g}")
         for name in ("evaluation_seed", "leading_bos"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} must be 0 or more, not {getattr(self, name)}")

@@ -129,7 +129,7 @@ BAD = {
     GOOD + "[tune]\nlearning_rate = 3": "must be a list of several values",
     GOOD + "[tune]\nlearning_rate = [1e-3, 1e-3]": "must be a list of several values",
     GOOD + "[tune]\nlerning_rate = [1e-3, 3e-3]": "unknown setting 'lerning_rate'",
-    GOOD + "[tune]\nlearning_rate = [1e-3, -1.0]": "learning_rate must be more than 0",
+    GOOD + "[tune]\nlearning_rate = [1e-3, -1.0]": "learning_rate must be finite and above 0",
     GOOD + "[tune]\nclip = [1.0, 2.0]\nsteps = [1, 2]": "tune takes one setting, not clip, steps",
     "preset = ": "is not TOML",
 }
