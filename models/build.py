@@ -15,9 +15,8 @@ from models.decoder import Decoder, DecoderConfig
 from models.encoding import PositionalEncoding, Setting
 from models.errors import UsageError
 from models.extrapolation import Extrapolation
+from models.graphs import allow_graphs
 from models.hardware import Hardware
-
-MOST_GRAPHS = 32
 
 
 def build(name: Name | str, setting: Setting) -> PositionalEncoding:
@@ -104,15 +103,10 @@ def compile_blocks(
     """Compile each block on its own, which takes a minute once; changes no name of a parameter.
     `dynamic`: one graph for all shapes from the start; None: once a second shape comes.
 
-    Blocks share their graphs: the first, the last and those between, in training and in scoring,
-    for new shapes once more. That is under the limit below but over torch's own, past which a block
-    would run uncompiled without a word; decoders compiled before are forgotten, so that they do not
-    count.
+    Decoders compiled before are forgotten, so that their graphs do not count.
     """
     torch.compiler.reset()
-    config = torch._dynamo.config
-    limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
-    setattr(config, limit, MOST_GRAPHS)
+    allow_graphs()
     for block in decoder.blocks:
         block.compile(backend=backend, dynamic=dynamic)
     decoder.compiled = True

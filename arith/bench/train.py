@@ -32,6 +32,7 @@ from arith.training.schedule import Schedule
 from arith.training.train import Trainer
 from models.catalog import Name, parse
 from models.encoding import PositionalLayer
+from models.graphs import allow_graphs
 from models.hardware import Hardware, datasheet, detect
 
 STAGE = "train"
@@ -121,6 +122,7 @@ def compared(
     """The lines of each of `names`, the first of which is what the others are compared with."""
     contenders = [contender(name, config, hardware) for name in names]
     if hardware.compiles:  # whoever is compiled takes the place of those before
+        allow_graphs(len(contenders))
         for each in contenders:
             warm_up(each.trainer.train_step, hardware)
     taken = rounds(

@@ -11,12 +11,14 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from models.backends.backend import Backend, Needs
+from models.graphs import allow_graphs
 from models.hardware import Hardware
 from models.sequences import Sequences
 
 
 @cache
 def compiled() -> Any:
+    allow_graphs()  # one for each width of values, length and way of packing
     return torch.compile(flex_attention)
 
 

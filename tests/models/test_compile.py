@@ -12,7 +12,8 @@ import torch
 from torch._dynamo.utils import counters
 
 from models.backends.eager import Eager
-from models.build import MOST_GRAPHS, compile_blocks
+from models.build import compile_blocks
+from models.graphs import MOST_GRAPHS, allow_graphs
 from models.hardware import Hardware
 from tests.training.small import perturbed, small, trainer
 
@@ -68,3 +69,19 @@ def test_on_a_cpu(name: str) -> None:
     assert compiled.held_out_exact_match() == plain.held_out_exact_match()
     assert 2 <= counters["stats"]["unique_graphs"] <= 12 < MOST_GRAPHS
     assert not counters["graph_break"] and not counters["unimplemented"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("decoders", "compiled"), [(1, MOST_GRAPHS), (2, MOST_GRAPHS + 8)])
+def test_more_decoders_may_have_more_graphs(decoders: int, compiled: int) -> None:
+    """Of a function that needs one more than a single decoder may have, and some."""
+
+    @torch.compile(backend="eager", dynamic=False)
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    allow_graphs(decoders)
+    for size in range(1, MOST_GRAPHS + 9):
+        assert double(torch.ones(size)).sum() == 2 * size
+    allow_graphs()
+    assert counters["stats"]["unique_graphs"] == compiled
