@@ -38,6 +38,9 @@ QUICK_LENGTHS = (8,)
 TOKENS = {"cpu": 4_096, "cuda": 32_768}
 QUICK_TOKENS = 24
 REPEATS, QUICK_REPEATS = 50, 2
+#: Seconds that one measured stretch takes: on a GPU several steps, for to launch a short one and to
+#: wait for it takes as long as the step.
+AT_LEAST = {"cpu": 0.0, "cuda": 0.02}
 EAGER = "eager"
 INTERPRETER = "TRITON_INTERPRET"
 
@@ -110,6 +113,7 @@ def compared(
         device=hardware.device,
         repeats=QUICK_REPEATS if options.quick else REPEATS,
         seconds=options.seconds,
+        at_least=AT_LEAST[hardware.device],
     )
     flops = useful_flops(needs, rows, length, config)
     limit = limits.product_limit(hardware, options.quick)
@@ -120,8 +124,8 @@ def compared(
             f"{label}: {name}",
             timing.median,
             "s",
-            times[EAGER].median,
-            EAGER,
+            times[EAGER].median if EAGER in times else None,
+            EAGER if EAGER in times else None,
             f"forward and backward; {asked(needs)}; {shape}",
             timing.spread,
             timing.repeats,

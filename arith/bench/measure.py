@@ -5,6 +5,7 @@ they come, and TAKES, the options that it takes; the folder is the registry (see
 figure is measured in this run: what was not measured says so, and no formula takes its place.
 """
 
+import math
 import os
 import statistics
 import tempfile
@@ -167,13 +168,15 @@ def synchronize(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def once(function: Callable[[], object], device: str = "cpu") -> float:
-    """Seconds of one call, the device's work included."""
+def once(function: Callable[[], object], device: str = "cpu", calls: int = 1) -> float:
+    """Seconds of a call, the device's work included: the mean of `calls` in a row, after which it
+    is waited for."""
     synchronize(device)
     began = time.perf_counter()
-    function()
+    for _ in range(calls):
+        function()
     synchronize(device)
-    return time.perf_counter() - began
+    return (time.perf_counter() - began) / calls
 
 
 def timed(function: Callable[[], object], *, warmup: int = 1, repeats: int = 5) -> Timing:
@@ -188,16 +191,18 @@ def interleaved(
     warmup: int = 1,
     repeats: int = 5,
     seconds: float = float("inf"),
+    at_least: float = 0.0,
 ) -> dict[Key, Timing]:
     """Time several functions in turn, so that a machine that is busy for a while slows all alike.
 
     Each is called `warmup` times, then all of them round by round, at most `repeats` rounds and
-    no round begun after `seconds`, one round at the least.
+    no round begun after `seconds`, one round at the least. In a round a function is called as often
+    as it takes to fill `at_least` seconds, and once at the least.
     """
     for function in functions.values():
         for _ in range(warmup):
             function()
-    taken = rounds(functions, device=device, repeats=repeats, seconds=seconds)
+    taken = rounds(functions, device=device, repeats=repeats, seconds=seconds, at_least=at_least)
     return {key: Timing.of(times) for key, times in taken.items()}
 
 
@@ -207,15 +212,20 @@ def rounds(
     device: str = "cpu",
     repeats: int = 5,
     seconds: float = float("inf"),
+    at_least: float = 0.0,
 ) -> dict[Key, list[float]]:
     """The seconds of each call of each function, called in turn as in `interleaved`."""
     taken: dict[Key, list[float]] = {key: [] for key in functions}
+    calls = dict.fromkeys(functions, 1)
+    if at_least:
+        for key, function in functions.items():
+            calls[key] = max(1, math.ceil(at_least / once(function, device)))
     began = time.perf_counter()
     for number in range(max(repeats, 1)):
         if number and time.perf_counter() - began > seconds:
             break
         for key, function in functions.items():
-            taken[key].append(once(function, device))
+            taken[key].append(once(function, device, calls[key]))
     return taken
 
 

@@ -148,7 +148,8 @@ def groups_of_tokens(
     packed: bool = False,
 ) -> Iterator[Rows]:
     """Groups, by length, of at most `most` tokens each (one row at the least), padding included,
-    of all problems or of those at the places `among`."""
+    of all problems or of those at the places `among`. Packed ones are filled up to `most`, so that
+    they have one shape; the last, which may hold little, to the next power of two."""
     among = np.arange(len(problems.lengths)) if among is None else among
     order = among[np.argsort(problems.lengths[among], kind="stable")]
     lengths = problems.lengths[order]
@@ -161,5 +162,10 @@ def groups_of_tokens(
             size = np.arange(1, len(order) - start + 1) * lengths[start:]
         stop = start + max(1, int(np.searchsorted(size, most, side="right")))
         place = order[start:stop]
-        yield pack(problems, keys, place, most) if packed else pad(problems, keys, place)
+        if packed:
+            used = int(size[stop - start - 1])
+            capacity = most if stop < len(order) else min(most, 1 << (used - 1).bit_length())
+            yield pack(problems, keys, place, capacity)
+        else:
+            yield pad(problems, keys, place)
         start = stop

@@ -45,9 +45,11 @@ class SDPA(Backend):
             mask = (bias + future.triu(1)).to(q.dtype).contiguous()
             mask = mask.expand(batch, heads, tokens, tokens)
         # Of CUDA's kernels this one alone takes wider values and gives a bias its gradient; the
-        # default order would put cuDNN's first.
+        # default order would put cuDNN's first. Widths that it refuses (in bfloat16 those that are
+        # no multiple of 8) are left to plain products.
         pinned = q.is_cuda and (bias is not None or value.shape[-1] != q.shape[-1])
-        with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION) if pinned else nullcontext():
+        able = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+        with sdpa_kernel(able) if pinned else nullcontext():
             mixed = scaled_dot_product_attention(
                 q.transpose(1, 2),
                 k.transpose(1, 2),

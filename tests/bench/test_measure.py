@@ -64,6 +64,19 @@ def test_contenders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert taken == {"a": Timing(1.0, 0.0, 3), "b": Timing(3.0, 0.0, 3)}
 
 
+def test_a_stretch_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, calls = Clock(monkeypatch), {"short": 0, "long": 0}
+
+    def work(name: str, seconds: float) -> None:
+        calls[name] += 1
+        clock.now += seconds
+
+    functions = {"short": lambda: work("short", 0.25), "long": lambda: work("long", 3.0)}
+    taken = rounds(functions, repeats=2, at_least=2.0)
+    assert taken == {"short": [0.25] * 2, "long": [3.0] * 2}  # a call's, however many there are
+    assert calls == {"short": 1 + 2 * 8, "long": 1 + 2 * 1}
+
+
 @pytest.mark.parametrize(("seconds", "expected"), [(0.0, 1), (3.9, 1), (4.1, 2), (1e9, 5)])
 def test_no_round_begins_after_the_time(
     monkeypatch: pytest.MonkeyPatch, seconds: float, expected: int

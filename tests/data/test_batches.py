@@ -138,6 +138,18 @@ def test_groups_of_tokens(shapes: list[tuple[int, int]], most: int, chosen: set[
             assert (len(group.place) + 1) * width > most
 
 
+@given(SHAPES, st.integers(1, 120))
+def test_packed_groups_of_tokens(shapes: list[tuple[int, int]], most: int) -> None:
+    problems, _ = made(shapes)
+    groups = list(groups_of_tokens(problems, keys_of(len(shapes)), most, packed=True))
+    assert sorted(p for group in groups for p in group.place) == list(range(len(shapes)))
+    used = [int((problems.lengths[group.place] - 1).sum()) for group in groups]
+    filled = [group.inputs.size for group in groups]
+    assert all(size == max(most, n) for size, n in zip(filled[:-1], used[:-1], strict=True))
+    # What is left over is not filled up to a whole group.
+    assert used[-1] <= filled[-1] <= max(used[-1], min(most, 2 * used[-1]))
+
+
 def test_equal_lengths_make_equal_groups() -> None:
     problems, _ = made([(6, 3)] * 32)
     groups = equal_groups(problems, keys_of(32), 4)
