@@ -83,12 +83,16 @@ def check_compiler(hardware: Hardware) -> None:
             "--compile takes one thread of a CPU: add --threads 1 (--slots shares the cores out to "
             "runs)"
         )
-    compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
-    if shutil.which(compiler) is None:
+    if shutil.which(cxx()) is None:
         raise UsageError(
-            f"--compile needs a C++ compiler, and there is no {compiler}: install one, or name it "
-            "in CXX"
+            f"--compile needs a C++ compiler, and there is no {cxx()}: install one, or name it in "
+            "CXX"
         )
+
+
+def cxx() -> str:
+    """The C++ compiler that torch calls for code of a CPU."""
+    return os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
 
 
 def compiling_failed(error: BaseException) -> bool:

@@ -39,7 +39,7 @@ def test_this_machine(here: Path) -> None:
     for backend in ("eager", "sdpa"):
         assert found[f"attention {backend}"]["state"] == "ok"
     assert found["attention flash-attn"]["state"] == "missing"
-    assert {"Python", "threads", "bfloat16", "GPU", "memory", "clock"} <= set(found)
+    assert {"Python", "threads", "bfloat16", "GPU", "memory", "clock", "compiler"} <= set(found)
     assert contents(here) == {}  # it leaves nothing behind
 
 
@@ -121,6 +121,21 @@ def test_a_gpu_that_is_not_used(tmp_path: Path, monkeypatch: Patch) -> None:
     assert machine._gpu().state == "slow" and "driver 550.54.15" in machine._gpu().found
     monkeypatch.setattr(torch.version, "cuda", "12.8")
     assert machine._gpu().state == "broken"
+
+
+def test_a_compiler(monkeypatch: Patch) -> None:
+    monkeypatch.setenv("CXX", "c+++")
+    monkeypatch.setenv("CC", "ccc")
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+    assert machine._compiler("cpu") == Finding("compiler", "ok", "/bin/c+++")
+    assert machine._compiler("cuda") == Finding("compiler", "ok", "/bin/ccc")
+    monkeypatch.setattr(shutil, "which", lambda name: "clang" if name == "clang" else None)
+    assert machine._compiler("cuda").state == "ok"
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    missing = machine._compiler("cpu")  # of an option: nothing is broken
+    assert (missing.state, missing.found) == ("missing", "no c+++") and "CXX" in missing.mend
+    broken = machine._compiler("cuda")
+    assert (broken.state, broken.found) == ("broken", "no ccc and no clang") and "CC" in broken.mend
 
 
 def test_a_backend_that_is_wrong_or_fails(monkeypatch: Patch) -> None:

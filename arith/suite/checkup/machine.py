@@ -1,11 +1,13 @@
 """Processor, memory and GPU: what there is, what of it this process may use."""
 
 import os
+import shutil
 from pathlib import Path
 
 import torch
 
 from arith.suite.checkup.finding import Finding, size
+from models.build import cxx
 from models.hardware import detect
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -15,7 +17,7 @@ LEAST_MEMORY = 2 * 10**9
 
 
 def machine() -> list[Finding]:
-    """Threads, bfloat16, GPU, memory."""
+    """Threads, bfloat16, GPU, memory, a compiler."""
     threads = torch.get_num_threads()  # before `detect` leaves torch with one
     hardware = detect()
     if hardware.dtype_name == "bfloat16":
@@ -27,7 +29,7 @@ def machine() -> list[Finding]:
             f"not in hardware ({hardware.name}): products are computed in float32",
             "a processor with AVX512-BF16 or AMX, or a GPU from Ampere on, is faster",
         )
-    return [_threads(threads), bf16, _gpu(), _memory()]
+    return [_threads(threads), bf16, _gpu(), _memory(), _compiler(hardware.device)]
 
 
 def _threads(threads: int) -> Finding:
@@ -88,6 +90,20 @@ def _gpu() -> Finding:
         return Finding("GPU", "slow", found, "install the CUDA build of torch")
     found = f"torch with CUDA {torch.version.cuda} cannot use it, driver {driver}"
     return Finding("GPU", "broken", found, "a newer driver, or torch built for an older CUDA")
+
+
+def _compiler(device: str) -> Finding:
+    """What turns compiled blocks, and on a GPU the fused kernel, into something that runs."""
+    # Triton builds what launches its kernels in C.
+    names = [cxx()] if device == "cpu" else [os.environ.get("CC") or "gcc", "clang"]
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is not None:
+        return Finding("compiler", "ok", found)
+    if device == "cpu":
+        mend = "--compile wants one for C++ (g++, or what CXX names); all else does without"
+        return Finding("compiler", "missing", f"no {names[0]}", mend)
+    mend = "install gcc, or name one in CC; --no-compile --attention sdpa does without, slowly"
+    return Finding("compiler", "broken", f"no {' and no '.join(names)}", mend)
 
 
 def _driver() -> str | None:
