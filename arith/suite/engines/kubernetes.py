@@ -57,6 +57,7 @@ spec:
         - name: job
           image: {image}
           command: [python, -m, arith.suite.on_node, /tasks/tasks.jsonl, JOB_COMPLETION_INDEX]
+          # Files that the commands name (--pe mine.py:Mine, --data DIR) lie in the claim as well.
           workingDir: {mount}
           resources:
             requests: {resources}
