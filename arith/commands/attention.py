@@ -49,9 +49,16 @@ def command(
         figure_format(plot)
     from arith.suite.attention import attention_study
     from arith.suite.progress import say
+    from arith.suite.studied import comparable_runs
 
-    study = attention_study(runs, problems, problem)
-    shown = chosen(study, numbers["--layers"], numbers["--heads"], every=layers == "all")
+    studied = comparable_runs(runs)
+    config = studied[0].record.config
+    shown = chosen(
+        *(config.num_layers, config.num_heads),
+        *(numbers["--layers"], numbers["--heads"]),
+        every=layers == "all",
+    )
+    study = attention_study(studied, problems, problem)
     if plot is not None:
         for file in draw(study, plot, *shown):
             say(f"drawn: {file}")

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -12,17 +11,17 @@ from arith.data.vocabulary import decode
 from arith.errors import UsageError
 from arith.figures.attention.study import Example, StudiedAttention, Study
 from arith.suite.progress import bar
-from arith.suite.studied import StudiedRun, by_region, comparable_runs, evaluation_bucket
+from arith.suite.studied import StudiedRun, by_region, evaluation_bucket
 
 
-def attention_study(paths: Sequence[Path], count: int, written: str | None) -> Study:
-    """The runs at `paths` over the first `count` problems of their evaluation set in distribution
-    and as many out of it, and the maps of the problem `written` as people do, "123+45".
+def attention_study(runs: Sequence[StudiedRun], count: int, written: str | None) -> Study:
+    """Runs that can be compared over the first `count` problems of their evaluation set in
+    distribution and as many out of it, and the maps of the problem `written` as people do,
+    "123+45".
 
-    Errors: UsageError where runs cannot be compared, or `written` is no problem of their task;
-    Failure for a corrupt file or weights that are not finite.
+    Errors: UsageError where `written` is no problem of their task; Failure for a corrupt file or
+    weights that are not finite.
     """
-    runs = comparable_runs(paths)
     config, bucket = runs[0].record.config, evaluation_bucket(runs[0])
     problem = None if written is None else read_problem(load_task(config.task), written)
     studied: list[StudiedAttention] = []

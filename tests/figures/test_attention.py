@@ -256,13 +256,12 @@ def test_nothing_is_cut_off(count: int) -> None:
 
 
 def test_which_layers_and_heads() -> None:
-    made = study(studied("rope"))
-    assert chosen(made, None, None) == ([2], [0, 1])  # the last layer, as in the paper
-    assert chosen(made, None, [2], every=True) == ([0, 1, 2], [1])
-    assert chosen(made, [1, 3], None) == ([0, 2], [0, 1])
+    assert chosen(3, 2, None, None) == ([2], [0, 1])  # the last layer, as in the paper
+    assert chosen(3, 2, None, [2], every=True) == ([0, 1, 2], [1])
+    assert chosen(3, 2, [1, 3], None) == ([0, 2], [0, 1])
     for layers, heads, told in (([4], None, "no layer 4"), (None, [0], "no head 0")):
         with pytest.raises(UsageError, match=told):
-            chosen(made, layers, heads)
+            chosen(3, 2, layers, heads)
 
 
 SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("svg", "pdf")]

@@ -81,14 +81,18 @@ def sample_line(study: Study) -> str:
 
 
 def chosen(
-    study: Study, layers: Sequence[int] | None, heads: Sequence[int] | None, *, every: bool = False
+    num_layers: int,
+    num_heads: int,
+    layers: Sequence[int] | None,
+    heads: Sequence[int] | None,
+    *,
+    every: bool = False,
 ) -> tuple[list[int], list[int]]:
     """Layers and heads, counted from 0, of those asked for, counted from 1. None is all heads, and
     the last layer, as in the paper's figure, or with `every` all of them.
 
     Errors: UsageError where one is not there.
     """
-    num_layers, num_heads = study.runs[0].regions[INSIDE].place.shape
     if layers is None:
         layers = range(1 if every else num_layers, num_layers + 1)
     asked = {"layer": (layers, num_layers), "head": (heads or range(1, num_heads + 1), num_heads)}
