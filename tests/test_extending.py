@@ -20,7 +20,7 @@ from models.catalog import parse, parse_list
 from models.errors import UsageError
 from models.registry import Place
 from tests.models.test_contract import HEAD, SLIPS
-from tests.suite.tiny import done, refused, settings
+from tests.suite.tiny import SETTINGS, done, refused, settings
 from tests.test_catalog import TASK as REPEAT
 
 ENCODING = '''"""Theirs."""
@@ -281,7 +281,16 @@ def test_a_file_on_disk(folder: Path) -> None:
         }
     assert Path("runs/mini/mine.py@Theirs@scale=2-mine.py@Theirs+rope-rope.png").exists()
     done("heatmap", "--compare", "mine.py:Theirs:scale=2,rope", "--out", "a.png")
-    assert "| mine.py:Theirs:scale=2 |" in done("table").out
+    for command in ("table", "leaderboard"):
+        assert "| mine.py:Theirs:scale=2 |" in done(command).out
+    # By a sweep as well, its file in another folder than the encoding's.
+    lines = "\n".join(f"{key} = {value}" for key, value in (SETTINGS | {"steps": 2}).items())
+    names = 'encodings = ["mine.py:Theirs:scale=2", "rope"]\nseeds = [0]\n'
+    Path("sweeps").mkdir()
+    Path("sweeps/mine.toml").write_text(f'preset = "mini"\n{names}[set]\n{lines}\n')
+    done("sweep", "sweeps/mine.toml")
+    ranked = done("leaderboard", "--runs", "runs/mine").out
+    assert "| mine.py:Theirs:scale=2 |" in ranked and "| rope |" in ranked
     told = refused("check", "mine.py:Theirs:slope=2")
     assert "unknown option of mine.py:Theirs 'slope'" in told
     assert "Theirs has none" in refused("train", "--pe", "mine.py:Theirs+yarn", *settings())

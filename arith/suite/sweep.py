@@ -270,6 +270,10 @@ def _beginnings(name: Name) -> int:
 
 def _only(content: Mapping[str, Any], keys: Sequence[str]) -> None:
     for key in content:
+        if key in ("overrides", "settings") and "set" in keys:  # as other tools call it
+            raise UsageError(
+                f"unknown key '{key}': what changes the preset stands in a table [set]"
+            )
         if key not in keys:
             raise unknown("key", key, keys)
 

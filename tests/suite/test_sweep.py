@@ -55,7 +55,7 @@ def test_the_paper_s_order() -> None:
     assert [(str(run.name), run.seed) for run in runs] == [(n, s) for s in (0, 1, 2) for n in order]
     assert all(run.root == OUT and run.settings == {} for run in runs)
     long = {str(name.encoding) for name in load_sweep("paper-40").names}
-    assert long == {"tape", "rope", "nope", "fire"}
+    assert long == {"tape", "rope", "nope", "fire", "rand-rope"}  # its Figure 2
 
 
 @pytest.mark.parametrize("name", [name for name in sweeps() if name.startswith("tuned")])
@@ -100,6 +100,7 @@ def test_settings_of_its_own_have_a_folder_of_their_own(here: Path) -> None:
 GOOD = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n'
 BAD = {
     "encodngs = []": "unknown key 'encodngs': did you mean 'encodings'?",
+    GOOD + "[overrides]\nsteps = 3": "stands in a table [set]",
     GOOD + "shard = 3": "unknown key 'shard': did you mean 'shards'?",
     'encodings = ["rope"]\nseeds = [0]': "say which preset",
     GOOD.replace("mini", "minni"): "unknown preset 'minni': did you mean 'mini'?",
