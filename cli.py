@@ -85,8 +85,8 @@ PANELS = {
 }
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(context: typer.Context, asked: bool) -> None:
+    if asked and not context.resilient_parsing:  # a shell completes the line, nobody asks
         print(f"tape-arith {own_version()}")
         raise typer.Exit
 

@@ -13,7 +13,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from arith.errors import Failure
+from arith.errors import Corrupt, Failure
 
 MOST_BYTES = 32 * 2**20
 """Of a file that is read whole. As JSON it takes up to 35 times as much memory: 1.2 GB. A grid to
@@ -49,11 +49,11 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """The same as UTF-8. Errors: Failure, naming it."""
+    """The same as UTF-8. Errors: Failure, naming it; Corrupt where it is not UTF-8."""
     try:
         return read_bytes(path, most).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Failure(f"{path} is corrupt: not UTF-8 ({error})") from error
+        raise Corrupt(f"{path} is corrupt: not UTF-8 ({error})") from error
 
 
 def parse_toml(path: Path) -> tuple[str, dict[str, Any]]:

@@ -9,9 +9,9 @@ uncompiled without a word."""
 
 
 def allow_graphs(decoders: int = 1) -> None:
-    """Let so many decoders be compiled beside each other, from here on in this process."""
+    """Let so many decoders be compiled beside each other, from here on in this process; what was
+    allowed before is never taken back."""
     config = torch._dynamo.config
     what = "recompile" if hasattr(config, "recompile_limit") else "cache_size"  # its older name
-    most, total = MOST_GRAPHS * decoders, f"accumulated_{what}_limit"
-    setattr(config, f"{what}_limit", most)
-    setattr(config, total, max(most, getattr(config, total)))
+    for limit in (f"{what}_limit", f"accumulated_{what}_limit"):
+        setattr(config, limit, max(MOST_GRAPHS * decoders, getattr(config, limit)))

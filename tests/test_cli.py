@@ -223,6 +223,8 @@ os.environ |= {"_TAPE_ARITH_COMPLETE": "complete_bash", "COMP_CWORD": "3"}
 for words in ("train --pe ta", "heatmap --compare rope,fi", "train --preset pa"):
     os.environ["COMP_WORDS"] = "tape-arith " + words
     call()
+os.environ |= {"COMP_WORDS": "tape-arith --version tr", "COMP_CWORD": "2"}
+call()
 del os.environ["_TAPE_ARITH_COMPLETE"]
 call("heatmap", "--compare", "rope,fire", heavy=["torch"])
 """
@@ -238,8 +240,9 @@ def test_what_is_imported() -> None:
     )
     assert result.returncode == 0, result.stderr
     words = result.stdout.split()
-    for completed in ("tape", "tape-heads", "rope,fire", "paper-20", "paper-40"):
+    for completed in ("tape", "tape-heads", "rope,fire", "paper-20", "paper-40", "train"):
         assert completed in words
+    assert own_version() not in words  # which --version would tell, where nobody completes
 
 
 def test_the_console_script() -> None:

@@ -219,7 +219,7 @@ def rounds(
     calls = dict.fromkeys(functions, 1)
     if at_least:
         for key, function in functions.items():
-            calls[key] = max(1, math.ceil(at_least / once(function, device)))
+            calls[key] = max(1, math.ceil(at_least / max(once(function, device), 1e-9)))
     began = time.perf_counter()
     for number in range(max(repeats, 1)):
         if number and time.perf_counter() - began > seconds:

@@ -6,7 +6,14 @@ from typing import Annotated
 import typer
 
 from arith.commands.conduct import use_threads, whole_numbers
-from arith.commands.options import Compiled, Preset, Settings, Threads, complete_encoding
+from arith.commands.options import (
+    Compiled,
+    Preset,
+    Settings,
+    Threads,
+    complete_encoding,
+    known_attention,
+)
 from arith.errors import EXIT_PARTLY
 from models import catalog
 
@@ -41,7 +48,8 @@ def command(
         Path | None, typer.Option(help="A run to score; without, random weights.")
     ] = None,
     attention: Annotated[
-        str, typer.Option(help="The backend of attention: auto, or its name.")
+        str,
+        typer.Option(help="The backend of attention: auto, or its name.", callback=known_attention),
     ] = "auto",
     compiled: Compiled = None,
     count: Annotated[int | None, typer.Option(min=1, help="Problems to generate.")] = None,

@@ -83,7 +83,7 @@ Threads = Annotated[
 ]
 
 
-def _known_attention(name: str) -> str:
+def known_attention(name: str) -> str:
     """Errors: UsageError, before anything is read or begun."""
     known = ["auto", *catalog.backends()]
     if name not in known:
@@ -96,7 +96,7 @@ Attention = Annotated[
     typer.Option(
         help="What computes attention: auto, flash-attn, sdpa, flex, eager or fused. One that "
         "cannot do what the encoding needs here is refused, never replaced.",
-        callback=_known_attention,
+        callback=known_attention,
         autocompletion=_complete_attention,
     ),
 ]

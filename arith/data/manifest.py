@@ -110,8 +110,8 @@ class Manifest:
         if not path.exists():
             raise UsageError(
                 f"{directory} holds no finished dataset (no {FILE}): "
-                f"tape-arith generate --out {directory}, with --preset, --count and --seed of "
-                "what is to be in it, makes or finishes one"
+                f"tape-arith generate --out {directory}, with the options of what is to be in it "
+                "(--preset, --set, --task, --count, --seed), makes or finishes one"
             )
         content = read(directory)
         bucket = _bucket(content, path)
@@ -150,8 +150,8 @@ class Manifest:
 def again(directory: Path) -> str:
     """What to do about a corrupt dataset, at the end of an error."""
     return (
-        f"tape-arith generate --fresh --out {directory}, with the --preset, --count and --seed "
-        "that made it, writes it again"
+        f"tape-arith generate --fresh --out {directory}, with the options that made it (--preset, "
+        "--set, --task, --count, --seed), writes it again"
     )
 
 

@@ -6,6 +6,11 @@ from arith.suite.asked import Asked
 from arith.suite.folders import RunFolder, slug
 from models.catalog import Name, Part
 
+_ANEW = (
+    "train it anew, into another folder with --out, or with --fresh, which drops its grids too "
+    "(run.json has its settings)"
+)
+
 
 def trains(name: Name, preset: str | None, root: Path) -> str:
     """The command that trains `name` where a comparison in `root` finds it."""
@@ -24,6 +29,8 @@ def what_scores(root: Path, preset: str, name: Name, asked: Asked) -> str:
     any is."""
     found = sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json"))
     folder = RunFolder(found[0].parent) if found else None
+    if folder is not None and folder.carried():
+        return untrained(folder)
     if folder is None or not (folder.finished() or folder.unfinished()):
         return trains(name, preset, root)
     if folder.unfinished():
@@ -44,18 +51,32 @@ def untrained(folder: RunFolder) -> str:
     if folder.carried():
         return (
             f"{folder.path} is scored, but its weights are not here: put {folder.final.name} into "
-            f"{folder.final.parent}, or train it anew, with --fresh or another --out: its "
-            "environment.json has the command"
+            f"{folder.final.parent}, or {_ANEW}"
         )
     return f"{folder.path} is not trained to its end: `tape-arith train {folder.path}`"
 
 
+def made_again(folder: RunFolder) -> str:
+    """How a run whose final weights are wrong gets them again."""
+    train = f"`tape-arith train {folder.path}`"
+    if folder.before_cooldown.exists():
+        return f"remove it, then {train} takes the last steps again"
+    if folder.has_results():
+        return f"put back a copy that is whole, or {_ANEW}"
+    return f"remove it, then {train} takes the run again"
+
+
+def above(root: Path) -> str | None:
+    """What to name in place of `root` where that is a preset's folder, not one of runs."""
+    if next(root.glob("*/seed-*/run.json"), None) is None:
+        return None
+    right = root / ".." if root.name in ("", "..") else root.parent
+    return f"{root} is the folder of one preset: name the one above it, --runs {right}"
+
+
 def elsewhere(root: Path) -> str:
-    """Where there are runs that are not found from `root`: above it, where it is a preset's folder,
-    or below it, for sweeps that change a preset have a folder of their own."""
-    if next(root.glob("*/seed-*/run.json"), None) is not None:
-        above = root / ".." if root.name in ("", "..") else root.parent
-        return f"; {root} is the folder of one preset: name the one above it, --runs {above}"
+    """Where below `root` there are runs that are not found from it: those of sweeps that change a
+    preset have a folder of their own."""
     found = sorted({path.parents[3] for path in root.glob("*/*/*/seed-*/run.json")})
     return (
         f"; there are some in {', '.join(map(str, found[:5]))}: name one with --runs"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arith.errors import UsageError
-from arith.suite.advice import elsewhere, trains, what_scores
+from arith.suite.advice import above, elsewhere, trains, what_scores
 from arith.suite.asked import USUAL, Asked
 from arith.suite.finding import find_grids
 from arith.suite.left_out import LeftOut, claim, groups, not_scored, tell
@@ -59,13 +59,14 @@ def panels(
             f"{', '.join(wanted)} have runs in {', '.join(complete)}: choose one with --preset"
         )
     if not complete:
+        if (told := above(root)) is not None:
+            raise UsageError(f"no scored run in {root}{asked}: {told}")
         # The preset that lacks least is the one most probably meant.
         closest = max(have, key=lambda name: len(have[name]), default=preset or "mini")
         missing = [name for name in names if str(name) not in have.get(closest, set())]
         commands = "; ".join(what_scores(root, closest, name, asked) for name in missing)
         listed = ", ".join(map(str, missing))
-        where = f"{root}/{closest}{asked}"
-        raise UsageError(f"no scored run of {listed} in {where}: {commands}{elsewhere(root)}")
+        raise UsageError(f"no scored run of {listed} in {root}/{closest}{asked}: {commands}")
     return [[g for g in grids if g.name == name and g.preset == complete[0]] for name in wanted]
 
 
@@ -84,6 +85,8 @@ def all_panels(
     if len(found) > 1:
         raise UsageError(f"there are runs of {', '.join(found)}: choose one with --preset")
     if not grids:
+        if (told := above(root)) is not None:
+            raise UsageError(f"no scored run in {root}{asked}: {told}")
         how = " ".join(["tape-arith score RUN", *asked.options])
         if asked == USUAL:
             how = trains(catalog.parse("rope"), preset, root)

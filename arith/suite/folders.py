@@ -119,8 +119,14 @@ class RunFolder:
         return self.final.exists() and not self.unfinished()
 
     def carried(self) -> bool:
-        """Scored, and here without weights, as a run is that was carried away or committed."""
-        return not (self.final.exists() or self.states()) and any(self.path.glob("grid*.json"))
+        """Scored, if only in part, and here without weights, as a run is that was carried away or
+        committed."""
+        return not (self.final.exists() or self.states()) and self.has_results()
+
+    def has_results(self) -> bool:
+        """Whether there is any grid, or part of one."""
+        found = ("grid*.json", "shards/*/*/grid*.json")
+        return any(any(self.path.glob(pattern)) for pattern in found)
 
     def record(self) -> RunRecord:
         """Errors: Failure where there is none or it is corrupt."""

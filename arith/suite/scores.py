@@ -17,6 +17,7 @@ from arith.suite.folders import RunFolder
 from arith.suite.foreign import blaming
 from arith.suite.lock import confirm, hold, tidy
 from arith.suite.progress import bar
+from arith.suite.record import unchanged
 from arith.suite.weights import trained_decoder, trained_record
 from arith.training.compiling import compiling_told
 from arith.training.memory import memory_told
@@ -39,7 +40,11 @@ def score_run(
     Errors: UsageError where training is not finished, was on another version of the task, or the
     task has no such split."""
     # What is scored is shown without weights too, as a run has none that was carried here.
-    record = folder.record() if folder.carried() and not fresh else trained_record(folder)
+    if folder.carried() and not fresh:
+        record = folder.record()
+        unchanged(folder.path, record)
+    else:
+        record = trained_record(folder)
     config = record.config
     asked = asked.of(config.tested_digits)
     digits = asked.max_digits or config.tested_digits

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from arith.errors import Corrupt, Failure, UsageError
-from arith.suite.advice import untrained
+from arith.suite.advice import made_again, untrained
 from arith.suite.building import decoder_for, on_paper, settled
 from arith.suite.folders import RunFolder
 from arith.suite.record import FIRST_TASK_VERSION, RunRecord, unchanged
@@ -49,13 +49,11 @@ def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str
     try:
         tensors, facts = load_state(folder.final, record, device)
     except Corrupt as error:
-        again = "the last steps" if folder.before_cooldown.exists() else "the run"
-        mend = f"remove it, then `tape-arith train {folder.path}` takes {again} again"
-        raise Corrupt(f"{error}: {mend}") from error
+        raise Corrupt(f"{error}: {made_again(folder)}") from error
     if facts.get("step") != record.config.steps:
         raise Failure(
             f"{folder.final} is of step {facts.get('step')}, and the run is trained for "
-            f"{record.config.steps}: remove it, then `tape-arith train {folder.path}`"
+            f"{record.config.steps}: {made_again(folder)}"
         )
     return tensors
 

@@ -18,7 +18,6 @@ from models.sequences import Sequences
 
 @cache
 def compiled() -> Any:
-    allow_graphs()  # one for each width of values, length and way of packing
     return torch.compile(flex_attention)
 
 
@@ -29,6 +28,7 @@ class Flex(Backend):
     packs = True
 
     def __init__(self) -> None:
+        allow_graphs()  # of one function: one for each width of values, length and way of packing
         self.masked: tuple[Sequences, BlockMask] | None = None
 
     def lacks(self, needs: Needs, hardware: Hardware) -> str | None:

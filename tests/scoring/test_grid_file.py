@@ -135,6 +135,13 @@ class TestFile:
         with pytest.raises(Corrupt, match=r"grid\.json.*; put back a copy .* with --fresh"):
             self.load(tmp_path, text)
 
+    def test_a_byte_that_is_no_text(self, tmp_path: Path) -> None:
+        path = tmp_path / "grid.json"
+        grid_file.save(blank(), path)
+        path.write_bytes(path.read_bytes().replace(b"evaluation", b"ev\xffluation", 1))
+        with pytest.raises(Corrupt, match=r"not UTF-8 .*; put back a copy"):
+            grid_file.load(path)
+
     def test_one_of_a_newer_version_is_not_damaged(self, tmp_path: Path) -> None:
         with pytest.raises(Failure, match="has schema 99; this version reads") as caught:
             self.load(tmp_path, json.dumps({**self.content(), "schema": 99}))

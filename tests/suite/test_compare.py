@@ -83,6 +83,15 @@ def test_the_folder_of_a_preset_is_not_that_of_runs(comparison: Path) -> None:
     for command in (("heatmap", "--compare", "fire,rope"), ("table",), ("leaderboard",)):
         told = refused(*command, "--runs", "runs/mini")
         assert "runs/mini is the folder of one preset: name the one above it, --runs runs" in told
+        assert "tape-arith train" not in told
+
+
+def test_what_is_missing_of_a_carried_run_is_no_command_that_is_refused(comparison: Path) -> None:
+    shutil.rmtree(comparison / "runs/mini/rope/seed-0/weights")
+    with untouched(comparison):
+        for command in (("--compare", "rope,rope+yarn"), ("--compare", "rope", "--split", "carry")):
+            told = refused("heatmap", *command)
+            assert "its weights are not here" in told and "`tape-arith" not in told
 
 
 def test_another_ending(comparison: Path) -> None:

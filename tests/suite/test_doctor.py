@@ -130,12 +130,14 @@ def test_a_compiler(monkeypatch: Patch) -> None:
     assert machine._compiler("cpu") == Finding("compiler", "ok", "/bin/c+++")
     assert machine._compiler("cuda") == Finding("compiler", "ok", "/bin/ccc")
     monkeypatch.setattr(shutil, "which", lambda name: "clang" if name == "clang" else None)
-    assert machine._compiler("cuda").state == "ok"
+    assert machine._compiler("cuda").found == "no ccc"  # nothing else is tried then
+    monkeypatch.delenv("CC")
+    assert machine._compiler("cuda").found == "clang"
     monkeypatch.setattr(shutil, "which", lambda name: None)
     missing = machine._compiler("cpu")  # of an option: nothing is broken
     assert (missing.state, missing.found) == ("missing", "no c+++") and "CXX" in missing.mend
     broken = machine._compiler("cuda")
-    assert (broken.state, broken.found) == ("broken", "no ccc and no clang") and "CC" in broken.mend
+    assert (broken.state, broken.found) == ("broken", "no gcc and no clang") and "CC" in broken.mend
 
 
 def test_a_backend_that_is_wrong_or_fails(monkeypatch: Patch) -> None:

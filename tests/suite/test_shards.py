@@ -1,5 +1,6 @@
 """A grid scored in parts is the grid scored in one go."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,17 @@ def test_parts_are_no_grids_of_the_run(comparison: Path) -> None:
     found = find_grids(Path("runs"))
     assert ("rope", 0) not in {(grid.encoding, grid.seed) for grid in found} and len(found) == 5
     assert all(np.all(grid.total == 3) for grid in found)
+
+
+def test_parts_are_not_trained_over(comparison: Path) -> None:
+    """A part that was carried here is of weights that are elsewhere: another training's part would
+    be merged with it."""
+    Path(ROPE, "grid.json").unlink()
+    done("score", ROPE, "--shard", "1/2")
+    shutil.rmtree(Path(ROPE, "weights"))
+    with untouched(comparison):
+        for command in (["train"], ["score", "--shard", "2/2"]):
+            assert "its weights are not here" in refused(*command, ROPE)
 
 
 def test_parts_of_another_run_are_refused(comparison: Path) -> None:

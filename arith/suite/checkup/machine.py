@@ -94,8 +94,9 @@ def _gpu() -> Finding:
 
 def _compiler(device: str) -> Finding:
     """What turns compiled blocks, and on a GPU the fused kernel, into something that runs."""
-    # Triton builds what launches its kernels in C.
-    names = [cxx()] if device == "cpu" else [os.environ.get("CC") or "gcc", "clang"]
+    # Triton builds what launches its kernels in C, by CC alone where that is set.
+    c = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
+    names = [cxx()] if device == "cpu" else c
     found = next(filter(None, map(shutil.which, names)), None)
     if found is not None:
         return Finding("compiler", "ok", found)
