@@ -70,7 +70,7 @@ def test_refusals(run: Path, here: Path) -> None:
     fire, _ = made_run(here / "runs", "fire")
     assert "cannot" in (told := refused("export", fire.path, "--with", "yarn")) or "none" in told
     (run / "weights" / "final.safetensors").unlink()
-    assert "not trained to its end" in refused("export", run)
+    assert "its weights are not here" in refused("export", run)
     assert not (here / "exports").exists() or not list((here / "exports").iterdir())
 
 
