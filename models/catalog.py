@@ -280,6 +280,14 @@ def _text(value: Value) -> str:
     return str(value).removesuffix(".0").replace("e+", "e")
 
 
+def known_backend(request: str) -> str:
+    """The `request` of --attention: "auto" or one of `backends`. Errors: UsageError."""
+    known = ["auto", *backends()]
+    if request not in known:
+        raise unknown("attention backend", request, known)
+    return request
+
+
 def backends() -> list[str]:
     """What computes attention, as after --attention: the files of models/backends."""
     own = ("__init__", "backend")

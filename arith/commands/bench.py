@@ -12,7 +12,6 @@ from arith.commands.options import (
     Settings,
     Threads,
     complete_encoding,
-    known_attention,
 )
 from arith.errors import EXIT_PARTLY
 from models import catalog
@@ -49,7 +48,9 @@ def command(
     ] = None,
     attention: Annotated[
         str,
-        typer.Option(help="The backend of attention: auto, or its name.", callback=known_attention),
+        typer.Option(
+            help="The backend of attention: auto, or its name.", callback=catalog.known_backend
+        ),
     ] = "auto",
     compiled: Compiled = None,
     count: Annotated[int | None, typer.Option(min=1, help="Problems to generate.")] = None,

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from models import catalog
-from models.errors import unknown
 
 
 def complete_encoding(incomplete: str) -> list[str]:
@@ -81,22 +80,12 @@ Threads = Annotated[
     int | None,
     typer.Option(min=1, max=1024, help="CPU threads (default: all cores, or OMP_NUM_THREADS)."),
 ]
-
-
-def known_attention(name: str) -> str:
-    """Errors: UsageError, before anything is read or begun."""
-    known = ["auto", *catalog.backends()]
-    if name not in known:
-        raise unknown("attention backend", name, known)
-    return name
-
-
 Attention = Annotated[
     str,
     typer.Option(
         help="What computes attention: auto, flash-attn, sdpa, flex, eager or fused. One that "
         "cannot do what the encoding needs here is refused, never replaced.",
-        callback=known_attention,
+        callback=catalog.known_backend,
         autocompletion=_complete_attention,
     ),
 ]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from arith.errors import UsageError
 from arith.suite.asked import Asked
 from arith.suite.folders import RunFolder, slug
 from models.catalog import Name, Part
@@ -66,12 +67,13 @@ def made_again(folder: RunFolder) -> str:
     return f"remove it, then {train} takes the run again"
 
 
-def above(root: Path) -> str | None:
-    """What to name in place of `root` where that is a preset's folder, not one of runs."""
-    if next(root.glob("*/seed-*/run.json"), None) is None:
-        return None
-    right = root / ".." if root.name in ("", "..") else root.parent
-    return f"{root} is the folder of one preset: name the one above it, --runs {right}"
+def refuse_folder_of_preset(root: Path) -> None:
+    """Errors: UsageError, with what to name, where `root` is a preset's folder, not one of runs."""
+    if next(root.glob("*/seed-*/run.json"), None) is not None:
+        right = root / ".." if root.name in ("", "..") else root.parent
+        raise UsageError(
+            f"{root} is the folder of one preset: name the one above it, --runs {right}"
+        )
 
 
 def elsewhere(root: Path) -> str:

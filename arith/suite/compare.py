@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arith.errors import UsageError
-from arith.suite.advice import above, elsewhere, trains, what_scores
+from arith.suite.advice import elsewhere, refuse_folder_of_preset, trains, what_scores
 from arith.suite.asked import USUAL, Asked
 from arith.suite.finding import find_grids
 from arith.suite.left_out import LeftOut, claim, groups, not_scored, tell
@@ -59,8 +59,7 @@ def panels(
             f"{', '.join(wanted)} have runs in {', '.join(complete)}: choose one with --preset"
         )
     if not complete:
-        if (told := above(root)) is not None:
-            raise UsageError(f"no scored run in {root}{asked}: {told}")
+        refuse_folder_of_preset(root)
         # The preset that lacks least is the one most probably meant.
         closest = max(have, key=lambda name: len(have[name]), default=preset or "mini")
         missing = [name for name in names if str(name) not in have.get(closest, set())]
@@ -85,8 +84,7 @@ def all_panels(
     if len(found) > 1:
         raise UsageError(f"there are runs of {', '.join(found)}: choose one with --preset")
     if not grids:
-        if (told := above(root)) is not None:
-            raise UsageError(f"no scored run in {root}{asked}: {told}")
+        refuse_folder_of_preset(root)
         how = " ".join(["tape-arith score RUN", *asked.options])
         if asked == USUAL:
             how = trains(catalog.parse("rope"), preset, root)

@@ -10,6 +10,7 @@ from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.score import score_grid
 from arith.scoring.shards import Shard
+from arith.suite.advice import untrained
 from arith.suite.asked import USUAL, Asked
 from arith.suite.building import empty_grid
 from arith.suite.environment import scoring_facts
@@ -40,7 +41,8 @@ def score_run(
     Errors: UsageError where training is not finished, was on another version of the task, or the
     task has no such split."""
     # What is scored is shown without weights too, as a run has none that was carried here.
-    if folder.carried() and not fresh:
+    carried = folder.carried()
+    if carried:
         record = folder.record()
         unchanged(folder.path, record)
     else:
@@ -61,7 +63,8 @@ def score_run(
         if grid.blocks_done == len(blocks):
             tidy(place.path)
             return grid
-    trained_record(folder)
+    if carried:
+        raise UsageError(untrained(folder))
     name = Name(parse(record.encoding).encoding, extrapolation)
     decoder, hardware = trained_decoder(folder, name, record, compute)
     rows = len(blocks) * bucket.num_pairs

@@ -4,7 +4,7 @@ import importlib
 
 from models import catalog
 from models.backends.backend import Backend, Needs
-from models.errors import UsageError, unknown
+from models.errors import UsageError
 from models.hardware import Hardware
 
 # What `auto` takes: the first that lacks nothing. On a CPU plain products are the fastest at these
@@ -14,8 +14,7 @@ PREFERENCE = {"cpu": ("eager",), "cuda": ("fused", "flash-attn", "sdpa", "eager"
 
 def load(name: str) -> Backend:
     """A backend by its name. Errors: UsageError for one that is not there."""
-    if name not in catalog.backends():
-        raise unknown("attention backend", name, ["auto", *catalog.backends()])
+    catalog.known_backend(name)
     module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
     own = (kind for kind in vars(module).values() if getattr(kind, "name", None) == name)
     backend: Backend = next(own)()
