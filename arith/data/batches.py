@@ -68,11 +68,12 @@ def lead(problems: Problems, keys: Integers, most: int) -> Problems:
     )
 
 
-def pad(problems: Problems, keys: Integers, place: Integers) -> Rows:
-    """The rows of `problems` at `place`, in that order."""
+def pad(problems: Problems, keys: Integers, place: Integers, width: int | None = None) -> Rows:
+    """The rows of `problems` at `place`, in that order; inputs are `width` wide, no row being
+    longer, or as wide as the longest."""
     lengths, prompts = problems.lengths[place], problems.prompt_lengths[place]
     starts = (np.cumsum(problems.lengths) - problems.lengths)[place]
-    column = np.arange(lengths.max())
+    column = np.arange(lengths.max() if width is None else width + 1)
     inside = column < lengths[:, None]
     source = np.minimum(starts[:, None] + column, len(problems.tokens) - 1)
     tokens = np.where(inside, problems.tokens[source], PAD).astype(np.int64)
@@ -129,14 +130,22 @@ def pack(
     )
 
 
-def equal_groups(problems: Problems, keys: Integers, count: int) -> Iterator[Rows]:
-    """At most `count` groups of about equally many tokens, the longest rows first."""
+def groups_of_few_shapes(
+    problems: Problems, keys: Integers, count: int, tokens: int, step: int
+) -> Iterator[Rows]:
+    """At most `count` groups, the longest rows first. All but the last are a multiple of `step`
+    wide and have as many rows as make about `tokens` inputs of that width (one at the least), so
+    that a width has one shape; the last takes what is left."""
     order = np.argsort(-problems.lengths, kind="stable")
-    tokens = np.cumsum(problems.lengths[order])
-    cuts = np.searchsorted(tokens, tokens[-1] * np.arange(1, count) / count)
-    for place in np.split(order, np.unique(cuts)):
-        if len(place):
-            yield pad(problems, keys, place)
+    widths = -(-(problems.lengths[order] - 1) // step) * step
+    start = 0
+    for group in range(count):
+        if start == len(order):
+            return
+        width = int(widths[start])
+        rows = max(1, round(tokens / width)) if group < count - 1 else len(order)
+        yield pad(problems, keys, order[start : start + rows], width)
+        start = min(start + rows, len(order))
 
 
 def groups_of_tokens(

@@ -28,6 +28,10 @@ from models.build import compiling_failed, prepare
 from models.decoder import Decoder
 from models.hardware import Hardware
 
+# Answer tokens of a group are as many or a multiple of that.
+ANSWERS = 64
+IGNORED = -1
+
 
 def to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
@@ -173,10 +177,18 @@ class Stepper:
 
 def summed_loss(decoder: Decoder, rows: Rows, device: str) -> Tensor:
     """Cross-entropy summed over the answer tokens, the end token included."""
-    logits = decoder(sequences(rows, device), sent(rows.answers, device))
-    targets = sent(rows.targets[rows.is_answer], device)
+    answers, targets = rows.answers, rows.targets[rows.is_answer]
+    # Filled up with a token that counts for nothing, so that products have few shapes
+    # (arith/training/batches.py).
+    more = -len(answers) % ANSWERS
+    logits = decoder(sequences(rows, device), sent(np.pad(answers, (0, more)), device))
     with torch.autocast(device, enabled=False):
-        return F.cross_entropy(logits, targets, reduction="sum")
+        return F.cross_entropy(
+            logits,
+            sent(np.pad(targets, (0, more), constant_values=IGNORED), device),
+            reduction="sum",
+            ignore_index=IGNORED,
+        )
 
 
 def laid_out_as(parameter: Tensor, piece: Tensor) -> Tensor:

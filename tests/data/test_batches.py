@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arith.data.batches import Rows, equal_groups, groups_of_tokens, pack, pad
-from arith.data.bucket import Bucket
+from arith.data.batches import Rows, groups_of_few_shapes, groups_of_tokens, pack, pad
 from arith.data.task import Problems
 from arith.data.vocabulary import EOS, PAD
 
@@ -34,9 +33,12 @@ def keys_of(count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.arange(count, dtype=np.int64) * 7 + 3
 
 
-def assert_rows(rows: Rows, problems: Problems, all_tokens: list[list[int]]) -> None:
-    """Each row is its problem, shifted by one, padded to the longest of its group."""
-    width = max(len(all_tokens[place]) for place in rows.place) - 1
+def assert_rows(
+    rows: Rows, problems: Problems, all_tokens: list[list[int]], width: int | None = None
+) -> None:
+    """Each row is its problem, shifted by one, padded to `width` or the longest of its group."""
+    if width is None:
+        width = max(len(all_tokens[place]) for place in rows.place) - 1
     assert rows.inputs.shape == rows.targets.shape == rows.is_answer.shape
     assert rows.inputs.shape == (len(rows.place), width)
     for row, place in enumerate(rows.place):
@@ -105,19 +107,25 @@ def test_packed_batches_of_one_capacity_have_one_shape() -> None:
     assert pack(problems, keys_of(3), np.arange(3), 20, 9).inputs.shape == (1, 24)
 
 
-@given(SHAPES, st.integers(1, 9))
-def test_equal_groups(shapes: list[tuple[int, int]], count: int) -> None:
+@given(SHAPES, st.integers(1, 9), st.integers(1, 60), st.integers(1, 5))
+def test_groups_of_few_shapes(
+    shapes: list[tuple[int, int]], count: int, most: int, step: int
+) -> None:
     problems, tokens = made(shapes)
-    groups = list(equal_groups(problems, keys_of(len(shapes)), count))
+    groups = list(groups_of_few_shapes(problems, keys_of(len(shapes)), count, most, step))
     assert 1 <= len(groups) <= count
     places = np.concatenate([group.place for group in groups])
     assert sorted(places.tolist()) == list(range(len(shapes)))
     lengths = problems.lengths[places].tolist()
     assert lengths == sorted(lengths, reverse=True)
-    share = sum(lengths) / count + max(lengths)
     for group in groups:
-        assert_rows(group, problems, tokens)
-        assert problems.lengths[group.place].sum() <= share
+        longest = int(problems.lengths[group.place].max()) - 1
+        width = next(w for w in range(longest, longest + step) if w % step == 0)
+        assert_rows(group, problems, tokens, width)
+        rows = max(1, round(most / width))
+        # The last one takes what is left: fewer rows, or more where there may be no other group.
+        assert len(group.place) == rows or group is groups[-1]
+        assert len(group.place) <= rows or len(groups) == count
 
 
 @given(SHAPES, st.integers(1, 120), st.sets(st.integers(0, 24)))
@@ -150,23 +158,8 @@ def test_packed_groups_of_tokens(shapes: list[tuple[int, int]], most: int) -> No
     assert used[-1] <= filled[-1] <= max(used[-1], min(most, 2 * used[-1]))
 
 
-def test_equal_lengths_make_equal_groups() -> None:
-    problems, _ = made([(6, 3)] * 32)
-    groups = equal_groups(problems, keys_of(32), 4)
-    sizes = [len(group.place) for group in groups]
-    assert len(sizes) == 4 and max(sizes) - min(sizes) <= 2
-
-
-def test_sorting_by_length_leaves_little_padding() -> None:
-    bucket = Bucket("addition", 8, 0, "train")
-    problems, keys = bucket.problems(0, 256), bucket.keys(0, 256)
-    real = int((problems.lengths - 1).sum())
-    padded = [sum(g.inputs.size for g in equal_groups(problems, keys, n)) for n in (1, 4)]
-    assert padded[1] < 1.25 * real < padded[0]
-
-
 @pytest.mark.parametrize("count", [1, 3])
 def test_one_problem(count: int) -> None:
     problems, tokens = made([(4, 2)])
-    (rows,) = equal_groups(problems, keys_of(1), count)
-    assert_rows(rows, problems, tokens)
+    (rows,) = groups_of_few_shapes(problems, keys_of(1), count, 20, 2)
+    assert_rows(rows, problems, tokens, 6)
