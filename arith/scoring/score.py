@@ -29,6 +29,9 @@ from models.sequences import Sequences
 
 # Tokens of a forward: enough to fill the device, little enough to stay in its caches or memory.
 TOKENS_A_BATCH = {"cpu": 8_192, "cuda": 131_072}
+# Of a forward's last block, tokens are a multiple of that: for each new shape of a product oneDNN
+# makes a kernel, in a millisecond or so.
+ANSWERS = 64
 # Rows over which the error of low precision is measured.
 PROBE_ROWS = 1_000
 
@@ -70,10 +73,18 @@ def sequences(rows: Rows, device: str) -> Sequences:
     )
 
 
-def answer_logits(decoder: Decoder, rows: Rows, hardware: Hardware) -> Tensor:
+def logits_of_answers(decoder: Decoder, rows: Rows, device: str) -> Tensor:
     """Logits of the scored tokens, row after row: float32 [m, V]."""
+    answers = rows.answers
+    filled = np.pad(answers, (0, -len(answers) % ANSWERS))
+    logits: Tensor = decoder(sequences(rows, device), sent(filled, device))
+    return logits[: len(answers)]
+
+
+def answer_logits(decoder: Decoder, rows: Rows, hardware: Hardware) -> Tensor:
+    """The same without a gradient, in the precision of `hardware`."""
     with torch.no_grad(), hardware.autocast():
-        return decoder(sequences(rows, hardware.device), sent(rows.answers, hardware.device))
+        return logits_of_answers(decoder, rows, hardware.device)
 
 
 def score(

@@ -17,7 +17,7 @@ from arith.data.batches import Rows
 from arith.data.bucket import Bucket
 from arith.data.task import Problems
 from arith.errors import Failure
-from arith.scoring.score import sent, sequences
+from arith.scoring.score import logits_of_answers, sent
 from arith.training.batches import Batches, Source
 from arith.training.compiling import not_compiled
 from arith.training.config import Config
@@ -27,10 +27,6 @@ from arith.training.schedule import Schedule
 from models.build import compiling_failed, prepare
 from models.decoder import Decoder
 from models.hardware import Hardware
-
-# Answer tokens of a group are as many or a multiple of that.
-ANSWERS = 64
-IGNORED = -1
 
 
 def to_stderr(line: str) -> None:
@@ -177,18 +173,10 @@ class Stepper:
 
 def summed_loss(decoder: Decoder, rows: Rows, device: str) -> Tensor:
     """Cross-entropy summed over the answer tokens, the end token included."""
-    answers, targets = rows.answers, rows.targets[rows.is_answer]
-    # Filled up with a token that counts for nothing, so that products have few shapes
-    # (arith/training/batches.py).
-    more = -len(answers) % ANSWERS
-    logits = decoder(sequences(rows, device), sent(np.pad(answers, (0, more)), device))
+    logits = logits_of_answers(decoder, rows, device)
+    targets = sent(rows.targets[rows.is_answer], device)
     with torch.autocast(device, enabled=False):
-        return F.cross_entropy(
-            logits,
-            sent(np.pad(targets, (0, more), constant_values=IGNORED), device),
-            reduction="sum",
-            ignore_index=IGNORED,
-        )
+        return F.cross_entropy(logits, targets, reduction="sum")
 
 
 def laid_out_as(parameter: Tensor, piece: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from arith.scoring.grid import Grid
 from arith.scoring.score import (
     Outcome,
     answer_logits,
+    logits_of_answers,
     low_precision_threshold,
     score,
     score_grid,
@@ -50,6 +51,27 @@ Keys = NDArray[np.int64]
 def varied(name: str) -> Decoder:
     """A decoder whose answers vary, in float64 so that no rounding decides."""
     return perturbed(decoder_for(CONFIG, parse(name), 0).double().eval(), 0.4)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 64])
+def test_logits_of_answers_are_those_of_all_tokens_there(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are: the decoder is asked for a round number, for the sake of kernels."""
+    decoder, asked = varied("tape"), []
+    forward = Decoder.forward
+
+    def watched(self: Decoder, seqs: Sequences, where: Tensor | None = None) -> Tensor:
+        asked.append(where)
+        return forward(self, seqs, where)
+
+    group = pad(BUCKET.problems(0, rows), BUCKET.keys(0, rows), np.arange(rows))
+    everything = decoder(module.sequences(group, "cpu"))
+    monkeypatch.setattr(Decoder, "forward", watched)
+    logits = logits_of_answers(decoder, group, "cpu")
+    assert torch.allclose(logits, everything[torch.from_numpy(group.is_answer)], atol=1e-12)
+    (where,) = asked
+    assert where is not None and len(where) % module.ANSWERS == 0
 
 
 def last_logits(decoder: Decoder, tokens: list[int], final_length: int, key: int) -> Tensor:

@@ -2,13 +2,9 @@
 
 import numpy as np
 import pytest
-import torch
 
 from arith.data.batches import Rows
 from arith.training import batches as module
-from arith.training import step as step_module
-from models.decoder import Decoder
-from models.sequences import Sequences
 from tests.training.small import small, trainer
 
 STEPS = 40
@@ -57,16 +53,3 @@ def test_no_group_is_large_where_memory_is_short() -> None:
         for n in (1, 2, 4, 8, 64)
     ]
     assert rows == sorted(rows, reverse=True) and rows[-1] == 1
-
-
-def test_answers_are_filled_up_to_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    of, asked = trainer(small()), []
-    forward = Decoder.forward
-
-    def watched(self: Decoder, seqs: Sequences, where: torch.Tensor) -> torch.Tensor:
-        asked.append(len(where))
-        return forward(self, seqs, where)
-
-    monkeypatch.setattr(Decoder, "forward", watched)
-    of.train_step()
-    assert asked and all(count % step_module.ANSWERS == 0 for count in asked)
