@@ -43,7 +43,7 @@ class _Function(torch.autograd.Function):
         mean_square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() / x.shape[-1]
         inverse = (mean_square + eps).rsqrt()
         ctx.save_for_backward(x, weight, inverse)
-        return (x * inverse * weight).to(dtype)
+        return (x * inverse).mul_(weight).to(dtype)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
@@ -56,4 +56,4 @@ class _Function(torch.autograd.Function):
             [True, True, False],
         )  # fmt: skip
         shift = (gradient @ wide)[..., None] * (inverse / x.shape[-1])
-        return (moved + shift).to(ctx.type), by_weight.to(weight.dtype), None, None
+        return moved.add_(shift).to(ctx.type), by_weight.to(weight.dtype), None, None

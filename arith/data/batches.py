@@ -130,22 +130,31 @@ def pack(
     )
 
 
+def few_shapes(
+    lengths: Integers, count: int, tokens: int, step: int
+) -> Iterator[tuple[slice, int]]:
+    """At most `count` groups of rows of `lengths` inputs, the longest first: which rows, and how
+    wide. All but the last are a multiple of `step` wide and have as many rows as make about
+    `tokens` inputs of that width (one at the least), so that a width has one shape; the last takes
+    what is left."""
+    start = 0
+    for group in range(count):
+        if start == len(lengths):
+            return
+        width = -(-int(lengths[start]) // step) * step
+        rows = max(1, round(tokens / width)) if group < count - 1 else len(lengths)
+        stop = min(start + rows, len(lengths))
+        yield slice(start, stop), width
+        start = stop
+
+
 def groups_of_few_shapes(
     problems: Problems, keys: Integers, count: int, tokens: int, step: int
 ) -> Iterator[Rows]:
-    """At most `count` groups, the longest rows first. All but the last are a multiple of `step`
-    wide and have as many rows as make about `tokens` inputs of that width (one at the least), so
-    that a width has one shape; the last takes what is left."""
+    """The groups of `few_shapes`."""
     order = np.argsort(-problems.lengths, kind="stable")
-    widths = -(-(problems.lengths[order] - 1) // step) * step
-    start = 0
-    for group in range(count):
-        if start == len(order):
-            return
-        width = int(widths[start])
-        rows = max(1, round(tokens / width)) if group < count - 1 else len(order)
-        yield pad(problems, keys, order[start : start + rows], width)
-        start = min(start + rows, len(order))
+    for rows, width in few_shapes(problems.lengths[order] - 1, count, tokens, step):
+        yield pad(problems, keys, order[rows], width)
 
 
 def groups_of_tokens(

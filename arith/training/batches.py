@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from arith.data.batches import Rows, groups_of_few_shapes, lead, pack
+from arith.data.batches import Rows, few_shapes, groups_of_few_shapes, lead, pack
 from arith.data.bucket import Bucket
 from arith.data.task import Problems, concatenate, load_task
 from arith.training.config import Config
@@ -21,8 +21,6 @@ TOKENS_A_GROUP = 2_300
 # millisecond or so, and keeps the last 1,024; with a shape of its own for every group a step of
 # hidden 256 spends a fifth of its time on that.
 WIDTHS = 32
-# Of what a group computes, what is not padding: about this share.
-REAL = 0.9
 
 
 class Source(Protocol):
@@ -40,6 +38,7 @@ class Batches:
         self.bucket = bucket
         self.config = config
         self.skip = skip
+        self._even: dict[tuple[int, int], int] = {}
 
     def of(self, step: int) -> tuple[Problems, NDArray[np.int64]]:
         """The problems of a step, each behind its [BOS] where the config wants some, and their
@@ -64,13 +63,31 @@ class Batches:
     ) -> Iterator[Rows]:
         """Groups of like lengths, padded; `finer` times as many as suit the device."""
         # By what is to be expected, not by this batch: shapes are to be those of other steps.
-        tokens = len(problems.lengths) * self._lengths[0]
-        count = self.config.groups
+        rows, count = len(problems.lengths), self.config.groups
         if device == "cpu":
-            count = max(count, round(tokens / TOKENS_A_GROUP))
+            count = max(count, round(rows * self._lengths.mean() / TOKENS_A_GROUP))
         count *= finer
-        a_group, step = int(tokens / REAL / count), -(-self.longest // WIDTHS)
-        return groups_of_few_shapes(problems, keys, count, a_group, step)
+        return groups_of_few_shapes(
+            problems, keys, count, self._tokens_a_group(rows, count), self._step
+        )
+
+    def _tokens_a_group(self, rows: int, count: int) -> int:
+        """How many of them, padding included, each of `count` groups has when `rows` typical rows
+        are shared out evenly."""
+        if (rows, count) not in self._even:
+            typical = np.quantile(self._lengths, (np.arange(rows, 0, -1) - 0.5) / rows)
+            lengths = typical.round().astype(np.int64)
+            tokens, last = int(lengths.sum()) // count, np.inf
+            while last > tokens:
+                tokens += 1 + tokens // 100
+                *_, (left, width) = few_shapes(lengths, count, tokens, self._step)
+                last = (left.stop - left.start) * width
+            self._even[rows, count] = tokens
+        return self._even[rows, count]
+
+    @property
+    def _step(self) -> int:
+        return -(-self.longest // WIDTHS)
 
     def packed(self, problems: Problems, keys: NDArray[np.int64], finer: int) -> Iterator[Rows]:
         """All rows end to end, in one group or in `finer`; its shape is the same in every step."""
@@ -88,14 +105,12 @@ class Batches:
     def capacity(self, rows: int) -> int:
         """Tokens of `rows` packed rows: their mean and four standard deviations of rows drawn
         apart, so that one shape serves (almost) all steps."""
-        mean, deviation = self._lengths
-        most = rows * mean + 4 * rows**0.5 * deviation
+        most = rows * self._lengths.mean() + 4 * rows**0.5 * self._lengths.std()
         return -(-int(most) // 128) * 128
 
     @cached_property
-    def _lengths(self) -> tuple[float, float]:
-        """Mean and deviation of the inputs' lengths, by those of the first batches."""
+    def _lengths(self) -> NDArray[np.int64]:
+        """Lengths of the inputs, of the first batches: what rows are typical."""
         count = 16 * self.config.batch_size
         few, keys = self.bucket.problems(0, count), self.bucket.keys(0, count)
-        lengths = lead(few, keys, self.config.leading_bos).lengths - 1
-        return lengths.mean(), lengths.std()
+        return lead(few, keys, self.config.leading_bos).lengths - 1

@@ -60,14 +60,14 @@ class _Rotate(torch.autograd.Function):
         ctx.save_for_backward(x, direct, swapped)
         # Casting first: products of mixed types are several times slower.
         wide = x.to(direct.dtype)
-        return torch.addcmul(wide * direct, swap(wide), swapped).to(x.dtype)
+        return (wide * direct).addcmul_(swap(wide), swapped).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
         x, direct, swapped = ctx.saved_tensors
         gradient = gradient.to(direct.dtype)
         # What reached y_1 through x_2 goes back through the swap.
-        moved = (gradient * direct).add_(swap(gradient * swapped)).to(x.dtype)
+        moved = swap(gradient * swapped).addcmul_(gradient, direct).to(x.dtype)
         if not ctx.needs_input_grad[1]:
             return moved, None, None
         wide = x.to(direct.dtype)
