@@ -1,7 +1,8 @@
 """Problems as a model takes them: padded rows, sorted by length so that little of a batch is
 padding, or end to end, with none.
 
-Legend: n rows, T tokens of the longest row; packed: C tokens, N sequences, the n rows and fillers.
+Legend: n rows, T tokens of the longest row, or some more; packed: C tokens, N
+sequences, the n rows and fillers.
 """
 
 from collections.abc import Iterator
@@ -131,17 +132,17 @@ def pack(
 
 
 def few_shapes(
-    lengths: Integers, count: int, tokens: int, step: int
+    lengths: Integers, count: int, tokens: int, widths: Integers
 ) -> Iterator[tuple[slice, int]]:
     """At most `count` groups of rows of `lengths` inputs, the longest first: which rows, and how
-    wide. All but the last are a multiple of `step` wide and have as many rows as make about
-    `tokens` inputs of that width (one at the least), so that a width has one shape; the last takes
-    what is left."""
+    wide, by the `widths` that there are (ascending, the last no less than any length). All but the
+    last have as many rows as make about `tokens` inputs of their width (one at the least), so that
+    a width has one shape; the last takes what is left."""
     start = 0
     for group in range(count):
         if start == len(lengths):
             return
-        width = -(-int(lengths[start]) // step) * step
+        width = int(widths[np.searchsorted(widths, lengths[start])])
         rows = max(1, round(tokens / width)) if group < count - 1 else len(lengths)
         stop = min(start + rows, len(lengths))
         yield slice(start, stop), width
@@ -149,11 +150,11 @@ def few_shapes(
 
 
 def groups_of_few_shapes(
-    problems: Problems, keys: Integers, count: int, tokens: int, step: int
+    problems: Problems, keys: Integers, count: int, tokens: int, widths: Integers
 ) -> Iterator[Rows]:
     """The groups of `few_shapes`."""
     order = np.argsort(-problems.lengths, kind="stable")
-    for rows, width in few_shapes(problems.lengths[order] - 1, count, tokens, step):
+    for rows, width in few_shapes(problems.lengths[order] - 1, count, tokens, widths):
         yield pad(problems, keys, order[rows], width)
 
 

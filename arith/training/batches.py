@@ -68,7 +68,7 @@ class Batches:
             count = max(count, round(rows * self._lengths.mean() / TOKENS_A_GROUP))
         count *= finer
         return groups_of_few_shapes(
-            problems, keys, count, self._tokens_a_group(rows, count), self._step
+            problems, keys, count, self._tokens_a_group(rows, count), self._widths
         )
 
     def _tokens_a_group(self, rows: int, count: int) -> int:
@@ -80,14 +80,16 @@ class Batches:
             tokens, last = int(lengths.sum()) // count, np.inf
             while last > tokens:
                 tokens += 1 + tokens // 100
-                *_, (left, width) = few_shapes(lengths, count, tokens, self._step)
+                *_, (left, width) = few_shapes(lengths, count, tokens, self._widths)
                 last = (left.stop - left.start) * width
             self._even[rows, count] = tokens
         return self._even[rows, count]
 
-    @property
-    def _step(self) -> int:
-        return -(-self.longest // WIDTHS)
+    @cached_property
+    def _widths(self) -> NDArray[np.int64]:
+        """Evenly spaced, up to the longest row: what looks up a table of positions has none
+        beyond."""
+        return np.unique(-(-self.longest * np.arange(1, WIDTHS + 1) // WIDTHS))
 
     def packed(self, problems: Problems, keys: NDArray[np.int64], finer: int) -> Iterator[Rows]:
         """All rows end to end, in one group or in `finer`; its shape is the same in every step."""

@@ -107,12 +107,13 @@ def test_packed_batches_of_one_capacity_have_one_shape() -> None:
     assert pack(problems, keys_of(3), np.arange(3), 20, 9).inputs.shape == (1, 24)
 
 
-@given(SHAPES, st.integers(1, 9), st.integers(1, 60), st.integers(1, 5))
+@given(SHAPES, st.integers(1, 9), st.integers(1, 60), st.sets(st.integers(1, 19)))
 def test_groups_of_few_shapes(
-    shapes: list[tuple[int, int]], count: int, most: int, step: int
+    shapes: list[tuple[int, int]], count: int, most: int, some: set[int]
 ) -> None:
     problems, tokens = made(shapes)
-    groups = list(groups_of_few_shapes(problems, keys_of(len(shapes)), count, most, step))
+    widths = np.array(sorted({*some, 20}))
+    groups = list(groups_of_few_shapes(problems, keys_of(len(shapes)), count, most, widths))
     assert 1 <= len(groups) <= count
     places = np.concatenate([group.place for group in groups])
     assert sorted(places.tolist()) == list(range(len(shapes)))
@@ -120,7 +121,7 @@ def test_groups_of_few_shapes(
     assert lengths == sorted(lengths, reverse=True)
     for group in groups:
         longest = int(problems.lengths[group.place].max()) - 1
-        width = next(w for w in range(longest, longest + step) if w % step == 0)
+        width = min(w for w in widths.tolist() if w >= longest)
         assert_rows(group, problems, tokens, width)
         rows = max(1, round(most / width))
         # The last one takes what is left: fewer rows, or more where there may be no other group.
@@ -161,5 +162,5 @@ def test_packed_groups_of_tokens(shapes: list[tuple[int, int]], most: int) -> No
 @pytest.mark.parametrize("count", [1, 3])
 def test_one_problem(count: int) -> None:
     problems, tokens = made([(4, 2)])
-    (rows,) = groups_of_few_shapes(problems, keys_of(1), count, 20, 2)
+    (rows,) = groups_of_few_shapes(problems, keys_of(1), count, 20, np.array([3, 6]))
     assert_rows(rows, problems, tokens, 6)
