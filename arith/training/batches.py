@@ -61,15 +61,18 @@ class Batches:
     def padded(
         self, problems: Problems, keys: NDArray[np.int64], device: str, finer: int
     ) -> Iterator[Rows]:
-        """Groups of like lengths, padded; `finer` times as many as suit the device."""
-        # By what is to be expected, not by this batch: shapes are to be those of other steps.
+        """Groups of like lengths, padded, as many as suit the device; with `finer` each holds so
+        many times fewer tokens, or one row."""
         rows, count = len(problems.lengths), self.config.groups
+        if not rows:  # of several processes one may have none
+            return iter(())
+        # By what is to be expected, not by this batch: shapes are to be those of other steps.
         if device == "cpu":
             count = max(count, round(rows * self._lengths.mean() / TOKENS_A_GROUP))
-        count *= finer
-        return groups_of_few_shapes(
-            problems, keys, count, self._tokens_a_group(rows, count), self._widths
-        )
+        tokens = self._tokens_a_group(rows, count)
+        if finer > 1:  # then no last group may take whatever is left
+            count, tokens = rows, tokens // finer
+        return groups_of_few_shapes(problems, keys, count, tokens, self._widths)
 
     def _tokens_a_group(self, rows: int, count: int) -> int:
         """How many of them, padding included, each of `count` groups has when `rows` typical rows
@@ -87,13 +90,15 @@ class Batches:
 
     @cached_property
     def _widths(self) -> NDArray[np.int64]:
-        """Evenly spaced, up to the longest row: what looks up a table of positions has none
-        beyond."""
-        return np.unique(-(-self.longest * np.arange(1, WIDTHS + 1) // WIDTHS))
+        """Evenly spaced, up to the longest row: a table of positions may end there."""
+        step = -(-self.longest // WIDTHS)
+        return np.unique(np.minimum(step * np.arange(1, WIDTHS + 1), self.longest))
 
     def packed(self, problems: Problems, keys: NDArray[np.int64], finer: int) -> Iterator[Rows]:
         """All rows end to end, in one group or in `finer`; its shape is the same in every step."""
         every, count = np.arange(len(problems.lengths)), len(problems.lengths)
+        if not count:
+            return
         capacity = self.capacity(-(-count // finer))
         for place in np.array_split(every, min(finer, count)):
             yield pack(problems, keys, place, capacity, self.longest)

@@ -5,7 +5,6 @@ import pytest
 
 from arith.data.batches import Rows
 from arith.data.task import load_task
-from arith.training import batches as module
 from tests.training.small import small, trainer
 
 STEPS = 40
@@ -23,7 +22,7 @@ def test_shapes_come_again(digits: int, groups: int, device: str) -> None:
     """A kernel is made for each: all but the last group of a step have one of a few."""
     steps = groups_of_steps(digits, groups, device)
     shapes = {rows.inputs.shape for step in steps for rows in step[:-1]}
-    assert len({width for _, width in shapes}) == len(shapes) <= module.WIDTHS
+    assert len({width for _, width in shapes}) == len(shapes) <= 32
     assert len({len(step) for step in steps}) == 1
     # A table of positions may end with the longest problem.
     longest = load_task("addition").longest(digits) - 1
@@ -49,11 +48,26 @@ def test_groups_are_about_equal_and_little_of_them_is_padding(digits: int, group
     assert 0.85 < real / computed < 1
 
 
-def test_no_group_is_large_where_memory_is_short() -> None:
-    of = trainer(small(batch_size=64))
+@pytest.mark.parametrize(("digits", "size"), [(40, 256), (40, 2), (40, 24), (8, 4)])
+def test_groups_shrink_where_memory_is_short(digits: int, size: int) -> None:
+    """By as much as was asked for, or to one row; however long this batch happens to be."""
+    of = trainer(small(trained_digits=digits, tested_digits=digits, batch_size=size, groups=4))
+    for step in range(20):
+        batch = of.batch(step)
+        usual = of.batches._tokens_a_group(
+            size, max(4, len(list(of.batches.padded(*batch, "cpu", 1))))
+        )
+        for finer in (2, 4, 8, 16, 2**12):
+            groups = list(of.batches.padded(*batch, "cpu", finer))
+            assert sorted(place for rows in groups for place in rows.place) == list(range(size))
+            for rows in groups:
+                assert rows.inputs.size <= 1.5 * usual / finer or len(rows.place) == 1
+        assert max(len(rows.place) for rows in groups) == 1
+
+
+def test_a_process_may_have_no_rows() -> None:
+    of = trainer(small(batch_size=4))
     problems, keys = of.batch(0)
-    rows = [
-        max(len(g.place) for g in of.batches.padded(problems, keys, "cpu", n))
-        for n in (1, 2, 4, 8, 64)
-    ]
-    assert rows == sorted(rows, reverse=True) and rows[-1] == 1
+    none = problems._replace(tokens=problems.tokens[:0], lengths=problems.lengths[:0])
+    assert not list(of.batches.padded(none, keys[:0], "cpu", 1))
+    assert not list(of.batches.packed(none, keys[:0], 1))
