@@ -1,8 +1,8 @@
 """Problems as a model takes them: padded rows, sorted by length so that little of a batch is
 padding, or end to end, with none.
 
-Legend: n rows, T tokens of the longest row, or some more; packed: C tokens, N
-sequences, the n rows and fillers.
+Legend: n rows, T tokens of the longest row, or some more; packed: C tokens, N sequences, the n rows
+and fillers.
 """
 
 from collections.abc import Iterator

@@ -75,8 +75,8 @@ class Batches:
         return groups_of_few_shapes(problems, keys, count, tokens, self._widths)
 
     def _tokens_a_group(self, rows: int, count: int) -> int:
-        """How many of them, padding included, each of `count` groups has when `rows` typical rows
-        are shared out evenly."""
+        """How many, padding included, each of `count` groups has when `rows` typical rows are
+        shared out evenly."""
         if (rows, count) not in self._even:
             typical = np.quantile(self._lengths, (np.arange(rows, 0, -1) - 0.5) / rows)
             lengths = typical.round().astype(np.int64)
