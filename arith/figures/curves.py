@@ -22,13 +22,11 @@ from arith.figures.captions import NBSP, preset_words
 from arith.figures.figure_file import DPI, STYLE, figure_format, save
 from arith.figures.foot import put_legend, put_note
 from arith.figures.heatmap import lines
-from arith.figures.looks import looks
+from arith.figures.looks import bound, looks
 from arith.figures.panel import shrink
 from arith.figures.scaling import LETTERS
 
 BAND = 0.18
-BOUNDS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
-"""Where the scale out of distribution may end."""
 LAYERS = "flare"
 MEASURES = 2
 """Panels of an encoding's state: of its first measures."""
@@ -130,8 +128,8 @@ def compose(study: Study) -> Figure:
         _line(outside, learner.out_of_distribution, look)
     _finish(loss, "nats a scored token", last, logarithmic=True)
     top = _bound(study)
-    for ax, bound in ((inside, 1.0), (outside, top)):
-        ax.set_ylim(-0.03 * bound, 1.03 * bound)
+    for ax, end in ((inside, 1.0), (outside, top)):
+        ax.set_ylim(-0.03 * end, 1.03 * end)
         ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}{NBSP}%"))
         _finish(ax, "exact match", last)
     if top < 1:
@@ -153,7 +151,7 @@ def compose(study: Study) -> Figure:
 def _bound(study: Study) -> float:
     """How far the scale out of distribution goes: all seeds are on it."""
     values = [v for one in study.learners for row in one.out_of_distribution.values for v in row]
-    return next(bound for bound in BOUNDS if max(values, default=1.0) <= bound)
+    return bound(max(values, default=1.0))
 
 
 TITLES = ("training loss", "in distribution", "out of distribution")

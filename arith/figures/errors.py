@@ -23,6 +23,7 @@ from arith.figures.captions import NBSP, SPLITS, preset_words
 from arith.figures.figure_file import DPI, STYLE, figure_format, save
 from arith.figures.foot import put_legend, put_note
 from arith.figures.heatmap import lines
+from arith.figures.looks import bound
 from arith.figures.scaling import LETTERS, MARKERS
 from arith.scoring.mistakes import KINDS, REGIONS, Kind, Mistakes, Region
 from arith.scoring.statistics import wilson
@@ -48,6 +49,9 @@ KIND_COLOURS: Mapping[Kind, str] = {
     "other_digit": "#c6dbef",
     "no_digit": "#999999",
 }
+FEWEST = 50
+"""Of fewer problems with carry chains of one length no share is drawn: it would say nothing, and a
+line to it something wrong. The table has it."""
 LINE: dict[str, Any] = {"linewidth": 0.9, "markersize": 3.0, "markeredgewidth": 0.4}
 
 
@@ -193,17 +197,18 @@ def _handles(names: Sequence[str]) -> list[Line2D]:
 
 
 def _chains(ax: Axes, study: Study, region: Region) -> None:
-    """Exact match at each length of the longest chain that there is, with Wilson's intervals; the
-    encodings side by side, so that no interval hides another."""
-    row, count = REGIONS.index(region), len(study.pooled)
+    """Exact match at each length of the longest chain of which there are enough, with Wilson's
+    intervals; the encodings side by side, so that no interval hides another."""
+    row, count, top = REGIONS.index(region), len(study.pooled), 0.0
     for number, (name, style) in enumerate(_styles(list(study.pooled)).items()):
         total, exact = study.pooled[name].problems[row], study.pooled[name].exact[row]
-        there = np.flatnonzero(total)
+        there = np.flatnonzero(total >= min(FEWEST, total.max()))
         low, high = wilson(exact[there], total[there])
         x = there + 0.4 * ((number + 0.5) / count - 0.5)
         ax.plot(x, exact[there] / total[there], zorder=3, clip_on=False, **style)
         ax.vlines(x, low, high, color=style["color"], linewidth=0.7, zorder=2)
-    ax.set_ylim(0, 1)
+        top = max(top, *high, 0.0)
+    ax.set_ylim(0, bound(top))
 
 
 def _places(ax: Axes, study: Study, region: Region) -> None:
@@ -254,9 +259,10 @@ def _note(study: Study) -> str:
     pooled = "counts that pool seeds on the same problems, so they are too narrow"
     return (
         "Answers decoded greedily up to their first error. Bars on exact match: Wilson's 95"
-        f"{NBSP}% intervals over {pooled if several else 'problems'}. Dashed: to its left the "
-        "places that trained operands have. A last carry that is lost ends too early, one that is "
-        "invented does not end; one less and one more, modulo 10, are what a carry lost or "
-        "invented leaves; of nine wrong digits two are off by one by chance. "
+        f"{NBSP}% intervals over {pooled if several else 'problems'}; lengths of chains with fewer "
+        f"than {FEWEST} problems are in the table alone, and each scale has an end of its own. "
+        "Dashed: to its left the places that trained operands have. A last carry that is lost ends "
+        "too early, one that is invented does not end; one less and one more, modulo 10, are what "
+        "a carry lost or invented leaves; of nine wrong digits two are off by one by chance. "
         f"{sample_line(study)}"
     )

@@ -17,6 +17,7 @@ from matplotlib.textpath import TextPath
 from arith.figures.captions import NBSP, places
 from arith.figures.figure_file import DPI, STYLE, figure_format, save
 from arith.figures.heatmap import lines
+from arith.figures.looks import bound
 from arith.figures.standings import Board, Standing
 from arith.scoring.statistics import Interval
 
@@ -84,7 +85,8 @@ class _Sheet:
         self.across = WIDTH - self.left - COLUMNS[-1] - EDGE
         tall = (self.lines[-1].y + 0.6) * ROW
         signs = _signs(rows)
-        note = lines(_note(board), 72 * (WIDTH - 2 * EDGE), LETTERS)
+        self.top = round(100 * bound(max(_shares(rows), default=1.0)))
+        note = lines(_note(board, rows, self.top), 72 * (WIDTH - 2 * EDGE), LETTERS)
         note_height = len(note) * LETTERS * 1.3 / 72
         bottom = EDGE + note_height + SIGN * -(-len(signs) // 2) + 0.06 + BELOW
         height = bottom + tall + ABOVE
@@ -137,8 +139,7 @@ class _Sheet:
                 self.ax.scatter([100 * mean.mean], [line.y], **MEAN, color=line.colour, zorder=4)
 
     def _axis(self, rows: list[Line]) -> None:
-        ends = [end for line in rows if line.standing for end in _ends(line.standing)]
-        top = next(bound for bound in (2, 5, 10, 20, 40, 60, 80, 100) if max(ends) <= bound)
+        top = self.top
         step = {2: 0.5, 5: 1, 10: 2, 20: 5, 40: 10}.get(top, 20)
         places = [step * n for n in range(int(top / step) + 1)]
         ax: Axes = self.ax
@@ -206,11 +207,11 @@ def _percent(mean: Interval | None) -> str:
     return f"{100 * mean.mean:.{places(mean.mean)}f}" if mean else "-"
 
 
-def _ends(standing: Standing) -> Iterator[float]:
-    """What must be on the axis, in percent."""
-    mean = standing.row.means["out_of_distribution"]
-    yield from (100 * v for v in standing.row.values["out_of_distribution"] if v is not None)
-    yield 100 * mean.high if mean and len(standing.row.seeds) > 1 else 0.0
+def _shares(rows: list[Line]) -> list[float]:
+    """All seeds are on the axis. Intervals may leave it: that of a few seeds far apart would push
+    all the others together."""
+    every = [line.standing.row.values["out_of_distribution"] for line in rows if line.standing]
+    return [share for values in every for share in values if share is not None]
 
 
 def _signs(rows: list[Line]) -> list[Line2D]:
@@ -237,10 +238,13 @@ def _signs(rows: list[Line]) -> list[Line2D]:
     return handles
 
 
-def _note(board: Board) -> str:
+def _note(board: Board, rows: list[Line], top: int) -> str:
     told = [
         board.source,
         "Rows by their mean over the cells out of distribution; in dist.: mean, %.",
     ]
+    means = [line.standing.row.means["out_of_distribution"] for line in rows if line.standing]
+    if any(mean and mean.of == "seeds" and 100 * mean.high > top for mean in means):
+        told.append(f"The scale ends at {top}{NBSP}%, and intervals with it.")
     told += [f"Left out: {runs}: {why}." for runs, why in board.left_out]
     return " ".join(told)

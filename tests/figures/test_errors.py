@@ -15,18 +15,19 @@ from arith.figures.errors_table import to_json, to_markdown
 from arith.scoring.mistakes import KINDS, Mistakes
 
 
-def made(exact: int, *, outside: bool = True) -> Mistakes:
-    """Of 40 problems in distribution 4 are wrong; out of it, of 20, all that are not `exact`."""
+def made(exact: int, *, outside: bool = True, times: int = 1) -> Mistakes:
+    """Of 40 problems in distribution 4 are wrong; out of it, of 20, all that are not `exact`; all
+    of it so many times."""
     wrong = 20 - exact if outside else 0
     kinds = np.zeros((2, len(KINDS)), np.int64)
     kinds[0, KINDS.index("one_less")] = 4
     kinds[1, KINDS.index("ended_early")] = wrong // 2
     kinds[1, KINDS.index("other_digit")] = wrong - wrong // 2
     return Mistakes(
-        problems=np.array([[10, 30, 0, 0, 0], [0, 5, 15, 0, 0]]) * [[1], [outside]],
-        exact=np.array([[10, 26, 0, 0, 0], [0, exact if outside else 0, 0, 0, 0]]),
-        first_wrong=np.array([[4, 0, 0, 0, 0, 0], [0, 0, wrong, 0, 0, 0]]),
-        kinds=kinds,
+        problems=times * np.array([[10, 30, 0, 0, 0], [0, 5, 15, 0, 0]]) * [[1], [outside]],
+        exact=times * np.array([[10, 26, 0, 0, 0], [0, exact if outside else 0, 0, 0, 0]]),
+        first_wrong=times * np.array([[4, 0, 0, 0, 0, 0], [0, 0, wrong, 0, 0, 0]]),
+        kinds=times * kinds,
     )
 
 
@@ -98,7 +99,10 @@ def texts(figure: Figure) -> str:
 
 
 def test_the_figure_shows_the_counts() -> None:
-    figure = compose(THREE)
+    runs = (("rope", 1, 5), ("fire", 0, 0), ("rope", 0, 2))
+    figure = compose(
+        study(*(RunErrors(name, name, seed, made(exact, times=10)) for name, seed, exact in runs))
+    )
     inside, outside, places, kinds = figure.axes
     assert np.allclose(points(inside, 0), [[-0.1, 1], [0.9, 52 / 60]])
     rope, fire = points(outside, 0), points(outside, 1)
@@ -108,7 +112,7 @@ def test_the_figure_shows_the_counts() -> None:
     assert points(places, -1)[0, 0] == 1.5  # between the trained places and the others
     widths = [float(bar.get_extents().width / kinds.bbox.width) for bar in kinds.patches]
     assert np.allclose(widths[: len(KINDS)], [16 / 33, 0, 0, 0, 17 / 33, 0])
-    assert "33 wrong" in texts(figure) and "20 wrong" in texts(figure)
+    assert "330 wrong" in texts(figure) and "200 wrong" in texts(figure)
     assert "hard sums" in texts(figure).replace("\n", " ")
     assert "these runs only" in texts(figure).replace("\n", " ")
     legend = kinds.get_legend()
@@ -116,14 +120,29 @@ def test_the_figure_shows_the_counts() -> None:
     assert [text.get_text() for text in legend.get_texts()] == list(KIND_WORDS.values())
 
 
+def test_few_problems_draw_no_line_and_a_scale_ends_where_its_intervals_do() -> None:
+    def chains(*runs: Mistakes) -> list[Axes]:
+        return compose(study(*(RunErrors("a", "rope", 0, run) for run in runs))).axes[:2]
+
+    inside, outside = chains(made(0, times=4))  # of chain 0 there are 40, of chain 1 120
+    assert points(inside, 0)[:, 0] == pytest.approx([1])
+    assert points(outside, 0) == pytest.approx(np.array([[2, 0]]))
+    assert inside.get_ylim() == (0, 1) and outside.get_ylim() == (0, 0.1)
+    inside, _ = chains(made(0))  # nowhere enough: what there is most of
+    assert points(inside, 0)[:, 0] == pytest.approx([1])
+    assert "lengths of chains with fewer than 50 problems" in " ".join(
+        texts(compose(THREE)).split()
+    )
+
+
 def test_the_caption_says_what_the_bars_count() -> None:
     def told(shown: Study) -> str:
         return " ".join(texts(compose(shown)).replace("\N{NO-BREAK SPACE}", " ").split())
 
-    pooled = "intervals over counts that pool seeds on the same problems, so they are too narrow."
+    pooled = "intervals over counts that pool seeds on the same problems, so they are too narrow;"
     assert pooled in told(THREE)
     alone = told(study(THREE.runs[0]))
-    assert "intervals over problems." in alone and "pool" not in alone
+    assert "intervals over problems;" in alone and "pool" not in alone
 
 
 def test_where_nothing_is_longer_or_nothing_is_wrong(tmp_path: Path) -> None:

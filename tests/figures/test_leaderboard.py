@@ -78,6 +78,16 @@ def test_seeds_mean_and_interval(three: Board) -> None:
     assert not np.allclose(found[places["fire"]][0][1].get_facecolor()[0][:3], 1.0)
 
 
+def test_the_scale_ends_where_seeds_do_not_where_intervals_do() -> None:
+    apart = board(Section("Task-agnostic", "", [standing("coupling", [0.19, 0.58, 0.59])]))
+    near = board(Section("Task-agnostic", "", [standing("rope", [0.01, 0.012])]))
+    for shown, top, cut in ((apart, 60, True), (near, 2, False)):
+        figure = compose(shown)
+        assert figure.axes[0].get_xlim()[1] == pytest.approx(1.015 * top)
+        told = " ".join(words(figure)).replace("\N{NO-BREAK SPACE}", " ")
+        assert ("The scale ends at 60 %, and intervals with it." in " ".join(told.split())) == cut
+
+
 def test_what_is_not_ranked_is_grey(three: Board) -> None:
     from matplotlib.colors import to_rgb
 
