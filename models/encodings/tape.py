@@ -51,21 +51,28 @@ class TapeState(NamedTuple):
         return rotate(x, Rotation(*self))
 
 
-def added(state: TapeState, keep: Tensor, carry: Tensor, mixed: TapeState) -> TapeState:
-    """`state` with `mixed` added, whose rows G mixes: keep = (G_11, G_22), carry = (G_12, G_21),
-    each [B, T, H, 2F]. In the type of `state`."""
-    if by_hand(keep):
-        return TapeState(*_Added.apply(*state, keep, carry, *mixed))  # type: ignore[no-untyped-call]
-    keep, carry, direct, swapped = (x.to(state.direct.dtype) for x in (keep, carry, *mixed))
+def added(state: TapeState, entries: Tensor, mixed: TapeState) -> TapeState:
+    """`state` with `mixed` added, whose rows G mixes, in the type of `state`: entries = (G_11,
+    G_22, G_12, G_21) of each head, [B, T, H, 4]. For a GPU, where a fused block reads a head's four
+    numbers wherever it wants them, and writes no wider tensor of them."""
+    half = state.direct.shape[-1] // 2
+    entries, direct, swapped = (x.to(state.direct.dtype) for x in (entries, *mixed))
+
+    def halves(first: int, second: int) -> Tensor:
+        """One entry beside each first half of the last axis, one beside each second."""
+        both = torch.stack((entries[..., first], entries[..., second]), -1)
+        return both[..., None].expand(*both.shape, half).flatten(-2)
+
     return TapeState(
-        state.direct + keep * direct + carry * swapped,
-        state.swapped + swap(carry) * direct + swap(keep) * swapped,
+        state.direct + halves(0, 1) * direct + halves(2, 3) * swapped,
+        state.swapped + halves(3, 2) * direct + halves(1, 0) * swapped,
     )
 
 
 class _Added(torch.autograd.Function):
-    """The same for a CPU, where memory is what costs: what is stored is what came in, in its own
-    type, and every sum is taken in place."""
+    """The same for a CPU, where memory is what costs: of keep = (G_11, G_22) and carry = (G_12,
+    G_21), each laid out as a part of the state. What is stored is what came in, in its own type,
+    and every sum is taken in place."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -105,15 +112,20 @@ class TapeLayer(ReadOut):
 
         heads [B, T, H, K]; mixed is A e (Eq. 7).
         """
-        half = state.direct.shape[-1] // 2
         # G mixes rows of e, so both parts of the state: (G_11, G_22) keeps a part in its place,
         # (G_12, G_21) carries it over.
-        order = [0] * half + [3] * half + [1] * half + [2] * half
-        keep, carry = self.entries(heads, order).chunk(2, -1)
-        return added(state, keep, carry, mixed)
+        order = [0, 3, 1, 2]
+        if not by_hand(heads):
+            return added(state, self.entries(heads, order), mixed)
+        # The product itself lays the entries out, which is cheaper than repeating them.
+        half = state.direct.shape[-1] // 2
+        wide = self.entries(heads, [entry for entry in order for _ in range(half)])
+        parts = _Added.apply(*state, *wide.chunk(2, -1), *mixed)  # type: ignore[no-untyped-call]
+        return TapeState(*parts)
 
     def products(self, rows: int, known: bool) -> Iterable[Product]:
-        """psi, and the four entries of G, laid beside each half of both parts of the state."""
+        """psi, and the four entries of G, on a CPU laid beside each half of both parts of the
+        state."""
         psi, entries = super().products(rows, known)
         yield psi
         half = self.psi.in_features // 2

@@ -48,7 +48,8 @@ def forward_kernel(
     first = tl.load(starts + sequence)
     length = tl.load(starts + sequence + 1) - first
     rows = tl.arange(0, S)
-    if (length >= shortest) & (length <= S):
+    # A pack is filled up with sequences of no token.
+    if (length >= shortest) & (length <= S) & (length > 0):
         q_tile = read(place(q, first, head, q_t, q_h), rows, q_t, length, K, K2)
         k_tile = read(place(k, first, head, k_t, k_h), rows, k_t, length, K, K2)
         weights = softmax(q_tile, k_tile, scale, S).to(q_tile.dtype)
@@ -77,7 +78,7 @@ def backward_kernel(
     first = tl.load(starts + sequence)
     length = tl.load(starts + sequence + 1) - first
     rows = tl.arange(0, S)
-    if (length >= shortest) & (length <= S):
+    if (length >= shortest) & (length <= S) & (length > 0):
         q_tile = read(place(q, first, head, q_t, q_h), rows, q_t, length, K, K2)
         k_tile = read(place(k, first, head, k_t, k_h), rows, k_t, length, K, K2)
         weights = softmax(q_tile, k_tile, scale, S)

@@ -21,7 +21,7 @@ from models.build import build
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import PositionalEncoding, PositionalLayer, Setting
 from models.encodings import tape
-from models.encodings.tape import TAPE, TapeState, added
+from models.encodings.tape import TAPE, TapeState, _Added
 from models.encodings.tape_heads import TapeHeads, TapeHeadsState
 from models.errors import UsageError
 from models.families import contextual, rotary
@@ -386,7 +386,8 @@ class Tape020(PositionalLayer):
         half = state.direct.shape[-1] // 2
         order = [0] * half + [3] * half + [1] * half + [2] * half
         keep, carry = F.linear(gate, matrices[order]).chunk(2, -1)
-        return heads, added(state, keep, carry, TapeState(*mixed))
+        parts = _Added.apply(*state, keep, carry, *mixed)  # type: ignore[no-untyped-call]
+        return heads, TapeState(*parts)
 
 
 class TapeHeads020(PositionalLayer):
