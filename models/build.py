@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import warnings
 from typing import Any
 
 import torch
@@ -111,6 +112,8 @@ def compile_blocks(
     """
     torch.compiler.reset()
     allow_graphs()
+    # Its advice would make what is scored again in float32 as coarse as the first time.
+    warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
     for block in decoder.blocks:
         block.compile(backend=backend, dynamic=dynamic)
     decoder.compiled = True

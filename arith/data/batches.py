@@ -16,6 +16,8 @@ from arith.data.task import Problems
 from arith.data.vocabulary import BOS, PAD
 
 Integers = NDArray[np.int64]
+# So that what is left over has few sizes, of which it fills up little.
+CAPACITIES = 4096
 
 
 class Rows(NamedTuple):
@@ -168,7 +170,7 @@ def groups_of_tokens(
 ) -> Iterator[Rows]:
     """Groups, by length, of at most `most` tokens each (one row at the least), padding included,
     of all problems or of those at the places `among`. Packed ones are filled up to `most`, so that
-    they have one shape; the last, which may hold little, to the next power of two."""
+    they have one shape; the last, which may hold little, to a multiple of CAPACITIES."""
     among = np.arange(len(problems.lengths)) if among is None else among
     order = among[np.argsort(problems.lengths[among], kind="stable")]
     lengths = problems.lengths[order]
@@ -183,8 +185,9 @@ def groups_of_tokens(
         place = order[start:stop]
         if packed:
             used = int(size[stop - start - 1])
-            capacity = most if stop < len(order) else min(most, 1 << (used - 1).bit_length())
-            yield pack(problems, keys, place, capacity)
+            capacity = most if stop < len(order) else min(most, -(-used // CAPACITIES) * CAPACITIES)
+            # One bound for all groups: where blocks are compiled, a number is part of a graph.
+            yield pack(problems, keys, place, capacity, int(lengths[-1]) - 1)
         else:
             yield pad(problems, keys, place)
         start = stop

@@ -76,8 +76,14 @@ def sequences(rows: Rows, device: str) -> Sequences:
 def logits_of_answers(decoder: Decoder, rows: Rows, device: str) -> Tensor:
     """Logits of the scored tokens, row after row: float32 [m, V]."""
     answers = rows.answers
-    filled = np.pad(answers, (0, -len(answers) % ANSWERS))
-    logits: Tensor = decoder(sequences(rows, device), sent(filled, device))
+    seqs = sequences(rows, device)
+    where = sent(np.pad(answers, (0, -len(answers) % ANSWERS)), device)
+    if decoder.compiled:
+        # Of other sizes in every group, as is known from the start: no graph for the first alone.
+        for varying in (where, seqs.starts):
+            if varying is not None:
+                torch._dynamo.maybe_mark_dynamic(varying, 0)
+    logits: Tensor = decoder(seqs, where)
     return logits[: len(answers)]
 
 

@@ -7,10 +7,13 @@ that wants one.
 import shutil
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 from torch._dynamo.utils import counters
 
+from arith.data.batches import pack
+from arith.scoring.score import logits_of_answers
 from models.backends.eager import Eager
 from models.build import compile_blocks
 from models.graphs import MOST_GRAPHS, allow_graphs
@@ -47,6 +50,22 @@ def test_compiled_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Graphs that blocks share: the limit is far.
     assert 2 <= counters["stats"]["unique_graphs"] <= 12 < MOST_GRAPHS
     assert not counters["graph_break"] and not counters["unimplemented"]
+
+
+@torch.no_grad()
+def test_how_many_are_scored_is_no_part_of_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor how many sequences a pack has: both are others in every group, from the second one on."""
+    monkeypatch.setattr(Eager, "packs", True)
+    one = trainer(CONFIG, "rope")
+    compile_blocks(one.decoder.eval(), backend="eager")
+    problems, keys = one.batch(0)
+    made = []
+    for rows in (3, 24):
+        group = pack(problems, keys, np.arange(rows), capacity=400, longest=20)
+        expected = logits_of_answers(trainer(CONFIG, "rope").decoder.eval(), group, "cpu")
+        torch.testing.assert_close(logits_of_answers(one.decoder, group, "cpu"), expected)
+        made.append(counters["stats"]["unique_graphs"])
+    assert made[0] == made[1] >= 2
 
 
 @pytest.mark.slow
