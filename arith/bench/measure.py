@@ -28,6 +28,10 @@ from models.compute import Compute
 from models.hardware import Hardware
 
 Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+TURN = 4
+"""Steps in a row of trainings that take turns."""
 
 
 @dataclass(frozen=True)
@@ -213,8 +217,10 @@ def rounds(
     repeats: int = 5,
     seconds: float = float("inf"),
     at_least: float = 0.0,
+    turn: int = 1,
 ) -> dict[Key, list[float]]:
-    """The seconds of each call of each function, called in turn as in `interleaved`."""
+    """The seconds of each call of each function, called in turn as in `interleaved`, `turn` times
+    in a row: the first of them finds caches as the others left them (see `settled`)."""
     taken: dict[Key, list[float]] = {key: [] for key in functions}
     calls = dict.fromkeys(functions, 1)
     if at_least:
@@ -225,8 +231,18 @@ def rounds(
         if number and time.perf_counter() - began > seconds:
             break
         for key, function in functions.items():
-            taken[key].append(once(function, device, calls[key]))
+            taken[key] += [once(function, device, calls[key]) for _ in range(turn)]
     return taken
+
+
+def settled(values: Sequence[Value]) -> list[Value]:
+    """What steps in turns of TURN came to, but for the first of each turn: it starts with caches
+    (and oneDNN's of kernels) full of what others left there, which no training does.
+
+    >>> settled([9.0, 1.0, 2.0, 1.0, 9.0, 3.0, 2.0, 1.0])
+    [1.0, 2.0, 1.0, 3.0, 2.0, 1.0]
+    """
+    return [value for number, value in enumerate(values) if number % TURN]
 
 
 class Peak:

@@ -28,11 +28,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from arith.bench.measure import (
+    TURN,
     Measurement,
     Options,
     Timing,
     not_measured,
     rounds,
+    settled,
     threads_of,
 )
 from arith.bench.peer_models import PEERS, Peer, found
@@ -49,7 +51,7 @@ from models.hardware import Hardware, detect
 STAGE = "peers"
 TAKES = frozenset({"preset", "settings"})
 
-ROUNDS, QUICK_ROUNDS = 100, 2
+TURNS, QUICK_TURNS = 34, 1
 
 
 @dataclass
@@ -70,7 +72,7 @@ class Contender:
 
 
 def measure(options: Options) -> Iterator[Measurement]:
-    """Real tokens a second of all contenders, step by step in turns; then ours beside each peer's
+    """Real tokens a second of all contenders, some steps each in turn; then ours beside each peer's
     best."""
     hardware = detect()
     config = training_config(options, hardware)
@@ -126,13 +128,15 @@ def speeds(
     taken = rounds(
         {contender.name: contender for contender in contenders},
         device=hardware.device,
-        repeats=QUICK_ROUNDS if options.quick else ROUNDS,
+        repeats=QUICK_TURNS if options.quick else TURNS,
         seconds=options.seconds,
+        turn=TURN,
     )
-    return {
-        name: Timing.of([real_tokens(config, first[name] + i) / s for i, s in enumerate(seconds)])
+    rates = {
+        name: [real_tokens(config, first[name] + i) / s for i, s in enumerate(seconds)]
         for name, seconds in taken.items()
     }
+    return {name: Timing.of(settled(of)) for name, of in rates.items()}
 
 
 def best(peers: list[Contender], rates: dict[str, Timing]) -> Iterator[Contender]:

@@ -10,11 +10,13 @@ from time import monotonic
 from typing import NamedTuple
 
 from arith.bench.measure import (
+    TURN,
     Measurement,
     Options,
     Timing,
     not_measured,
     rounds,
+    settled,
     threads_of,
 )
 from arith.bench.sizes import TINY
@@ -36,6 +38,7 @@ STAGE = "scaling"
 TAKES = frozenset({"encodings", "preset", "settings", "lengths", "plot", "attention", "compiled"})
 
 REPEATS, QUICK_REPEATS = 9, 2
+TURNS, QUICK_TURNS = 3, 1
 #: Sizes of a sweep that are measured whatever the time: fewer have no exponent.
 FEWEST = 2
 
@@ -174,11 +177,12 @@ def training(
     taken = rounds(
         steps,
         device=hardware.device,
-        repeats=QUICK_REPEATS if options.quick else REPEATS,
+        repeats=QUICK_TURNS if options.quick else TURNS,
         seconds=0.5 * seconds,
+        turn=TURN,
     )
     rates = {
-        point: Timing.of([n / s for n, s in zip(tokens[point], taken[point], strict=True)])
+        point: Timing.of(settled([n / s for n, s in zip(tokens[point], taken[point], strict=True)]))
         for point in steps
     }
     yield from lines(sweep.what, sweep.values, names, rates, "tokens/s", found)

@@ -16,6 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from arith.bench import limits
 from arith.bench.measure import (
+    TURN,
     Measurement,
     Options,
     Timing,
@@ -23,6 +24,7 @@ from arith.bench.measure import (
     once,
     peak_memory,
     rounds,
+    settled,
 )
 from arith.bench.sizes import training_config
 from arith.suite.building import decoder_for, training_bucket
@@ -38,7 +40,7 @@ from models.hardware import Hardware, datasheet, detect
 STAGE = "train"
 TAKES = frozenset({"encodings", "preset", "settings", "lengths", "attention", "compiled"})
 
-STEPS, QUICK_STEPS = 200, 2
+TURNS, QUICK_TURNS = 67, 1
 PROFILED_STEPS = 3
 
 #: What a step's time is divided among, by the names of torch's operations and of a GPU's kernels;
@@ -128,14 +130,15 @@ def compared(
     taken = rounds(
         {each.name: each.step for each in contenders},
         device=hardware.device,
-        repeats=QUICK_STEPS if options.quick else STEPS,
+        repeats=QUICK_TURNS if options.quick else TURNS,
         seconds=0.6 * options.seconds,
+        turn=TURN,
     )
     first = contenders[0]
-    reference = Timing.of(taken[first.name])
+    reference = Timing.of(settled(taken[first.name]))
     for each in contenders:
         yield from lines(each, taken[each.name], config, hardware, options, label)
-        timing = Timing.of(taken[each.name])
+        timing = Timing.of(settled(taken[each.name]))
         yield Measurement(
             STAGE,
             f"{each.name}{label}: a step",
@@ -185,7 +188,7 @@ def lines(
     tokens = [count / time for count, time in zip(each.tokens, seconds, strict=True)]
     flops = [each.useful_flops(first + i) / time for i, time in enumerate(seconds)]
     name = f"{each.name}{label}"
-    rate = Timing.of(tokens)
+    rate = Timing.of(settled(tokens))
     sizes = (
         f"{each.trainer.decoder.num_parameters():,} parameters, to {config.trained_digits} digits, "
         f"batch {config.batch_size}, {hardware.dtype_name}"
@@ -199,7 +202,7 @@ def lines(
         spread=rate.spread,
         repeats=rate.repeats,
     )
-    rate, limit = Timing.of(flops), limits.product_limit(hardware, options.quick)
+    rate, limit = Timing.of(settled(flops)), limits.product_limit(hardware, options.quick)
     yield Measurement(
         STAGE,
         f"{name}: useful FLOPs",
@@ -215,7 +218,7 @@ def lines(
         yield mfu(name, rate, hardware)
     yield Measurement(STAGE, f"{name}: padding", 100 * each.padding(first), "%")
     yield memory_line(name, each, hardware)
-    yield where_it_goes(name, each, hardware, QUICK_STEPS if options.quick else PROFILED_STEPS)
+    yield where_it_goes(name, each, hardware, 1 if options.quick else PROFILED_STEPS)
 
 
 def mfu(name: str, flops: Timing, hardware: Hardware) -> Measurement:

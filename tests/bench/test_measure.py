@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from arith.bench.measure import (
+    TURN,
     Measurement,
     Options,
     Timing,
@@ -18,6 +19,7 @@ from arith.bench.measure import (
     not_measured,
     peak_memory,
     rounds,
+    settled,
     timed,
 )
 from arith.errors import UsageError
@@ -75,6 +77,19 @@ def test_a_stretch_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = rounds(functions, repeats=2, at_least=2.0)
     assert taken == {"short": [0.25] * 2, "long": [3.0] * 2}  # a call's, however many there are
     assert calls == {"short": 1 + 2 * 8, "long": 1 + 2 * 1}
+
+
+def test_turns_of_several_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, order = Clock(monkeypatch), []
+
+    def work(name: str) -> None:
+        order.append(name)
+        clock.now += float(len(order))
+
+    taken = rounds({"a": lambda: work("a"), "b": lambda: work("b")}, repeats=2, turn=TURN)
+    assert "".join(order) == ("a" * TURN + "b" * TURN) * 2 == "aaaabbbbaaaabbbb"
+    assert taken["b"] == [5, 6, 7, 8, 13, 14, 15, 16]
+    assert settled(taken["b"]) == [6, 7, 8, 14, 15, 16]
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0.0, 1), (3.9, 1), (4.1, 2), (1e9, 5)])

@@ -123,14 +123,14 @@ def test_tokens_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     contender = peers.Contender("one", 1, steps.append, "")
 
     def rounds(functions: dict[str, Callable[[], None]], **_: object) -> dict[str, list[float]]:
-        for _round in range(2):
+        for _step in range(3):
             functions["one"]()
-        return {"one": [0.5, 2.0]}
+        return {"one": [9.0, 0.5, 2.0]}
 
     monkeypatch.setattr(peers, "rounds", rounds)
     rate = peers.speeds([contender], config, CPU, QUICK)["one"]
-    assert steps == [0, 1, 2]
-    expected = peers.real_tokens(config, 1) / 0.5, peers.real_tokens(config, 2) / 2.0
+    assert steps == [0, 1, 2, 3]  # the first warms up, the second is the first of a turn
+    expected = peers.real_tokens(config, 2) / 0.5, peers.real_tokens(config, 3) / 2.0
     assert rate.median == pytest.approx(sum(expected) / 2) and rate.repeats == 2
 
 

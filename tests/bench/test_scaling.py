@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from arith.bench import scaling
-from arith.bench.measure import Options, Timing
+from arith.bench.measure import TURN, Options, Timing
 from arith.bench.scaling import Sizes, lines, measure, sweeps_over
 from arith.errors import UsageError
 from arith.figures.scaling import Series
@@ -22,7 +22,7 @@ def test_points_exponents_and_a_figure(tmp_path: Path) -> None:
     assert len(set(names)) == len(names)
     for what in ("batch, problems 4", "longest operand, digits 3", "layers 2"):
         (line,) = (line for line in found if line.name == f"rope: {what}")
-        assert line.value and line.unit == "tokens/s" and line.repeats == 2
+        assert line.value and line.unit == "tokens/s" and line.repeats == TURN - 1
     exponents = [line for line in found if "exponent" in line.name]
     assert len(exponents) == 4
     assert all(line.value is not None and "3 sizes" in line.note for line in exponents)

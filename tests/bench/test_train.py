@@ -93,19 +93,20 @@ def test_real_tokens_flops_and_padding() -> None:
 
 
 def test_rates_are_medians_over_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps of 1, 2 and 4 seconds, in place of what the clock says."""
+    """Steps of 1, 2 and 4 seconds, in place of what the clock says, after one that does not count:
+    the first of a turn."""
     monkeypatch.setattr(train, "PROFILED_STEPS", 1)
 
     def taken(functions: dict[object, object], **_: object) -> dict[object, list[float]]:
         for function in functions.values():
-            for _step in range(3):
+            for _step in range(4):
                 function()  # type: ignore[operator]
-        return {key: [1.0, 2.0, 4.0] for key in functions}
+        return {key: [9.0, 1.0, 2.0, 4.0] for key in functions}
 
     monkeypatch.setattr(train, "rounds", taken)
     found = compared([parse("rope")], CONFIG, cpu(), Options(quick=True))
     lines = {line.name: line for line in found}
-    tokens = [int(lengths_of_step(step).sum()) for step in (1, 2, 3)]
+    tokens = [int(lengths_of_step(step).sum()) for step in (2, 3, 4)]
     rates = [count / time for count, time in zip(tokens, (1.0, 2.0, 4.0), strict=True)]
     assert lines["rope: real tokens"].value == pytest.approx(np.median(rates))
     assert lines["rope: real tokens"].repeats == 3
