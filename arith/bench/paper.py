@@ -149,7 +149,7 @@ def table_3(name: str, decoder: Decoder, tokens: int) -> Iterator[Measurement]:
     yield line("FLOPs by formula", flops, "FLOP", published.flops, 1e9, " G of matrix products")
     decoder.attend_with(backends.load("eager"))
     device = decoder.head.weight.device
-    # On a CPU, whose path the formula counts: a GPU has narrower products in TAPE.
+    # Plain, on a CPU, is what the formula counts: a GPU has narrower products in TAPE.
     seqs = row(decoder.cpu(), tokens)
     with torch.no_grad():
         seen = counted(lambda: decoder(seqs))

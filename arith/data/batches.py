@@ -186,8 +186,7 @@ def groups_of_tokens(
         if packed:
             used = int(size[stop - start - 1])
             capacity = most if stop < len(order) else min(most, -(-used // CAPACITIES) * CAPACITIES)
-            # One bound for all groups: where blocks are compiled, a number is part of a graph.
-            yield pack(problems, keys, place, capacity, int(lengths[-1]) - 1)
+            yield pack(problems, keys, place, capacity)
         else:
             yield pad(problems, keys, place)
         start = stop

@@ -50,8 +50,9 @@ KIND_COLOURS: Mapping[Kind, str] = {
     "no_digit": "#999999",
 }
 FEWEST = 50
-"""Of fewer problems with carry chains of one length no share is drawn: it would say nothing, and a
-line to it something wrong. The table has it."""
+"""Of fewer answers, all seeds together, to problems with carry chains of one length no share is
+drawn: it would say nothing, and a line to it something wrong. The table has it. Where there are
+nowhere as many, that of most answers is."""
 LINE: dict[str, Any] = {"linewidth": 0.9, "markersize": 3.0, "markeredgewidth": 0.4}
 
 
@@ -260,7 +261,7 @@ def _note(study: Study) -> str:
     return (
         "Answers decoded greedily up to their first error. Bars on exact match: Wilson's 95"
         f"{NBSP}% intervals over {pooled if several else 'problems'}; lengths of chains with fewer "
-        f"than {FEWEST} problems are in the table alone, and each scale has an end of its own. "
+        f"than {FEWEST} answers are in the table alone, and each scale has an end of its own. "
         "Dashed: to its left the places that trained operands have. A last carry that is lost ends "
         "too early, one that is invented does not end; one less and one more, modulo 10, are what "
         "a carry lost or invented leaves; of nine wrong digits two are off by one by chance. "

@@ -55,7 +55,7 @@ def student_t(means: Sequence[float], level: float = 0.95) -> Interval | None:
 
     The ends are clipped to 0..1; equal means give an interval of width 0. In simulations of runs
     that vary and of the problems they are scored on, it covers 94 to 95 % with 3, 5 or 10 seeds,
-    but only 85 to 92 % where the mean is within a few percent of 0 or 1 and runs are spread to one
+    but only 86 to 89 % where the mean is within a few percent of 0 or 1 and runs are spread to one
     side (tests/scoring/test_statistics.py): read an interval that touches an end as too narrow.
     """
     n = len(means)

@@ -124,8 +124,8 @@ class TapeLayer(ReadOut):
         return TapeState(*parts)
 
     def products(self, rows: int, known: bool) -> Iterable[Product]:
-        """psi, and the four entries of G, on a CPU laid beside each half of both parts of the
-        state."""
+        """psi, and the four entries of G, laid beside each half of both parts of the state (which
+        compiled blocks and a GPU do without)."""
         psi, entries = super().products(rows, known)
         yield psi
         half = self.psi.in_features // 2

@@ -130,9 +130,7 @@ def test_few_problems_draw_no_line_and_a_scale_ends_where_its_intervals_do() -> 
     assert inside.get_ylim() == (0, 1) and outside.get_ylim() == (0, 0.1)
     inside, _ = chains(made(0))  # nowhere enough: what there is most of
     assert points(inside, 0)[:, 0] == pytest.approx([1])
-    assert "lengths of chains with fewer than 50 problems" in " ".join(
-        texts(compose(THREE)).split()
-    )
+    assert "lengths of chains with fewer than 50 answers" in " ".join(texts(compose(THREE)).split())
 
 
 def test_the_caption_says_what_the_bars_count() -> None:
