@@ -17,7 +17,7 @@ from arith.data.vocabulary import BOS, PAD
 
 Integers = NDArray[np.int64]
 # So that what is left over has few sizes, of which it fills up little.
-CAPACITIES = 4096
+CAPACITY_STEP = 4096
 
 
 class Rows(NamedTuple):
@@ -170,7 +170,7 @@ def groups_of_tokens(
 ) -> Iterator[Rows]:
     """Groups, by length, of at most `most` tokens each (one row at the least), padding included,
     of all problems or of those at the places `among`. Packed ones are filled up to `most`, so that
-    they have one shape; the last, which may hold little, to a multiple of CAPACITIES."""
+    they have one shape; the last, which may hold little, to a multiple of CAPACITY_STEP."""
     among = np.arange(len(problems.lengths)) if among is None else among
     order = among[np.argsort(problems.lengths[among], kind="stable")]
     lengths = problems.lengths[order]
@@ -185,7 +185,8 @@ def groups_of_tokens(
         place = order[start:stop]
         if packed:
             used = int(size[stop - start - 1])
-            capacity = most if stop < len(order) else min(most, -(-used // CAPACITIES) * CAPACITIES)
+            left_over = min(most, -(-used // CAPACITY_STEP) * CAPACITY_STEP)
+            capacity = most if stop < len(order) else left_over
             yield pack(problems, keys, place, capacity)
         else:
             yield pad(problems, keys, place)

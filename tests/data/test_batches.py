@@ -152,7 +152,7 @@ def test_groups_of_tokens(shapes: list[tuple[int, int]], most: int, chosen: set[
 @given(SHAPES, st.integers(1, 120))
 def test_packed_groups_of_tokens(shapes: list[tuple[int, int]], most: int) -> None:
     problems, _ = made(shapes)
-    with patch.object(batches, "CAPACITIES", 16):
+    with patch.object(batches, "CAPACITY_STEP", 16):
         groups = list(groups_of_tokens(problems, keys_of(len(shapes)), most, packed=True))
     assert sorted(p for group in groups for p in group.place) == list(range(len(shapes)))
     used = [int((problems.lengths[group.place] - 1).sum()) for group in groups]
