@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -28,10 +29,9 @@ from models.compute import Compute
 from models.hardware import Hardware
 
 Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
 
 TURN = 4
-"""Steps in a row of trainings that take turns."""
+"""Steps in a row of trainings that are compared."""
 
 
 @dataclass(frozen=True)
@@ -217,10 +217,8 @@ def rounds(
     repeats: int = 5,
     seconds: float = float("inf"),
     at_least: float = 0.0,
-    turn: int = 1,
 ) -> dict[Key, list[float]]:
-    """The seconds of each call of each function, called in turn as in `interleaved`, `turn` times
-    in a row: the first of them finds caches as the others left them (see `settled`)."""
+    """The seconds of each call of each function, called in turn as in `interleaved`."""
     taken: dict[Key, list[float]] = {key: [] for key in functions}
     calls = dict.fromkeys(functions, 1)
     if at_least:
@@ -231,18 +229,36 @@ def rounds(
         if number and time.perf_counter() - began > seconds:
             break
         for key, function in functions.items():
-            taken[key] += [once(function, device, calls[key]) for _ in range(turn)]
+            taken[key].append(once(function, device, calls[key]))
     return taken
 
 
-def settled(values: Sequence[Value]) -> list[Value]:
-    """What steps in turns of TURN came to, but for the first of each turn: it starts with caches
-    (and oneDNN's of kernels) full of what others left there, which no training does.
+def steps_in_turn(
+    trainings: Mapping[Key, Callable[[int], object]],
+    *,
+    device: str = "cpu",
+    turns: int = 5,
+    seconds: float = float("inf"),
+) -> dict[Key, list[float]]:
+    """The seconds of steps 0, 1, 2, ... of trainings that are compared, TURN in a row of each, at
+    most `turns` times and no round of them begun after `seconds`. A training is given the number of
+    the step that it takes.
 
-    >>> settled([9.0, 1.0, 2.0, 1.0, 9.0, 3.0, 2.0, 1.0])
-    [1.0, 2.0, 1.0, 3.0, 2.0, 1.0]
+    The steps of a turn are taken once before the clock starts: caches are full of what the others
+    left there, and oneDNN has no kernels for shapes that are new, as it is in no training that has
+    gone on for a while. Who comes first would make kernels for all.
     """
-    return [value for number, value in enumerate(values) if number % TURN]
+    taken: dict[Key, list[float]] = {key: [] for key in trainings}
+    began = time.perf_counter()
+    for turn in range(max(turns, 1)):
+        if turn and time.perf_counter() - began > seconds:
+            break
+        numbers = range(turn * TURN, (turn + 1) * TURN)
+        for key, step in trainings.items():
+            for number in numbers:
+                step(number)
+            taken[key] += [once(partial(step, number), device) for number in numbers]
+    return taken
 
 
 class Peak:

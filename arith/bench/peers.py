@@ -28,17 +28,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from arith.bench.measure import (
-    TURN,
     Measurement,
     Options,
     Timing,
     not_measured,
-    rounds,
-    settled,
+    steps_in_turn,
     threads_of,
 )
 from arith.bench.peer_models import PEERS, Peer, found
 from arith.bench.sizes import training_config
+from arith.bench.train import Contender as Training
 from arith.bench.train import trainer_for, warm_up
 from arith.data.batches import Rows, pad
 from arith.suite.building import decoder_for, training_bucket
@@ -64,11 +63,6 @@ class Contender:
     note: str
     package: str = ""
     as_it_comes: bool = False
-    step: int = 0
-
-    def __call__(self) -> None:
-        self.train(self.step)
-        self.step += 1
 
 
 def measure(options: Options) -> Iterator[Measurement]:
@@ -123,20 +117,17 @@ def speeds(
 ) -> dict[str, Timing]:
     """Real tokens a second: inputs, padding excluded."""
     for contender in contenders:
-        warm_up(contender, hardware)
-    first = {contender.name: contender.step for contender in contenders}
-    taken = rounds(
-        {contender.name: contender for contender in contenders},
+        warm_up(contender.train, hardware)
+    taken = steps_in_turn(
+        {contender.name: contender.train for contender in contenders},
         device=hardware.device,
-        repeats=QUICK_TURNS if options.quick else TURNS,
+        turns=QUICK_TURNS if options.quick else TURNS,
         seconds=options.seconds,
-        turn=TURN,
     )
-    rates = {
-        name: [real_tokens(config, first[name] + i) / s for i, s in enumerate(seconds)]
+    return {
+        name: Timing.of([real_tokens(config, step) / s for step, s in enumerate(seconds)])
         for name, seconds in taken.items()
     }
-    return {name: Timing.of(settled(of)) for name, of in rates.items()}
 
 
 def best(peers: list[Contender], rates: dict[str, Timing]) -> Iterator[Contender]:
@@ -150,19 +141,16 @@ def best(peers: list[Contender], rates: dict[str, Timing]) -> Iterator[Contender
 
 def as_the_suite_trains(config: Config, hardware: Hardware) -> Contender:
     """A step of `tape-arith train --pe rope`."""
-    trainer = trainer_for(parse("rope"), config, hardware)
-
-    def train(step: int) -> None:
-        assert step == trainer.step
-        trainer.train_step()
-
+    name = parse("rope")
+    trainer = trainer_for(name, config, hardware)
     groups = list(trainer.groups(*trainer.batch(0)))
     tokens = sum(rows.inputs.size for rows in groups)
     padding = 1 - real_tokens(config, 0) / tokens
     each = "1 batch" if len(groups) == 1 else f"{len(groups)} groups"
     on = "" if hardware.device == "cuda" else f" on {threads_of(hardware)}"
     note = f"{hardware.dtype_name}, {each}{on}, {100 * padding:.0f} % padding"
-    return Contender("ours, as the suite trains", trainer.decoder.num_parameters(), train, note)
+    train, parameters = Training(name, trainer).train, trainer.decoder.num_parameters()
+    return Contender("ours, as the suite trains", parameters, train, note)
 
 
 def on_one_batch(config: Config, hardware: Hardware) -> Contender:

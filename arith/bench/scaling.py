@@ -10,17 +10,16 @@ from time import monotonic
 from typing import NamedTuple
 
 from arith.bench.measure import (
-    TURN,
     Measurement,
     Options,
     Timing,
     not_measured,
     rounds,
-    settled,
+    steps_in_turn,
     threads_of,
 )
 from arith.bench.sizes import TINY
-from arith.bench.train import trainer_for, warm_up
+from arith.bench.train import Contender, contender, warm_up
 from arith.data.bucket import Bucket
 from arith.figures.captions import NBSP
 from arith.figures.figure_file import figure_format
@@ -148,42 +147,24 @@ def training(
 ) -> Iterator[Measurement]:
     """Real tokens a second of training at each value, all points in turn; fills `found`."""
     deadline = monotonic() + 0.5 * seconds
-    steps: dict[tuple[str, int], Callable[[], object]] = {}
-    tokens: dict[tuple[str, int], list[int]] = {}
-
-    def stepper(config: Config, name: Name, taken: list[int]) -> Callable[[], object]:
-        trainer = trainer_for(name, config, hardware)
-
-        def step() -> None:
-            before = trainer.tokens
-            trainer.train_step()
-            taken.append(trainer.tokens - before)
-
-        warm_up(step, hardware)
-        taken.clear()
-        return step
-
+    points: dict[tuple[str, int], Contender] = {}
     for number, value in enumerate(sweep.values):
         if number >= FEWEST and monotonic() >= deadline:
             break
         for name in names:
-            point = (str(name), value)
-            tokens[point] = []
-            steps[point] = stepper(sweep.config(base, value), name, tokens[point])
+            points[str(name), value] = contender(name, sweep.config(base, value), hardware)
     if hardware.compiles:  # whoever is compiled takes the place of those before
-        for point, step in steps.items():
-            warm_up(step, hardware)
-            tokens[point].clear()
-    taken = rounds(
-        steps,
+        for each in points.values():
+            warm_up(each.train, hardware)
+    taken = steps_in_turn(
+        {point: each.train for point, each in points.items()},
         device=hardware.device,
-        repeats=QUICK_TURNS if options.quick else TURNS,
+        turns=QUICK_TURNS if options.quick else TURNS,
         seconds=0.5 * seconds,
-        turn=TURN,
     )
     rates = {
-        point: Timing.of(settled([n / s for n, s in zip(tokens[point], taken[point], strict=True)]))
-        for point in steps
+        point: Timing.of([each.tokens(i) / s for i, s in enumerate(taken[point])])
+        for point, each in points.items()
     }
     yield from lines(sweep.what, sweep.values, names, rates, "tokens/s", found)
 

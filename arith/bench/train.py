@@ -2,29 +2,27 @@
 
 Only real tokens count, padding does not, and of FLOPs only what a step needs
 (arith/training/flops.py: the causal half of attention; logits and the last block's MLP for the
-answer alone). A round takes one step of every encoding on the same problems, so that a machine that
+answer alone). Encodings take a few steps each in turn, on the same problems, so that a machine that
 is busy slows all alike.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
 from torch.profiler import ProfilerActivity, profile
 
 from arith.bench import limits
 from arith.bench.measure import (
-    TURN,
     Measurement,
     Options,
     Timing,
     not_measured,
     once,
     peak_memory,
-    rounds,
-    settled,
+    steps_in_turn,
 )
 from arith.bench.sizes import training_config
 from arith.suite.building import decoder_for, training_bucket
@@ -78,13 +76,16 @@ class Contender:
     name: Name
     trainer: Trainer
     memory: tuple[int | None, int | None] = (None, None)
-    tokens: list[int] = field(default_factory=list)
 
-    def step(self) -> None:
-        """One step of training, by the code that trains."""
-        before = self.trainer.tokens
+    def train(self, step: int) -> None:
+        """Step number `step` of training, by the code that trains."""
+        self.trainer.step = step
         self.trainer.train_step()
-        self.tokens.append(self.trainer.tokens - before)
+
+    def tokens(self, step: int) -> int:
+        """Real tokens of step number `step`."""
+        problems, _ = self.trainer.batch(step)
+        return int(problems.lengths.sum())
 
     def useful_flops(self, step: int) -> int:
         """What step number `step` needs."""
@@ -94,11 +95,14 @@ class Contender:
         lengths = (problems.lengths - 1).tolist()
         return useful_training_flops(decoder.config, decoder.pe, lengths, answers)
 
-    def padding(self, step: int) -> float:
-        """The share of what is computed in a step that is no real token."""
-        problems, keys = self.trainer.batch(step)
-        computed = sum(rows.inputs.size for rows in self.trainer.groups(problems, keys))
-        return 1 - int((problems.lengths - 1).sum()) / computed
+    def padding(self, steps: Iterable[int]) -> float:
+        """The share of what is computed in these steps that is no real token."""
+        real = computed = 0
+        for step in steps:
+            problems, keys = self.trainer.batch(step)
+            real += int((problems.lengths - 1).sum())
+            computed += sum(rows.inputs.size for rows in self.trainer.groups(problems, keys))
+        return 1 - real / computed
 
 
 def measure(options: Options) -> Iterator[Measurement]:
@@ -126,19 +130,18 @@ def compared(
     if hardware.compiles:  # whoever is compiled takes the place of those before
         allow_graphs(len(contenders))
         for each in contenders:
-            warm_up(each.trainer.train_step, hardware)
-    taken = rounds(
-        {each.name: each.step for each in contenders},
+            warm_up(each.train, hardware)
+    taken = steps_in_turn(
+        {each.name: each.train for each in contenders},
         device=hardware.device,
-        repeats=QUICK_TURNS if options.quick else TURNS,
+        turns=QUICK_TURNS if options.quick else TURNS,
         seconds=0.6 * options.seconds,
-        turn=TURN,
     )
     first = contenders[0]
-    reference = Timing.of(settled(taken[first.name]))
+    reference = Timing.of(taken[first.name])
     for each in contenders:
         yield from lines(each, taken[each.name], config, hardware, options, label)
-        timing = Timing.of(settled(taken[each.name]))
+        timing = Timing.of(taken[each.name])
         yield Measurement(
             STAGE,
             f"{each.name}{label}: a step",
@@ -153,18 +156,19 @@ def compared(
         )
 
 
-def warm_up(step: Callable[[], object], hardware: Hardware) -> None:
-    """Take the steps before the clock starts: in the first ones blocks are compiled."""
-    for _ in range(5 if hardware.compiles else 1):
-        step()
+def warm_up(train: Callable[[int], object], hardware: Hardware) -> None:
+    """Take the first steps of a training before the clock starts: blocks are compiled in them."""
+    for step in range(5 if hardware.compiles else 1):
+        train(step)
 
 
 def contender(name: Name, config: Config, hardware: Hardware) -> Contender:
     """A training that has taken its first steps, and the memory that it took."""
     with peak_memory(hardware.device) as peak:
-        trainer = trainer_for(name, config, hardware)
-        warm_up(trainer.train_step, hardware)
-    return Contender(name, trainer, memory=(peak.before, peak.bytes))
+        each = Contender(name, trainer_for(name, config, hardware))
+        warm_up(each.train, hardware)
+    each.memory = peak.before, peak.bytes
+    return each
 
 
 def trainer_for(name: Name, config: Config, hardware: Hardware) -> Trainer:
@@ -184,11 +188,10 @@ def lines(
     label: str,
 ) -> Iterator[Measurement]:
     """Tokens and FLOPs a second, padding, memory, and where the time goes."""
-    first = each.trainer.step - len(seconds)
-    tokens = [count / time for count, time in zip(each.tokens, seconds, strict=True)]
-    flops = [each.useful_flops(first + i) / time for i, time in enumerate(seconds)]
+    tokens = [each.tokens(step) / time for step, time in enumerate(seconds)]
+    flops = [each.useful_flops(step) / time for step, time in enumerate(seconds)]
     name = f"{each.name}{label}"
-    rate = Timing.of(settled(tokens))
+    rate = Timing.of(tokens)
     sizes = (
         f"{each.trainer.decoder.num_parameters():,} parameters, to {config.trained_digits} digits, "
         f"batch {config.batch_size}, {hardware.dtype_name}"
@@ -202,7 +205,7 @@ def lines(
         spread=rate.spread,
         repeats=rate.repeats,
     )
-    rate, limit = Timing.of(settled(flops)), limits.product_limit(hardware, options.quick)
+    rate, limit = Timing.of(flops), limits.product_limit(hardware, options.quick)
     yield Measurement(
         STAGE,
         f"{name}: useful FLOPs",
@@ -216,7 +219,7 @@ def lines(
     )
     if hardware.device == "cuda":
         yield mfu(name, rate, hardware)
-    yield Measurement(STAGE, f"{name}: padding", 100 * each.padding(first), "%")
+    yield Measurement(STAGE, f"{name}: padding", 100 * each.padding(range(len(seconds))), "%")
     yield memory_line(name, each, hardware)
     yield where_it_goes(name, each, hardware, 1 if options.quick else PROFILED_STEPS)
 

@@ -19,7 +19,7 @@ from arith.bench.measure import (
     not_measured,
     peak_memory,
     rounds,
-    settled,
+    steps_in_turn,
     timed,
 )
 from arith.errors import UsageError
@@ -79,17 +79,39 @@ def test_a_stretch_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls == {"short": 1 + 2 * 8, "long": 1 + 2 * 1}
 
 
-def test_turns_of_several_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, order = Clock(monkeypatch), []
+def test_trainings_take_turns_and_each_step_off_the_clock_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kernel for a shape that is new takes 50 s here; nobody's clock may see it."""
+    clock, order, kernels = Clock(monkeypatch), [], set()
 
-    def work(name: str) -> None:
-        order.append(name)
-        clock.now += float(len(order))
+    def train(name: str, step: int) -> None:
+        order.append((name, step))
+        clock.now += 1.0 + step + 100.0 * (name == "b") + 50.0 * (step not in kernels)
+        kernels.add(step)
 
-    taken = rounds({"a": lambda: work("a"), "b": lambda: work("b")}, repeats=2, turn=TURN)
-    assert "".join(order) == ("a" * TURN + "b" * TURN) * 2 == "aaaabbbbaaaabbbb"
-    assert taken["b"] == [5, 6, 7, 8, 13, 14, 15, 16]
-    assert settled(taken["b"]) == [6, 7, 8, 14, 15, 16]
+    trainings = {"a": lambda step: train("a", step), "b": lambda step: train("b", step)}
+    taken = steps_in_turn(trainings, turns=2)
+    first, second = list(range(TURN)), list(range(TURN, 2 * TURN))
+    assert order == [
+        (name, step) for turn in (first, second) for name in "ab" for step in turn + turn
+    ]
+    assert taken["a"] == [1.0 + step for step in first + second]
+    assert taken["b"] == [101.0 + step for step in first + second]
+
+
+@pytest.mark.parametrize(("seconds", "turns"), [(0.0, 1), (7.9, 1), (8.1, 2), (1e9, 3)])
+def test_no_turn_begins_after_the_time(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, turns: int
+) -> None:
+    clock = Clock(monkeypatch)
+
+    def train(step: int) -> None:
+        clock.now += 1.0
+
+    taken = steps_in_turn({"a": train}, turns=3, seconds=seconds)  # a turn: 2 * TURN seconds
+    assert taken == {"a": [1.0] * turns * TURN}
+    assert steps_in_turn({"a": train}, turns=0) == {"a": [1.0] * TURN}
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0.0, 1), (3.9, 1), (4.1, 2), (1e9, 5)])

@@ -117,32 +117,26 @@ def test_all_train_on_the_problems_of_the_suite(step: int) -> None:
 
 
 def test_tokens_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each call's real tokens over its own time; the steps before the clock started are past."""
+    """Each step's real tokens over its own time."""
     config = tiny()
     steps: list[int] = []
     contender = peers.Contender("one", 1, steps.append, "")
 
-    def rounds(functions: dict[str, Callable[[], None]], **_: object) -> dict[str, list[float]]:
-        for _step in range(3):
-            functions["one"]()
-        return {"one": [9.0, 0.5, 2.0]}
+    def timed(trainings: dict[str, Callable[[int], None]], **_: object) -> dict[str, list[float]]:
+        trainings["one"](7)
+        return {"one": [0.5, 2.0]}
 
-    monkeypatch.setattr(peers, "rounds", rounds)
+    monkeypatch.setattr(peers, "steps_in_turn", timed)
     rate = peers.speeds([contender], config, CPU, QUICK)["one"]
-    assert steps == [0, 1, 2, 3]  # the first warms up, the second is the first of a turn
-    expected = peers.real_tokens(config, 2) / 0.5, peers.real_tokens(config, 3) / 2.0
+    assert steps == [0, 7]  # the first warms up
+    expected = peers.real_tokens(config, 0) / 0.5, peers.real_tokens(config, 1) / 2.0
     assert rate.median == pytest.approx(sum(expected) / 2) and rate.repeats == 2
 
 
 def trainer_of(config: Config) -> Any:
     """The trainer inside the contender that trains as the suite does."""
-    contender = peers.as_the_suite_trains(config, CPU)
-    (trainer,) = [
-        cell.cell_contents
-        for cell in contender.train.__closure__ or ()
-        if hasattr(cell.cell_contents, "train_step")
-    ]
-    return trainer
+    train: Any = peers.as_the_suite_trains(config, CPU).train
+    return train.__self__.trainer
 
 
 def test_one_padded_batch_is_the_same_training() -> None:

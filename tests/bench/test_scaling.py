@@ -22,7 +22,7 @@ def test_points_exponents_and_a_figure(tmp_path: Path) -> None:
     assert len(set(names)) == len(names)
     for what in ("batch, problems 4", "longest operand, digits 3", "layers 2"):
         (line,) = (line for line in found if line.name == f"rope: {what}")
-        assert line.value and line.unit == "tokens/s" and line.repeats == TURN - 1
+        assert line.value and line.unit == "tokens/s" and line.repeats == TURN
     exponents = [line for line in found if "exponent" in line.name]
     assert len(exponents) == 4
     assert all(line.value is not None and "3 sizes" in line.note for line in exponents)

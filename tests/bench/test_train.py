@@ -61,10 +61,12 @@ def test_all_take_the_same_steps() -> None:
             return original(step)  # type: ignore[operator]
 
         each.trainer.batch = batch  # type: ignore[method-assign,assignment]
-        each.step()
-        each.step()
-    assert seen == {"rope": [1, 2], "nope": [1, 2]}
-    assert contenders[0].tokens == contenders[1].tokens
+        each.train(1)
+        each.train(2)
+        each.train(1)  # off the clock, then on it
+    assert seen == {"rope": [1, 2, 1], "nope": [1, 2, 1]}
+    assert contenders[0].trainer.step == 2
+    assert contenders[0].tokens(1) == contenders[1].tokens(1)
 
 
 def lengths_of_step(step: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
@@ -74,9 +76,9 @@ def lengths_of_step(step: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
 
 def test_real_tokens_flops_and_padding() -> None:
     each = contender(parse("tape"), CONFIG, cpu())
-    each.step()
-    lengths = lengths_of_step(1)  # the first step warmed up
-    assert each.tokens == [int(lengths.sum())]
+    lengths, before = lengths_of_step(1), each.trainer.tokens
+    each.train(1)
+    assert each.tokens(1) == int(lengths.sum()) == each.trainer.tokens - before
     problems = training_bucket(CONFIG, 0).problems(CONFIG.batch_size, 2 * CONFIG.batch_size)
     answers = int((problems.lengths - problems.prompt_lengths).sum())
     decoder = each.trainer.decoder
@@ -84,29 +86,30 @@ def test_real_tokens_flops_and_padding() -> None:
         decoder.config, decoder.pe, (lengths - 1).tolist(), answers
     )
     # Cut by hand into the groups of like lengths that a step takes.
-    computed = sum(
-        rows.inputs.shape[0] * rows.inputs.shape[1]
-        for rows in each.trainer.groups(*each.trainer.batch(1))
-    )
-    assert each.padding(1) == pytest.approx(1 - int((lengths - 1).sum()) / computed)
-    assert 0 < each.padding(1) < 0.5
+    computed = [
+        sum(
+            rows.inputs.shape[0] * rows.inputs.shape[1]
+            for rows in each.trainer.groups(*each.trainer.batch(step))
+        )
+        for step in (1, 2)
+    ]
+    real = [int((lengths_of_step(step) - 1).sum()) for step in (1, 2)]
+    assert each.padding([1]) == pytest.approx(1 - real[0] / computed[0])
+    assert each.padding([1, 2]) == pytest.approx(1 - sum(real) / sum(computed))
+    assert 0 < each.padding([1]) < 0.5
 
 
 def test_rates_are_medians_over_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps of 1, 2 and 4 seconds, in place of what the clock says, after one that does not count:
-    the first of a turn."""
+    """Steps of 1, 2 and 4 seconds, in place of what the clock says."""
     monkeypatch.setattr(train, "PROFILED_STEPS", 1)
 
     def taken(functions: dict[object, object], **_: object) -> dict[object, list[float]]:
-        for function in functions.values():
-            for _step in range(4):
-                function()  # type: ignore[operator]
-        return {key: [9.0, 1.0, 2.0, 4.0] for key in functions}
+        return {key: [1.0, 2.0, 4.0] for key in functions}
 
-    monkeypatch.setattr(train, "rounds", taken)
+    monkeypatch.setattr(train, "steps_in_turn", taken)
     found = compared([parse("rope")], CONFIG, cpu(), Options(quick=True))
     lines = {line.name: line for line in found}
-    tokens = [int(lengths_of_step(step).sum()) for step in (2, 3, 4)]
+    tokens = [int(lengths_of_step(step).sum()) for step in (0, 1, 2)]
     rates = [count / time for count, time in zip(tokens, (1.0, 2.0, 4.0), strict=True)]
     assert lines["rope: real tokens"].value == pytest.approx(np.median(rates))
     assert lines["rope: real tokens"].repeats == 3
