@@ -1,5 +1,7 @@
 """From a name to an encoding, and to a decoder that holds it."""
 
+import inspect
+import logging
 import os
 import shutil
 import sys
@@ -16,7 +18,7 @@ from models.decoder import Decoder, DecoderConfig
 from models.encoding import PositionalEncoding, Setting
 from models.errors import UsageError
 from models.extrapolation import Extrapolation
-from models.graphs import allow_graphs
+from models.graphs import allow_graphs, forget_graphs
 from models.hardware import Hardware
 
 
@@ -59,16 +61,16 @@ def build_decoder(config: DecoderConfig, name: Name | str, setting: Setting, see
 
 def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
     """`decoder` on `hardware`, its attention computed by the backend that is asked for there, its
-    blocks compiled where they are to be.
+    blocks compiled where they are to be, and run as they are where not.
 
     Errors: UsageError where that backend cannot do what the encoding needs, or blocks cannot be
     compiled.
     """
     check_compiler(hardware)
     decoder.attend_with(choose(hardware.attention, decoder.needs, hardware))
-    if hardware.compiles and not decoder.compiled:
-        # On a CPU the groups of a batch have ever new shapes, which one graph shall serve.
-        compile_blocks(decoder, dynamic=True if hardware.device == "cpu" else None)
+    if hardware.compiles and not decoder.has_graphs:
+        compile_blocks(decoder, **(ON_A_CPU if hardware.device == "cpu" else {}))
+    decoder.compiled = hardware.compiles
     return decoder.to(hardware.device)
 
 
@@ -77,12 +79,10 @@ def check_compiler(hardware: Hardware) -> None:
     cannot be."""
     if hardware.device != "cpu" or not hardware.compiles:
         return
-    if hardware.threads > 1:
-        # Threads that meet a block at the same time compile it once each, up to a limit past which
-        # it runs as it is.
+    if hardware.threads > 1 and not ISOLATES:
         raise UsageError(
-            "--compile takes one thread of a CPU: add --threads 1 (--slots shares the cores out to "
-            "runs)"
+            "--compile takes one thread of a CPU with this torch: add --threads 1 (--slots shares "
+            "the cores out to runs), or install torch 2.13 or newer"
         )
     if shutil.which(cxx()) is None:
         raise UsageError(
@@ -102,21 +102,39 @@ def compiling_failed(error: BaseException) -> bool:
     return "torch._dynamo.exc.BackendCompilerFailed" in kinds
 
 
-def compile_blocks(
-    decoder: Decoder, backend: str = "inductor", *, dynamic: bool | None = None
-) -> None:
+def compile_blocks(decoder: Decoder, **how: Any) -> None:
     """Compile each block on its own, which takes a minute once; changes no name of a parameter.
-    `dynamic`: one graph for all shapes from the start; None: once a second shape comes.
+    `how`: of torch.compile.
 
     Decoders compiled before are forgotten, so that their graphs do not count.
     """
-    torch.compiler.reset()
-    allow_graphs()
+    forget_graphs()
+    allow_graphs(blocks=len(decoder.blocks) if how.get("isolate_recompiles") else 1)
     # Its advice would make what is scored again in float32 as coarse as the first time.
     warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
+    logging.getLogger("torch._inductor.ir").addFilter(_of_use)
     for block in decoder.blocks:
-        block.compile(backend=backend, dynamic=dynamic)
-    decoder.compiled = True
+        block.compile(**how)
+    decoder.has_graphs = decoder.compiled = True
+
+
+ISOLATES = "isolate_recompiles" in inspect.signature(torch.compile).parameters
+"""Whether this torch can keep the graphs of each block apart."""
+
+ON_A_CPU: dict[str, Any] = {
+    # The groups of a batch have ever new shapes, which one graph shall serve.
+    "dynamic": True,
+    # A graph in one call of C++, which lets other threads run beside it.
+    "options": {"cpp_wrapper": True},
+    # torch moves the graph that was wanted last to the front of a list, in which another thread may
+    # be looking for its own just then: it misses it, and compiles it again.
+    **({"isolate_recompiles": True} if ISOLATES else {}),
+}
+
+
+def _of_use(record: logging.LogRecord) -> bool:
+    """Not that an operation is called as it always is, by way of Python."""
+    return "c-shim" not in record.getMessage()
 
 
 def _class(part: Part, kind: str, base: type) -> Any:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models import graphs
 from models.backends.backend import Backend, Needs
 from models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, State
 from models.errors import UsageError
@@ -82,7 +83,8 @@ class Decoder(nn.Module):
         self.head = nn.Linear(config.hidden_size, config.vocabulary_size, bias=False)
         self.pe = pe
         self.packs = False
-        self.compiled = False
+        self.has_graphs = self.compiled = False
+        self._last_graphs: object = None
 
     @property
     def needs(self) -> Needs:
@@ -96,6 +98,14 @@ class Decoder(nn.Module):
             assert isinstance(layer, PositionalLayer)
             layer.attention = backend
         self.packs = backend.packs and self.pe.needs.packed
+
+    def needs_graphs(self, dtype: torch.dtype) -> bool:
+        """Whether graphs of compiled blocks may be missing for what comes now, in `dtype`, since
+        it is not what came last. Threads that miss one at the same time would compile it once
+        each."""
+        these = (graphs.forgotten, self.training, dtype) if self.compiled else None
+        before, self._last_graphs = self._last_graphs, these
+        return these != before
 
     def _check_shown(self) -> None:
         """Errors: UsageError where weights must be shown and a backend has none to show."""
@@ -132,7 +142,8 @@ class Decoder(nn.Module):
         for i, (block, layer) in enumerate(zip(self.blocks, self.pe.layers, strict=True)):
             here = seqs.at(i)
             here.show("state", state)
-            x, state = block(x, layer, state, here, where if i == last else None)
+            run = block if self.compiled else block.forward
+            x, state = run(x, layer, state, here, where if i == last else None)
         with torch.autocast(x.device.type, enabled=False):
             return self.head(self.final_norm(x.to(self.head.weight.dtype)))
 

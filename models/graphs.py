@@ -1,4 +1,4 @@
-"""How many graphs torch may compile of one function."""
+"""How many graphs torch may compile of one function, and which decoders have theirs."""
 
 import torch
 
@@ -7,11 +7,22 @@ MOST_GRAPHS = 32
 in scoring, for new shapes once more. torch's own limit, 8, is less, and past it a function runs
 uncompiled without a word."""
 
+forgotten = 0
+"""How often all graphs have been forgotten."""
 
-def allow_graphs(decoders: int = 1) -> None:
-    """Let so many decoders be compiled beside each other, from here on in this process; what was
-    allowed before is never taken back."""
+
+def allow_graphs(decoders: int = 1, blocks: int = 1) -> None:
+    """Let so many decoders be compiled beside each other, of so many blocks that share no graph,
+    from here on in this process; what was allowed before is never taken back."""
     config = torch._dynamo.config
     what = "recompile" if hasattr(config, "recompile_limit") else "cache_size"  # its older name
     for limit in (f"{what}_limit", f"accumulated_{what}_limit"):
-        setattr(config, limit, max(MOST_GRAPHS * decoders, getattr(config, limit)))
+        most = MOST_GRAPHS * decoders * blocks
+        setattr(config, limit, max(most, getattr(config, limit)))
+
+
+def forget_graphs() -> None:
+    """Forget all that was compiled in this process."""
+    global forgotten
+    torch.compiler.reset()
+    forgotten += 1

@@ -5,8 +5,10 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain, islice
 from typing import TypeVar
 
 import torch
@@ -42,8 +44,19 @@ class Hardware:
         """The same device in float32, and a backend of attention that can do that."""
         return replace(self, dtype=torch.float32, attention="auto")
 
-    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """`function` of each item, in order; on a CPU several at once, one thread each.
+    @property
+    def for_scoring(self) -> "Hardware":
+        """The same for a grid, as in `Compute`."""
+        return replace(self, compiled=Compute(compiled=self.compiled).for_scoring.compiled)
+
+    def map(
+        self,
+        function: Callable[[Item], Result],
+        items: Iterable[Item],
+        first_alone: bool = False,
+    ) -> Iterator[Result]:
+        """`function` of each item, in order; on a CPU several at once, one thread each, all of them
+        after the first one where that is to be `first_alone`.
 
         At the sizes that suit a CPU an operation is too small to share: two threads in one product
         gain a fifth and, beside another process, lose a factor of fifty waiting for each other.
@@ -51,7 +64,10 @@ class Hardware:
         """
         if self.device != "cpu" or self.threads == 1:
             return map(function, items)
-        return _pool(self.threads).map(function, items)
+        items, context = iter(items), copy_context()  # what torch is told is of a context
+        first = [function(item) for item in islice(items, 1 if first_alone else 0)]
+        others = _pool(self.threads).map(lambda item: context.copy().run(function, item), items)
+        return chain(first, others)
 
     @property
     def dtype_name(self) -> str:

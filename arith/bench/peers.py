@@ -10,7 +10,8 @@ a GPU: packed, blocks compiled), and clips the gradient, none of which the peers
 Different: x-transformers keeps a bias in its gate; ours takes logits, in float32, and the last
 MLP of answer tokens alone. Peers get no mask of the padding, which causal attention on right-padded
 rows does not need, but where they run as they come: in float32, with their default attention,
-activation, cache, mask and AdamW. On a GPU they are not compiled.
+activation, cache, mask and AdamW. They are compiled (whole, by torch.compile) only where --compile
+is asked for, and never as they come; ours is on a GPU too.
 
 Legend: B batch, T tokens, V vocabulary.
 """
@@ -48,7 +49,7 @@ from models.catalog import parse
 from models.hardware import Hardware, detect
 
 STAGE = "peers"
-TAKES = frozenset({"preset", "settings"})
+TAKES = frozenset({"preset", "settings", "compiled"})
 
 TURNS, QUICK_TURNS = 34, 1
 
@@ -68,7 +69,7 @@ class Contender:
 def measure(options: Options) -> Iterator[Measurement]:
     """Real tokens a second of all contenders, some steps each in turn; then ours beside each peer's
     best."""
-    hardware = detect()
+    hardware = detect(options.compute)
     config = training_config(options, hardware)
     ours = [as_the_suite_trains(config, hardware), on_one_batch(config, hardware)]
     peers: list[Contender] = []
@@ -149,6 +150,7 @@ def as_the_suite_trains(config: Config, hardware: Hardware) -> Contender:
     each = "1 batch" if len(groups) == 1 else f"{len(groups)} groups"
     on = "" if hardware.device == "cuda" else f" on {threads_of(hardware)}"
     note = f"{hardware.dtype_name}, {each}{on}, {100 * padding:.0f} % padding"
+    note += ", blocks compiled" if hardware.compiles else ""
     train, parameters = Training(name, trainer).train, trainer.decoder.num_parameters()
     return Contender("ours, as the suite trains", parameters, train, note)
 
@@ -161,9 +163,8 @@ def on_one_batch(config: Config, hardware: Hardware) -> Contender:
         return summed_loss(decoder, rows, hardware.device) / len(rows.answers)
 
     train = padded_training(decoder, loss, config, hardware)
-    return Contender(
-        "ours, one padded batch", decoder.num_parameters(), train, about(hardware, config)
-    )
+    note = about(hardware, config) + (", blocks compiled" if hardware.compiles else "")
+    return Contender("ours, one padded batch", decoder.num_parameters(), train, note)
 
 
 def peer_of(peer: Peer, config: Config, hardware: Hardware) -> Contender:
@@ -176,6 +177,9 @@ def peer_of(peer: Peer, config: Config, hardware: Hardware) -> Contender:
             model = peer.build(package, config).to(hardware.device)
     if peer.as_it_comes:
         hardware = hardware.exactly()
+    compiled = hardware.compiled is True and not peer.as_it_comes
+    if compiled:
+        model.compile(dynamic=True if hardware.device == "cpu" else None)
 
     def loss(rows: Rows) -> Tensor:
         tokens, where, targets, mask = (
@@ -193,7 +197,7 @@ def peer_of(peer: Peer, config: Config, hardware: Hardware) -> Contender:
     name = f"{peer.package} {peer.name}" + (", as it comes" if peer.as_it_comes else "")
     train = padded_training(model, loss, config, hardware, fused=not peer.as_it_comes)
     count = sum(parameter.numel() for parameter in model.parameters())
-    note = f"{about(hardware, config)}, version {number}"
+    note = f"{about(hardware, config)}, version {number}" + (", compiled" if compiled else "")
     return Contender(name, count, train, note, peer.package, peer.as_it_comes)
 
 

@@ -19,7 +19,7 @@ from arith.bench.measure import (
     threads_of,
 )
 from arith.bench.sizes import TINY
-from arith.bench.train import Contender, contender, warm_up
+from arith.bench.train import Contender, compile_all, contender
 from arith.data.bucket import Bucket
 from arith.figures.captions import NBSP
 from arith.figures.figure_file import figure_format
@@ -153,9 +153,7 @@ def training(
             break
         for name in names:
             points[str(name), value] = contender(name, sweep.config(base, value), hardware)
-    if hardware.compiles:  # whoever is compiled takes the place of those before
-        for each in points.values():
-            warm_up(each.train, hardware)
+    compile_all(points.values(), hardware)
     taken = steps_in_turn(
         {point: each.train for point, each in points.items()},
         device=hardware.device,

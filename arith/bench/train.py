@@ -8,7 +8,7 @@ is busy slows all alike.
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -127,10 +127,7 @@ def compared(
 ) -> Iterator[Measurement]:
     """The lines of each of `names`, the first of which is what the others are compared with."""
     contenders = [contender(name, config, hardware) for name in names]
-    if hardware.compiles:  # whoever is compiled takes the place of those before
-        allow_graphs(len(contenders))
-        for each in contenders:
-            warm_up(each.train, hardware)
+    compile_all(contenders, hardware)
     taken = steps_in_turn(
         {each.name: each.train for each in contenders},
         device=hardware.device,
@@ -160,6 +157,17 @@ def warm_up(train: Callable[[int], object], hardware: Hardware) -> None:
     """Take the first steps of a training before the clock starts: blocks are compiled in them."""
     for step in range(5 if hardware.compiles else 1):
         train(step)
+
+
+def compile_all(contenders: Collection[Contender], hardware: Hardware) -> None:
+    """Where they are compiled, have them all be so beside each other: whoever is compiled takes the
+    place of those before."""
+    if not hardware.compiles:
+        return
+    layers = max(each.trainer.config.num_layers for each in contenders)
+    allow_graphs(len(contenders), blocks=layers)
+    for each in contenders:
+        warm_up(each.train, hardware)
 
 
 def contender(name: Name, config: Config, hardware: Hardware) -> Contender:

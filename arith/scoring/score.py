@@ -160,7 +160,7 @@ def _score(
     groups = groups_of_tokens(
         problems, keys, TOKENS_A_BATCH[hardware.device], among, packed=decoder.packs
     )
-    for _ in hardware.map(write, groups):
+    for _ in hardware.map(write, groups, first_alone=decoder.needs_graphs(hardware.dtype)):
         pass
 
 
@@ -177,7 +177,9 @@ def low_precision_threshold(
         prepare(decoder, with_what)
         # The same padded groups for both, whatever the backend would take.
         groups = groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device])
-        return list(hardware.map(lambda rows: answer_logits(decoder, rows, with_what), groups))
+        alone = decoder.needs_graphs(with_what.dtype)
+        found = hardware.map(lambda rows: answer_logits(decoder, rows, with_what), groups, alone)
+        return list(found)
 
     most = 0.0
     for low, high in zip(logits(exact=False), logits(exact=True), strict=True):

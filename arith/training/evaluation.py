@@ -96,7 +96,7 @@ def state_measures(
     """What the encoding measures of the state that enters each layer: by name, a number a layer,
     the mean over all tokens of `problems`, padding excluded. None where it measures nothing."""
     every = np.arange(len(problems.lengths))
-    prepare(decoder, hardware)
+    prepare(decoder, replace(hardware, compiled=False))  # no graphs for what is watched once
     rows = (pack if decoder.packs else pad)(problems, keys, every)
     inside = torch.from_numpy(real_tokens(rows)).to(hardware.device)
     states: list[Any] = []

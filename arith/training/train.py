@@ -191,12 +191,12 @@ class Trainer(Stepper):
     def evaluated(self, metrics: Metrics) -> Metrics:
         """`metrics` with what is looked at now: held-out problems, the small grid, the encoding's
         state."""
-        grid = self.small_grid
+        grid, hardware = self.small_grid, self.hardware.for_scoring
         return replace(
             metrics,
             exact_match=self.held_out_exact_match(),
-            small_grid=None if grid is None else grid.exact_match(self.decoder, self.hardware),
-            state=state_measures(self.decoder, *self.held_out(STATE_PROBLEMS), self.hardware),
+            small_grid=None if grid is None else grid.exact_match(self.decoder, hardware),
+            state=state_measures(self.decoder, *self.held_out(STATE_PROBLEMS), hardware),
         )
 
     def held_out(self, count: int) -> tuple[Problems, NDArray[np.int64]]:
@@ -208,7 +208,8 @@ class Trainer(Stepper):
     def held_out_exact_match(self) -> float:
         """Share of exact answers among held-out problems of the trained lengths."""
         problems, keys = self.held_out(HELD_OUT_PROBLEMS)
-        return float(score(self.decoder.eval(), problems, keys, self.hardware).exact.mean())
+        hardware = self.hardware.for_scoring
+        return float(score(self.decoder.eval(), problems, keys, hardware).exact.mean())
 
     def moments(self, parameter: Tensor) -> tuple[Tensor, Tensor]:
         """Adam's; zeros before the first step."""

@@ -3,13 +3,16 @@
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 from arith.bench import train
 from arith.bench.measure import Measurement, Options, Timing
 from arith.bench.train import Contender, class_of, compared, contender, measure, mfu, profiled
 from arith.suite.building import training_bucket
 from arith.training.flops import useful_training_flops
+from models import build
 from models.catalog import parse
+from models.graphs import MOST_GRAPHS
 from models.hardware import Hardware
 from tests.training.small import cpu, small
 
@@ -114,6 +117,24 @@ def test_rates_are_medians_over_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines["rope: real tokens"].value == pytest.approx(np.median(rates))
     assert lines["rope: real tokens"].repeats == 3
     assert lines["rope: a step"].value == 2.0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+def test_all_are_compiled_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them forgets the others' graphs, or has too few: a step makes none any more."""
+    monkeypatch.setattr(build, "ON_A_CPU", build.ON_A_CPU | {"backend": "eager", "options": None})
+    hardware = Hardware("cpu", torch.float32, compiled=True)
+    with torch._dynamo.config.patch(recompile_limit=1, accumulated_recompile_limit=1):
+        contenders = [contender(parse(name), CONFIG, hardware) for name in ("rope", "fire", "tape")]
+        train.compile_all(contenders, hardware)
+        made = counters["stats"]["unique_graphs"]
+        for each in contenders:
+            each.train(1)
+        assert counters["stats"]["unique_graphs"] == made
+        config = torch._dynamo.config
+        assert config.accumulated_recompile_limit == 3 * CONFIG.num_layers * MOST_GRAPHS
+    torch.compiler.reset()
 
 
 def test_the_shares_of_a_step_add_up() -> None:

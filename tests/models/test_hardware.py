@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from contextvars import ContextVar
 
 import pytest
 import torch
@@ -45,6 +46,37 @@ def test_map_runs_side_by_side_with_one_thread_of_torch_each() -> None:
         return torch.get_num_threads()
 
     assert list(Hardware("cpu", torch.float32, 2).map(meet, range(4))) == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_first_alone(threads: int) -> None:
+    """Before any of the others begins, and in the thread that asks."""
+    begun: list[tuple[int, bool]] = []
+    here = threading.current_thread()
+
+    def begin(item: int) -> int:
+        begun.append((item, threading.current_thread() is here))
+        return item
+
+    def items() -> Iterator[int]:
+        for item in range(4):
+            assert item == 0 or (0, True) in begun
+            yield item
+
+    found = Hardware("cpu", torch.float32, threads).map(begin, items(), first_alone=True)
+    assert list(found) == [0, 1, 2, 3]
+    assert begun[0] == (0, True) and sorted(begun)[1:] == [(i, threads == 1) for i in (1, 2, 3)]
+    assert list(Hardware("cpu", torch.float32, threads).map(begin, [], first_alone=True)) == []
+
+
+def test_threads_know_what_torch_was_told() -> None:
+    """Its configuration is of a context, which a thread does not have by itself."""
+    told = ContextVar("told", default=0)
+    token = told.set(7)
+    try:
+        assert list(Hardware("cpu", torch.float32, 2).map(lambda _: told.get(), "abc")) == [7] * 3
+    finally:
+        told.reset(token)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -103,6 +135,10 @@ def test_what_is_compiled() -> None:
     # On a CPU a grid is scored before its blocks would be compiled.
     scoring = [Compute("sdpa", c).for_scoring.compiled for c in (None, True, False)]
     assert scoring == [None, None, False]
+    on = {c: Hardware("cpu", torch.float32, compiled=c).for_scoring.compiles for c in (None, True)}
+    assert on == {None: False, True: False}
+    assert Hardware("cuda", torch.float32, compiled=True).for_scoring.compiles
+    assert not Hardware("cuda", torch.float32, compiled=False).for_scoring.compiles
 
 
 def test_exactly_is_float32() -> None:

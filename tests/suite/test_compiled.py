@@ -14,7 +14,7 @@ from arith.suite.plan import How, plan
 from arith.suite.sweep import Run
 from arith.training.compiling import compiling_told
 from arith.training.memory import memory_told
-from models import hardware
+from models import build, hardware
 from models.build import compiling_failed
 from models.catalog import parse
 from models.compute import Compute
@@ -63,13 +63,15 @@ def test_without_a_compiler_nothing_begins(here: Path, monkeypatch: pytest.Monke
     assert environment["compiled"] is False
 
 
-def test_threads_do_not_share_a_compiled_decoder(
+def test_threads_do_not_share_a_compiled_decoder_of_an_older_torch(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hardware, "_threads", lambda: 2)
+    monkeypatch.setattr(build, "ISOLATES", False)
     with untouched(here):
         told = refused(*TRAIN, "--compile")
-        assert "--compile takes one thread of a CPU: add --threads 1" in told
+        assert "--compile takes one thread of a CPU with this torch: add --threads 1" in told
+        assert "install torch 2.13 or newer" in told
 
 
 def test_a_compiler_that_fails_is_told_in_a_line(
