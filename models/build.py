@@ -68,7 +68,7 @@ def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
     """
     check_compiler(hardware)
     decoder.attend_with(choose(hardware.attention, decoder.needs, hardware))
-    if hardware.compiles and not decoder.has_graphs:
+    if hardware.compiles and not decoder.wrapped:
         compile_blocks(decoder, **(ON_A_CPU if hardware.device == "cpu" else {}))
     decoder.compiled = hardware.compiles
     return decoder.to(hardware.device)
@@ -104,7 +104,7 @@ def compiling_failed(error: BaseException) -> bool:
 
 def compile_blocks(decoder: Decoder, **how: Any) -> None:
     """Compile each block on its own, which takes a minute once; changes no name of a parameter.
-    `how`: of torch.compile.
+    `how`: keyword arguments of torch.compile.
 
     Decoders compiled before are forgotten, so that their graphs do not count.
     """
@@ -112,28 +112,30 @@ def compile_blocks(decoder: Decoder, **how: Any) -> None:
     allow_graphs(blocks=len(decoder.blocks) if how.get("isolate_recompiles") else 1)
     # Its advice would make what is scored again in float32 as coarse as the first time.
     warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
-    logging.getLogger("torch._inductor.ir").addFilter(_of_use)
+    logging.getLogger("torch._inductor.ir").addFilter(_not_of_shims)
     for block in decoder.blocks:
         block.compile(**how)
-    decoder.has_graphs = decoder.compiled = True
+    decoder.wrapped = decoder.compiled = True
 
 
 ISOLATES = "isolate_recompiles" in inspect.signature(torch.compile).parameters
 """Whether this torch can keep the graphs of each block apart."""
 
-ON_A_CPU: dict[str, Any] = {
-    # The groups of a batch have ever new shapes, which one graph shall serve.
-    "dynamic": True,
-    # A graph in one call of C++, which lets other threads run beside it.
-    "options": {"cpp_wrapper": True},
-    # torch moves the graph that was wanted last to the front of a list, in which another thread may
-    # be looking for its own just then: it misses it, and compiles it again.
-    **({"isolate_recompiles": True} if ISOLATES else {}),
-}
+# The groups of a batch have ever new shapes, which one graph shall serve.
+ON_A_CPU: dict[str, Any] = {"dynamic": True}
+if ISOLATES:
+    ON_A_CPU |= {
+        # A graph in one call of C++, which lets other threads run beside it.
+        "options": {"cpp_wrapper": True},
+        # torch moves the graph that was wanted last to the front of a list, in which another thread
+        # may be looking for its own just then: it misses it, and compiles it again. A block's own
+        # list has a single graph for almost all shapes.
+        "isolate_recompiles": True,
+    }
 
 
-def _of_use(record: logging.LogRecord) -> bool:
-    """Not that an operation is called as it always is, by way of Python."""
+def _not_of_shims(record: logging.LogRecord) -> bool:
+    """Everything but that an operation has no entry of its own in torch's C interface."""
     return "c-shim" not in record.getMessage()
 
 

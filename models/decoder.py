@@ -83,7 +83,8 @@ class Decoder(nn.Module):
         self.head = nn.Linear(config.hidden_size, config.vocabulary_size, bias=False)
         self.pe = pe
         self.packs = False
-        self.has_graphs = self.compiled = False
+        # Whether blocks are wrapped by torch.compile, and whether forward calls them so.
+        self.wrapped = self.compiled = False
         self._last_graphs: object = None
 
     @property
@@ -99,10 +100,10 @@ class Decoder(nn.Module):
             layer.attention = backend
         self.packs = backend.packs and self.pe.needs.packed
 
-    def needs_graphs(self, dtype: torch.dtype) -> bool:
-        """Whether graphs of compiled blocks may be missing for what comes now, in `dtype`, since
-        it is not what came last. Threads that miss one at the same time would compile it once
-        each."""
+    def turns_to(self, dtype: torch.dtype) -> bool:
+        """Take note of what comes now, training or scoring in `dtype`: whether graphs of compiled
+        blocks may be missing for it, since it is not what came last. Threads that miss one at the
+        same time would compile it once each."""
         these = (graphs.forgotten, self.training, dtype) if self.compiled else None
         before, self._last_graphs = self._last_graphs, these
         return these != before

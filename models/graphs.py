@@ -1,11 +1,11 @@
-"""How many graphs torch may compile of one function, and which decoders have theirs."""
+"""How many graphs torch may compile of one function, and how often all of them were dropped."""
 
 import torch
 
 MOST_GRAPHS = 32
-"""Of one decoder: blocks share their graphs, the first, the last and those between, in training and
-in scoring, for new shapes once more. torch's own limit, 8, is less, and past it a function runs
-uncompiled without a word."""
+"""Of one decoder whose blocks share their graphs: the first, the last and those between, in
+training and in scoring, for new shapes once more. torch's own limit, 8, is less, and past it a
+function runs uncompiled without a word."""
 
 forgotten = 0
 """How often all graphs have been forgotten."""

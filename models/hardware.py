@@ -47,7 +47,7 @@ class Hardware:
     @property
     def for_scoring(self) -> "Hardware":
         """The same for a grid, as in `Compute`."""
-        return replace(self, compiled=Compute(compiled=self.compiled).for_scoring.compiled)
+        return self if self.compiled is not True else replace(self, compiled=None)
 
     def map(
         self,
@@ -146,7 +146,8 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 def by_hand(x: Tensor) -> bool:
     """Whether what is done to `x` should take a backward written by hand: on a CPU, where memory
     is what costs. On a GPU a compiled block fuses the plain formula."""
-    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+    # Not `is_compiling`, which is true for all threads while one of them compiles.
+    return x.device.type == "cpu" and not torch.compiler.is_dynamo_compiling()
 
 
 def _cpu_has_bfloat16() -> bool:

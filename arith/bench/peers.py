@@ -46,6 +46,7 @@ from arith.training.config import Config
 from arith.training.train import summed_loss
 from models.build import prepare
 from models.catalog import parse
+from models.graphs import allow_graphs
 from models.hardware import Hardware, detect
 
 STAGE = "peers"
@@ -117,6 +118,8 @@ def speeds(
     contenders: list[Contender], config: Config, hardware: Hardware, options: Options
 ) -> dict[str, Timing]:
     """Real tokens a second: inputs, padding excluded."""
+    if hardware.compiles:
+        allow_graphs(len(contenders), blocks=config.num_layers)
     for contender in contenders:
         warm_up(contender.train, hardware)
     taken = steps_in_turn(

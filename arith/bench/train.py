@@ -71,7 +71,7 @@ OTHER = "other"
 
 @dataclass
 class Contender:
-    """An encoding with a training of its own, and what its steps were like."""
+    """An encoding with a training of its own, and the memory that its first steps took."""
 
     name: Name
     trainer: Trainer
@@ -160,8 +160,8 @@ def warm_up(train: Callable[[int], object], hardware: Hardware) -> None:
 
 
 def compile_all(contenders: Collection[Contender], hardware: Hardware) -> None:
-    """Where they are compiled, have them all be so beside each other: whoever is compiled takes the
-    place of those before."""
+    """Where they are compiled, compile them all, so that none has lost its graphs to another: who
+    is compiled takes the place of those before."""
     if not hardware.compiles:
         return
     layers = max(each.trainer.config.num_layers for each in contenders)
@@ -261,13 +261,16 @@ def where_it_goes(name: str, each: Contender, hardware: Hardware, steps: int) ->
     By torch's profiler, which slows a step by a little: what is no operation of torch (Python,
     waiting, the profiler itself) is "other".
     """
+    what = f"{name}: matrix products' share"
+    if hardware.compiles and hardware.device == "cpu":
+        return not_measured(STAGE, what, "%", "products of a compiled block pass the profiler by")
     shares = profiled(each.trainer, hardware, steps)
     products = shares.pop("matrix products", 0.0)
     rest = sorted(shares.items(), key=lambda item: -item[1])
     on = "the GPU" if hardware.device == "cuda" else "1 thread"
     return Measurement(
         STAGE,
-        f"{name}: matrix products' share",
+        what,
         100 * products,
         "%",
         note=f"of {steps} steps on {on}; "

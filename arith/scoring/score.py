@@ -160,7 +160,7 @@ def _score(
     groups = groups_of_tokens(
         problems, keys, TOKENS_A_BATCH[hardware.device], among, packed=decoder.packs
     )
-    for _ in hardware.map(write, groups, first_alone=decoder.needs_graphs(hardware.dtype)):
+    for _ in hardware.map(write, groups, first_alone=decoder.turns_to(hardware.dtype)):
         pass
 
 
@@ -177,7 +177,7 @@ def low_precision_threshold(
         prepare(decoder, with_what)
         # The same padded groups for both, whatever the backend would take.
         groups = groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device])
-        alone = decoder.needs_graphs(with_what.dtype)
+        alone = decoder.turns_to(with_what.dtype)
         found = hardware.map(lambda rows: answer_logits(decoder, rows, with_what), groups, alone)
         return list(found)
 

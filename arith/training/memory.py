@@ -7,8 +7,15 @@ import torch
 
 from arith.errors import Failure
 
-# By torch's allocator on a CPU, by C++, by the libraries of a GPU.
-WORDS = ("can't allocate memory", "not enough memory", "bad_alloc", "out of memory", "ALLOC_FAILED")
+# By torch's allocator on a CPU, by C++, by the libraries of a GPU, by a graph compiled for a CPU.
+WORDS = (
+    "can't allocate memory",
+    "not enough memory",
+    "bad_alloc",
+    "out of memory",
+    "ALLOC_FAILED",
+    "aoti_torch_empty_strided",
+)
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -145,7 +145,7 @@ class Stepper:
             return part.detach(), torch.autograd.grad(part, parameters)
 
         loss = torch.zeros((), device=self.hardware.device)
-        alone = self.decoder.needs_graphs(self.hardware.dtype)
+        alone = self.decoder.turns_to(self.hardware.dtype)
         for part, gradient in self.hardware.map(gradients, groups, first_alone=alone):
             loss += part
             for parameter, piece in zip(parameters, gradient, strict=True):

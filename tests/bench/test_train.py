@@ -1,5 +1,7 @@
 """The stage of training: what it counts, beside counts of its own."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -219,6 +221,12 @@ def test_mfu_is_of_the_datasheet(
         assert line.value is None and part in line.note
     else:
         assert line.ratio == pytest.approx(400e12 / peak) and line.limit == peak
+
+
+def test_products_that_the_profiler_does_not_see() -> None:
+    each = contender(parse("rope"), CONFIG, cpu())
+    line = train.where_it_goes("rope", each, replace(cpu(), compiled=True), 1)
+    assert line.value is None and "compiled" in line.note
 
 
 def test_memory_that_the_system_does_not_tell() -> None:

@@ -51,7 +51,10 @@ def test_compiled_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-5)
     made = counters["stats"]["unique_graphs"]
     assert compiled.held_out_exact_match() == plain.held_out_exact_match()
-    assert counters["stats"]["unique_graphs"] == made  # on a CPU not for what is looked at
+    for one in (plain, compiled):
+        one.train_step()
+    assert compiled.decoder.compiled
+    assert counters["stats"]["unique_graphs"] == made  # on a CPU none for what is looked at
     problems = plain.held_out(64)
     right, found = (
         score(one.decoder.eval(), *problems, hardware).right
@@ -140,13 +143,13 @@ def test_no_thread_misses_a_graph_while_another_moves_it(monkeypatch: pytest.Mon
 
 def test_when_graphs_may_be_missing() -> None:
     decoder = trainer(CONFIG, "rope").decoder
-    assert not decoder.needs_graphs(torch.float32)  # nothing is compiled
+    assert not decoder.turns_to(torch.float32)  # nothing is compiled
     compile_blocks(decoder.train(), backend="eager")
-    asked = [decoder.needs_graphs(dtype) for dtype in (torch.float32, torch.float32)]
-    asked += [decoder.needs_graphs(torch.bfloat16), decoder.eval().needs_graphs(torch.bfloat16)]
+    asked = [decoder.turns_to(dtype) for dtype in (torch.float32, torch.float32)]
+    asked += [decoder.turns_to(torch.bfloat16), decoder.eval().turns_to(torch.bfloat16)]
     assert asked == [True, False, True, True]
     compile_blocks(trainer(CONFIG, "rope").decoder, backend="eager")  # whose graphs take its place
-    assert [decoder.needs_graphs(torch.bfloat16) for _ in range(2)] == [True, False]
+    assert [decoder.turns_to(torch.bfloat16) for _ in range(2)] == [True, False]
 
 
 @pytest.mark.slow

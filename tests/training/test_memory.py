@@ -34,6 +34,10 @@ ERRORS = [
         "you tried to allocate 8388608 bytes. Error code 12 (Cannot allocate memory)"
     ),
     RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes."),
+    RuntimeError(
+        "aoti_torch_empty_strided(2, int_array_4, int_array_0, cached_torch_dtype_float32, "
+        "cached_torch_device_type_cpu, 0, &buf6_handle) API call failed at a.main.cpp, line 60"
+    ),
 ]
 
 
