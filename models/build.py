@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from models import catalog, source
+from models import catalog, graphs, source
 from models.backends import choose
 from models.catalog import Name, Part
 from models.combination import Combination
@@ -18,7 +18,6 @@ from models.decoder import Decoder, DecoderConfig
 from models.encoding import PositionalEncoding, Setting
 from models.errors import UsageError
 from models.extrapolation import Extrapolation
-from models.graphs import allow_graphs, forget_graphs
 from models.hardware import Hardware
 
 
@@ -74,6 +73,15 @@ def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
     return decoder.to(hardware.device)
 
 
+def turns_to(decoder: Decoder, dtype: torch.dtype) -> bool:
+    """Take note of what comes now, training or scoring in `dtype`: whether graphs of compiled
+    blocks may be missing for it, since it is not what came last. Threads that miss one at the same
+    time would compile it once each."""
+    use = (graphs.forgotten, decoder.training, dtype) if decoder.compiled else None
+    before, decoder.last_use = decoder.last_use, use
+    return use != before
+
+
 def check_compiler(hardware: Hardware) -> None:
     """Errors: UsageError where blocks are to be compiled and, as far as that is known beforehand,
     cannot be."""
@@ -108,8 +116,8 @@ def compile_blocks(decoder: Decoder, **how: Any) -> None:
 
     Decoders compiled before are forgotten, so that their graphs do not count.
     """
-    forget_graphs()
-    allow_graphs(blocks=len(decoder.blocks) if how.get("isolate_recompiles") else 1)
+    graphs.forget_graphs()
+    graphs.allow_graphs(blocks=len(decoder.blocks) if how.get("isolate_recompiles") else 1)
     # Its advice would make what is scored again in float32 as coarse as the first time.
     warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
     logging.getLogger("torch._inductor.ir").addFilter(_not_of_shims)

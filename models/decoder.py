@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models import graphs
 from models.backends.backend import Backend, Needs
 from models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, State
 from models.errors import UsageError
@@ -85,7 +84,7 @@ class Decoder(nn.Module):
         self.packs = False
         # Whether blocks are wrapped by torch.compile, and whether forward calls them so.
         self.wrapped = self.compiled = False
-        self._last_graphs: object = None
+        self.last_use: object = None  # of `turns_to`
 
     @property
     def needs(self) -> Needs:
@@ -99,14 +98,6 @@ class Decoder(nn.Module):
             assert isinstance(layer, PositionalLayer)
             layer.attention = backend
         self.packs = backend.packs and self.pe.needs.packed
-
-    def turns_to(self, dtype: torch.dtype) -> bool:
-        """Take note of what comes now, training or scoring in `dtype`: whether graphs of compiled
-        blocks may be missing for it, since it is not what came last. Threads that miss one at the
-        same time would compile it once each."""
-        these = (graphs.forgotten, self.training, dtype) if self.compiled else None
-        before, self._last_graphs = self._last_graphs, these
-        return these != before
 
     def _check_shown(self) -> None:
         """Errors: UsageError where weights must be shown and a backend has none to show."""

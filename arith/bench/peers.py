@@ -11,7 +11,7 @@ Different: x-transformers keeps a bias in its gate; ours takes logits, in float3
 MLP of answer tokens alone. Peers get no mask of the padding, which causal attention on right-padded
 rows does not need, but where they run as they come: in float32, with their default attention,
 activation, cache, mask and AdamW. They are compiled (whole, by torch.compile) only where --compile
-is asked for, and never as they come; ours is on a GPU too.
+is asked for, and never as they come; ours is on a GPU too. --attention is ours alone.
 
 Legend: B batch, T tokens, V vocabulary.
 """
@@ -50,7 +50,7 @@ from models.graphs import allow_graphs
 from models.hardware import Hardware, detect
 
 STAGE = "peers"
-TAKES = frozenset({"preset", "settings", "compiled"})
+TAKES = frozenset({"preset", "settings", "attention", "compiled"})
 
 TURNS, QUICK_TURNS = 34, 1
 

@@ -93,8 +93,8 @@ Compiled = Annotated[
     bool | None,
     typer.Option(
         "--compile/--no-compile",
-        help="Compile the decoder's blocks (default: on a GPU). On a CPU it takes up to a minute, "
-        "a C++ compiler and --threads 1, for steps that take 5 to 40 % less.",
+        help="Compile the decoder's blocks (default: on a GPU). On a CPU it takes up to a minute "
+        "the first time, and a C++ compiler, for steps that take 5 to 40 % less.",
     ),
 ]
 LeadingBos = Annotated[

@@ -22,7 +22,7 @@ from arith.data.task import Problems
 from arith.data.vocabulary import PAD
 from arith.scoring.grid import Grid
 from arith.scoring.shards import all_of, blocks_a_chunk
-from models.build import prepare
+from models.build import prepare, turns_to
 from models.decoder import Decoder
 from models.hardware import Hardware
 from models.sequences import Sequences
@@ -160,7 +160,7 @@ def _score(
     groups = groups_of_tokens(
         problems, keys, TOKENS_A_BATCH[hardware.device], among, packed=decoder.packs
     )
-    for _ in hardware.map(write, groups, first_alone=decoder.turns_to(hardware.dtype)):
+    for _ in hardware.map(write, groups, first_alone=turns_to(decoder, hardware.dtype)):
         pass
 
 
@@ -177,7 +177,7 @@ def low_precision_threshold(
         prepare(decoder, with_what)
         # The same padded groups for both, whatever the backend would take.
         groups = groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device])
-        alone = decoder.turns_to(with_what.dtype)
+        alone = turns_to(decoder, with_what.dtype)
         found = hardware.map(lambda rows: answer_logits(decoder, rows, with_what), groups, alone)
         return list(found)
 

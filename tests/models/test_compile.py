@@ -18,7 +18,7 @@ from arith.data.batches import pack
 from arith.scoring.score import logits_of_answers, score
 from models import build
 from models.backends.eager import Eager
-from models.build import compile_blocks
+from models.build import compile_blocks, turns_to
 from models.graphs import MOST_GRAPHS, allow_graphs
 from models.hardware import Hardware
 from tests.training.small import cpu, perturbed, small, trainer
@@ -143,13 +143,13 @@ def test_no_thread_misses_a_graph_while_another_moves_it(monkeypatch: pytest.Mon
 
 def test_when_graphs_may_be_missing() -> None:
     decoder = trainer(CONFIG, "rope").decoder
-    assert not decoder.turns_to(torch.float32)  # nothing is compiled
+    assert not turns_to(decoder, torch.float32)  # nothing is compiled
     compile_blocks(decoder.train(), backend="eager")
-    asked = [decoder.turns_to(dtype) for dtype in (torch.float32, torch.float32)]
-    asked += [decoder.turns_to(torch.bfloat16), decoder.eval().turns_to(torch.bfloat16)]
+    asked = [turns_to(decoder, dtype) for dtype in (torch.float32, torch.float32)]
+    asked += [turns_to(decoder, torch.bfloat16), turns_to(decoder.eval(), torch.bfloat16)]
     assert asked == [True, False, True, True]
     compile_blocks(trainer(CONFIG, "rope").decoder, backend="eager")  # whose graphs take its place
-    assert [decoder.turns_to(torch.bfloat16) for _ in range(2)] == [True, False]
+    assert [turns_to(decoder, torch.bfloat16) for _ in range(2)] == [True, False]
 
 
 @pytest.mark.slow
