@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -86,7 +87,8 @@ def _written(plan: Plan, missing: list[int], workers: int) -> Iterator[tuple[int
         workers, mp_context=multiprocessing.get_context("spawn"), initializer=_follow_parent
     )
     try:
-        futures = {executor.submit(_write_shard, plan, number): number for number in missing}
+        with _signals_held_back():
+            futures = {executor.submit(_write_shard, plan, number): number for number in missing}
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BrokenProcessPool as error:
@@ -96,6 +98,24 @@ def _written(plan: Plan, missing: list[int], workers: int) -> Iterator[tuple[int
         ) from error
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Have who waits for a signal hear of it at the end of the block: a process whose parent is
+    interrupted while it starts would say so with a traceback."""
+    came: list[int] = []
+    held = [signal.SIGINT, signal.SIGTERM]
+    if threading.current_thread() is not threading.main_thread():
+        held = []  # only that one hears signals
+    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in held}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def _follow_parent() -> None:

@@ -1,5 +1,6 @@
 """A real process killed at a random moment leaves what the next call finishes, bit for bit."""
 
+import multiprocessing.popen_spawn_posix
 import os
 import random
 import signal
@@ -97,4 +98,38 @@ def test_a_killed_call_is_finished_by_the_next(
         assert "was killed (out of memory?): the same command goes on" in message
         assert message.count("\n") == 1
     generate(tmp_path, BUCKET, COUNT, shard_size=SHARD)
+    assert contents(tmp_path) == whole
+
+
+class Stop(Exception):
+    """What a command's handler of signals raises."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_no_worker_is_left_in_mid_start(
+    number: signal.Signals, whole: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal that comes as a worker starts, before it was told what it is for, waits until all
+    of them have been told; it would read the end of a pipe and say so with a traceback."""
+    told: list[bool] = []
+
+    class Popen(multiprocessing.popen_spawn_posix.Popen):
+        def _launch(self, process: object) -> None:
+            signal.raise_signal(number)
+            super()._launch(process)  # type: ignore[misc]
+            told.append(True)
+
+    def stop(*_: object) -> None:
+        raise Stop
+
+    before = signal.signal(number, stop)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(multiprocessing.popen_spawn_posix, "Popen", Popen)
+            with pytest.raises(Stop):
+                generate(tmp_path, BUCKET, COUNT, workers=2, shard_size=SHARD)
+        assert told == [True, True] and signal.getsignal(number) is stop
+        generate(tmp_path, BUCKET, COUNT, workers=2, shard_size=SHARD)
+    finally:
+        signal.signal(number, before)
     assert contents(tmp_path) == whole
