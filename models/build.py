@@ -20,6 +20,21 @@ from models.errors import UsageError
 from models.extrapolation import Extrapolation
 from models.hardware import Hardware
 
+ISOLATES = "isolate_recompiles" in inspect.signature(torch.compile).parameters
+"""Whether this torch can keep the graphs of each block apart."""
+
+# The groups of a batch have ever new shapes, which one graph shall serve.
+ON_A_CPU: dict[str, Any] = {"dynamic": True}
+if ISOLATES:
+    ON_A_CPU |= {
+        # A graph in one call of C++, which lets other threads run beside it.
+        "options": {"cpp_wrapper": True},
+        # torch moves the graph that was wanted last to the front of a list, in which another thread
+        # may be looking for its own just then: it misses it, and compiles it again. A block's own
+        # list has a single graph for almost all shapes.
+        "isolate_recompiles": True,
+    }
+
 
 def build(name: Name | str, setting: Setting) -> PositionalEncoding:
     """The encoding that `name` stands for, freshly initialized.
@@ -124,22 +139,6 @@ def compile_blocks(decoder: Decoder, **how: Any) -> None:
     for block in decoder.blocks:
         block.compile(**how)
     decoder.wrapped = decoder.compiled = True
-
-
-ISOLATES = "isolate_recompiles" in inspect.signature(torch.compile).parameters
-"""Whether this torch can keep the graphs of each block apart."""
-
-# The groups of a batch have ever new shapes, which one graph shall serve.
-ON_A_CPU: dict[str, Any] = {"dynamic": True}
-if ISOLATES:
-    ON_A_CPU |= {
-        # A graph in one call of C++, which lets other threads run beside it.
-        "options": {"cpp_wrapper": True},
-        # torch moves the graph that was wanted last to the front of a list, in which another thread
-        # may be looking for its own just then: it misses it, and compiles it again. A block's own
-        # list has a single graph for almost all shapes.
-        "isolate_recompiles": True,
-    }
 
 
 def _not_of_shims(record: logging.LogRecord) -> bool:

@@ -20,12 +20,12 @@ from arith.bench.measure import (
     Measurement,
     Options,
     Timing,
-    TreeMemory,
     child_environment,
     not_measured,
     rounds,
     timed,
 )
+from arith.bench.memory import TreeMemory
 from arith.data.bucket import LENGTH_TYPE, Bucket
 from arith.data.manifest import Manifest
 from arith.data.vocabulary import EOS, SYMBOLS, token

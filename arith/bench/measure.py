@@ -1,4 +1,4 @@
-"""The frame of the benchmark: one measured line, how time and memory are taken, what was asked.
+"""The frame of the benchmark: one measured line, how time is taken, what was asked.
 
 A stage is a module of this folder with a function `measure(options)` that yields Measurements as
 they come, and TAKES, the options that it takes; the folder is the registry (see stages.py). Every
@@ -9,10 +9,8 @@ import math
 import os
 import statistics
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -160,6 +158,11 @@ def threads_of(hardware: Hardware) -> str:
     return f"{hardware.threads} thread{'s' if hardware.threads > 1 else ''}"
 
 
+def as_compiled(hardware: Hardware) -> str:
+    """What is said of our decoders where their blocks are compiled; else nothing."""
+    return ", blocks compiled" if hardware.compiles else ""
+
+
 def child_environment() -> dict[str, str]:
     """Variables for another interpreter to find this code, wherever it is called from."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -259,93 +262,3 @@ def steps_in_turn(
                 step(number)
             taken[key] += [once(partial(step, number), device) for number in numbers]
     return taken
-
-
-class Peak:
-    """What `peak_memory` found: `before` the block and at most in it, in bytes; None where the
-    system does not tell."""
-
-    before: int | None = None
-    bytes: int | None = None
-
-
-@contextmanager
-def peak_memory(device: str = "cpu") -> Iterator[Peak]:
-    """The most memory in use at once within the block: of the GPU where torch computes there (its
-    tensors), else of this whole process, interpreter and libraries included, as the system says."""
-    peak = Peak()
-    if device == "cuda":
-        synchronize(device)
-        torch.cuda.reset_peak_memory_stats()
-        peak.before = torch.cuda.memory_allocated()
-        yield peak
-        synchronize(device)
-        peak.bytes = torch.cuda.max_memory_allocated()
-        return
-    # "5" sets the high-water mark back to the present size; where that is refused, the mark is
-    # of the process's whole life, and so an upper bound.
-    with suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-        file.write("5")
-    peak.before = high_water(os.getpid())
-    yield peak
-    peak.bytes = high_water(os.getpid())
-
-
-def high_water(pid: int) -> int | None:
-    """Bytes of the most memory that a process ever held (VmHWM); None where it is not told."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-            for line in file:
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return None
-
-
-class TreeMemory:
-    """The memory of a process and of all its descendants, watched from a thread while it runs.
-
-    `bytes` is the sum of each process's own high-water mark: never less than what they held at
-    once, and more by the pages that they share. None where the system does not tell.
-    """
-
-    def __init__(self, pid: int, every: float = 0.02) -> None:
-        self.marks: dict[int, int] = {}
-        self._pid, self._every, self._done = pid, every, threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> "TreeMemory":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    @property
-    def bytes(self) -> int | None:
-        return sum(self.marks.values()) or None
-
-    @property
-    def processes(self) -> int:
-        return len(self.marks)
-
-    def _watch(self) -> None:
-        while True:
-            for pid in [self._pid, *descendants(self._pid)]:
-                # A process that is ending has no mark any more: the last one seen stays.
-                if mark := high_water(pid):
-                    self.marks[pid] = mark
-            if self._done.wait(self._every):
-                return
-
-
-def descendants(pid: int) -> list[int]:
-    """The children of a process, their children, and so on, as far as the system tells."""
-    found: list[int] = []
-    with suppress(OSError):  # it may end while it is looked at
-        for children in Path(f"/proc/{pid}/task").glob("*/children"):
-            for child in map(int, children.read_text().split()):
-                found += [child, *descendants(child)]
-    return found

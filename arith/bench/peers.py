@@ -32,6 +32,7 @@ from arith.bench.measure import (
     Measurement,
     Options,
     Timing,
+    as_compiled,
     not_measured,
     steps_in_turn,
     threads_of,
@@ -152,8 +153,9 @@ def as_the_suite_trains(config: Config, hardware: Hardware) -> Contender:
     padding = 1 - real_tokens(config, 0) / tokens
     each = "1 batch" if len(groups) == 1 else f"{len(groups)} groups"
     on = "" if hardware.device == "cuda" else f" on {threads_of(hardware)}"
-    note = f"{hardware.dtype_name}, {each}{on}, {100 * padding:.0f} % padding"
-    note += ", blocks compiled" if hardware.compiles else ""
+    note = (
+        f"{hardware.dtype_name}, {each}{on}, {100 * padding:.0f} % padding{as_compiled(hardware)}"
+    )
     train, parameters = Training(name, trainer).train, trainer.decoder.num_parameters()
     return Contender("ours, as the suite trains", parameters, train, note)
 
@@ -166,7 +168,7 @@ def on_one_batch(config: Config, hardware: Hardware) -> Contender:
         return summed_loss(decoder, rows, hardware.device) / len(rows.answers)
 
     train = padded_training(decoder, loss, config, hardware)
-    note = about(hardware, config) + (", blocks compiled" if hardware.compiles else "")
+    note = about(hardware, config) + as_compiled(hardware)
     return Contender("ours, one padded batch", decoder.num_parameters(), train, note)
 
 

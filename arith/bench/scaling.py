@@ -31,6 +31,7 @@ from arith.suite.progress import say
 from arith.training.config import Config
 from models.build import prepare
 from models.catalog import Name
+from models.graphs import allow_graphs
 from models.hardware import Hardware, detect
 
 STAGE = "scaling"
@@ -180,6 +181,8 @@ def grids(
     config = replace(base, tested_digits=max(*sizes.sides, base.trained_digits))
     deadline = monotonic() + 0.5 * seconds
     works: dict[tuple[str, int], Callable[[], object]] = {}
+    if hardware.compiles:
+        allow_graphs(len(names), blocks=config.num_layers)
     decoders = {
         name: prepare(decoder_for(config, Name(name.encoding), 0), hardware).eval()
         for name in names

@@ -19,11 +19,12 @@ from arith.bench.measure import (
     Measurement,
     Options,
     Timing,
+    as_compiled,
     not_measured,
     once,
-    peak_memory,
     steps_in_turn,
 )
+from arith.bench.memory import peak_memory
 from arith.bench.sizes import training_config
 from arith.suite.building import decoder_for, training_bucket
 from arith.training.config import Config
@@ -146,8 +147,7 @@ def compared(
             "s",
             reference.median,
             f"{first.name}'s step",
-            f"attention by {attention_of(each.trainer)}"
-            + (", blocks compiled" if hardware.compiles else ""),
+            f"attention by {attention_of(each.trainer)}" + as_compiled(hardware),
             timing.spread,
             timing.repeats,
         )

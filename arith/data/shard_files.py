@@ -105,9 +105,8 @@ def _signals_held_back() -> Iterator[None]:
     """Have who waits for a signal hear of it at the end of the block: a process whose parent is
     interrupted while it starts would say so with a traceback."""
     came: list[int] = []
-    held = [signal.SIGINT, signal.SIGTERM]
-    if threading.current_thread() is not threading.main_thread():
-        held = []  # only that one hears signals
+    here = threading.current_thread() is threading.main_thread()  # the only one that hears any
+    held = (signal.SIGINT, signal.SIGTERM) if here else ()
     before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in held}
     try:
         yield

@@ -1,9 +1,6 @@
-"""The frame: ratios, repeats in turn, memory by the system's own account, what was asked for."""
+"""The frame: ratios, repeats in turn, what was asked for."""
 
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -12,21 +9,14 @@ from arith.bench.measure import (
     Measurement,
     Options,
     Timing,
-    TreeMemory,
-    descendants,
-    high_water,
     interleaved,
     not_measured,
-    peak_memory,
     rounds,
     steps_in_turn,
     timed,
 )
 from arith.errors import UsageError
 from models.catalog import parse
-
-LINUX = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc here")
-MB = 1_000_000
 
 
 def test_the_ratio_is_measured_over_limit() -> None:
@@ -127,46 +117,6 @@ def test_no_round_begins_after_the_time(
     # A round is 4 s; one that began at 4.0 is past 3.9 and not past 4.1.
     assert taken == {"a": [2.0] * expected, "b": [2.0] * expected}
     assert timed(work, warmup=0, repeats=0).repeats == 1
-
-
-@LINUX
-def test_the_peak_is_of_the_block_alone() -> None:
-    def use(size: int) -> int:
-        return len(b"x" * size)
-
-    use(400 * MB)  # before: the high-water mark of the process is past what comes
-    with peak_memory() as small:
-        pass
-    with peak_memory() as large:
-        use(150 * MB)
-    assert small.before and small.bytes and large.before and large.bytes
-    assert small.bytes - small.before < 20 * MB
-    assert 145 * MB <= large.bytes - large.before < 200 * MB
-
-
-CHILD = """
-import subprocess, sys
-mine = b"x" * 60_000_000
-if len(sys.argv) > 1:
-    subprocess.run([sys.executable, "-c", sys.argv[1]], check=True)
-sys.stdin.readline() if len(sys.argv) == 1 else None
-"""
-
-
-@LINUX
-def test_the_memory_of_a_tree_counts_every_process() -> None:
-    process = subprocess.Popen([sys.executable, "-c", CHILD, CHILD], stdin=subprocess.PIPE)
-    with TreeMemory(process.pid, every=0.005) as memory:
-        deadline = time.monotonic() + 60
-        while (memory.bytes or 0) < 120 * MB:
-            assert time.monotonic() < deadline and process.poll() is None
-            time.sleep(0.01)
-        assert descendants(process.pid)
-        process.communicate(b"\n")
-    assert process.returncode == 0
-    assert memory.processes == 2
-    assert memory.bytes is not None and 120 * MB <= memory.bytes < 220 * MB
-    assert high_water(process.pid) is None  # gone
 
 
 def test_the_config_that_was_asked_for() -> None:
