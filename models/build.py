@@ -27,8 +27,15 @@ ISOLATES = "isolate_recompiles" in inspect.signature(torch.compile).parameters
 ON_A_CPU: dict[str, Any] = {"dynamic": True}
 if ISOLATES:
     ON_A_CPU |= {
-        # A graph in one call of C++, which lets other threads run beside it.
-        "options": {"cpp_wrapper": True},
+        "options": {
+            # A graph in one call of C++, which lets other threads run beside it.
+            "cpp_wrapper": True,
+            # What is traced can be kept on disk where autocast is left for a while too: what that
+            # is told stands in the graph, and so in the key.
+            "unsafe_marked_cacheable_functions": {
+                f"torch.amp.autocast_mode.{name}_autocast": "" for name in ("_enter", "_exit")
+            },
+        },
         # torch moves the graph that was wanted last to the front of a list, in which another thread
         # may be looking for its own just then: it misses it, and compiles it again. A block's own
         # list has a single graph for almost all shapes.
@@ -133,6 +140,7 @@ def compile_blocks(decoder: Decoder, **how: Any) -> None:
     """
     graphs.forget_graphs()
     graphs.allow_graphs(blocks=len(decoder.blocks) if how.get("isolate_recompiles") else 1)
+    graphs.fix_numbers()
     # Its advice would make what is scored again in float32 as coarse as the first time.
     warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
     logging.getLogger("torch._inductor.ir").addFilter(_not_of_shims)

@@ -1,4 +1,5 @@
-"""How many graphs torch may compile of one function, and how often all of them were dropped."""
+"""How many graphs torch may compile of one function, what they depend on, and how often all of
+them were dropped."""
 
 import torch
 
@@ -26,3 +27,10 @@ def forget_graphs() -> None:
     global forgotten
     torch.compiler.reset()
     forgotten += 1
+
+
+def fix_numbers() -> None:
+    """Take the floats of a module for what they are, here and from now on in this process. Where
+    all shapes vary, torch takes them for arguments until an operation wants a number, and then
+    traces all over again."""
+    torch._dynamo.config.specialize_float = True

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
+from torch._functorch.compilers import nop
 
 from arith.data.batches import pack
 from arith.scoring.score import logits_of_answers, score
@@ -103,6 +105,9 @@ def test_on_a_cpu(name: str) -> None:
     assert compiled.held_out_exact_match() == plain.held_out_exact_match()
     assert 2 <= counters["stats"]["unique_graphs"] <= 12 < MOST_GRAPHS
     assert not counters["graph_break"] and not counters["unimplemented"]
+    if build.ISOLATES:  # what is traced can be kept on disk, autocast or not
+        assert not counters["aot_autograd"]["autograd_cache_bypass"]
+        assert counters["aot_autograd"]["autograd_cache_miss"]
 
 
 @pytest.mark.slow
@@ -139,6 +144,23 @@ def test_no_thread_misses_a_graph_while_another_moves_it(monkeypatch: pytest.Mon
     assert counters["stats"]["unique_graphs"] == CONFIG.num_layers
     blocks: list[Any] = [block._compiled_call_impl for block in one.decoder.blocks]
     assert len({block._isolate_recompiles_id for block in blocks}) == CONFIG.num_layers
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+@pytest.mark.skipif(not build.ISOLATES, reason="of an older torch, that takes one thread")
+def test_nothing_is_traced_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is where a float turns out to be one that an operation wants as a number."""
+    traced = []
+
+    def keep(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        traced.append(graph)
+        return aot_autograd(fw_compiler=nop)(graph, inputs)
+
+    monkeypatch.setattr(build, "ON_A_CPU", build.ON_A_CPU | {"backend": keep, "options": None})
+    one = trainer(replace(CONFIG, num_layers=2), "rope", hardware=COMPILED)
+    for _ in range(2):
+        one.train_step()
+    assert len(traced) == counters["stats"]["unique_graphs"] == 2
 
 
 def test_when_graphs_may_be_missing() -> None:
