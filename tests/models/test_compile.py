@@ -132,6 +132,7 @@ def test_threads_share_a_compiled_decoder() -> None:
     assert all(torch.equal(same[name], weight) for name, weight in weights.items())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 @pytest.mark.skipif(not build.ISOLATES, reason="of an older torch, that takes one thread")
 def test_no_thread_misses_a_graph_while_another_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,6 +147,7 @@ def test_no_thread_misses_a_graph_while_another_moves_it(monkeypatch: pytest.Mon
     assert len({block._isolate_recompiles_id for block in blocks}) == CONFIG.num_layers
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 @pytest.mark.skipif(not build.ISOLATES, reason="of an older torch, that takes one thread")
 def test_nothing_is_traced_twice(monkeypatch: pytest.MonkeyPatch) -> None:

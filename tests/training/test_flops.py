@@ -48,6 +48,12 @@ NAMES = [
 ]
 # Rows and tokens; of those, answers or None for all.
 BATCHES = [(3, 20, None), (1, 9, 4), (5, 33, 37), (2, 1, None)]
+# Each size and each batch once; all pairs of them are for the slow tests.
+CASES = [
+    pytest.param(size, *batch, marks=() if i == j else pytest.mark.slow)
+    for i, size in enumerate(SIZES)
+    for j, batch in enumerate(BATCHES)
+]
 
 
 def setting(config: DecoderConfig) -> Setting:
@@ -91,8 +97,7 @@ def both_ways(
     return forward, step
 
 
-@pytest.mark.parametrize("rows, tokens, answers", BATCHES)
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size, rows, tokens, answers", CASES)
 @pytest.mark.parametrize("name", NAMES)
 def test_formula_and_counter_agree(
     name: str, size: str, rows: int, tokens: int, answers: int | None
