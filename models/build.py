@@ -31,7 +31,8 @@ if ISOLATES:
             # A graph in one call of C++, which lets other threads run beside it.
             "cpp_wrapper": True,
             # What is traced can be kept on disk where autocast is left for a while too: what that
-            # is told stands in the graph, and so in the key.
+            # is told stands in the graph, and so in the key (a type that it is not told does not:
+            # who enters autocast inside a block is to name one).
             "unsafe_marked_cacheable_functions": {
                 f"torch.amp.autocast_mode.{name}_autocast": "" for name in ("_enter", "_exit")
             },

@@ -14,7 +14,8 @@ forgotten = 0
 
 def allow_graphs(decoders: int = 1, blocks: int = 1) -> None:
     """Let so many decoders be compiled beside each other, of so many blocks that share no graph,
-    from here on in this process; what was allowed before is never taken back."""
+    from here on (since torch 2.12: in this context and its copies, as `Hardware.map` hands them to
+    threads); what was allowed before is never taken back."""
     config = torch._dynamo.config
     what = "recompile" if hasattr(config, "recompile_limit") else "cache_size"  # its older name
     for limit in (f"{what}_limit", f"accumulated_{what}_limit"):
@@ -30,7 +31,8 @@ def forget_graphs() -> None:
 
 
 def fix_numbers() -> None:
-    """Take the floats of a module for what they are, here and from now on in this process. Where
-    all shapes vary, torch takes them for arguments until an operation wants a number, and then
-    traces all over again."""
-    torch._dynamo.config.specialize_float = True
+    """Take the floats of a module for what they are, from here on, as above. Where all shapes
+    vary, torch takes them for arguments until an operation wants a number, and then traces all
+    over again."""
+    if hasattr(torch._dynamo.config, "specialize_float"):
+        torch._dynamo.config.specialize_float = True

@@ -107,7 +107,8 @@ def test_on_a_cpu(name: str) -> None:
     assert not counters["graph_break"] and not counters["unimplemented"]
     if build.ISOLATES:  # what is traced can be kept on disk, autocast or not
         assert not counters["aot_autograd"]["autograd_cache_bypass"]
-        assert counters["aot_autograd"]["autograd_cache_miss"]
+        kept = (counters["aot_autograd"][f"autograd_cache_{word}"] for word in ("hit", "miss"))
+        assert sum(kept)  # hits, where an earlier run of this test kept them
 
 
 @pytest.mark.slow
