@@ -296,7 +296,8 @@ def profiled(trainer: Trainer, hardware: Hardware, steps: int) -> dict[str, floa
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it writes to stderr otherwise
     try:
         data = once(make_batches)
-        with profile(activities=activities) as profiler:
+        # There is one cycle; told to keep no events of others, torch 2.11 warns of losing them.
+        with profile(activities=activities, acc_events=True) as profiler:
             whole = once(train, hardware.device)
     finally:
         trainer.hardware = before

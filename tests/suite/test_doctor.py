@@ -35,7 +35,8 @@ def test_this_machine(here: Path) -> None:
     for entry in found.values():
         assert set(entry) == {"what", "state", "found", "mend"} and entry["state"] in STATES
         assert bool(entry["mend"]) == (entry["state"] != "ok")
-    assert found["torch"]["found"] == torch.__version__
+    # torch is not imported for it: a build may call itself something longer than its package.
+    assert torch.__version__.startswith(found["torch"]["found"])
     for backend in ("eager", "sdpa"):
         assert found[f"attention {backend}"]["state"] == "ok"
     assert found["attention flash-attn"]["state"] == "missing"
