@@ -15,12 +15,8 @@ from arith.data.task import load_task
 from arith.files import atomic, write_text
 from arith.scoring.regions import Bools, Region, mask
 
-LEAVES: dict[Region, str] = {
-    "trained": "in_distribution",
-    "one_longer": "one_longer",
-    "both_longer": "both_longer",
-}
-"""The regions that have problems of their own, and what their tasks are called."""
+LEAVES: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
+"""The regions that part a grid; their tasks are called as they are."""
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -31,12 +27,12 @@ def write_tasks(folder: Path, bucket: Bucket, trained_digits: int, per_cell: int
     if bucket.split != "evaluation":
         group += f"_{bucket.split}"
     told = []
-    for region, name in LEAVES.items():
+    for region in LEAVES:
         cells = mask(region, bucket.max_digits, trained_digits)
         if cells.any():
-            _write_problems(folder / f"{name}.jsonl", bucket, per_cell, cells)
-            write_text(folder / f"{name}.yaml", _task(f"{group}_{name}", name, bucket))
-            told.append(f"{group}_{name}")
+            _write_problems(folder / f"{region}.jsonl", bucket, per_cell, cells)
+            write_text(folder / f"{region}.yaml", _task(f"{group}_{region}", region, bucket))
+            told.append(f"{group}_{region}")
     if len(told) > 1:
         outside = f"{group}_out_of_distribution"
         write_text(folder / "out_of_distribution.yaml", _group(outside, told[1:]))

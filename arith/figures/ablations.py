@@ -18,14 +18,13 @@ from arith.figures.figure_file import DPI, STYLE, figure_format, save
 from arith.figures.heatmap import lines
 from arith.figures.leaderboard import ALONE, COLOUR, GREY, INTERVAL, LETTERS, MEAN, SEED, WORDS
 from arith.figures.leaderboard import width as width_of
-from arith.scoring.regions import Region
+from arith.scoring.regions import REGION_WORDS, Region
 
 # Inches: the page and its edge, a row, the heads above and the axis below, the line of signs.
 WIDTH, EDGE, ROW, ABOVE, BELOW, SIGNS = 5.5, 0.06, 0.15, 0.2, 0.31, 0.18
 # Inches: between the panels, and the column of differences at the right.
 GAP, COLUMN = 0.16, 0.5
-PANELS: tuple[Region, ...] = ("trained", "out_of_distribution")
-HEADS = {"out_of_distribution": "out of distribution", "trained": "in distribution"}
+PANELS: tuple[Region, ...] = ("in_distribution", "out_of_distribution")
 FIRST: dict[str, Any] = {"color": WORDS, "linewidth": 0.7, "linestyle": (0, (3, 2))}
 
 
@@ -114,7 +113,7 @@ class _Sheet:
         room = max(0.04 * (high - low), 0.02)
         low, high = max(low - room, 0 - room), min(high + room, 100 + room)
         ax.set(xlim=(low, high), xlabel="", ylabel="")
-        ax.set_xlabel(f"exact match {HEADS[region]},{NBSP}%", fontsize=LETTERS, labelpad=2)
+        ax.set_xlabel(f"exact match {REGION_WORDS[region]},{NBSP}%", fontsize=LETTERS, labelpad=2)
         ax.set_yticks([])
         ax.locator_params(axis="x", nbins=5)
         ax.tick_params(length=2, width=0.5, pad=1.5, labelsize=LETTERS)

@@ -77,7 +77,7 @@ def to_markdown(found: Sequence[Family]) -> str:
         [
             member.row.encoding,
             seeds(member.row),
-            percent(member.row.means["trained"]),
+            percent(member.row.means["in_distribution"]),
             percent(member.row.means[REGION]),
             points(member),
             "-" if member.p is None else f"{member.p:.2g}",

@@ -9,7 +9,7 @@ from arith.data.bucket import CARRY, EVALUATION
 from arith.errors import UsageError
 from arith.scoring.comparable import comparable
 from arith.scoring.grid import CONVERGED, Grid
-from arith.scoring.regions import Region
+from arith.scoring.regions import REGION_WORDS, Region
 from arith.scoring.statistics import Interval, over_seeds
 
 Panel = Sequence[Grid]
@@ -17,14 +17,10 @@ Panel = Sequence[Grid]
 
 NBSP = "\N{NO-BREAK SPACE}"
 
-MEANS: dict[Region, str] = {
-    "out_of_distribution": "out of distribution",
-    "trained": "in distribution",
-    "all": "all cells",
-}
+MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution", "all_cells")
 """The means that every figure prints, in this order."""
 
-BRIEF: dict[Region, str] = {"out_of_distribution": "out", "trained": "in"}
+BRIEF: dict[Region, str] = {"out_of_distribution": "out", "in_distribution": "in"}
 """The means that a figure of many panels prints, and what they are called there."""
 
 SPLITS = {EVALUATION: "", CARRY: "hard sums: long carry chains"}
@@ -86,7 +82,7 @@ def missing_cells(panel: Panel, region: Region) -> int:
     return int((missing & panel[0].mask(region)).sum())
 
 
-def mean_line(panel: Panel, region: Region, labels: Mapping[Region, str] = MEANS) -> str:
+def mean_line(panel: Panel, region: Region, labels: Mapping[Region, str] = REGION_WORDS) -> str:
     """ "out of distribution 18.2 ± 3.1 %", or why there is no such number."""
     label, cells = labels[region], panel[0].mean(region).cells
     if cells == 0:
@@ -101,8 +97,8 @@ def difference_line(one: Panel, other: Panel, region: Region) -> str:
     """ "out of distribution +12.3 points", first minus second; no interval is claimed for it."""
     first, second = over_seeds(one, region), over_seeds(other, region)
     if first is None or second is None:
-        return f"{MEANS[region]}: unknown"
-    return f"{MEANS[region]} {signed(100 * (first.mean - second.mean), 1)} points"
+        return f"{REGION_WORDS[region]}: unknown"
+    return f"{REGION_WORDS[region]} {signed(100 * (first.mean - second.mean), 1)} points"
 
 
 def signed(points: float, places: int) -> str:
@@ -124,7 +120,7 @@ def convergence(panel: Panel) -> str | None:
     failed = sum(state is False for state in states)
     if failed:
         return "not converged" if failed == len(panel) else f"{failed} not converged"
-    if missing_cells(panel, "trained"):
+    if missing_cells(panel, "in_distribution"):
         return "not fully scored"
     return "convergence unknown" if None in states else None
 

@@ -26,12 +26,9 @@ from arith.figures.heatmap import lines
 from arith.figures.looks import bound
 from arith.figures.scaling import LETTERS, MARKERS
 from arith.scoring.mistakes import KINDS, REGIONS, Kind, Mistakes, Region
+from arith.scoring.regions import REGION_WORDS
 from arith.scoring.statistics import wilson
 
-REGION_WORDS: Mapping[Region, str] = {
-    "in_distribution": "in distribution",
-    "out_of_distribution": "out of distribution",
-}
 KIND_WORDS: Mapping[Kind, str] = {
     "ended_early": "ended too early",
     "went_on": "did not end",

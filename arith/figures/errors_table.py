@@ -3,9 +3,10 @@
 import json
 
 from arith.figures.captions import signed
-from arith.figures.errors import KIND_WORDS, REGION_WORDS, Study, sample_line
+from arith.figures.errors import KIND_WORDS, Study, sample_line
 from arith.figures.tabular import pipe_table
 from arith.scoring.mistakes import KINDS, OFF_BY_ONE, REGIONS, WRONG_DIGIT, WRONG_LENGTH, Region
+from arith.scoring.regions import REGION_WORDS
 
 
 def to_markdown(study: Study) -> str:

@@ -21,7 +21,7 @@ from arith.figures.captions import Panel
 from arith.figures.figure_file import DPI, STYLE, figure_format, save
 from arith.scoring.comparisons import false_discovery, two_proportion
 from arith.scoring.grid import Floats, Grid
-from arith.scoring.regions import Bools, Region
+from arith.scoring.regions import REGION_WORDS, Bools, Region
 
 COLOURS = "viridis"
 DIFFERENCES = "vlag"
@@ -42,7 +42,9 @@ class Layout(NamedTuple):
     @property
     def means(self) -> Mapping[Region, str]:
         """What is printed above a panel, and what it is called."""
-        return captions.BRIEF if self.brief else captions.MEANS
+        if self.brief:
+            return captions.BRIEF
+        return {region: REGION_WORDS[region] for region in captions.MEANS}
 
     @property
     def title(self) -> float:

@@ -164,7 +164,9 @@ class _Sheet:
             row, ranked = line.standing.row, line.standing.rank is not None
             colour = "black" if ranked else GREY
             self._text(-0.06, line.y, row.encoding, ha="right", color=colour, room=NAMES)
-            told = [_percent(row.means[region]) for region in ("out_of_distribution", "trained")]
+            told = [
+                _percent(row.means[region]) for region in ("out_of_distribution", "in_distribution")
+            ]
             for words, x in zip((*told, str(len(row.seeds))), COLUMNS, strict=True):
                 self._text(self.across + x, line.y, words, ha="right", color=colour)
 

@@ -7,15 +7,14 @@ from typing import Any, NamedTuple
 
 from arith.figures import table
 from arith.figures.standings import LEVEL, Board, Comparison, Standing, Training
-from arith.figures.table import COLUMNS
 from arith.figures.tabular import booktabs, escape, pipe_table
 from arith.scoring.reach import SOLVED
-from arith.scoring.regions import Region
+from arith.scoring.regions import REGION_WORDS, Region
 
-SCHEMA = 1
+SCHEMA = 2
 NOT_MEASURED = "not measured"
 DAGGER = "\N{DAGGER}"
-OTHERS: tuple[Region, ...] = ("one_longer", "both_longer", "trained", "all")
+OTHERS: tuple[Region, ...] = ("one_longer", "both_longer", "in_distribution", "all_cells")
 """The means after the one that ranks."""
 
 
@@ -60,7 +59,7 @@ def columns(board: Board) -> list[Column]:
 
 
 def _mean(region: Region) -> Column:
-    return Column(f"{COLUMNS[region]}, %", lambda s: table.percent(s.row.means[region]))
+    return Column(f"{REGION_WORDS[region]}, %", lambda s: table.percent(s.row.means[region]))
 
 
 def _solved(share: float) -> Column:
@@ -165,9 +164,8 @@ def to_csv(board: Board) -> str:
         for s in section.standings:
             line = {"section": section.title, "rank": _bare(s.rank), "kind": s.kind}
             line |= table.flat(s.row)
-            for region, name in COLUMNS.items():
-                values = s.row.values[region]
-                line[f"{name.replace(' ', '_')}_seeds"] = " ".join(map(_share, values))
+            for region, values in s.row.values.items():
+                line[f"{region}_seeds"] = " ".join(map(_share, values))
             for share, length in s.solved.items():
                 line[f"solved_to_{share * 100:g}"] = _bare(length)
             for name, test in s.tests.items():

@@ -10,17 +10,10 @@ from typing import Any
 from arith.figures import captions
 from arith.figures.captions import Panel
 from arith.figures.tabular import booktabs, pipe_table
-from arith.scoring.regions import Region
+from arith.scoring.regions import REGION_WORDS, REGIONS, Region
 from arith.scoring.statistics import Interval, over_seeds
 
-COLUMNS: dict[Region, str] = {
-    "trained": "in distribution",
-    "out_of_distribution": "out of distribution",
-    "one_longer": "one longer",
-    "both_longer": "both longer",
-    "all": "all cells",
-}
-HEAD = ["encoding", "seeds", *(f"{name}, %" for name in COLUMNS.values()), "converged"]
+HEAD = ["encoding", "seeds", *(f"{name}, %" for name in REGION_WORDS.values()), "converged"]
 ALIGN = f"l{'r' * (len(HEAD) - 2)}l"
 OVER_PROBLEMS = "(± over problems)"
 
@@ -53,9 +46,9 @@ def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
         Row(
             grids[0].name,
             tuple(grid.seed for grid in grids),
-            {region: over_seeds(grids, region) for region in COLUMNS},
+            {region: over_seeds(grids, region) for region in REGIONS},
             captions.convergence(grids),
-            {region: tuple(grid.mean(region).value for grid in grids) for region in COLUMNS},
+            {region: tuple(grid.mean(region).value for grid in grids) for region in REGIONS},
         )
         for grids in captions.chosen(panels, seed)
     )
@@ -111,10 +104,9 @@ def flat(row: Row) -> dict[str, str]:
         "converged": row.mark or "yes",
         "interval": "seeds" if len(row.seeds) > 1 else "this run only",
     }
-    for region, name in COLUMNS.items():
-        mean, key = row.means[region], name.replace(" ", "_")
+    for region, mean in row.means.items():
         for part in ("mean", "half_width", "low", "high"):
-            column = key if part == "mean" else f"{key}_{part}"
+            column = region if part == "mean" else f"{region}_{part}"
             facts[column] = f"{getattr(mean, part):.6f}" if mean else ""
     return facts
 
@@ -130,7 +122,7 @@ def csv_text(lines: Sequence[Mapping[str, str]]) -> str:
 
 def to_json(rows: Sequence[Row]) -> str:
     """The same as `to_csv`, for programs: keys are stable, `schema` counts their changes."""
-    return json.dumps({"schema": 1, "rows": [content(row) for row in rows]}, indent=1) + "\n"
+    return json.dumps({"schema": 2, "rows": [content(row) for row in rows]}, indent=1) + "\n"
 
 
 def content(row: Row) -> dict[str, Any]:

@@ -158,7 +158,7 @@ class Grid:
         """Whether the trained lengths were learned; None while cells of them are missing. Hard sums
         do not tell: that is said by the usual ones, None where they are not known."""
         judge = self if self.split == EVALUATION else self.usual
-        value = None if judge is None else judge.mean("trained").value
+        value = None if judge is None else judge.mean("in_distribution").value
         # The slack is for the last bit of a mean that is 99 % exactly.
         return None if value is None else value >= CONVERGED - 1e-12
 

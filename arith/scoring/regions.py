@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from arith.errors import UsageError
 
 Bools = NDArray[np.bool_]
-Region = Literal["trained", "one_longer", "both_longer", "out_of_distribution", "all"]
+Region = Literal["in_distribution", "out_of_distribution", "one_longer", "both_longer", "all_cells"]
 
 REGIONS: tuple[Region, ...] = get_args(Region)
+REGION_WORDS: dict[Region, str] = {region: region.replace("_", " ") for region in REGIONS}
+"""What people read in place of the names that programs read."""
 
 
 def mask(region: Region, max_digits: int, trained_digits: int) -> Bools:
@@ -26,7 +28,7 @@ def mask(region: Region, max_digits: int, trained_digits: int) -> Bools:
         raise UsageError(f"unknown region '{region}'. Known: {', '.join(REGIONS)}")
     longer = np.arange(1, max_digits + 1) > trained_digits
     first, second = longer[:, None], longer[None, :]
-    if region == "trained":
+    if region == "in_distribution":
         return ~(first | second)
     if region == "one_longer":
         return first ^ second

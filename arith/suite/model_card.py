@@ -6,11 +6,12 @@ import numpy as np
 
 from arith.data.task import load_task
 from arith.errors import Failure
-from arith.figures.table import COLUMNS, percent
+from arith.figures.table import percent
 from arith.figures.tabular import pipe_table
 from arith.files import read_json
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
+from arith.scoring.regions import REGION_WORDS
 from arith.scoring.statistics import one_run, wilson
 from arith.suite.citing import bibtex, cited
 from arith.suite.folders import RunFolder
@@ -106,7 +107,7 @@ def _measured(grid: Grid) -> str:
     digits, trained = grid.max_digits, grid.trained_digits
     means = [
         (label, percent(one_run(grid, region)) if grid.mean(region).cells else "none scored")
-        for region, label in COLUMNS.items()
+        for region, label in REGION_WORDS.items()
     ]
     converged = {True: "yes", False: "no", None: "unknown"}[grid.converged]
     done = "" if grid.complete else f" ({grid.blocks_done} so far: the scoring is not complete)"

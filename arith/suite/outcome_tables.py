@@ -108,4 +108,4 @@ def choices(sweep: Sweep, out: Path, split: str = EVALUATION) -> Iterator[Choice
 def _in_distribution(panel: Sequence[Grid]) -> float:
     """On the usual problems: hard ones never choose."""
     usual = [grid if grid.split == EVALUATION else grid.usual for grid in panel]
-    return fmean(grid.mean("trained").value or 0.0 for grid in usual if grid is not None)
+    return fmean(grid.mean("in_distribution").value or 0.0 for grid in usual if grid is not None)

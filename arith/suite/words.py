@@ -23,8 +23,9 @@ def summary(grid: Grid, asked: Asked | None = None) -> str:
     if not outside.cells:
         longer = f"nothing is out of distribution (trained and tested to {grid.max_digits} digits)"
     return (
-        f"{grid.name} seed {grid.seed}{on}: {longer}, in distribution "
-        f"{percent(grid.mean('trained').value)}, all {percent(grid.mean('all').value)}"
+        f"{grid.name} seed {grid.seed}{on}: {longer}, "
+        f"in distribution {percent(grid.mean('in_distribution').value)}, "
+        f"all {percent(grid.mean('all_cells').value)}"
     )
 
 

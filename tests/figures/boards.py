@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from arith.figures.standings import Board, Comparison, Section, Standing
-from arith.figures.table import COLUMNS, Row
+from arith.figures.table import Row
+from arith.scoring.regions import REGIONS
 from arith.scoring.statistics import Interval, student_t
 
 
@@ -19,14 +20,14 @@ def standing(
     mean = student_t(values) or Interval(
         values[0], values[0] - 0.01, values[0] + 0.01, 0.01, "this run only", 100
     )
-    means: dict[str, Interval | None] = dict.fromkeys(COLUMNS, mean)
-    means["trained"] = Interval(inside, inside, inside, 0.0, "seeds", len(values))
+    means: dict[str, Interval | None] = dict.fromkeys(REGIONS, mean)
+    means["in_distribution"] = Interval(inside, inside, inside, 0.0, "seeds", len(values))
     row = Row(
         name,
         tuple(range(len(values))),
         means,  # type: ignore[arg-type]
         mark,
-        dict.fromkeys(COLUMNS, tuple(values)),
+        dict.fromkeys(REGIONS, tuple(values)),
     )
     none = Comparison(None, None, "nothing to test")
     return Standing(

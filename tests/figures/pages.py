@@ -35,7 +35,9 @@ def grid(encoding: str, seed: int = 0, digits: int = 6, **more: Any) -> Grid:
     )
     draw = np.random.default_rng([seed, *encoding.encode()])
     made.total[:] = 100
-    made.exact[:] = np.where(made.mask("trained"), 100, draw.integers(0, 101, made.total.shape))
+    made.exact[:] = np.where(
+        made.mask("in_distribution"), 100, draw.integers(0, 101, made.total.shape)
+    )
     return made
 
 

@@ -42,7 +42,7 @@ def grid(
         **more,
     )
     made.total[:] = 100
-    made.exact[:] = np.where(made.mask("trained"), inside, outside)
+    made.exact[:] = np.where(made.mask("in_distribution"), inside, outside)
     return made
 
 

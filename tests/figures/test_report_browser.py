@@ -268,7 +268,7 @@ def test_the_leaderboard_sorts_by_what_its_heads_say(page: Browser) -> None:
         return f"#board thead th:nth-child({page.evaluate(script)})"
 
     panels = made()
-    means = {p[0].name: np.mean([g.mean("all").value or np.nan for g in p]) for p in panels}
+    means = {p[0].name: np.mean([g.mean("all_cells").value or np.nan for g in p]) for p in panels}
     column = head("all cells")
     page.click(f"{column} button")
     assert page.evaluate(f"document.querySelector('{column}').ariaSort") == "descending"

@@ -23,7 +23,7 @@ def panel(encoding: str, outside: int, inside: int = 100, seeds: int = 2) -> lis
             encoding, preset="mini", seed=seed, trained_digits=2, budget={}, evaluation=evaluation
         )
         grid.total[:] = 100
-        grid.exact[:] = np.where(grid.mask("trained"), inside, outside + seed)
+        grid.exact[:] = np.where(grid.mask("in_distribution"), inside, outside + seed)
         made.append(grid)
     return made
 
@@ -88,7 +88,7 @@ def test_json() -> None:
     made = [panel("tape", 10), panel("wild", 0, 50)]
     content = json.loads(to_json(rows(made)))
     tape, wild = content["rows"]
-    assert content["schema"] == 1 and (tape["encoding"], tape["seeds"]) == ("tape", [0, 1])
+    assert content["schema"] == 2 and (tape["encoding"], tape["seeds"]) == ("tape", [0, 1])
     assert tape["values"]["out_of_distribution"] == pytest.approx([0.10, 0.11])
     assert (tape["mark"], wild["mark"], wild["converged"]) == (None, "not converged", False)
 

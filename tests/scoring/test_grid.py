@@ -18,15 +18,15 @@ class TestRegions:
     def test_masks_by_hand(self) -> None:
         said = {region: mask(region, 3, 1).astype(int).tolist() for region in REGIONS}
         assert said == {
-            "trained": [[1, 0, 0], [0, 0, 0], [0, 0, 0]],
+            "in_distribution": [[1, 0, 0], [0, 0, 0], [0, 0, 0]],
             "one_longer": [[0, 1, 1], [1, 0, 0], [1, 0, 0]],
             "both_longer": [[0, 0, 0], [0, 1, 1], [0, 1, 1]],
             "out_of_distribution": [[0, 1, 1], [1, 1, 1], [1, 1, 1]],
-            "all": [[1, 1, 1], [1, 1, 1], [1, 1, 1]],
+            "all_cells": [[1, 1, 1], [1, 1, 1], [1, 1, 1]],
         }
 
     def test_masks_part_the_grid(self) -> None:
-        parts = [mask(region, 7, 3) for region in ("trained", "one_longer", "both_longer")]
+        parts = [mask(region, 7, 3) for region in ("in_distribution", "one_longer", "both_longer")]
         assert np.array_equal(sum(part.astype(int) for part in parts), np.ones((7, 7)))
 
     def test_unknown_region(self) -> None:
@@ -35,10 +35,10 @@ class TestRegions:
 
     def test_a_model_that_knows_its_lengths_only_has_a_quarter_of_all_cells(self) -> None:
         for trained in (1, 8, 40):
-            exact = 100 * mask("trained", 2 * trained, trained)
+            exact = 100 * mask("in_distribution", 2 * trained, trained)
             grid = filled(exact, trained=trained)
-            assert grid.mean("all").value == 0.25
-            assert grid.mean("trained").value == 1.0
+            assert grid.mean("all_cells").value == 0.25
+            assert grid.mean("in_distribution").value == 1.0
             assert grid.mean("out_of_distribution").value == 0.0
 
     def test_means_by_hand(self) -> None:
@@ -46,27 +46,27 @@ class TestRegions:
         means = {region: grid.mean(region).value for region in REGIONS}
         assert means == pytest.approx(
             {
-                "trained": 1.0,
+                "in_distribution": 1.0,
                 "one_longer": (0.5 + 0.3 + 0.4 + 0.0) / 4,
                 "both_longer": (0.2 + 0.1 + 0.06 + 0.08) / 4,
                 "out_of_distribution": 1.64 / 8,
-                "all": 2.64 / 9,
+                "all_cells": 2.64 / 9,
             }
         )
 
     def test_every_cell_weighs_the_same(self) -> None:
         grid = filled([[100, 0], [0, 0]], trained=1)
         grid.total[1, 1] = 4
-        assert grid.mean("all").value == 0.25
+        assert grid.mean("all_cells").value == 0.25
 
     def test_a_missing_cell_is_never_zero(self) -> None:
         grid = filled([[100, 50], [50, 0]], trained=1)
         grid.total[0, 1] = grid.exact[0, 1] = 0
-        assert grid.mean("trained") == (1.0, 1, 0)
+        assert grid.mean("in_distribution") == (1.0, 1, 0)
         assert grid.mean("both_longer") == (0.0, 1, 0)
         assert grid.mean("one_longer") == (None, 2, 1)
         assert grid.mean("out_of_distribution") == (None, 3, 1)
-        assert grid.mean("all") == (None, 4, 1)
+        assert grid.mean("all_cells") == (None, 4, 1)
         assert np.isnan(grid.accuracy[0, 1])
 
     def test_an_empty_region_has_no_mean(self) -> None:

@@ -130,20 +130,23 @@ class TestWilsonCovers:
 
 class TestOneRun:
     def test_one_cell_is_wilson(self) -> None:
-        found = one_run(grid([[30]], trained=1), "all")
+        found = one_run(grid([[30]], trained=1), "all_cells")
         oracle = stats.binomtest(30, 100).proportion_ci(0.95, "wilson")
         assert found is not None and (found.low, found.high) == pytest.approx(tuple(oracle))
         assert found.of == "this run only" and found.count == 100
 
     def test_all_right_and_all_wrong_have_a_width(self) -> None:
         for right, end in ((0, "low"), (100, "high")):
-            found = one_run(grid([[right] * 3] * 3), "all")
+            found = one_run(grid([[right] * 3] * 3), "all_cells")
             assert found is not None and found.half_width > 0
             assert getattr(found, end) == right / 100
 
     def test_unequal_cells(self) -> None:
         total = np.array([[10, 1000], [1000, 1000]])
-        found, even = one_run(grid(total // 2, total), "all"), one_run(grid([[50, 50]] * 2), "all")
+        found, even = (
+            one_run(grid(total // 2, total), "all_cells"),
+            one_run(grid([[50, 50]] * 2), "all_cells"),
+        )
         assert found is not None and even is not None
         assert found.mean == 0.5 and found.half_width > even.half_width
 
@@ -151,13 +154,13 @@ class TestOneRun:
         # Steep cells, as real grids have: the interval must not be too narrow.
         p = np.clip(np.add.outer(np.arange(8), np.arange(8)) / 14, 0, 1)
         draw = np.random.default_rng(0)
-        found = [one_run(grid(draw.binomial(100, p)), "all") for _ in range(300)]
+        found = [one_run(grid(draw.binomial(100, p)), "all_cells") for _ in range(300)]
         hits = [one is not None and one.low <= p.mean() <= one.high for one in found]
         assert np.mean(hits) >= 0.95
 
     def test_missing_cells(self) -> None:
         some = grid([[1, 1], [1, 0]], [[100, 100], [100, 0]])
-        assert one_run(some, "all") is None and one_run(some, "trained") is not None
+        assert one_run(some, "all_cells") is None and one_run(some, "in_distribution") is not None
         assert one_run(grid([[1]]), "out_of_distribution") is None
 
     def test_over_seeds(self) -> None:
@@ -166,11 +169,14 @@ class TestOneRun:
         by_hand = student_t([0.6 / 3, 0.65 / 3, 0.7 / 3])
         assert found is not None and by_hand is not None and found.of == "seeds"
         assert (found.mean, found.half_width) == pytest.approx((by_hand.mean, by_hand.half_width))
-        alone = over_seeds(seeds[:1], "all")
+        alone = over_seeds(seeds[:1], "all_cells")
         assert alone is not None and alone.of == "this run only"
         seeds[1].total[1, 1] = seeds[1].exact[1, 1] = 0
-        assert over_seeds(seeds, "all") is None and over_seeds(seeds, "trained") is not None
-        assert over_seeds([], "all") is None
+        assert (
+            over_seeds(seeds, "all_cells") is None
+            and over_seeds(seeds, "in_distribution") is not None
+        )
+        assert over_seeds([], "all_cells") is None
 
 
 REPETITIONS, PER_CELL = 4000, 100

@@ -257,7 +257,9 @@ def test_names_in_their_order_or_sorted(comparison: Path) -> None:
     assert [panel[0].name for panel in given] == ["rope", "fire"]
     for panel in given:
         for grid in panel:  # as if both had fit, and fire had gone further
-            grid.exact[:] = np.where(grid.mask("trained"), grid.total, panel[0].name == "fire")
+            grid.exact[:] = np.where(
+                grid.mask("in_distribution"), grid.total, panel[0].name == "fire"
+            )
     assert [panel[0].name for panel in in_order(given)] == ["fire", "rope"]
     assert in_words(given) == "Order: by mean out of distribution."
     assert done("heatmap", "--compare", "rope,fire", "--sort").out == "runs/mini/fire-rope.png\n"

@@ -15,7 +15,7 @@ RUNS = [Path(f"runs/mini/{name}/seed-{seed}") for name in ("rope", "fire") for s
 def by_region(grid: Grid) -> dict[str, tuple[int, int, int]]:
     """Problems, exact answers and the sum of first wrong places."""
     found = {}
-    for ours, theirs in (("in_distribution", "trained"), ("out_of_distribution",) * 2):
+    for ours, theirs in (("in_distribution", "in_distribution"), ("out_of_distribution",) * 2):
         cells = grid.mask(theirs)  # type: ignore[arg-type]
         counts = (grid.total, grid.exact, grid.first_wrong_sum)
         found[ours] = tuple(int(array[cells].sum()) for array in counts)

@@ -116,11 +116,11 @@ def mean_where(shares: list[list[float]], region: str) -> float:
     for first, second in product(range(1, TESTED + 1), repeat=2):
         longer = (first > TRAINED) + (second > TRAINED)
         belongs = {
-            "trained": longer == 0,
+            "in_distribution": longer == 0,
             "one_longer": longer == 1,
             "both_longer": longer == 2,
             "out_of_distribution": longer > 0,
-            "all": True,
+            "all_cells": True,
         }
         if belongs[region]:
             chosen.append(shares[first - 1][second - 1])
@@ -132,7 +132,7 @@ def outside(grids: list[list[list[float]]]) -> list[float]:
 
 
 def converged(grids: list[list[list[float]]]) -> bool:
-    return all(mean_where(shares, "trained") >= 0.99 for shares in grids)
+    return all(mean_where(shares, "in_distribution") >= 0.99 for shares in grids)
 
 
 def leaderboard(*arguments: object) -> dict[str, Any]:
@@ -151,7 +151,13 @@ def test_means_and_intervals(made: Path) -> None:
     for name, grids in expected.items():
         row = found[name]
         assert row["seeds"] == list(range(len(grids)))
-        for region in ("trained", "one_longer", "both_longer", "out_of_distribution", "all"):
+        for region in (
+            "in_distribution",
+            "one_longer",
+            "both_longer",
+            "out_of_distribution",
+            "all_cells",
+        ):
             values = [mean_where(shares, region) for shares in grids]
             assert row["values"][region] == pytest.approx(values)
             told = row["means"][region]

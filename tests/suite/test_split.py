@@ -145,7 +145,7 @@ def test_hard_sums_do_not_say_what_converged(comparison: Path) -> None:
         usual.exact[:], usual.right_sum[:] = usual.total, usual.total
         grid_file.save(usual, file)
     [panel] = panels(Path("runs"), parse_list("rope"), asked=Asked(CARRY))
-    assert captions.convergence(panel) is None and panel[0].mean("trained").value == 0.0
+    assert captions.convergence(panel) is None and panel[0].mean("in_distribution").value == 0.0
 
 
 def test_a_split_is_read_from_the_grid(comparison: Path) -> None:

@@ -9,9 +9,9 @@ from arith.figures.report.content import Report
 from arith.figures.report.markup import Markup, element, escaped, joined, named, scrolled
 from arith.figures.standings import Board, Standing
 from arith.figures.standings_text import columns
-from arith.figures.table import COLUMNS, Row
+from arith.figures.table import Row
 from arith.scoring.reach import SOLVED
-from arith.scoring.regions import Region
+from arith.scoring.regions import REGION_WORDS, Region
 
 STRIP = 96.0
 """Width of the strip that shows seeds as points."""
@@ -34,7 +34,7 @@ def leaderboard(report: Report) -> Markup:
     assert values.keys() <= {column.head for column in every}
     wanted = values.keys() - set(unknown_columns(report))
     shown = [column for column in every if column.head in wanted]
-    outside = f"{COLUMNS['out_of_distribution']}, %"
+    outside = f"{REGION_WORDS['out_of_distribution']}, %"
     head = [_head("encoding", "text"), _head("seeds", "number")]
     for column in shown:
         head.append(_head(column.head, "number"))
@@ -86,7 +86,7 @@ def _name(standing: Standing, place: int) -> Markup:
 def sort_values(board: Board) -> dict[str, Callable[[Standing], float | None]]:
     """By the head of each column of numbers: what it is sorted by, None where there is nothing."""
     found: dict[str, Callable[[Standing], float | None]] = {}
-    for region, name in COLUMNS.items():
+    for region, name in REGION_WORDS.items():
         found[f"{name}, %"] = partial(_mean, region)
     for share in SOLVED:
         found[f"solved to, {share * 100:g} %"] = partial(_solved, share)

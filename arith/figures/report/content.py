@@ -17,7 +17,7 @@ from arith.figures.heatmap import COLOURS, DIFFERENCES, DISCOVERY_RATE
 from arith.figures.standings import Board, Section
 from arith.scoring.grid import Grid, Ints
 
-SCHEMA = 1
+SCHEMA = 2
 MOST_POINTS = 200
 """So many points of a curve are drawn; of longer ones every k-th is taken, and the last."""
 MOST_STEPS = 60

@@ -42,10 +42,9 @@ function drawDifference(report, choice) {
 function differenceSaid(first, second, choice, found) {
   if (!found) return [[`not both have seed ${choice}`], `not both have seed ${choice}`];
   const [mine, yours] = [first, second].map((encoding) => encoding.said[choice]);
-  const lines = { out_of_distribution: "out of distribution", trained: "in distribution", all: "all cells" };
-  const means = Object.entries(lines).map(([region, label]) => {
+  const means = Object.keys(mine.means).map((region) => {
     const [a, b] = [mine.means[region], yours.means[region]];
-    return `${label} ${a === null || b === null ? "unknown" : `${signed(100 * (a - b))} points`}`;
+    return `${region.replaceAll("_", " ")} ${a === null || b === null ? "unknown" : `${signed(100 * (a - b))} points`}`;
   });
   const marks = [[first, mine], [second, yours]].filter(([, said]) => said.mark);
   const which = marks.map(([encoding, said]) => `${encoding.name}: ${said.mark}`);
