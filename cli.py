@@ -44,7 +44,7 @@ from arith.errors import (
     UsageError,
 )
 from arith.plain import plain
-from arith.suite.stopping import WISHES
+from arith.suite.stopping import hear
 from arith.suite.version import own_version
 
 app = typer.Typer(
@@ -167,8 +167,7 @@ def _arguments() -> list[str]:
 def main() -> None:
     """The console script: errors for people become one line and an exit code."""
     _open_streams()
-    for number in WISHES:
-        signal.signal(number, _interrupt)
+    hear(_interrupt)
     try:
         code = app(_arguments(), standalone_mode=False)
         _say_all()

@@ -20,7 +20,7 @@ from types import FrameType
 from arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_FAILED
 from arith.reading import parse_json, read_text
 from arith.suite.child import begin, last_line
-from arith.suite.stopping import WISHES
+from arith.suite.stopping import hear
 from arith.suite.tickets import State, Ticket, write_ticket
 
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -110,8 +110,7 @@ def main(arguments: list[str]) -> int:
     """The program. Where the job is to be run again and nobody cancelled it, the command AGAIN sees
     to it; without one whoever runs us does, after a pause."""
     worker = Worker()
-    for number in WISHES:
-        signal.signal(number, worker.note)
+    hear(worker.note)
     file, variable, *again = arguments
     task = read_task(Path(file), int(os.environ[variable]))
     code, reason = worker.perform(task)

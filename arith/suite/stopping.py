@@ -1,19 +1,53 @@
 """When to stop in good order: the time is up, or somebody said so. No torch here."""
 
+import os
 import signal
+import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY
 
-WISHES = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
-"""A person's, what runs us, and what Slurm sends ahead of a preemption or the end of the time."""
+WISHES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+"""A person's, what runs us, a terminal that is gone, and what Slurm sends ahead of a preemption or
+the end of the time."""
+
+Handler = Callable[[int, FrameType | None], Any]
 
 
 class Stopped(Exception):
     """Work was left in good order before its end."""
+
+
+def hear(handler: Handler) -> dict[signal.Signals, Any]:
+    """Have `handler` hear of WISHES; the handlers before, by signal. A SIGHUP that is ignored stays
+    ignored, for that is what nohup is for."""
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            _leave_terminal()
+        handler(number, frame)
+
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    wishes = [each for each in WISHES if not (ignored and each == signal.SIGHUP)]
+    return {each: signal.signal(each, heard) for each in wishes}
+
+
+def _leave_terminal() -> None:
+    """Have what goes to a terminal that is gone go nowhere: it would be an error, and work would
+    end by it before it is saved."""
+    for stream in (1, 2):
+        try:
+            gone = stat.S_ISCHR(os.fstat(stream).st_mode) and not os.isatty(stream)
+        except OSError:  # closed, as by >&-
+            continue
+        if gone:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream)
+            os.close(nowhere)
 
 
 class Stopper:
@@ -45,16 +79,16 @@ class Stopper:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take the first SIGINT, SIGTERM or SIGUSR2 as a wish to stop after the present step. A
-        Ctrl-C after it ends the process as usual. The others are the same wish however often they
-        come: Slurm sends SIGTERM when a time of grace begins, again at its end, and to every
-        process of a job at once; what cannot wait any longer sends SIGKILL."""
+        """Take the first of WISHES as a wish to stop after the present step. A Ctrl-C after it ends
+        the process as usual. The others are the same wish however often they come: Slurm sends
+        SIGTERM when a time of grace begins, again at its end, and to every process of a job at
+        once; what cannot wait any longer sends SIGKILL."""
 
         def note(number: int, frame: FrameType | None) -> None:
             self.signal = self.signal or number
             signal.signal(signal.SIGINT, before[signal.SIGINT])
 
-        before = {number: signal.signal(number, note) for number in WISHES}
+        before = hear(note)
         try:
             yield
         finally:

@@ -29,7 +29,8 @@ def test_the_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGUSR2, 75)]
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGHUP, 75), (signal.SIGUSR2, 75)],
 )
 def test_the_first_signal_is_a_wish_and_a_second_ctrl_c_is_not(
     number: signal.Signals, code: int
@@ -37,7 +38,7 @@ def test_the_first_signal_is_a_wish_and_a_second_ctrl_c_is_not(
     def as_usual(*_: object) -> None:
         raise InterruptedError
 
-    wishes = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
+    wishes = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
     before = {each: signal.signal(each, as_usual) for each in wishes}
     try:
         stopper = Stopper(1e-9)
@@ -55,3 +56,15 @@ def test_the_first_signal_is_a_wish_and_a_second_ctrl_c_is_not(
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def test_what_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        stopper = Stopper()
+        with stopper.listening():
+            signal.raise_signal(signal.SIGHUP)
+            assert not stopper()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
