@@ -3,7 +3,6 @@
 What is slow to import (torch, pandas) is imported inside the commands that need it.
 """
 
-import io
 import os
 import signal
 import sys
@@ -45,6 +44,7 @@ from arith.errors import (
 )
 from arith.plain import plain
 from arith.suite.stopping import hear
+from arith.suite.streams import open_streams
 from arith.suite.version import own_version
 
 app = typer.Typer(
@@ -115,18 +115,6 @@ def _interrupt(number: int, *_: object) -> None:
     raise _Interrupted(EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_AGAIN)
 
 
-def _open_streams() -> None:
-    """So that what is printed never ends a command: a stream that was closed (`>&-`) goes nowhere,
-    and a letter that an encoding lacks is written as a number."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the end)
-            setattr(sys, name, nowhere)
-        elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
 def _say_all() -> None:
     """Write what was printed. Errors: Failure, once: Python does not try again at its end."""
     try:
@@ -166,7 +154,7 @@ def _arguments() -> list[str]:
 
 def main() -> None:
     """The console script: errors for people become one line and an exit code."""
-    _open_streams()
+    open_streams()
     hear(_interrupt)
     try:
         code = app(_arguments(), standalone_mode=False)

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -303,32 +302,6 @@ def test_a_signal_leaves_a_run_that_resumes(number: signal.Signals, code: int) -
     assert [line["loss"] for line in folder.metrics()] == [
         line["loss"] for line in RunFolder(other).metrics()
     ]
-
-
-@pytest.mark.slow
-def test_a_terminal_that_goes_leaves_a_run_that_resumes() -> None:
-    """As where a connection breaks: what is printed then is an error, and must not end it."""
-    ours, theirs = os.openpty()
-    os.set_blocking(ours, False)
-    train = ("train", "--pe", "tape", "--no-score", *LONG)
-    process = subprocess.Popen(
-        [sys.executable, "-c", "import cli; cli.main()", *train],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        pass_fds=(theirs,),
-        preexec_fn=lambda: os.login_tty(theirs),
-    )
-    os.close(theirs)
-    folder = RunFolder(Path("runs/mini/tape/seed-0"))
-    shown, deadline = b"", time.monotonic() + 120
-    while not (folder.metrics_file.exists() and folder.metrics_file.stat().st_size):
-        assert process.poll() is None and time.monotonic() < deadline, shown
-        time.sleep(0.05)
-        with suppress(BlockingIOError):
-            shown += os.read(ours, 2**16)
-    os.close(ours)
-    assert process.wait(timeout=60) == 75
-    assert b"tape" in shown and folder.latest.exists() and not folder.finished()
-    assert "from step" in done(*train).err
 
 
 @pytest.mark.slow

@@ -83,9 +83,9 @@ def _written(plan: Plan, missing: list[int], workers: int) -> Iterator[tuple[int
             yield number, _write_shard(plan, number)
         return
     # spawn: a fork of a process that holds threads (torch, a progress bar) may hang.
-    executor = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_follow_parent
-    )
+    context = multiprocessing.get_context("spawn")
+    with _signals_held_back():  # its first lock starts a process that looks after locks
+        executor = ProcessPoolExecutor(workers, context, initializer=_follow_parent)
     try:
         with _signals_held_back():
             futures = {executor.submit(_write_shard, plan, number): number for number in missing}
@@ -103,14 +103,17 @@ def _written(plan: Plan, missing: list[int], workers: int) -> Iterator[tuple[int
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
     """Have who waits for a signal hear of it at the end of the block: a process whose parent is
-    interrupted while it starts would say so with a traceback."""
+    interrupted while it starts would say so with a traceback. What is started in it never hears
+    that the terminal is gone: the parent does, and ends it in good order."""
     came: list[int] = []
     here = threading.current_thread() is threading.main_thread()  # the only one that hears any
-    held = (signal.SIGINT, signal.SIGTERM) if here else ()
+    held = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if here else ()
     before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in held}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # which processes inherit
     try:
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for number, handler in before.items():
             signal.signal(number, handler)
         if came:

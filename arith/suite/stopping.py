@@ -1,8 +1,6 @@
 """When to stop in good order: the time is up, or somebody said so. No torch here."""
 
-import os
 import signal
-import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 from arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY
+from arith.suite.streams import hang_up
 
 WISHES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 """A person's, what runs us, a terminal that is gone, and what Slurm sends ahead of a preemption or
@@ -28,26 +27,12 @@ def hear(handler: Handler) -> dict[signal.Signals, Any]:
 
     def heard(number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
-            _leave_terminal()
+            hang_up()
         handler(number, frame)
 
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     wishes = [each for each in WISHES if not (ignored and each == signal.SIGHUP)]
     return {each: signal.signal(each, heard) for each in wishes}
-
-
-def _leave_terminal() -> None:
-    """Have what goes to a terminal that is gone go nowhere: it would be an error, and work would
-    end by it before it is saved."""
-    for stream in (1, 2):
-        try:
-            gone = stat.S_ISCHR(os.fstat(stream).st_mode) and not os.isatty(stream)
-        except OSError:  # closed, as by >&-
-            continue
-        if gone:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream)
-            os.close(nowhere)
 
 
 class Stopper:

@@ -7,18 +7,19 @@ import pytest
 
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
+from arith.scoring.mistakes import REGIONS, Region
 from tests.suite.tiny import done, refused, settings, untouched
 
 RUNS = [Path(f"runs/mini/{name}/seed-{seed}") for name in ("rope", "fire") for seed in (0, 1)]
 
 
-def by_region(grid: Grid) -> dict[str, tuple[int, int, int]]:
+def by_region(grid: Grid) -> dict[Region, tuple[int, int, int]]:
     """Problems, exact answers and the sum of first wrong places."""
     found = {}
-    for ours, theirs in (("in_distribution", "in_distribution"), ("out_of_distribution",) * 2):
-        cells = grid.mask(theirs)  # type: ignore[arg-type]
+    for region in REGIONS:
+        cells = grid.mask(region)
         counts = (grid.total, grid.exact, grid.first_wrong_sum)
-        found[ours] = tuple(int(array[cells].sum()) for array in counts)
+        found[region] = tuple(int(array[cells].sum()) for array in counts)
     return found  # type: ignore[return-value]
 
 

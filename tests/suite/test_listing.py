@@ -93,7 +93,7 @@ def test_tables(comparison: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(done("table", "--format", "csv").out)))
     assert {row["encoding"] for row in rows} == {"rope", "fire", "tape+yarn"}
     content = json.loads(done("table", "--format", "json").out)
-    assert list(content) == ["schema", "rows"] and content["schema"] == 1
+    assert list(content) == ["schema", "rows"] and content["schema"] == 2
     for row in content["rows"]:
         assert list(row) == ["encoding", "seeds", "converged", "mark", "means", "values"]
         assert row["seeds"] == [0, 1] and set(row["means"]) == set(REGIONS)
