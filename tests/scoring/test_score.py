@@ -35,6 +35,7 @@ from models.catalog import names, parse
 from models.decoder import Decoder
 from models.hardware import Hardware
 from models.sequences import Sequences
+from tests.thinning import one_in
 from tests.training.small import cpu, perturbed, small, train, trainer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -153,7 +154,7 @@ def problems_of(start: int, stop: int) -> tuple[Problems, Keys]:
     return BUCKET.problems(start, stop), BUCKET.keys(start, stop)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", one_in(3, NAMES))
 def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
     decoder = varied(name)
     problems, keys = problems_of(0, 16)
@@ -183,7 +184,7 @@ def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
             assert_outcome(outcome, looped(decoder, altered, keys))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", one_in(3, NAMES))
 def test_the_true_answers_and_its_own_side_by_side(name: str) -> None:
     decoder = varied(name)
     problems, keys = problems_of(40, 60)

@@ -31,6 +31,7 @@ from models.decoder import Decoder
 from models.hardware import Hardware
 from models.sequences import Sequences
 from tests.suite.tiny import done, refused, settings, untouched
+from tests.thinning import one_in
 from tests.training.small import (
     assert_same_bits,
     cpu,
@@ -86,7 +87,7 @@ def before_the_first_step(
     return folder, decoder
 
 
-@pytest.mark.parametrize("name", ["tape", "tape-heads", "tape:width=5", "rope"])
+@pytest.mark.parametrize("name", one_in(2, ["tape", "tape:width=5", "tape-heads", "rope"]))
 @pytest.mark.parametrize("option", [[], ["--only-positional"]])
 def test_the_first_logits_are_those_of_rope(
     rope: RunFolder, name: str, option: list[str], monkeypatch: pytest.MonkeyPatch
@@ -208,7 +209,7 @@ def by_hand(source: RunFolder, name: str, *, frozen: bool = False) -> dict[str, 
 
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("frozen", [False, True])
-@pytest.mark.parametrize("name", ["tape", "tape-heads", "rope"])
+@pytest.mark.parametrize("name", one_in(3, ["tape", "tape-heads", "rope"]))
 def test_training_goes_on_whatever_kills_it(tmp_path: Path, name: str, frozen: bool) -> None:
     if name == "rope" and frozen:
         return

@@ -20,6 +20,7 @@ from models import catalog
 from models.build import extrapolate
 from models.hardware import Hardware
 from tests.models.small import NUMBERINGS
+from tests.thinning import one_in
 from tests.training.small import small, trainer
 
 ROTARY, RANDOMIZED = ("rope", "tape", "tape-heads"), ("rand-rope", "rand-sinusoidal")
@@ -86,7 +87,7 @@ def groups(of: Trainer) -> Iterator[Rows]:
         yield from of.batches.packed(problems, keys, 1)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", one_in(3, NAMES))
 def test_a_step(name: str) -> None:
     one = trainer(CONFIG, name)
     decoder = one.decoder.to("meta").train()
@@ -98,7 +99,9 @@ def test_a_step(name: str) -> None:
         decoder.pe.after_step()
 
 
-@pytest.mark.parametrize(("name", "way"), [*((name, None) for name in NAMES), *EXTRAPOLATED])
+@pytest.mark.parametrize(
+    ("name", "way"), one_in(3, [*((name, None) for name in NAMES), *EXTRAPOLATED])
+)
 def test_scoring(name: str, way: str | None) -> None:
     one = trainer(CONFIG, name)
     if way is not None:

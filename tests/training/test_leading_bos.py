@@ -26,6 +26,7 @@ from arith.training.train import Metrics
 from models.backends.eager import Eager
 from models.catalog import names, parse
 from tests.suite.tiny import done, refused, settings
+from tests.thinning import one_in
 from tests.training.small import small, train, trainer
 
 RESULTS = Path(__file__).parents[1] / "published_by_0_1/mini/rope/seed-0"
@@ -107,7 +108,7 @@ def test_a_problem_met_again_is_led_anew() -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("name", names("encoding"))
+@pytest.mark.parametrize("name", one_in(3, names("encoding")))
 def test_every_encoding_trains_behind_them(
     name: str, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from arith.training.nonfinite import MOST_IN_A_ROW, NotFinite
 from arith.training.step import Stepper
 from arith.training.train import Trainer
 from tests.suite.tiny import refused, settings
+from tests.thinning import one_in
 from tests.training.small import (
     assert_same_bits,
     final_weights,
@@ -116,7 +117,7 @@ def skipping(what: str = "loss", **changes: Any) -> tuple[Trainer, list[Any]]:
 
 
 @pytest.mark.parametrize("what", WHAT)
-@pytest.mark.parametrize("every", [1, 4, 7])
+@pytest.mark.parametrize("every", one_in(3, [4, 1, 7]))
 def test_skipping_resumes_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, every: int
 ) -> None:

@@ -18,6 +18,7 @@ from arith.suite.folders import RunFolder
 from arith.suite.runs import continue_run, extend_run
 from arith.suite.scores import score_run
 from arith.training import checkpoint
+from tests.thinning import one_in
 from tests.training.small import (
     Outcome,
     assert_same_bits,
@@ -66,7 +67,7 @@ def test_the_two_newest_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [truncated, emptied, overwritten, without_our_header, with_a_flipped_bit, gone],
+    one_in(3, [truncated, emptied, overwritten, with_a_flipped_bit, without_our_header, gone]),
     ids=lambda damage: damage.__name__,
 )
 def test_the_older_state_gives_the_same_run(
@@ -142,12 +143,12 @@ def interrupted() -> bool:
 
 @pytest.mark.parametrize(
     ("fact", "value"),
-    [
+    one_in(3, [
         ("step", 31), ("step", -1), ("step", 1.5), ("step", True),
         ("tokens", -1), ("seconds", 1e308), ("seconds", -1.0), ("losses", [[1, 2], [3, 4]]),
         ("losses", [2**63 - 1]), ("losses", "x"), ("finer", 0), ("finer", -1), ("skipped", 99),
         ("gradient_norm", "much"), ("skipped_in_a_row", -1),
-    ],
+    ]),
 )  # fmt: skip
 def test_a_state_that_tells_what_cannot_be(tmp_path: Path, fact: str, value: object) -> None:
     """Whole, by its own digest, and still wrong."""
