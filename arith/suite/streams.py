@@ -1,4 +1,7 @@
-"""What is printed never ends a command: its work is worth more than what it says. No torch here."""
+"""What a command says never ends it: its work is worth more. Data that cannot be written does.
+
+No torch here.
+"""
 
 import io
 import os
@@ -43,8 +46,8 @@ def open_streams() -> None:
 
 
 def hang_up() -> None:
-    """When the terminal goes, or whoever reads: nothing but a file gets what goes to stdout, where
-    an error is no talk but missing data."""
+    """The terminal is gone, and with it whoever reads a pipe there: what goes to stdout reaches a
+    file or nobody, and that it cannot be written is no failure."""
     with suppress(OSError):
         if not stat.S_ISREG(os.fstat(STDOUT).st_mode):
             nowhere = os.open(os.devnull, os.O_WRONLY)
