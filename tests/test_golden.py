@@ -1,0 +1,285 @@
+"""Freeze what a change of the code must not change: data, weights, grids, statistics, exit codes.
+
+`golden.json` beside this file holds hashes. `python tests/test_golden.py` writes it anew; an entry
+may change only together with a decision that CHANGELOG names. Weights are equal bit for bit on the
+processor and torch that wrote the file; elsewhere rounding differs and they are compared loosely.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+import cli
+
+GOLDEN = Path(__file__).parent / "golden.json"
+RESULTS = Path(__file__).parent.parent / "results"
+SETTINGS = {
+    "trained_digits": 2,
+    "tested_digits": 4,
+    "num_problems": 4096,
+    "num_layers": 2,
+    "hidden_size": 32,
+    "num_heads": 2,
+    "head_dim": 16,
+    "mlp_size": 32,
+    "batch_size": 64,
+    "steps": 60,
+    "learning_rate": 0.01,
+    "problems_per_cell": 8,
+}
+TINY = ["--preset", "mini", *(f"--set={key}={value}" for key, value in SETTINGS.items())]
+GRID_KEYS = ("exact", "total", "right_share", "first_wrong", "budget", "evaluation")
+KILLED = "rope"
+ENCODINGS = (KILLED, "fire", "tape+yarn", "rand-rope", "abacus+fire")
+WRONG_COMMANDS = (
+    "trane",
+    "train",
+    "train --pe",
+    "train --pe roppe",
+    "train --pe rope:base=x",
+    "train --pe rope --preset minni",
+    "train --pe rope --set steps=0",
+    "train --pe rope --set stepps=3",
+    "train --pe rope,fire --preset mini",
+    "train nowhere",
+    "train --pe rope --preset mini --data nowhere",
+    "train --pe rope --steps 5",
+    "score nowhere",
+    "score nowhere --with yarrn",
+    "generate --preset mini --format xml",
+    "generate --verify nowhere",
+    "run --pe rope --seeds x",
+    "sweep nothing",
+    "heatmap --compare rope,fire --runs nowhere",
+    "leaderboard --preset mini --runs nowhere",
+    "check roppe",
+    "status nowhere",
+    "generate --preset mini --count 10 --out /dev/null/x",
+    "train --pe rope --preset mini --out /dev/null/x",
+)
+
+
+def test_data_is_frozen(golden: dict[str, Any], tmp_path: Path) -> None:
+    with _inside(tmp_path):
+        assert _frozen_data() == golden["data"]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_training_and_grid_are_frozen(
+    encoding: str, golden: dict[str, Any], tmp_path: Path
+) -> None:
+    with _inside(tmp_path):
+        run = _frozen_run(encoding)
+    expected = golden["runs"][encoding]
+    if golden["machine"] == _machine():
+        assert run == expected
+    else:
+        assert run["tensors"].keys() == expected["tensors"].keys()
+        for name, tensor in run["tensors"].items():
+            assert tensor["shape"] == expected["tensors"][name]["shape"]
+            norm = expected["tensors"][name]["norm"]
+            assert tensor["norm"] == pytest.approx(norm, rel=0.05, abs=0.01)
+        assert run["grid"]["total"] == expected["grid"]["total"]
+        shares = [np.mean(grid["right_share"]) for grid in (run["grid"], expected["grid"])]
+        assert shares[0] == pytest.approx(shares[1], abs=0.1)
+
+
+def test_leaderboard_of_the_results_is_frozen(golden: dict[str, Any]) -> None:
+    _assert_close(_frozen_leaderboard(), golden["leaderboard"])
+
+
+def test_wrong_commands_keep_their_exit_codes(golden: dict[str, Any], tmp_path: Path) -> None:
+    with _inside(tmp_path):
+        assert _frozen_exit_codes() == golden["exit_codes"]
+    assert not list(tmp_path.iterdir()), "a wrong command left files"
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(GOLDEN.read_text())
+    return content
+
+
+def _frozen_data() -> dict[str, str]:
+    """Hashes of the files of a preset's dataset and of small ones; not of their manifests."""
+    _call("generate", "--preset", "mini", "--count", "100000", "--out", "mini")
+    _call("generate", *TINY, "--seed", "3", "--workers", "2", "--out", "tiny")
+    _call("generate", *TINY, "--format", "text", "--out", "tiny.txt")
+    files = [*sorted(Path().glob("*/*.npy")), Path("tiny.txt")]
+    return {str(file): _sha256(file.read_bytes()) for file in files}
+
+
+def _frozen_run(encoding: str) -> dict[str, Any]:
+    """Final weights and grid of a tiny training; that of KILLED is killed and goes on."""
+    if encoding == KILLED:
+        _kill_in_the_middle(["train", "--pe", encoding, *TINY, "--threads", "1"])
+    _call("train", "--pe", encoding, *TINY, "--threads", "1")
+    base, _, change = encoding.partition("+")
+    name, options = (base, ["--with", change]) if change == "yarn" else (encoding, [])
+    run = Path("runs/mini") / name / "seed-0"
+    grid = json.loads(_call("score", run, "--json", "--threads", "1", *options))
+    arrays = load_file(run / "weights" / "final.safetensors")
+    return {
+        "tensors": {key: _tensor_facts(arrays[key]) for key in sorted(arrays)},
+        "grid": {key: grid[key] for key in GRID_KEYS},
+    }
+
+
+def _tensor_facts(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+    return {
+        "shape": list(array.shape),
+        "norm": float(np.linalg.norm(array.astype(np.float64))),
+        "sha256": _sha256(np.ascontiguousarray(array).tobytes()),
+    }
+
+
+def _frozen_leaderboard() -> dict[str, Any]:
+    """The rows of the leaderboards of all committed runs of mini; not the prose around them."""
+    boards = {}
+    for runs in sorted(
+        path.parent for path in RESULTS.rglob("mini") if any(path.rglob("run.json"))
+    ):
+        output = _call("leaderboard", "--preset", "mini", "--runs", runs, "--format", "json")
+        sections = json.loads(output)["sections"]
+        boards[runs.name] = [row for section in sections for row in section["rows"]]
+    return boards
+
+
+def _frozen_exit_codes() -> dict[str, int]:
+    return {command: _exit_code(command.split())[0] for command in WRONG_COMMANDS}
+
+
+def _kill_in_the_middle(arguments: list[str]) -> None:
+    """Start a training in another process and kill it when some of its steps are done."""
+    metrics = Path("runs/mini") / KILLED / "seed-0" / "metrics.jsonl"
+    code = "import cli; cli.main()"
+    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parent)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stderr=subprocess.DEVNULL, env=environment
+    ) as process:
+        _wait_until(lambda: metrics.is_file() or process.poll() is not None)
+        process.send_signal(signal.SIGKILL)
+    assert metrics.is_file(), "the training ended before it could be killed"
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "waited too long"
+        time.sleep(0.005)
+
+
+def _call(*arguments: object) -> str:
+    code, output, errors = _exit_code(arguments)
+    assert code == 0, errors
+    return output
+
+
+def _exit_code(arguments: Any) -> tuple[int, str, str]:
+    """Run a command in this process: its exit code and what it wrote."""
+    output, errors, argv = StringIO(), StringIO(), sys.argv
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    sys.argv = ["tape-arith", *map(str, arguments)]
+    code: Any = 0
+    try:
+        with redirect_stdout(output), redirect_stderr(errors):
+            cli.main()
+    except SystemExit as end:
+        code = end.code or 0
+    finally:
+        sys.argv = argv
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return code, output.getvalue(), errors.getvalue()
+
+
+def _assert_close(value: Any, expected: Any, place: str = "leaderboard") -> None:
+    """Compare nested JSON, numbers to 1e-9."""
+    if isinstance(expected, dict):
+        assert value.keys() == expected.keys(), place
+        for key in expected:
+            _assert_close(value[key], expected[key], f"{place}.{key}")
+    elif isinstance(expected, list):
+        assert len(value) == len(expected), place
+        for number, (one, other) in enumerate(zip(value, expected, strict=True)):
+            _assert_close(one, other, f"{place}[{number}]")
+    elif isinstance(expected, float):
+        assert value == pytest.approx(expected, rel=1e-9, abs=1e-12), place
+    else:
+        assert value == expected, place
+
+
+def _machine() -> dict[str, str]:
+    """What decides how a CPU rounds."""
+    return {
+        "torch": torch.__version__,
+        "vector instructions": torch.backends.cpu.get_cpu_capability(),
+        "processor": _processor(),
+    }
+
+
+def _processor() -> str:
+    """Vendor and family, which decide the kernels that oneDNN and BLAS choose."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    facts = dict(line.split(":", 1) for line in lines if ":" in line)
+    keys = {key.strip(): value.strip() for key, value in facts.items()}
+    flags = _sha256(keys.get("flags", "").encode())[:8]
+    names = [keys.get(key, "") for key in ("vendor_id", "cpu family", "model")]
+    return " ".join([*names, flags])
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def _write() -> None:
+    """Write golden.json from the code as it is, one entry a line."""
+    torch.set_num_threads(1)
+    content: dict[str, Any] = {"machine": _machine(), "leaderboard": _frozen_leaderboard()}
+    with TemporaryDirectory() as folder, _inside(Path(folder)):
+        content["exit_codes"] = _frozen_exit_codes()
+        content["data"] = _frozen_data()
+        content["runs"] = {encoding: _frozen_run(encoding) for encoding in ENCODINGS}
+    sections = [
+        f'"{title}": {{\n'
+        + ",\n".join(
+            f' "{key}": {json.dumps(value, sort_keys=True)}'
+            for key, value in sorted(entries.items())
+        )
+        + "\n}"
+        for title, entries in sorted(content.items())
+    ]
+    GOLDEN.write_text("{" + ",\n".join(sections) + "}\n")
+
+
+if __name__ == "__main__":
+    _write()
