@@ -32,6 +32,7 @@ class BiPE(LearnedTable, Rotary):
 
     kind = "task-structured"
     paper = "He et al. 2024, arXiv 2401.16421"
+    not_rescalable = "it turns by the number of the segment, which does not grow with the length"
     separator_ids: Tensor
 
     def __init__(self, setting: Setting, *, rows: int | None = None, k: int = 0) -> None:

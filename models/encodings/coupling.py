@@ -19,9 +19,8 @@ class Coupling(PlaceTable):
 
     Otherwise than in the paper, operands are not padded with zeros to one length, they are written
     from their least significant digit on like the answer, and a start is drawn from one range for
-    all lengths, not from what each leaves of it. The authors' code (HanseulJo/position-coupling)
-    counts the other way round, upwards to '+' and '=', so that at test time its signs stand at
-    another number for each length; here they stand at 1. The paper's text was not read for it.
+    all lengths, not from what each leaves of it. The authors' current code
+    (HanseulJo/position-coupling) numbers signs and digits as above.
 
     From `abacus` it differs in that the signs are coupled and shifted too, and that no start is 0.
     A place beyond `s` + the longest trained number is an untrained row; one beyond the table is an

@@ -8,9 +8,10 @@ from models.families.randomized import Randomized
 class RandALiBi(Randomized, ALiBi):
     """ALiBi at a sorted random subset of 0 .. l_max - 1.
 
-    b(t, i) = -m_h (I_t - I_i), where I is the subset. One subset a sequence, shared by layers,
-    drawn in training and at test time (one draw a problem). The authors' code draws one subset a
-    batch and, for ALiBi, a fresh one a layer; the paper says neither. `l_max` defaults to 2 L1.
+    b(t, i) = -m_h (I_t - I_i), where I is the subset. Each sequence has one subset, drawn in
+    training and at test time and shared by its layers. The authors' code instead draws a sorted
+    subset of *distances*, the same for every query of a batch and anew in each layer. `l_max`
+    defaults to 2 L1.
     """
 
     kind = "randomized"

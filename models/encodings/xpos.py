@@ -3,17 +3,21 @@
 Legend: B batch, T tokens, H heads, K head dim, F = K/2 frequencies.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from models.backends.eager import Eager
 from models.encoding import PositionalLayer, Setting
 from models.errors import UsageError
 from models.families.rotary import Rotary, Rotation, rotate, rotation, traces
 from models.sequences import Sequences
 
 GAMMA = 0.4
+MAX_EXPONENT_FLOAT32, MAX_EXPONENT_FLOAT64 = 60, 600  # of e: what leaves room for q k^T as well
+_EAGER = Eager()
 
 
 class XPosState(NamedTuple):
@@ -27,7 +31,12 @@ class XPosLayer(PositionalLayer):
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: XPosState, seqs: Sequences
     ) -> tuple[Tensor, XPosState]:
-        (heads,) = self.attention(rotate(q, state.query), rotate(k, state.key), (v,), seqs)
+        # A decay that float32 cannot hold is taken in float64, by eager attention alone.
+        wide = state.query.direct.dtype == torch.float64 != q.dtype
+        if wide:
+            q, k = q.double(), k.double()
+        attention = _EAGER if wide else self.attention
+        (heads,) = attention(rotate(q, state.query), rotate(k, state.key), (v,), seqs)
         return heads, state
 
 
@@ -66,12 +75,28 @@ class XPos(Rotary):
         center = seqs.offset + self.setting.max_length / 2
         power = (index.to(torch.float64) - center) / self.scale_base
         growth = (zeta / (1 + GAMMA)) ** power[..., None, None]
-        dtype = torch.promote_types(torch.float32, x.dtype)
+        dtype = self._dtype(x.dtype, seqs)
 
         def scaled(factor: Tensor) -> Rotation:
             return self.for_heads(rotation((cos * factor).to(dtype), (sin * factor).to(dtype)))
 
         return XPosState(scaled(growth), scaled(1 / growth))
+
+    def _dtype(self, features: torch.dtype, seqs: Sequences) -> torch.dtype:
+        """Choose the type that holds the decay of the farthest token from the center c.
+
+        Raises UsageError if no type holds it.
+        """
+        tokens = seqs.longest or seqs.tokens.shape[1]
+        center = self.setting.max_length / 2
+        exponent = max(center, tokens - center) / self.scale_base * math.log((1 + GAMMA) / GAMMA)
+        if exponent > MAX_EXPONENT_FLOAT64:
+            raise UsageError(
+                f"xpos: over {tokens} tokens scale_base={self.scale_base:g} decays beyond what "
+                f"float64 holds: choose {self.scale_base * exponent / 500:.3g} or more"
+            )
+        wide = torch.float64 if exponent > MAX_EXPONENT_FLOAT32 else torch.float32
+        return torch.promote_types(wide, features)
 
     def inner_products(self, state: XPosState) -> Tensor:
         """Of what turns queries with what turns keys: the decay is in it."""

@@ -4,7 +4,7 @@ Legend: B batch, T tokens, H heads, K head dim, F = K/2 frequencies, R of them i
 Pairing is (f, f + F) everywhere: the two halves of a head are the real and imaginary parts.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -105,6 +105,8 @@ class Rotary(PositionalEncoding):
     """
 
     rescaling: "Rescaling | None" = None
+    #: Why its frequencies must not follow a problem's length, as the end of a sentence.
+    not_rescalable: ClassVar[str] = ""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -188,12 +190,14 @@ class Rescaling(Extrapolation):
         return None if len(theta) else "it has no frequencies to change"
 
     def lacks(self, encoding: PositionalEncoding) -> str | None:
-        of = type(encoding).__name__
+        name = type(encoding).__name__
         if not isinstance(encoding, Rotary):
-            return f"changes the frequencies of a rotary encoding; {of} has none"
+            return f"changes the frequencies of a rotary encoding; {name} has none"
         with torch.device("cpu"):
-            reason = self.unfit(encoding.frequencies().cpu())
-        return reason and f"cannot act on {of} here: {reason}"
+            reason = encoding.not_rescalable or self.unfit(encoding.frequencies().cpu())
+        if not reason and not _start_rescales(encoding):
+            reason = "its `start` does not take its angles from `cos_sin`, so nothing would change"
+        return reason and f"cannot act on {name} here: {reason}"
 
     def give(self, encoding: PositionalEncoding) -> None:
         assert isinstance(encoding, Rotary)
@@ -212,3 +216,31 @@ def of_one_base(theta: Tensor) -> bool:
     """Whether frequencies are base^(-f/R), f from 0: what a formula in the base or in f means."""
     index = torch.arange(len(theta), dtype=theta.dtype)
     return len(theta) > 0 and torch.allclose(theta, theta[min(1, len(theta) - 1)] ** index)
+
+
+class _Witness(Rescaling):
+    """Keeps the frequencies and remembers that it was asked."""
+
+    called = False
+
+    def __call__(
+        self, theta: Tensor, final_length: Tensor, setting: Setting
+    ) -> tuple[Tensor, Tensor]:
+        self.called = True
+        return theta, torch.ones(1, dtype=torch.float64, device=theta.device)
+
+
+def _start_rescales(encoding: Rotary) -> bool:
+    """Tell whether `start`, which a subclass may override, asks the rescaling in evaluation."""
+    before, mode, witness = encoding.rescaling, encoding.training, _Witness()
+    encoding.rescaling = witness
+    encoding.eval()
+    try:
+        with torch.device(next((p.device for p in encoding.parameters()), "cpu")):
+            ids = torch.zeros(1, 2, dtype=torch.int64)
+            features = torch.zeros(1, 2, encoding.setting.hidden_size)
+            encoding.start(features, ids, Sequences(ids, ids[:, 0] + 2, ids[:, 0]))
+    finally:
+        encoding.rescaling = before
+        encoding.train(mode)
+    return witness.called

@@ -370,10 +370,6 @@ def rope(stretch: Stretch = unchanged) -> Oracle:
     return lambda r: naive.RoPE(r.weights, r.shape, r.counted, *stretch(r, r.shape.head_dim))
 
 
-def rand_rope(stretch: Stretch) -> Oracle:
-    return lambda r: naive.RoPE(r.weights, r.shape, r.drawn(), *stretch(r, r.shape.head_dim))
-
-
 def rope_partial(turned: int, stretch: Stretch = unchanged) -> Oracle:
     return lambda r: naive_rotary.RoPEPartial(
         r.weights, r.shape, r.counted, turned, *stretch(r, turned)
@@ -481,7 +477,6 @@ STRETCHED = [
         ("rope+ntk:scale=static", rope(ntk(static)), LONG),
         ("rope+ntk-dynamic", rope(ntk_dynamic(None)), LONG),
         ("rope+ntk-dynamic:factor=3", rope(ntk_dynamic(3.0)), LONG),
-        ("rand-rope+pi", rand_rope(pi(per_problem)), PAPER),
         ("rope-partial:fraction=0.75+pi", rope_partial(6, pi(per_problem)), LONG),
         ("rope-partial:fraction=0.75+ntk", rope_partial(6, ntk(per_problem)), LONG),
         ("rope-partial:fraction=0.75+yarn", rope_partial(6, yarn(naive.index_ramp)), LONG),

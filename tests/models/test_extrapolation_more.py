@@ -22,7 +22,7 @@ from tests.models.small import error, logits_of, redrawn, sequences
 HIDDEN, TRAINED, LONGEST = small.SETTING.hidden_size, 28, 52
 EXTRAPOLATIONS = ("pi", "ntk", "ntk-dynamic", "yarn")
 ROTARY = (
-    *("rope", "rope-partial:fraction=0.5", "p-rope", "xpos", "pope", "rand-rope"),
+    *("rope", "rope-partial:fraction=0.5", "p-rope", "xpos", "pope"),
     *("tape", "tape-heads"),
 )
 # head_dim, L0 and L1 of the presets.

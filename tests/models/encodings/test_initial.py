@@ -9,6 +9,7 @@ from torch import Tensor
 
 from models.build import build
 from models.encodings.fire import FIRE
+from models.families.rotary import Rotary
 from tests.models.encodings.test_bias import setting
 
 WIDE = replace(setting(), num_layers=3, num_heads=8, head_dim=16, hidden_size=128, max_length=64)
@@ -38,6 +39,57 @@ def test_weights_from_the_decoder_s_own_distribution(name: str, parameter: str) 
     assert abs(float(values.mean())) < 0.02 * few
     # No uniform one of that deviation, whose values end at 0.035.
     assert float(values.abs().max()) > 0.045
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "inputs"),
+    [
+        ("fire", "hidden.weight", 1),
+        ("fire", "output.weight", 32),
+        ("dape", "mlp_hidden.weight", 16),
+        ("dape", "mlp_output.weight", 32),
+        ("tape", "psi.weight", 16),
+    ],
+)
+def test_weights_from_torch_s_uniform_distribution(name: str, parameter: str, inputs: int) -> None:
+    """They start as torch's linear maps do, uniform within 1/sqrt(inputs)."""
+    values, bound = drawn(name, parameter), inputs**-0.5
+    few = 3 / len(values) ** 0.5
+    assert float(values.abs().max()) <= bound
+    assert float(values.abs().max()) > bound * (1 - few)
+    assert float(values.std()) == pytest.approx(bound / 3**0.5, rel=few)
+
+
+def test_defaults_of_options() -> None:
+    """A recorded name without options must keep its meaning."""
+    rank_of_path = build("path", WIDE).get_parameter("layers.0.down").shape[0]
+    rank_of_selective_rope = build("selective-rope", WIDE).get_parameter("layers.0.down.weight")
+    assert (rank_of_path, len(rank_of_selective_rope)) == (32, 32)
+    assert build("cope", WIDE).get_parameter("layers.0.table").shape[0] == 64
+    dape = build("dape", WIDE)
+    assert dape.get_parameter("layers.0.mlp_hidden.weight").shape[0] == 32
+    kerple = build("dape:base=kerple-log", WIDE)
+    assert [n for n, _ in dape.named_parameters()] == [n for n, _ in kerple.named_parameters()]
+    for other in ("alibi", "fire"):
+        names = [n for n, _ in build(f"dape:base={other}", WIDE).named_parameters()]
+        assert [n for n, _ in dape.named_parameters()] != names
+
+
+@pytest.mark.parametrize(
+    ("name", "turning"),
+    # Of 16 dimensions 0.49 and 0.72 are 7.8 and 11.5, rounded down to an even number; of 8
+    # frequencies 0.7 and 0.99 are 5.6 and 7.9.
+    [
+        ("rope-partial:fraction=0.49", 3),
+        ("rope-partial:fraction=0.72", 5),
+        ("p-rope:p=0.7", 5),
+        ("p-rope:p=0.99", 7),
+    ],
+)
+def test_a_part_of_the_frequencies_rounds_down(name: str, turning: int) -> None:
+    pe = build(name, WIDE)
+    assert isinstance(pe, Rotary)
+    assert int((pe.spread(pe.frequencies()) > 0).sum()) == turning
 
 
 @pytest.mark.parametrize("name", ["path", "fox"])
