@@ -1,26 +1,32 @@
-"""A small world in which a file of every kind lies, made once and copied for each test."""
+"""A working folder with one file of every kind, made once and copied for each test."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.robustness.kinds import make
+from tests.suite.tiny import SETTINGS, done, settings
+
+SWEEP = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n[set]\n' + "".join(
+    f"{key} = {value}\n" for key, value in SETTINGS.items()
+)
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The world. Not to be changed."""
-    folder = tmp_path_factory.mktemp("made")
+def original_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A scored run, a dataset and a sweep file. Not to be changed."""
+    folder = tmp_path_factory.mktemp("world")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        make()
+        Path("mine.toml").write_text(SWEEP)
+        done("train", "--pe", "rope", *settings(steps=60))
+        done("generate", *settings(), "--out", "set")
     return folder
 
 
 @pytest.fixture
-def world(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def world(original_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with a copy of it."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(original_world, tmp_path, dirs_exist_ok=True)
     return tmp_path

@@ -1,24 +1,165 @@
-"""Killed at any moment, a command goes on and ends where an unbroken one does. `killing.py` does
-the same for hours: `python -m tests.robustness.killing --help`."""
+"""A command that is killed again and again ends with the results of one that nobody killed."""
 
+import os
 import random
+import shutil
 import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.robustness import killing
+from tests.helpers.child_processes import BUSY, PREEMPTED, Process, finish, start, wait
+from tests.helpers.stored_results import assert_whole, results
+from tests.suite.tiny import settings
 
-KILLS = {"generate": 6, "train": 5, "extend": 3, "score": 4, "sweep": 2}
-"""20 in all: a seed of their own each, so that one command's kills do not depend on another's."""
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="sees writes through /proc"),
+]
+RUN = "runs/mini/rand-rope/seed-0"  # an encoding that draws random numbers
+SIZES = {"num_problems": 2000, "problems_per_cell": 4000, "steps": 250}
+GENERATE = [
+    *("generate", *settings(trained_digits=8, tested_digits=8)),
+    *("--count=2500000", "--out=data"),
+]
+TRAIN = ["train", "--pe=rand-rope", "--no-score", "--threads=1", *settings(**SIZES)]
+# Killed just before write number argv[1] by signal argv[2]; argv[3] is told how many there were.
+KILLED_AT_A_WRITE = """
+import os, signal, sys
+from pathlib import Path
+import cli
+from tests.helpers.watched_writes import watched
+
+number, signal_number, count_file = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+del sys.argv[1:4]
+parent, count = os.getpid(), 0
+
+def watcher(operation, path):
+    global count
+    count += 1
+    if count == number:
+        signal.raise_signal(signal_number)
+
+try:
+    with watched(Path.cwd(), watcher):
+        cli.main()
+finally:
+    if os.getpid() == parent:
+        count_file.write_text(str(count))
+"""
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="sees writes through /proc")
-@pytest.mark.parametrize("name", KILLS)
-def test_killed_at_any_moment(tmp_path: Path, name: str) -> None:
-    draw = random.Random(f"{name} 0")
-    made = list(killing.campaign(name, tmp_path, draw, lambda made: made >= KILLS[name]))
-    assert len(made) == KILLS[name]
-    assert {kill.number for kill in made} == {signal.SIGKILL, signal.SIGTERM}
-    assert {kill.when.split()[0] for kill in made} == {"before", "after"}  # a write, so many s
+def nothing(folder: Path) -> None:
+    """Leave an empty folder."""
+
+
+def trained(folder: Path) -> None:
+    _copy_outcome("trained", folder, TRAIN)
+
+
+def scored(folder: Path) -> None:
+    _copy_outcome("scored", folder, [word for word in TRAIN if word != "--no-score"])
+
+
+def _copy_outcome(name: str, folder: Path, argv: list[str]) -> None:
+    """Copy what a command leaves into `folder`; it runs once a test."""
+    source = folder.parent / name
+    if not source.exists():
+        source.mkdir()
+        finish(argv, source)
+    shutil.copytree(source, folder, dirs_exist_ok=True)
+
+
+def with_sweep_file(folder: Path) -> None:
+    values = [word for word in settings(num_problems=2000, steps=100) if "=" in word]
+    lines = ['preset = "mini"', 'encodings = ["rope", "rope+yarn"]', "seeds = [0]", "[set]"]
+    (folder / "killed.toml").write_text("\n".join([*lines, *values, ""]))
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, what it begins with, and how often it is killed."""
+
+    argv: list[str]
+    prepare: Callable[[Path], None]
+    kills: int
+    workers: bool = False
+    """Whether it starts processes: then it is not killed at a write of its own alone."""
+
+
+COMMANDS = {
+    "generate": Command([*GENERATE, "--workers=2"], nothing, 3, workers=True),
+    "generate alone": Command([*GENERATE, "--workers=1"], nothing, 3),
+    "train": Command(TRAIN, nothing, 6),
+    "extend": Command(["train", RUN, "--steps=350", "--no-score", "--threads=1"], trained, 4),
+    "score": Command(["score", RUN, "--threads=1"], trained, 4),
+    "export": Command(["export", RUN, "--out=exported", "--fresh"], scored, 4),
+    "sweep": Command(
+        ["sweep", "killed.toml", "--slots=2", "--threads=1"], with_sweep_file, 2, workers=True
+    ),
+}
+
+
+def start_killed_at(number: int, signal_number: int, argv: list[str], folder: Path) -> Process:
+    """Start a command that sends itself a signal just before its write of that number."""
+    script = [sys.executable, "-c", KILLED_AT_A_WRITE, str(number), str(int(signal_number))]
+    root = str(Path(__file__).parents[2])
+    return start(argv, folder, [*script, str(count_file(folder))], PYTHONPATH=root)
+
+
+def count_file(folder: Path) -> Path:
+    return folder.with_suffix(".writes")
+
+
+def listens(process: Process, signal_number: int) -> bool:
+    """Whether it handles that signal: before Python has read the command line it does not."""
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+    except OSError:
+        return False
+    caught = next((line for line in status.splitlines() if line.startswith("SigCgt")), "SigCgt 0")
+    return bool(int(caught.split()[1], 16) >> (signal_number - 1) & 1)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_killed_and_run_again(tmp_path: Path, name: str) -> None:
+    command, draw = COMMANDS[name], random.Random(name)
+    undisturbed, folder = tmp_path / "undisturbed", tmp_path / "killed"
+    for path in (undisturbed, folder):
+        path.mkdir()
+        command.prepare(path)
+    began = time.monotonic()
+    code, output = wait(start_killed_at(0, 0, command.argv, undisturbed))
+    seconds = time.monotonic() - began
+    assert code == 0, output
+    expected, writes = results(undisturbed), int(count_file(undisturbed).read_text())
+
+    for kill in range(command.kills):
+        signal_number = (signal.SIGKILL, signal.SIGTERM)[kill % 2]
+        codes = {0, BUSY, -signal.SIGKILL if signal_number == signal.SIGKILL else PREEMPTED}
+        if kill % 4 < 2 and not command.workers:
+            number = draw.randint(1, writes)
+            moment = f"before write {number} of {writes}"
+            code, output = wait(start_killed_at(number, signal_number, command.argv, folder))
+        else:
+            delay = draw.uniform(0.3, 1.0) * seconds
+            moment = f"after {delay:.2f} of {seconds:.2f} s"
+            process = start(command.argv, folder)
+            time.sleep(delay)
+            if not listens(process, signal_number):
+                codes.add(-signal_number)
+            os.kill(process.pid, signal_number)
+            code, output = wait(process)
+        assert code in codes and "Traceback" not in output, (signal_number, moment, code, output)
+        assert_whole(folder)
+        if code == 0:  # it was faster: begin anew
+            assert results(folder) == expected, moment
+            shutil.rmtree(folder)
+            folder.mkdir()
+            command.prepare(folder)
+    finish(command.argv, folder)
+    assert results(folder) == expected

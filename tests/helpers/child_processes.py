@@ -1,0 +1,54 @@
+"""The real command line in child processes: start one, kill one, wait for its end."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import cli
+
+COMMAND_LINE = (sys.executable, str(Path(cli.__file__)))
+PREEMPTED = BUSY = 75
+PATIENCE = 300.0
+"""Seconds after which a command counts as hanging."""
+
+Process = subprocess.Popen[str]
+
+
+def start(
+    argv: Sequence[object], folder: Path, program: Sequence[str] = COMMAND_LINE, **variables: str
+) -> Process:
+    """Start the command line in `folder` with one thread, in a session of its own."""
+    return subprocess.Popen(
+        [*program, *map(str, argv)],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait(process: Process) -> tuple[int, str]:
+    """Return exit code and output; fails where the process hangs."""
+    try:
+        output = process.communicate(timeout=PATIENCE)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise AssertionError(f"hung: {process.communicate()[0]}") from None
+    return process.returncode, output
+
+
+def finish(argv: Sequence[object], folder: Path) -> None:
+    """Run a command to its end, again while another process still holds the folder."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        code, output = wait(start(argv, folder))
+        if code == 0:
+            return
+        assert code == BUSY and time.monotonic() < deadline, f"exit code {code}: {output}"
+        time.sleep(1)

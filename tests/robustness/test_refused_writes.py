@@ -1,0 +1,128 @@
+"""A disk that refuses any one write: one line and exit code 1, nothing half-written, no file lost,
+and the same command goes on when there is room."""
+
+import errno
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from arith.suite import runs
+from tests.helpers.child_processes import COMMAND_LINE
+from tests.helpers.stored_results import assert_whole, results
+from tests.helpers.watched_writes import refusing
+from tests.suite.tiny import SETTINGS, call, done, settings
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="sees writes through /proc"),
+]
+ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS)
+TRIALS = 12
+RUN = "runs/mini/rope/seed-0"
+SWEEP = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n[set]\n' + "".join(
+    f"{key} = {value}\n" for key, value in SETTINGS.items()
+)
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a scored run. Not to be changed."""
+    folder = tmp_path_factory.mktemp("scored")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        done("train", "--pe", "rope", *settings())
+        (folder / "refused.toml").write_text(SWEEP)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def saved_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "SAVE_EVERY", 2)
+    monkeypatch.setattr(runs, "LOG_EVERY", 1)
+
+
+def without_runs(folder: Path) -> None:
+    shutil.rmtree(folder / "runs")
+
+
+def with_runs(folder: Path) -> None:
+    """Keep the scored run."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, what it begins with, and what it moves away before it writes it anew."""
+
+    argv: tuple[object, ...]
+    prepare: Callable[[Path], None] = with_runs
+    moves: str = ""
+
+
+COMMANDS = {
+    "generate": Command(("generate", *settings(), "--workers", 1, "--out", "d"), without_runs),
+    "text": Command(("generate", *settings(), "--format", "text", "--out", "d.txt"), without_runs),
+    "train": Command(("train", "--pe", "rope", *settings()), without_runs),
+    "extend": Command(("train", RUN, "--steps", 8), moves=f"{RUN}/grid.json"),
+    "score": Command(("score", RUN, "--with", "yarn")),
+    "sweep": Command(("sweep", "refused.toml"), without_runs),
+    "export": Command(("export", RUN, "--out", "exported", "--fresh")),
+    "heatmap": Command(("heatmap", "--compare", "rope", "--out", "f.png")),
+    "leaderboard": Command(("leaderboard", "--out", "b.md")),
+    "report": Command(("report", "--out", "r.html")),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_one_write_is_refused(
+    tmp_path: Path, scored: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command, folder = COMMANDS[name], tmp_path / "place"
+
+    def prepare() -> set[str]:
+        """The names of the files that the command begins with, and must keep."""
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(scored, folder)
+        command.prepare(folder)
+        monkeypatch.chdir(folder)
+        return results(folder).keys() - {command.moves}
+
+    prepare()
+    with refusing(folder, 0) as usual:
+        done(*command.argv)
+    expected = results(folder)
+    forgiven = set()
+    for number in sorted({1 + trial * usual.count // TRIALS for trial in range(TRIALS)}):
+        kept = prepare() & expected.keys()
+        with refusing(folder, number, ERRORS[number % len(ERRORS)]) as refusal:
+            result = call(*command.argv)
+        refused = f"{refusal.operation} of {refusal.path}: {result.err}"
+        if result.code == 0:
+            forgiven.add(refusal.operation)
+        else:
+            last = result.err.splitlines()[-1]
+            assert result.code == 1 and last.startswith("tape-arith: "), refused
+            assert result.err.count("tape-arith: ") == 1, refused
+            assert any(name in last for name in refusal.names()), refused
+        assert kept <= results(folder).keys(), refused
+        assert_whole(folder)
+        done(*command.argv)
+        if refusal.operation != "remove":  # what could not be removed is still there
+            assert results(folder) == expected, refused
+    # Tidying up may be refused, and that a folder is there already; nothing that is to be kept.
+    assert forgiven <= {"remove", "rmdir", "mkdir"}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that is always full")
+def test_no_room_for_messages(tmp_path: Path) -> None:
+    """A training that cannot print ends with exit code 1 and goes on where it can."""
+    argv = [*COMMAND_LINE, "train", "--pe", "rope", *settings()]
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(argv, cwd=tmp_path, stdout=full, stderr=full)
+    assert ended.returncode == 1
+    assert_whole(tmp_path)
+    again = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
