@@ -16,7 +16,6 @@ from arith.figures import ablations, ablations_table
 from arith.figures.ablations_table import families
 from arith.scoring.grid import Grid
 from tests.scoring.made import filled
-from tests.thinning import one_in
 
 
 def panel(name: str, outside: Sequence[int], inside: int = 100) -> list[Grid]:
@@ -117,7 +116,7 @@ def test_the_figure_has_a_row_each_and_the_base_s_mean_through_its_family() -> N
     assert low <= 4 and 69 < high < 75  # all seeds and intervals, and not much more
 
 
-@pytest.mark.parametrize("ending", one_in(3, ["svg", "png", "pdf"]))
+@pytest.mark.parametrize("ending", ["svg"])
 def test_it_is_drawn_the_same_again(tmp_path: Path, ending: str) -> None:
     files = [tmp_path / f"{name}.{ending}" for name in ("one", "two")]
     for file in files:

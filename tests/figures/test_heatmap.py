@@ -18,7 +18,6 @@ from arith.errors import Failure, UsageError
 from arith.figures.heatmap import cells, compose, draw, layout, significant
 from arith.figures.panel import ticks
 from arith.scoring.grid import Grid
-from tests.thinning import one_in
 
 
 def grid(
@@ -254,7 +253,7 @@ class TestWords:
         figure = compose([panel("fire"), panel("tape")], seed=1)
         assert "seed 1" in words(figure, figure.axes[0]) and "2 seeds" not in words(figure)
 
-    @pytest.mark.parametrize("count", one_in(3, [1, 2, 4, 3, 5, 13, 8, 31]))
+    @pytest.mark.parametrize("count", [1, 8])
     def test_no_text_leaves_the_page_or_meets_another(self, count: int) -> None:
         names = ["rope", "rand-rope", "fire:init_l=512:width=64:something=long", "tape-heads"]
         changed = {"num_problems": 640_000, "batch_size": 512, "steps": 20_000, "groups": 8, "x": 1}

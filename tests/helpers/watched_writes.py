@@ -35,9 +35,9 @@ def watched(folder: Path, watcher: Watcher) -> Iterator[None]:
         _announce("write", os.readlink(f"/proc/self/fd/{descriptor}"))
         return write(descriptor, data)
 
-    def watched_fsync(descriptor: Any) -> None:
-        _announce("fsync", os.readlink(f"/proc/self/fd/{descriptor}"))
-        fsync(descriptor)
+    def watched_fsync(fd: Any) -> None:
+        _announce("fsync", os.readlink(f"/proc/self/fd/{fd}"))
+        fsync(fd)
 
     os.write, os.fsync = watched_write, watched_fsync
     _watchers.append((str(folder.resolve()) + os.sep, watcher))

@@ -174,7 +174,7 @@ def mutations(draw: st.DrawFn, document: Any) -> Any:
 def _places(value: Any) -> list[tuple[Any, Any]]:
     """Every (holder, key) inside nested lists and objects."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
-    places = []
+    places: list[tuple[Any, Any]] = []
     for key, item in items if isinstance(value, dict | list) else ():
         places += (
             [(value, key), *_places(item)] if isinstance(item, dict | list) else [(value, key)]

@@ -1,9 +1,15 @@
-"""Every test on one thread of torch, and the run that nobody interrupts."""
+"""Every test on one thread of torch; runs that are made once and copied."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
 
 from arith.suite import runs, trainers
+from arith.suite.folders import RunFolder
 from arith.training import train
 from models.hardware import Hardware
 from tests.training import small
@@ -16,14 +22,47 @@ def on_one_thread(one_thread: None) -> None:
     """Bits depend on the number of threads."""
 
 
+@contextmanager
+def saved_often() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "LOG_EVERY", 5)
+        patch.setattr(runs, "EVALUATE_EVERY", 10)
+        patch.setattr(runs, "SAVE_EVERY", 10)
+        patch.setattr(trainers, "detect", lambda compute=None: Hardware("cpu", torch.float32))
+        patch.setattr(train, "HELD_OUT_PROBLEMS", HELD_OUT_PROBLEMS)
+        yield
+
+
 @pytest.fixture
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs that log, evaluate and save every few steps, on one thread in float32."""
-    monkeypatch.setattr(runs, "LOG_EVERY", 5)
-    monkeypatch.setattr(runs, "EVALUATE_EVERY", 10)
-    monkeypatch.setattr(runs, "SAVE_EVERY", 10)
-    monkeypatch.setattr(trainers, "detect", lambda compute=None: Hardware("cpu", torch.float32))
-    monkeypatch.setattr(train, "HELD_OUT_PROBLEMS", HELD_OUT_PROBLEMS)
+def often() -> Iterator[None]:
+    """Runs log, evaluate and save every few steps, on one thread in float32."""
+    with saved_often():
+        yield
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small run, finished and stopped after 13 steps. Not to be changed."""
+    torch.set_num_threads(1)
+    root = tmp_path_factory.mktemp("runs")
+    with saved_often():
+        small.run(root / "finished")
+        small.run(root / "stopped", stop=13)
+    return root
+
+
+@pytest.fixture
+def finished(made_once: Path, tmp_path: Path) -> RunFolder:
+    """A copy of the finished run below `tmp_path`."""
+    shutil.copytree(made_once / "finished", tmp_path, dirs_exist_ok=True)
+    return RunFolder(tmp_path / "mini/rope/seed-0")
+
+
+@pytest.fixture
+def stopped(made_once: Path, tmp_path: Path) -> RunFolder:
+    """A copy of the run that was stopped after 13 steps."""
+    shutil.copytree(made_once / "stopped", tmp_path, dirs_exist_ok=True)
+    return RunFolder(tmp_path / "mini/rope/seed-0")
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 
-from arith.errors import Corrupt, Failure
+from arith.errors import Failure
 from arith.suite.folders import RunFolder
 from arith.suite.runs import continue_run, extend_run
 from arith.suite.scores import score_run
@@ -54,10 +53,6 @@ def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def cut_in_the_header(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:50])
-
-
 def emptied(path: Path) -> None:
     path.write_bytes(b"")
 
@@ -66,28 +61,12 @@ def overwritten(path: Path) -> None:
     path.write_bytes(os.urandom(4096))
 
 
-def a_pickle(path: Path) -> None:
-    torch.save(TENSORS, path)
-
-
 def without_our_header(path: Path) -> None:
     save_file(TENSORS, path)
 
 
-def with_another_header(path: Path) -> None:
-    save_file(TENSORS, path, metadata={"format": "pt"})
-
-
 def with_a_header_that_is_no_json(path: Path) -> None:
     save_file(TENSORS, path, metadata={"tape-arith": "{"})
-
-
-def with_a_header_that_is_no_object(path: Path) -> None:
-    save_file(TENSORS, path, metadata={"tape-arith": "[1]"})
-
-
-def of_another_schema(path: Path) -> None:
-    save_file(TENSORS, path, metadata={"tape-arith": '{"schema": 3}'})
 
 
 def without_its_digest(path: Path) -> None:
@@ -123,45 +102,18 @@ def gone(path: Path) -> None:
     path.mkdir()
 
 
-DAMAGE = [
+DAMAGE: list[tuple[Callable[[Path], None], str]] = [
     (truncated, "is corrupt"),
-    (cut_in_the_header, "is corrupt"),
     (emptied, "is corrupt"),
     (overwritten, "is corrupt"),
-    (a_pickle, "is corrupt"),
     (without_our_header, "is not a checkpoint of tape-arith"),
-    (with_another_header, "is not a checkpoint of tape-arith"),
     (with_a_header_that_is_no_json, "is corrupt"),
-    (with_a_header_that_is_no_object, "is corrupt"),
     (with_another_fact, "is not what its SHA-256 says"),
     (with_a_flipped_bit, "is not what its SHA-256 says"),
     (without_its_digest, "its SHA-256 is missing"),
     (with_gigabytes_of_nothing, "bytes, where"),
     (gone, "is not a file"),
 ]
-REFUSED = [
-    (of_another_schema, "has schema 3; this version reads schemas 1 to 2"),
-]
-
-
-@pytest.fixture
-def stopped(tmp_path: Path) -> RunFolder:
-    return run(tmp_path / "runs", stop=13)
-
-
-@pytest.mark.parametrize(
-    "damage, says", DAMAGE + REFUSED, ids=[d[0].__name__ for d in DAMAGE + REFUSED]
-)
-def test_a_damaged_state_is_named(
-    stopped: RunFolder, damage: Callable[[Path], None], says: str
-) -> None:
-    if damage in [one for one, _ in DAMAGE]:
-        stopped.previous.unlink()  # for which it would be passed over
-    damage(stopped.latest)
-    with pytest.raises(Failure) as caught:
-        continue_run(stopped, should_stop=never)
-    message = str(caught.value)
-    assert str(stopped.latest) in message and says in message and "\n" not in message
 
 
 def test_damaged_weights_are_named_when_scored_and_come_back(tmp_path: Path) -> None:
@@ -186,24 +138,16 @@ def test_a_run_is_not_extended_from_a_damaged_state(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
-@pytest.mark.slow
-def test_flipped_bits_are_found(tmp_path: Path) -> None:
-    """In the header as in the tensors: never a traceback, never another number."""
-    path = tmp_path / "x.safetensors"
-    tensors = {"a": TENSORS["a"], "b": TENSORS["b"], "c": torch.arange(3)}
-    checkpoint.save(path, tensors, {"step": 3, "encoding": "rope"})
-    content = path.read_bytes()
-    for place in range(0, 8 * len(content), 5):
-        flipped = bytearray(content)
-        flipped[place // 8] ^= 1 << place % 8
-        path.write_bytes(bytes(flipped))
+def test_a_damaged_state_is_named(stopped: RunFolder) -> None:
+    stopped.previous.unlink()  # for which it would be passed over
+    content = stopped.latest.read_bytes()
+    for damage, says in DAMAGE:
+        stopped.latest.write_bytes(content)
+        damage(stopped.latest)
         with pytest.raises(Failure) as caught:
-            checkpoint.load(path, "cpu")
-        assert str(path) in str(caught.value) and "\n" not in str(caught.value)
-    for length in range(0, len(content), 3):
-        path.write_bytes(content[:length])
-        with pytest.raises(Corrupt):
-            checkpoint.load(path, "cpu")
+            continue_run(stopped, should_stop=never)
+        message = str(caught.value)
+        assert str(stopped.latest) in message and says in message and "\n" not in message
 
 
 @pytest.mark.parametrize(
@@ -211,7 +155,6 @@ def test_flipped_bits_are_found(tmp_path: Path) -> None:
     [
         ({"seed": 1}, {}, "seed is 1, not 0"),
         ({"name": "nope"}, {}, "encoding is nope, not rope"),
-        ({}, {"learning_rate": 1e-2}, "config_sha256 is"),
         ({}, {"hidden_size": 32}, "config_sha256 is"),
     ],
     ids=str,
@@ -230,28 +173,15 @@ def test_a_state_of_another_run_is_refused(
     assert str(stopped.latest) in str(caught.value) and says in str(caught.value)
 
 
-def spoiled(state: dict[str, Tensor], facts: dict[str, Any], how: str) -> None:
-    name = "exp_avg/blocks.0.qkv.weight"
-    if how == "missing":
-        del state[name]
-    elif how == "shape":
-        state[name] = state[name][:3]
-    elif how == "type":
-        state[name] = state[name].double()
-    elif how == "no step":
-        del facts["step"]
-    else:
-        facts["losses"] = None
-
-
-@pytest.mark.parametrize("how", ["missing", "shape", "type", "no step", "losses"])
-def test_a_state_that_does_not_fit_is_refused(stopped: RunFolder, how: str) -> None:
+def test_a_state_that_does_not_fit_is_refused(stopped: RunFolder) -> None:
     tensors, facts = checkpoint.load(stopped.latest, "cpu")
-    spoiled(tensors, facts, how)
-    checkpoint.save(stopped.latest, tensors, facts)
-    with pytest.raises(Failure, match="is not a state of this run") as caught:
-        continue_run(stopped, should_stop=never)
-    assert str(stopped.latest) in str(caught.value) and "\n" not in str(caught.value)
+    tensors = {key: tensor.clone() for key, tensor in tensors.items()}
+    name = "exp_avg/blocks.0.qkv.weight"
+    less = {key: tensor for key, tensor in tensors.items() if key != name}
+    for other in (less, less | {name: tensors[name][:3]}, less | {name: tensors[name].double()}):
+        checkpoint.save(stopped.latest, other, facts)
+        with pytest.raises(Failure, match=rf"{stopped.latest} is not a state of this run"):
+            continue_run(stopped, should_stop=never)
 
 
 def test_weights_that_do_not_fit_are_refused_in_one_line(tmp_path: Path) -> None:
@@ -300,13 +230,6 @@ def test_a_disk_that_really_refuses(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     assert checkpoint.load(path, "cpu")[1]["step"] == 1
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
-
-
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "runs").write_text("a file where the folder should be")
-    with pytest.raises(Failure, match="cannot write") as caught:
-        run(tmp_path / "runs")
-    assert "\n" not in str(caught.value)
 
 
 def test_the_record_says_what_the_state_must(stopped: RunFolder) -> None:

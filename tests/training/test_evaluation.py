@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from arith.data.batches import pad
 from arith.data.bucket import Bucket
 from arith.data.task import Problems
 from arith.data.vocabulary import EOS, decode, token
@@ -18,7 +17,6 @@ from arith.training.config import Config
 from arith.training.evaluation import PROBLEMS_A_CELL, SmallGrid, chosen_lengths, state_measures
 from arith.training.train import Metrics, Trainer
 from models.backends.eager import Eager
-from models.catalog import names
 from models.decoder import Decoder
 from models.encodings.tape import TapeState
 from models.sequences import Sequences
@@ -226,13 +224,6 @@ def test_measures_are_those_of_a_plain_loop(
     assert min(told["moved"][1:]) > 0.01  # else nothing was tested
 
 
-@pytest.mark.parametrize("name", [name for name in names("encoding") if name not in CONTEXTUAL])
-def test_other_encodings_measure_nothing(name: str) -> None:
-    one = trainer(small(), name)
-    problems, keys = one.bucket.problems(0, 3), one.bucket.keys(0, 3)
-    assert state_measures(one.decoder, problems, keys, cpu()) is None
-
-
 def test_what_is_no_number_is_left_out() -> None:
     """It is looked at and no more: neither does it end a training, nor can a file hold it."""
     one = trainer(small(num_layers=3), "tape")
@@ -247,12 +238,3 @@ def test_what_is_no_number_is_left_out() -> None:
 
     vars(one.decoder.pe)["measures"] = partly
     assert state_measures(one.decoder, problems, keys, cpu()) == {"norm": told["norm"]}
-
-
-def test_real_tokens_are_all_but_padding() -> None:
-    problems = Bucket("addition", 4, 0, "train").problems(0, 9)
-    rows = pad(problems, np.zeros(9, np.int64), np.arange(9))
-    ends = rows.prompt_lengths + rows.answer_tokens - 1
-    loop = [[t < end for t in range(rows.inputs.shape[1])] for end in ends]
-    assert np.array_equal(evaluation.real_tokens(rows), np.array(loop))
-    assert (rows.inputs[~evaluation.real_tokens(rows)] <= EOS).all()

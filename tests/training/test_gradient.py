@@ -75,7 +75,7 @@ def test_groups_sum_to_the_gradient_of_a_loop_over_rows(name: str) -> None:
     expected = trainer(config, name)
     perturbed(expected.decoder)
     loss, gradient = looped(expected)
-    for groups in (1, 2, 4, 7):
+    for groups in (1, 4):
         ours = trainer(small(trained_digits=3, clip=1e9, groups=groups), name)
         perturbed(ours.decoder)
         got_loss, got_norm, got = step_gradient(ours)

@@ -1,0 +1,40 @@
+"""The README's commands are those of the command line."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import cli
+from arith.suite.compare import ALL
+from arith.suite.presets import presets
+from models import catalog
+
+README = (Path(cli.__file__).parent / "README.md").read_text(encoding="utf-8")
+COMMANDS: dict[str, Any] = vars(typer.main.get_command(cli.app))["commands"]
+
+
+def blocks(language: str) -> list[str]:
+    """The README's code blocks in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_every_command_parses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where a reader would have written the example
+    Path("mine.py").write_text(blocks("python")[0])
+    text = "\n".join(blocks("sh")).replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.startswith("tape-arith ")]
+    assert len(lines) > 3
+    for line in lines:
+        name, *words = shlex.split(line.split(" > ")[0], comments=True)[1:]
+        if name == "--help":
+            continue
+        # Raises what the command line would say of an option that does not exist.
+        options = COMMANDS[name].make_context(name, words).params
+        for option in ("pe", "compare"):
+            if options.get(option) not in (None, "", ALL):
+                catalog.parse_list(options[option])
+        assert options.get("preset") in (None, *presets()), line
