@@ -69,107 +69,53 @@ def test_a_name_trains_what_it_says() -> None:
     assert record.encoding == "tape-heads:width=8"
 
 
-@pytest.mark.parametrize("precise", ["0.1234567", "12345678.5", "1e30", "1e-7"])
-def test_an_option_is_recorded_as_given(precise: str) -> None:
-    done("train", "--pe", f"fire:init_l={precise}", "--no-score", *settings())
-    (file,) = Path("runs").rglob("run.json")
-    name = RunFolder(file.parent).record().encoding
-    assert float(name.removeprefix("fire:init_l=")) == float(precise)
-    done("train", file.parent)
-
-
 REFUSED = {
     "tapee": "unknown encoding 'tapee': did you mean 'tape'?",
     "tape:wdth=3": "unknown option of tape 'wdth': did you mean 'width'?",
-    "rope:base=3": "unknown option of rope 'base'",
     "fire:init_l=x": "init_l must be a number, not 'x'",
-    "fire:init_l=nan": "init_l must be a number, not 'nan'",
-    "fire:width=1.5": "width must be a whole number, not '1.5'",
     "fire:init_l=0": "init_l must be more than 0",
-    "tape:width=0": "width must be 1 or more",
-    "tape-heads:width=-3": "width must be 1 or more",
-    "fire:width=0": "width",
-    "fire:width=-1": "width",
     "fire:width": "an option reads key=value, not 'width'",
-    "fire:width=3:width=4": "width",
     "rand-rope:l_max=3": "l_max=3 is less than the longest tested sequence",
     "tape+yran": "unknown encoding or extrapolation 'yran': did you mean 'yarn'?",
     "tape+rope": "rope and tape each define attention",
-    "tape+yarn+yarn": "at most one extrapolation",
     "tape+yarn:ramp=x": "ramp must be one of code, paper, not 'x'",
     "nope+yarn": "NoPE has none",
-    "fire+yarn": "FIRE has none",
 }
 
 
 @pytest.mark.parametrize("pe", REFUSED)
 def test_encodings_that_are_refused(here: Path, pe: str) -> None:
-    for command in (("train", "--pe", pe), ("run", "--pe", f"rope,{pe}")):
-        assert REFUSED[pe] in refused(*command, *settings())
-        assert contents(here) == {}  # before anything is made or trained
+    assert REFUSED[pe] in refused("run", "--pe", f"rope,{pe}", *settings())
+    assert contents(here) == {}  # before anything is made or trained
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "message"),
     [
+        (("trian",), "trian"),
+        (("generate", "extra"), "extra"),
         (("train",), "--pe"),
         (("train", "runs/x", "--pe", "rope"), "leave out --pe, or RUN"),
-        (("train", "--pe", ""), "--pe"),
         (("train", "--pe", "tape,rope"), "tape-arith run --pe tape,rope"),
-        (("train", "--pe", "rope", "--steps", "9"), "--set steps=N"),
         (("train", "--pe", "rope", "--time-limit", "soon"), "90s, 25m or 3h, not 'soon'"),
-        (("train", "--pe", "rope", "--time-limit", "-3s"), "90s, 25m or 3h, not '-3s'"),
-        (("train", "--pe", "rope", "--time-limit", "0"), "90s, 25m or 3h, not '0'"),
         (("train", "--pe", "rope", "--preset", "minni"), "did you mean 'mini'?"),
         (("train", "--pe", "rope", "--preset", "mini", "--task", "additon"), "'addition'"),
-        (("train", "--pe", "rope", "--pressed", "mini"), "No such option: --pressed"),
-        (("train", "--pe", "rope", "--seed", "-1"), "--seed"),
-        (("train", "--pe", "rope", "--seed", "x"), "--seed"),
-        (("train", "--pe", "rope", "--threads", "0"), "--threads"),
-        (("train", "--pe", "rope", "--preset"), "--preset"),
+        (("train", "--pe", "rope", "--threads", "100000"), "--threads"),
         (("train", "runs/x", "--set", "steps=8"), "a run keeps its settings"),
-        (("train", "runs/x", "--seed", "0"), "a run keeps its settings"),
-        (("train", "runs/x", "--out", "there"), "a run keeps its settings"),
-        (("generate", "--verify", "x", "--count", "3"), "--verify DIR only checks"),
-        (
-            (
-                "run",
-                "--pe",
-                "rope",
-                "--preset",
-                "mini",
-                "--set",
-                "warmup=0.7",
-                "--set",
-                "cooldown=0.7",
-            ),
-            "together at most 1",
-        ),
         (("train", "runs/x"), "runs/x holds no run"),
         (("run", "--pe", "rope", "--seeds", "a,b"), "as in 0,1,2, not 'a,b'"),
-        (("run", "--pe", "rope", "--seeds", ""), "as in 0,1,2"),
-        (("run", "--pe", "rope", "--seeds", "-1"), "as in 0,1,2"),
-        (("run",), "--pe"),
-        (("score",), "run"),
         (("score", "runs/x", "--attention", "flash"), "did you mean 'flash-attn'?"),
-        (("cite", "--pe", ""), "--pe is empty"),
-        (("table", "--runs", __file__), "--runs"),
         (("score", "runs/x", "--max-digits", "0"), "--max-digits"),
-        (("heatmap",), "--compare"),
-        (("heatmap", "--compare", ""), "--compare"),
-        (("heatmap", "--compare", "fier"), "did you mean 'fire'?"),
-        (("generate", "extra"), "extra"),
-        (("trian",), "trian"),
         (("score", "runs/\udcff"), "runs/\\xff is not UTF-8"),
-        (("train", "--pe", "rope", "--threads", "100000"), "--threads"),
+        (("heatmap", "--compare", "fier"), "did you mean 'fire'?"),
+        (("table", "--runs", __file__), "--runs"),
         (("generate", "--count", "9" * 23), "--count takes 1,000,000,000,000 at most"),
-        (("generate", "--verify", "x", "--preset", "mini"), "--verify DIR only checks"),
-        (("generate", "--verify", "x", "--format", "text"), "--verify DIR only checks"),
+        (("generate", "--verify", "x", "--count", "3"), "--verify DIR only checks"),
         (("generate", "--verify", __file__), "takes the folder of a dataset"),
     ],
 )
-def test_usage_that_is_refused(here: Path, command: tuple[str, ...], told: str) -> None:
-    assert told in refused(*command)
+def test_usage_that_is_refused(here: Path, command: tuple[str, ...], message: str) -> None:
+    assert message in refused(*command)
     assert contents(here) == {}
 
 
@@ -177,7 +123,7 @@ def test_the_version_is_told() -> None:
     assert done("--version").out == f"tape-arith {own_version()}\n"
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("closed", [">&- 2>&-"])
 def test_a_stream_that_is_closed_goes_nowhere(here: Path, closed: str) -> None:
     generate = [*MODULE, "generate", *settings(), "--out", "there"]
     result = subprocess.run(["sh", "-c", f"{shlex.join(generate)} {closed}"], capture_output=True)
@@ -190,14 +136,6 @@ def test_letters_that_an_encoding_lacks_are_written_as_numbers() -> None:
     table = [*MODULE, "table", "--runs", str(ROOT / "results"), "--compare", "rope"]
     told = subprocess.run(table, capture_output=True, check=True, env=environment).stdout
     assert rb"\xb1" in told
-
-
-def test_help() -> None:
-    top = done("--help").out
-    for name in ("generate", "train", "score", "run", "heatmap", "table", "list"):
-        assert name in top
-        assert "Example: tape-arith " in done(name, "--help").out
-    assert done().out == top
 
 
 # In a process of its own: what the others imported is not in the way.
@@ -226,17 +164,16 @@ for words in ("train --pe ta", "heatmap --compare rope,fi", "train --preset pa")
 os.environ |= {"COMP_WORDS": "tape-arith --version tr", "COMP_CWORD": "2"}
 call()
 del os.environ["_TAPE_ARITH_COMPLETE"]
-call("heatmap", "--compare", "rope,fire", heavy=["torch"])
+call("heatmap", "--compare", "rope,fire", "--runs", RESULTS, "--out", "f.png", heavy=["torch"])
 """
 
 
 def test_what_is_imported() -> None:
     """Help, listing, completion, generating and drawing start without torch."""
-    for name in ("rope", "fire"):
-        done("train", "--pe", name, *settings())
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    light = LIGHT.replace("RESULTS", repr(str(ROOT / "results")))
     result = subprocess.run(
-        [sys.executable, "-c", LIGHT], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", light], env=environment, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
     words = result.stdout.split()

@@ -1,33 +1,17 @@
-"""A real process killed at a random moment leaves what the next call finishes, bit for bit."""
+"""Workers that are killed, and workers that are about to start when a signal comes."""
 
 import multiprocessing.popen_spawn_posix
-import os
-import random
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from arith.data.bucket import Bucket
 from arith.data.writing import generate
+from tests.helpers.child_processes import start, wait
 
-ROOT = Path(__file__).parents[2]
-BUCKET, COUNT, SHARD = Bucket("addition", 40, 0, "train"), 120_000, 1000
-SCRIPT = f"""
-import sys
-from pathlib import Path
-from arith.data.bucket import Bucket
-from arith.data.writing import generate
-from arith.errors import Failure
-try:
-    generate(Path(sys.argv[1]), {BUCKET!r}, {COUNT}, workers=2, shard_size={SHARD})
-except Failure as error:
-    sys.exit(str(error))
-"""
+BUCKET, COUNT, SHARD = Bucket("addition", 40, 0, "train"), 12_000, 1000
 
 
 @pytest.fixture(scope="module")
@@ -41,64 +25,21 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-def workers_of(process: int) -> list[int]:
-    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return [
-        int(child)
-        for child in children
-        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
-    ]
-
-
-def alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "waited for 20 s"
-        time.sleep(0.002)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the workers in /proc")
-@pytest.mark.parametrize("victim", ["parent", "worker", "all, by Ctrl-C"])
-def test_a_killed_call_is_finished_by_the_next(
-    whole: dict[str, bytes], tmp_path: Path, victim: str
-) -> None:
-    finished = random.randrange(1, 60)
-    print(f"killing the {victim} after {finished} shards")
-    with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(tmp_path)],
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        # A shell's background job ignores Ctrl-C, and so would what it starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as process:
-        until(lambda: len(list(tmp_path.glob("shard-*.json"))) >= finished)
-        workers = workers_of(process.pid)
-        assert len(workers) == 2
-        if victim == "parent":
-            process.kill()
-        elif victim == "worker":
-            os.kill(workers[0], signal.SIGKILL)
-        else:
-            os.killpg(process.pid, signal.SIGINT)
-        message = process.communicate(timeout=20)[1]
-    until(lambda: not any(alive(worker) for worker in workers))
-    assert not (tmp_path / "manifest.json").exists()
-    if victim == "worker":
-        assert process.returncode == 1
-        assert "was killed (out of memory?): the same command goes on" in message
-        assert message.count("\n") == 1
-    generate(tmp_path, BUCKET, COUNT, shard_size=SHARD)
-    assert contents(tmp_path) == whole
+def test_a_worker_that_is_killed_ends_the_command_in_one_line(tmp_path: Path) -> None:
+    """As the system does where memory runs out. That the next call goes on: test_killing."""
+    process = start(["generate", "--workers=2", "--count=3000000", "--out=data"], tmp_path)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("data/shard-*.json")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    workers = [c for c in children if b"spawn_main" in Path(f"/proc/{c}/cmdline").read_bytes()]
+    os.kill(int(workers[0]), signal.SIGKILL)
+    code, output = wait(process)
+    assert code == 1 and "Traceback" not in output
+    assert "was killed (out of memory?): the same command goes on" in output.splitlines()[-1]
 
 
 class Stop(Exception):

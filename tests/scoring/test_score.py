@@ -31,15 +31,18 @@ from arith.scoring.score import (
     score_grid,
 )
 from arith.suite.building import decoder_for
-from models.catalog import names, parse
+from models.catalog import parse
 from models.decoder import Decoder
 from models.hardware import Hardware
 from models.sequences import Sequences
-from tests.thinning import one_in
 from tests.training.small import cpu, perturbed, small, train, trainer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-NAMES = [*names("encoding"), "rope+yarn", "tape+yarn"]
+# One of each way to know positions; that prefixes equal the whole, the contract asks of all.
+FAMILIES = (
+    *("nope", "learned", "fire", "rope+yarn", "rand-rope", "tape-heads", "tape+yarn"),
+    *("fox", "cope", "abacus"),
+)
 CONFIG = small(trained_digits=3, tested_digits=6)
 BUCKET = Bucket("addition", 6, 0, "evaluation")  # to twice the trained digits
 ONE_DIGIT = small(
@@ -154,7 +157,7 @@ def problems_of(start: int, stop: int) -> tuple[Problems, Keys]:
     return BUCKET.problems(start, stop), BUCKET.keys(start, stop)
 
 
-@pytest.mark.parametrize("name", one_in(3, NAMES))
+@pytest.mark.parametrize("name", FAMILIES)
 def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
     decoder = varied(name)
     problems, keys = problems_of(0, 16)
@@ -182,19 +185,6 @@ def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
         assert (outcome.right < outcome.answer_tokens).all()
         if place in (0, 2):
             assert_outcome(outcome, looped(decoder, altered, keys))
-
-
-@pytest.mark.parametrize("name", one_in(3, NAMES))
-def test_the_true_answers_and_its_own_side_by_side(name: str) -> None:
-    decoder = varied(name)
-    problems, keys = problems_of(40, 60)
-    answers = greedy(decoder, problems, keys)
-    true = [answer for _, answer, _ in rows_of(problems)]
-    mixed = [own if row % 2 else right for row, (own, right) in enumerate(zip(answers, true))]  # noqa: B905
-    outcome = score(decoder, with_answers(problems, mixed), keys, FLOAT32)
-    expected = [right == own for right, own in zip(mixed, answers, strict=True)]
-    assert outcome.exact.tolist() == expected
-    assert 0 < sum(expected) < len(expected)
 
 
 @pytest.fixture(scope="module")
@@ -410,8 +400,3 @@ def test_a_grid_that_was_stopped_goes_on(
         stops += 1
     assert saved == [2, 4, 6, 8, 10, 11] and done == [8, 8, 8, 8, 8, 4] and stops == 3
     assert grid.content() == expected.content()
-
-
-def test_nothing_is_scored_when_told_to_stop_at_once(trained: Decoder) -> None:
-    grid = scored(trained, should_stop=lambda: True)
-    assert grid.blocks_done == 0 and grid.total.sum() == 0

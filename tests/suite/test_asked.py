@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from arith.data.bucket import CARRY
 from arith.figures.captions import footnote
 from arith.scoring import grid_file
@@ -13,28 +11,9 @@ from arith.suite.compare import panels
 from arith.suite.finding import find_grids
 from arith.suite.folders import RunFolder
 from models.catalog import parse_list
-from tests.suite.tiny import contents, done, refused, untouched
+from tests.suite.tiny import done, refused, untouched
 
 FIRE, ROPE = (Path(f"runs/mini/{name}/seed-0") for name in ("fire", "rope"))
-
-
-@pytest.mark.parametrize(
-    ("asked", "name", "options", "words"),
-    [
-        (USUAL, "", [], ""),
-        (Asked(CARRY), "@carry", ["--split", "carry"], " on the split carry"),
-        (Asked(max_digits=24), "-to-24", ["--max-digits", "24"], " to 24 digits"),
-        (
-            Asked(CARRY, 24),
-            "@carry-to-24",
-            ["--split", "carry", "--max-digits", "24"],
-            " on the split carry to 24 digits",
-        ),
-    ],
-)
-def test_one_way_to_say_it(asked: Asked, name: str, options: list[str], words: str) -> None:
-    assert (asked.name, asked.options, str(asked)) == (name, options, words)
-    assert asked.of(24) == Asked(asked.split) and asked.of(16) == asked
 
 
 def test_the_preset_s_own_length_is_the_usual_grid(comparison: Path) -> None:
@@ -86,16 +65,6 @@ def test_what_is_missing_is_told_with_its_command(comparison: Path) -> None:
         assert f"tape-arith score {ROPE} --max-digits 4" in told
         told = refused("leaderboard", "--max-digits", 5)
         assert "no scored run in runs to 5 digits: tape-arith score RUN --max-digits 5" in told
-
-
-def test_parts_of_a_longer_grid(comparison: Path) -> None:
-    done("score", FIRE, "--max-digits", 4, "--shard", "1/2")
-    told = refused("score", FIRE, "--max-digits", 4, "--merge", 2)
-    assert f"`tape-arith score {FIRE} --max-digits 4 --shard 2/2`" in told
-    done("score", FIRE, "--max-digits", 4, "--shard", "2/2")
-    told = done("score", FIRE, "--max-digits", 4, "--merge", 2).out
-    assert told.startswith("fire seed 0 to 4 digits: ")
-    assert "runs/mini/fire/seed-0/grid-to-4.json" in contents(comparison)
 
 
 def test_longer_hard_sums_are_judged_by_the_usual_ones(comparison: Path) -> None:

@@ -1,11 +1,8 @@
 """What programs read: the keys of `list --json`, `table` and `score --json` are promises."""
 
-import csv
-import io
 import json
 from pathlib import Path
 
-from arith.scoring.regions import REGIONS
 from models import catalog
 from tests.suite.tiny import done
 
@@ -61,22 +58,6 @@ def test_costs_are_those_of_what_is_built() -> None:
         both, parts = found[f"abacus+{other}"], (found["abacus"], found[other])
         for key in ("parameters", "flops_a_token"):
             assert both[key] == sum(part[key] for part in parts)
-    line = next(x for x in done("list", "--costs").out.splitlines() if x.split()[:1] == ["fire"])
-    assert "9,504 parameters, 2,158,592 FLOPs a token." in line
-
-
-def test_list_for_people(comparison: Path) -> None:
-    text = done("list").out
-    for kind in ("encoding", "extrapolation"):
-        for entry in catalog.entries(kind):
-            (line,) = (line for line in text.splitlines() if line.split()[:1] == [entry.name])
-            assert entry.summary in line and entry.paper in line
-            assert all(option in line for option in entry.options)
-    assert "(also randpe)" in text
-    assert "runs/mini/tape/seed-1: trained; grid+yarn" in text
-    Path("runs/mini/rope/seed-0/weights/final.safetensors").unlink()
-    assert "runs/mini/rope/seed-0: step 4 of 4; grid" in done("list").out
-    assert "none yet" in done("list", "--runs", "nowhere").out
 
 
 def test_score_as_json(comparison: Path) -> None:
@@ -87,16 +68,3 @@ def test_score_as_json(comparison: Path) -> None:
     assert sum(map(sum, content["total"])) == 27
     line = done("score", "runs/mini/rope/seed-0").out
     assert line.startswith("rope seed 0: out of distribution ") and "in distribution" in line
-
-
-def test_tables(comparison: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(done("table", "--format", "csv").out)))
-    assert {row["encoding"] for row in rows} == {"rope", "fire", "tape+yarn"}
-    content = json.loads(done("table", "--format", "json").out)
-    assert list(content) == ["schema", "rows"] and content["schema"] == 2
-    for row in content["rows"]:
-        assert list(row) == ["encoding", "seeds", "converged", "mark", "means", "values"]
-        assert row["seeds"] == [0, 1] and set(row["means"]) == set(REGIONS)
-        assert row["converged"] is False and row["mark"] == "not converged"
-    chosen = done("table", "--compare", "fire,rope").out.splitlines()
-    assert len(chosen) == 4 and chosen[0].startswith("| encoding |")

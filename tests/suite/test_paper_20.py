@@ -15,12 +15,9 @@ from tests.suite.tiny import SETTINGS, contents, done
 def test_it_measures_trains_scores_and_leaves_what_can_be_carried_away(here: Path) -> None:
     own = "\n".join(f"{key} = {value}" for key, value in SETTINGS.items())
     text = (FOLDER / "paper-20.toml").read_text("utf-8").replace("[0, 1, 2]", "[0]")
-    assert "measure = 90" in text
-    Path("rehearsal.toml").write_text(f"{text.replace('= 90', '= 3')}\n[set]\n{own}\n", "utf-8")
+    text = text.replace("measure = 90", "measure = 3")
+    Path("rehearsal.toml").write_text(f"{text}\n[set]\n{own}\n", "utf-8")
     done("sweep", "rehearsal.toml", "--time-limit", "20m")
-    sweep = Path("runs/sweeps/rehearsal")
-    bench = json.loads((sweep / "bench.json").read_text("utf-8"))
-    assert bench["complete"] and bench["options"]["encodings"] == ["tape", "rope", "nope", "fire"]
     before = contents(here)
     again = done("sweep", "rehearsal.toml", "--time-limit", "20m")
     after = contents(here)

@@ -86,38 +86,24 @@ def test_a_preset_that_is_wrong(mine: Path, old: str, new: str, told: str) -> No
     [
         ("stps=3", "unknown setting 'stps': did you mean 'steps'?"),
         ("steps=x", "steps must be a whole number, not 'x'"),
-        ("steps=1.5", "steps must be a whole number, not '1.5'"),
-        ("steps=", "steps must be a whole number, not ''"),
-        ("clip=x", "clip must be a number, not 'x'"),
         ("steps", "--set takes key=value, not 'steps'"),
         ("steps=0", "steps must be 1 or more, not 0"),
         ("trained_digits=0", "trained_digits must be 1 or more, not 0"),
-        ("tested_digits=-4", "tested_digits=-4 must not be less than trained_digits=2"),
         ("tested_digits=1", "tested_digits=1 must not be less than trained_digits=2"),
         ("tested_digits=701", "700"),
-        ("problems_per_cell=0", "problems_per_cell must be 1 or more, not 0"),
-        ("problems_per_cell=9999999", "1,048,576"),
         # For its hash each would be made, for years, before the first is scored.
         ("tested_digits=700 problems_per_cell=1048576", "67,108,864 at most, so 136 a cell"),
-        ("num_problems=0", "num_problems must be 1 or more, not 0"),
-        ("batch_size=-1", "batch_size must be 1 or more, not -1"),
-        ("learning_rate=0", "learning_rate must be finite and above 0"),
         ("learning_rate=nan", "learning_rate must be finite and above 0, not nan"),
-        ("learning_rate=inf", "learning_rate must be finite and above 0, not inf"),
         ("weight_decay=nan", "weight_decay must be finite, 0 or more, not nan"),
-        ("weight_decay=-1", "weight_decay must be finite, 0 or more, not -1"),
         ("warmup=1", "warmup must be in [0, 1), not 1"),
-        ("beta2=1", "beta2 must be in [0, 1), not 1"),
         ("head_dim=7", "even head_dim, not 7"),
-        ("evaluation_seed=-1", "evaluation_seed must be 0 or more, not -1"),
         ("task=additon", "unknown task 'additon': did you mean 'addition'?"),
     ],
 )
 def test_settings_that_are_wrong(here: Path, setting: str, told: str) -> None:
-    for command in (("train",), ("run",)):
-        changed = [word for one in setting.split(" ") for word in ("--set", one)]
-        assert told in refused(*command, "--pe", "rope", *settings(), *changed)
-        assert contents(here) == {}  # refused before a problem is made
+    changed = [word for one in setting.split(" ") for word in ("--set", one)]
+    assert told in refused("run", "--pe", "rope", *settings(), *changed)
+    assert contents(here) == {}  # refused before a problem is made
 
 
 def test_a_setting_given_twice(here: Path) -> None:

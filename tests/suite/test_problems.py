@@ -1,6 +1,5 @@
 """`generate`: where problems go, and in which form."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def test_a_second_call_finds_it_done(here: Path) -> None:
         assert {path: path.stat().st_mtime_ns for path in Path("data").rglob("*")} == times
 
 
-@pytest.mark.parametrize("form", ["tokens", "text", "parquet"])
+@pytest.mark.parametrize("form", ["tokens", "text"])
 @pytest.mark.parametrize("count", [0, -5])
 def test_no_problems(here: Path, form: str, count: int) -> None:
     line = refused("generate", "--count", count, "--format", form, *settings())
@@ -79,10 +78,3 @@ def test_a_folder_that_holds_something_else(here: Path) -> None:
     with untouched(here):
         for more in ((), ("--fresh",)):
             assert "thesis.txt" in refused("generate", "--out", "data/mine", *settings(), *more)
-
-
-def test_the_manifest_says_what_was_asked_for(here: Path) -> None:
-    done("generate", "--seed", 2, "--count", 40, "--out", "made", *settings())
-    manifest = json.loads(Path("made/manifest.json").read_text())
-    assert (manifest["task"], manifest["version"], manifest["seed"]) == ("addition", 1, 2)
-    assert (manifest["count"], manifest["max_digits"]) == (40, 2)

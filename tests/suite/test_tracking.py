@@ -124,25 +124,6 @@ def test_what_cannot_be_tracked_is_refused_before_training(
     assert list(here.iterdir()) == []
 
 
-def test_every_number_has_a_path() -> None:
-    grid = {"in_distribution": 0.5, "out_of_distribution": None, "by_length": {"3": 0.25}}
-    metrics = Metrics(7, 1.5, 1e-3, 0.1, 10, 5.0, 2.0, None, grid, {"norm": [1.0, 2.0]})
-    assert tracking.scalars(metrics) == {
-        "loss": 1.5,
-        "learning_rate": 1e-3,
-        "gradient_norm": 0.1,
-        "tokens": 10,
-        "tokens_per_second": 5.0,
-        "seconds": 2.0,
-        "small_grid/in_distribution": 0.5,
-        "small_grid/by_length/3": 0.25,
-        "state/norm/0": 1.0,
-        "state/norm/1": 2.0,
-    }
-    assert tracking.trackers() == ["tensorboard", "wandb"]
-    assert tracking.chosen(None) == tracking.chosen("") == ()
-
-
 def equal(content: list[dict[str, Any]], key: str) -> list[tuple[int, float]]:
     return [(line["step"], line[key]) for line in content if line.get(key) is not None]
 
