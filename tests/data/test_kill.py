@@ -1,6 +1,7 @@
 """Workers that are killed, and workers that are about to start when a signal comes."""
 
 import multiprocessing.popen_spawn_posix
+import os
 import signal
 import time
 from pathlib import Path
