@@ -11,7 +11,6 @@ from torch import Tensor
 from arith.data.bucket import Bucket
 from arith.data.task import Problems
 from arith.data.vocabulary import EOS, decode, token
-from arith.suite.trainers import EVALUATE_EVERY, LOG_EVERY, SAVE_EVERY
 from arith.training import evaluation
 from arith.training.config import Config
 from arith.training.evaluation import PROBLEMS_A_CELL, SmallGrid, chosen_lengths, state_measures
@@ -110,12 +109,6 @@ def test_exact_match_is_that_of_a_plain_loop(learning: Trainer) -> None:
     assert told["by_length"] == {str(n): pytest.approx(mean((n,))) for n in (1, 2, 3)}
 
 
-def test_without_longer_lengths_there_is_no_mean_of_them(learning: Trainer) -> None:
-    config = replace(learning.config, tested_digits=1)
-    told = SmallGrid.of(config).exact_match(learning.decoder, cpu())
-    assert told["out_of_distribution"] is None and list(told["by_length"]) == ["1"]
-
-
 # ---- looking changes nothing ---------------------------------------------------------------
 
 
@@ -135,11 +128,6 @@ def test_looking_changes_no_bit_of_the_weights(name: str) -> None:
     assert [line.small_grid is None for line in lines] == [False] * 4
     assert [line.small_grid is None for line in few] == [True] * 4
     assert [line.loss for line in lines] == [line.loss for line in few]
-
-
-def test_every_saved_state_is_evaluated() -> None:
-    """The spread over the last saved states is read from the evaluations."""
-    assert EVALUATE_EVERY == SAVE_EVERY and SAVE_EVERY % LOG_EVERY == 0
 
 
 @pytest.mark.parametrize("name", ["rope", *CONTEXTUAL])

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from arith.training.flops import (
     causal,
@@ -17,7 +16,6 @@ from models.build import build, build_decoder
 from models.catalog import names
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import PositionalEncoding, Setting
-from models.products import Product
 from models.sequences import Sequences
 from tests.models.small import setting_of
 
@@ -172,20 +170,3 @@ def test_a_table_of_distances_is_made_once_a_batch() -> None:
         for lengths in (one, many)
     ]
     assert added[0] == added[1] == 16 * 6 * (32 + 32 * 16) * (71 * 72 // 2)
-
-
-def test_padding_is_not_useful() -> None:
-    rope = paper("rope")
-    whole = training_flops(products(PAPER, rope, padded(2, 100)))
-    assert useful_training_flops(PAPER, rope, [100, 20]) < whole
-    assert useful_training_flops(PAPER, rope, [100, 20]) == sum(
-        useful_training_flops(PAPER, rope, [n]) for n in (100, 20)
-    )
-
-
-def test_gradients_of_a_product() -> None:
-    """What `Product` says of a product with one factor that needs no gradient."""
-    a, b = torch.ones(3, 5), torch.ones(5, 7, requires_grad=True)
-    with FlopCounterMode(display=False) as counter:
-        (a @ b).sum().backward()
-    assert counter.get_total_flops() == Product(3 * 5 * 7, gradients=1).training

@@ -16,14 +16,12 @@ from arith.data.task import Problems
 from arith.data.vocabulary import BOS, PAD
 from arith.errors import UsageError
 from arith.scoring import grid_file
-from arith.scoring.score import score
 from arith.suite.building import decoder_for, setting_for
 from arith.suite.folders import RunFolder
-from arith.training.train import Metrics
 from models.backends.eager import Eager
 from models.catalog import parse
 from tests.suite.tiny import done, refused, settings
-from tests.training.small import small, train, trainer
+from tests.training.small import small, trainer
 
 MOST = 3
 WITH_TABLES = ("learned", "fire", "abacus", "coupling", "rand-rope", "tape")
@@ -120,22 +118,6 @@ def test_the_setting_has_room_for_them() -> None:
     assert led == replace(
         plain, trained_length=plain.trained_length + 3, max_length=plain.max_length + 3
     )
-
-
-def test_what_is_scored_on_the_way_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Problems] = []
-
-    def spy(decoder: Any, problems: Problems, *others: Any) -> Any:
-        seen.append(problems)
-        return score(decoder, problems, *others)
-
-    monkeypatch.setattr("arith.training.train.score", spy)
-    monkeypatch.setattr("arith.training.evaluation.score", spy)
-    lines: list[Metrics] = []
-    one = trainer(small(leading_bos=MOST, steps=2))
-    assert (one.batch(0)[0].tokens == BOS).any()
-    train(one, lines.append, log_every=2, evaluate_every=2)
-    assert len(seen) == 2 and not any((problems.tokens == BOS).any() for problems in seen)
 
 
 # ---- the record ----------------------------------------------------------------------------

@@ -143,18 +143,6 @@ def test_what_is_told_of_other_work() -> None:
             raise error
 
 
-def test_packed_groups_have_the_same_shape_in_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Eager, "packs", True)
-    one = trainer(CONFIG)
-    one.finer = 3
-    shapes = set()
-    for number in range(20):
-        groups = list(one.groups(*one.batch(number)))
-        assert sum(len(rows.place) for rows in groups) == CONFIG.batch_size and len(groups) == 3
-        shapes |= {(rows.inputs.shape, rows.longest) for rows in groups}
-    assert len(shapes) == 1
-
-
 @pytest.mark.usefixtures("often")
 def test_a_run_that_is_resumed_goes_on_as_finely_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

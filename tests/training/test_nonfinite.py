@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from arith.errors import Failure, UsageError
+from arith.errors import Failure
 from arith.suite import runs
 from arith.suite.folders import RunFolder
 from arith.suite.runs import continue_run, extend_run
@@ -17,7 +17,6 @@ from arith.training import checkpoint
 from arith.training.nonfinite import MOST_IN_A_ROW, NotFinite
 from arith.training.step import Stepper
 from arith.training.train import Trainer
-from tests.suite.tiny import refused, settings
 from tests.training.small import (
     assert_same_bits,
     final_weights,
@@ -209,14 +208,3 @@ def test_a_run_without_such_a_step_says_nothing_of_it(tmp_path: Path, finished: 
     assert untimed(stop.metrics()) == untimed(skip.metrics())
     assert not any("skipped" in line for line in stop.metrics())
     assert stop.record().skipped_steps == 0
-
-
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    unknown = refused("train", "--pe", "rope", *settings(), "--on-nonfinite", "ignore")
-    assert "unknown way with what is not finite 'ignore'" in unknown
-    spoil(monkeypatch, "loss", 3)
-    line = refused("train", "--pe", "rope", *settings(), code=1, after=True)
-    assert line.startswith("the loss is not finite at step 3 (learning rate ")
-    with pytest.raises(UsageError, match="Known: skip, stop"):
-        run(tmp_path, on_nonfinite="no")

@@ -3,8 +3,6 @@
 On a CPU nothing packs, since padding costs less there than packing would; here `eager` is told to.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +13,6 @@ from arith.suite.building import decoder_for, setting_for
 from models.backends.eager import Eager
 from models.build import build
 from models.catalog import names, parse
-from models.hardware import Hardware
 from tests.training.small import cpu, perturbed, small, trainer
 from tests.training.test_gradient import step_gradient
 
@@ -74,9 +71,3 @@ def test_scores_are_those_of_padded_groups(name: str, monkeypatch: pytest.Monkey
 
 def test_an_encoding_of_dense_biases_is_never_packed(packing: None) -> None:
     assert not trainer(CONFIG, "fire").decoder.packs
-
-
-def test_float32_takes_a_backend_of_its_own() -> None:
-    """What was asked for in bfloat16 may not exist in float32."""
-    asked = Hardware("cpu", torch.bfloat16, attention="sdpa")
-    assert asked.exactly() == replace(asked, dtype=torch.float32, attention="auto")

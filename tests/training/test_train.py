@@ -107,14 +107,6 @@ def test_the_number_of_threads_changes_no_bit(name: str, dtype: torch.dtype) -> 
     assert_same_bits(weights(two), weights(one))
 
 
-def test_a_run_may_change_threads_on_the_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uninterrupted: Outcome
-) -> None:
-    run(tmp_path, small(), stop=13)
-    monkeypatch.setattr(trainers, "detect", lambda compute=None: cpu(threads=2))
-    assert_same_bits(final_weights(run(tmp_path, small())), uninterrupted[0])
-
-
 @pytest.mark.parametrize(("cost", "saved"), [(0.9, [4, 8, 12, 16, 20, 24, 28]), (1.1, [4, 28])])
 def test_a_state_that_takes_long_is_saved_seldom(
     cost: float, saved: list[int], monkeypatch: pytest.MonkeyPatch
@@ -172,17 +164,6 @@ def test_a_finished_run_is_left_alone(tmp_path: Path, finished: RunFolder) -> No
     assert run(tmp_path, small()) == folder
     continue_run(folder, should_stop=never)
     extend_run(folder, 30)
-    assert contents(tmp_path) == before
-
-
-def test_another_config_is_refused(tmp_path: Path, stopped: RunFolder) -> None:
-    before = contents(tmp_path)
-    with pytest.raises(UsageError, match=r"learning_rate: 0\.003, not 0\.1"):
-        run(tmp_path, small(learning_rate=0.1))
-    with pytest.raises(UsageError, match=r"budget of 30 steps, not 31: .*--steps 31"):
-        run(tmp_path, small(steps=31))
-    with pytest.raises(UsageError, match="is not trained to its end"):
-        extend_run(stopped, 60)
     assert contents(tmp_path) == before
 
 
@@ -266,16 +247,6 @@ def test_a_run_without_cooldown_is_extended_from_its_end(tmp_path: Path) -> None
     extend_run(folder, 45)
     continue_run(folder, should_stop=never)
     assert_same_bits(final_weights(folder), extended(45, config)[0])
-
-
-def test_a_cooldown_from_the_first_step_on(tmp_path: Path) -> None:
-    config = small(warmup=0.0, cooldown=0.99, steps=10)
-    folder = run(tmp_path, config)
-    assert folder.record().schedule.cooldown_start == 0
-    assert_same_bits(final_weights(folder), weights(train(trainer(config))))
-    extend_run(folder, 12)
-    continue_run(folder, should_stop=never)
-    assert_same_bits(final_weights(folder), extended(12, config)[0])
 
 
 # ---- what goes wrong -----------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from arith.errors import Corrupt, Failure, UsageError
+from arith.errors import Failure, UsageError
 from arith.suite import runs
 from arith.suite.folders import RunFolder
 from arith.suite.runs import continue_run, extend_run
@@ -103,16 +103,6 @@ def test_where_all_are_damaged_nothing_is_touched(stopped: RunFolder) -> None:
     assert contents(folder.path / "weights") == before
 
 
-def test_a_kill_between_the_two_moves_of_a_saving(
-    stopped: RunFolder, uninterrupted: Outcome
-) -> None:
-    folder = stopped
-    folder.latest.replace(folder.previous)
-    assert folder.unfinished() and not folder.finished()
-    continue_run(folder, should_stop=never)
-    assert_unbroken(folder, uninterrupted)
-
-
 def test_an_extension_that_lost_its_states_is_not_at_its_end(finished: RunFolder) -> None:
     """The final weights of the shorter budget are no result of the longer."""
     folder = finished
@@ -165,13 +155,6 @@ def test_weights_that_cannot_be_scored(finished: RunFolder) -> None:
         checkpoint.save(finished.final, {**tensors, name: change(tensors[name])}, facts)
         with pytest.raises(Failure, match=message):
             score_run(finished, should_stop=never)
-
-
-def test_a_header_that_is_too_large(tmp_path: Path) -> None:
-    path = tmp_path / "a.safetensors"
-    checkpoint.save(path, {"x": torch.zeros(1)}, {"losses": [0.5] * 300_000})
-    with pytest.raises(Corrupt, match="its header is larger"):
-        checkpoint.load(path, "cpu")
 
 
 def test_a_damaged_line_of_metrics_is_told_and_alone_is_lost(
