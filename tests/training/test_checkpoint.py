@@ -1,7 +1,8 @@
-"""Checkpoints are whole, ours and of this run, or there is one line that says what is wrong."""
+"""Checkpoints are whole, ours and of this run, or one line says what is wrong; of the two states that
+are kept the older gives the same run where the newer is damaged."""
 
 import errno
-import json
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,22 +11,24 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
-from arith.errors import Failure
+from arith.errors import Failure, UsageError
+from arith.suite import runs
 from arith.suite.folders import RunFolder
 from arith.suite.runs import continue_run, extend_run
 from arith.suite.scores import score_run
 from arith.training import checkpoint
 from tests.training.small import (
+    Outcome,
     assert_same_bits,
     contents,
     final_weights,
     never,
     run,
     small,
-    train,
-    trainer,
-    weights,
+    stop_after,
+    untimed,
 )
 
 pytestmark = pytest.mark.usefixtures("often")
@@ -36,41 +39,28 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "weights" / "x.safetensors"
     facts = {"step": 3, "losses": [0.1], "encoding": "fire:init_l=512"}
     checkpoint.save(path, {"a": TENSORS["a"].T, "b": TENSORS["b"].requires_grad_()}, facts)
-    tensors, found = checkpoint.load(path, "cpu")
+    tensors, loaded = checkpoint.load(path, "cpu")
     assert_same_bits(tensors, {"a": TENSORS["a"].T, "b": TENSORS["b"]})
-    assert found == {"schema": 2, **facts}
-    checkpoint.save(path, tensors, {**found, "schema": 1})  # what was read of an old one
-    assert checkpoint.load(path, "cpu")[1] == found
+    assert {key: loaded[key] for key in facts} == facts
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     other = tmp_path / "y.safetensors"
     checkpoint.save(other, dict(reversed(tensors.items())), facts)
     assert other.read_bytes() == path.read_bytes()
 
 
+# ---- damaged files -------------------------------------------------------------------------
+
+
 def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
-
-
-def emptied(path: Path) -> None:
-    path.write_bytes(b"")
 
 
 def overwritten(path: Path) -> None:
     path.write_bytes(os.urandom(4096))
 
 
-def without_our_header(path: Path) -> None:
+def of_another_program(path: Path) -> None:
     save_file(TENSORS, path)
-
-
-def with_a_header_that_is_no_json(path: Path) -> None:
-    save_file(TENSORS, path, metadata={"tape-arith": "{"})
-
-
-def without_its_digest(path: Path) -> None:
-    content = path.read_bytes()
-    assert content.count(b'\\"sha256\\"') == 1
-    path.write_bytes(content.replace(b'\\"sha256\\"', b'\\"Sha256\\"'))
 
 
 def with_another_fact(path: Path) -> None:
@@ -86,66 +76,65 @@ def with_a_flipped_bit(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
-def with_gigabytes_of_nothing(path: Path) -> None:
-    """As long as its header says, and a hole: it takes no place, and minutes to read."""
-    size = 40 * 2**30
-    told = {"model/hole": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}
-    header = json.dumps({**told, "__metadata__": {"tape-arith": '{"schema": 2}'}}).encode()
-    path.write_bytes(len(header).to_bytes(8, "little") + header)
-    os.truncate(path, 8 + len(header) + size)
+def enormous(path: Path) -> None:
+    """A hole of 40 GiB, which takes no place and minutes to read."""
+    os.truncate(path, 40 * 2**30)
 
 
-def gone(path: Path) -> None:
+def a_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
 
 
 DAMAGE: list[tuple[Callable[[Path], None], str]] = [
     (truncated, "is corrupt"),
-    (emptied, "is corrupt"),
     (overwritten, "is corrupt"),
-    (without_our_header, "is not a checkpoint of tape-arith"),
-    (with_a_header_that_is_no_json, "is corrupt"),
+    (of_another_program, "is not a checkpoint of tape-arith"),
     (with_another_fact, "is not what its SHA-256 says"),
     (with_a_flipped_bit, "is not what its SHA-256 says"),
-    (without_its_digest, "its SHA-256 is missing"),
-    (with_gigabytes_of_nothing, "bytes, where"),
-    (gone, "is not a file"),
+    (enormous, "is corrupt"),
+    (a_folder, "is not a file"),
 ]
 
 
-def test_damaged_weights_are_named_when_scored_and_come_back(tmp_path: Path) -> None:
-    folder = run(tmp_path, small(steps=5))
-    # Copies: what is loaded is a map of the file, which is about to change in its place.
-    before = {name: tensor.clone() for name, tensor in final_weights(folder).items()}
-    with_a_flipped_bit(folder.final)
-    mend = rf"{folder.final} is corrupt: .*: remove it, then `tape-arith train {folder.path}`"
-    with pytest.raises(Failure, match=mend):
-        score_run(folder, should_stop=never)
-    folder.final.unlink()
-    continue_run(folder, should_stop=never)
-    assert_same_bits(final_weights(folder), before)
+def test_a_damaged_state_is_named(stopped: RunFolder) -> None:
+    stopped.previous.unlink()  # or training would go on from there
+    content = stopped.latest.read_bytes()
+    for damage, message in DAMAGE:
+        stopped.latest.write_bytes(content)
+        damage(stopped.latest)
+        assert_refused(stopped, message)
 
 
-def test_a_run_is_not_extended_from_a_damaged_state(tmp_path: Path) -> None:
-    folder = run(tmp_path, small(steps=5))
-    with_a_flipped_bit(folder.before_cooldown)
+def assert_refused(folder: RunFolder, message: str) -> None:
+    """Training does not go on, and one line names the state and says why."""
+    with pytest.raises(Failure) as caught:
+        continue_run(folder, should_stop=never)
+    line = str(caught.value)
+    assert str(folder.latest) in line and message in line and "\n" not in line
+
+
+def test_damaged_weights_are_named_when_scored_and_come_back(finished: RunFolder) -> None:
+    # Copies: what is loaded maps the file, which changes in its place.
+    before = {name: tensor.clone() for name, tensor in final_weights(finished).items()}
+    with_a_flipped_bit(finished.final)
+    fix = rf"{finished.final} is corrupt: .*: remove it, then `tape-arith train {finished.path}`"
+    with pytest.raises(Failure, match=fix):
+        score_run(finished, should_stop=never)
+    finished.final.unlink()
+    continue_run(finished, should_stop=never)
+    assert_same_bits(final_weights(finished), before)
+
+
+def test_a_run_is_not_extended_from_a_damaged_state(tmp_path: Path, finished: RunFolder) -> None:
+    with_a_flipped_bit(finished.before_cooldown)
     before = contents(tmp_path)
-    with pytest.raises(Failure, match=r"before-cooldown.* is corrupt: .*; without it .* 10 steps"):
-        extend_run(folder, 10)
+    with pytest.raises(Failure, match=r"before-cooldown.* is corrupt: .*; without it .* 40 steps"):
+        extend_run(finished, 40)
     assert contents(tmp_path) == before
 
 
-def test_a_damaged_state_is_named(stopped: RunFolder) -> None:
-    stopped.previous.unlink()  # for which it would be passed over
-    content = stopped.latest.read_bytes()
-    for damage, says in DAMAGE:
-        stopped.latest.write_bytes(content)
-        damage(stopped.latest)
-        with pytest.raises(Failure) as caught:
-            continue_run(stopped, should_stop=never)
-        message = str(caught.value)
-        assert str(stopped.latest) in message and says in message and "\n" not in message
+# ---- whole files that are wrong ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -166,49 +155,219 @@ def test_a_state_of_another_run_is_refused(
 ) -> None:
     theirs = run(tmp_path / "other", small(**changes), stop=3, **other)
     theirs.latest.replace(stopped.latest)
-    with pytest.raises(Failure, match="belongs to another run") as caught:
-        continue_run(stopped, should_stop=never)
-    assert str(stopped.latest) in str(caught.value) and says in str(caught.value)
+    assert_refused(stopped, "belongs to another run")
+    assert_refused(stopped, says)
 
 
 def test_a_state_that_does_not_fit_is_refused(stopped: RunFolder) -> None:
-    tensors, facts = checkpoint.load(stopped.latest, "cpu")
-    tensors = {key: tensor.clone() for key, tensor in tensors.items()}
+    tensors, facts = cloned(stopped.latest)
     name = "exp_avg/blocks.0.qkv.weight"
     less = {key: tensor for key, tensor in tensors.items() if key != name}
     for other in (less, less | {name: tensors[name][:3]}, less | {name: tensors[name].double()}):
         checkpoint.save(stopped.latest, other, facts)
-        with pytest.raises(Failure, match=rf"{stopped.latest} is not a state of this run"):
-            continue_run(stopped, should_stop=never)
+        assert_refused(stopped, "is not a state of this run")
 
 
-def test_weights_that_do_not_fit_are_refused_in_one_line(tmp_path: Path) -> None:
-    folder = run(tmp_path, small(steps=5))
-    tensors, facts = checkpoint.load(folder.final, "cpu")
-    del tensors["model/head.weight"]
-    tensors["model/more"] = torch.zeros(2)
-    checkpoint.save(folder.final, tensors, facts)
-    with pytest.raises(Failure, match="does not fit the run's decoder") as caught:
+def cloned(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Load a checkpoint that is about to be written anew: what is loaded maps the file."""
+    tensors, facts = checkpoint.load(path, "cpu")
+    return {name: tensor.clone() for name, tensor in tensors.items()}, facts
+
+
+def test_a_state_that_says_what_cannot_be(stopped: RunFolder) -> None:
+    """Whole by its digest, and still wrong."""
+    tensors, facts = cloned(stopped.latest)
+    wrong: list[tuple[str, object]] = [
+        *(("step", value) for value in (31, -1, 1.5, True)),
+        *(("seconds", value) for value in (1e308, -1.0)),
+        *(("losses", value) for value in ([[1, 2], [3, 4]], [2**63 - 1], "x", None)),
+        *(("tokens", -1), ("finer", 0), ("skipped", 99)),
+        *(("gradient_norm", "much"), ("skipped_in_a_row", -1)),
+    ]
+    for fact, value in wrong:
+        checkpoint.save(stopped.latest, tensors, {**facts, fact: value})
+        assert_refused(stopped, "is not a state of this run")
+
+
+def test_weights_that_cannot_be_scored(finished: RunFolder) -> None:
+    tensors, facts = cloned(finished.final)
+    name = "model/embedding.weight"
+    changes: list[tuple[Callable[[Tensor], Tensor], str]] = [
+        (lambda tensor: tensor * float("nan"), "weights that are not finite"),
+        (lambda tensor: tensor.to(torch.int8), "is int8"),
+        (lambda tensor: tensor.double(), "is float64"),
+        (lambda tensor: tensor[:1], "does not fit the run's decoder"),
+    ]
+    for change, message in changes:
+        checkpoint.save(finished.final, {**tensors, name: change(tensors[name])}, facts)
+        with pytest.raises(Failure, match=message):
+            score_run(finished, should_stop=never)
+
+
+def test_an_extension_that_lost_its_states_is_not_at_its_end(finished: RunFolder) -> None:
+    """The final weights of the shorter budget are no result of the longer."""
+    folder = finished
+    extend_run(folder, 60)
+    with_a_flipped_bit(folder.latest)
+    with pytest.raises(KeyboardInterrupt):
+        continue_run(folder, should_stop=interrupted)
+    assert folder.final.exists() and not folder.finished()
+    with pytest.raises(UsageError, match="not trained to its end"):
         score_run(folder, should_stop=never)
+    for state in (folder.latest, folder.previous):
+        state.unlink(missing_ok=True)
+    assert folder.finished()  # as far as one can see, without a look into the file
+    with pytest.raises(Failure, match=r"final.safetensors is of step 30, and .* trained for 60"):
+        score_run(folder, should_stop=never)
+
+
+def interrupted() -> bool:
+    raise KeyboardInterrupt
+
+
+# ---- two states are kept -------------------------------------------------------------------
+
+
+def step_of(path: Path) -> int:
+    return int(checkpoint.load(path, "cpu")[1]["step"])
+
+
+def assert_unbroken(folder: RunFolder, expected: Outcome) -> None:
+    assert folder.finished() and folder.states() == [folder.before_cooldown]
+    assert_same_bits(final_weights(folder), expected[0])
+    assert untimed(folder.metrics()) == expected[1]
+
+
+def test_the_two_newest_are_kept(tmp_path: Path) -> None:
+    folder = run(tmp_path, stop=9)
+    assert folder.states() == [folder.latest]
+    continue_run(folder, should_stop=stop_after(14))
+    assert (step_of(folder.latest), step_of(folder.previous)) == (23, 20)
+    continue_run(folder, should_stop=stop_after(2))
+    assert (step_of(folder.latest), step_of(folder.previous)) == (25, 23)
+
+
+@pytest.mark.parametrize(
+    "damage", [truncated, with_a_flipped_bit, a_folder], ids=lambda damage: damage.__name__
+)
+def test_the_older_state_gives_the_same_run(
+    tmp_path: Path,
+    damage: Callable[[Path], None],
+    uninterrupted: Outcome,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = run(tmp_path, stop=23)
+    damage(folder.latest)
+    capsys.readouterr()
+    continue_run(folder, should_stop=stop_after(2))
+    (note,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note")]
+    assert note.startswith(f"note: {folder.latest} is ")
+    assert note.endswith(": training goes on from previous.safetensors, step 20")
+    # The damaged one has not taken the place of the good one.
+    assert (step_of(folder.latest), step_of(folder.previous)) == (22, 20)
+    continue_run(folder, should_stop=never)
+    assert_unbroken(folder, uninterrupted)
+
+
+def test_where_both_are_damaged_the_one_before_the_cool_down_serves(
+    tmp_path: Path, uninterrupted: Outcome, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = run(tmp_path, stop=27)
+    truncated(folder.latest)
+    with_a_flipped_bit(folder.previous)
+    continue_run(folder, should_stop=never)
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note")]
+    assert len(notes) == 1 and notes[0].endswith("from before-cooldown.safetensors, step 24")
+    assert_unbroken(folder, uninterrupted)
+
+
+def test_where_all_are_damaged_nothing_is_touched(stopped: RunFolder) -> None:
+    folder = stopped
+    for path in folder.states():
+        truncated(path)
+    before = contents(folder.path / "weights")
+    with pytest.raises(Failure, match=rf"{folder.latest} is corrupt: .*--fresh") as caught:
+        continue_run(folder, should_stop=never)
     assert "\n" not in str(caught.value)
+    assert contents(folder.path / "weights") == before
 
 
-# ---- a full disk ---------------------------------------------------------------------------
-
-
-def refused(*_: Any, **__: Any) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def test_a_damaged_line_of_metrics_is_told_and_alone_is_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = run(tmp_path, stop=23)
+    lines = folder.metrics_file.read_text().splitlines(keepends=True)
+    steps = [line["step"] for line in folder.metrics()]
+    cut = lines[1][:20] + "\n"
+    folder.metrics_file.write_text("".join([lines[0], cut, *lines[2:], '{"step": 2']))
+    continue_run(folder, should_stop=never)
+    told = [line for line in capsys.readouterr().err.splitlines() if "is left out" in line]
+    assert len(told) == 1 and told[0].startswith(f"note: {folder.metrics_file}, line 2, is left")
+    assert [line["step"] for line in folder.metrics()][: len(steps) - 1] == [steps[0], *steps[2:]]
 
 
 def test_a_full_disk_keeps_the_state_before(
-    stopped: RunFolder, monkeypatch: pytest.MonkeyPatch
+    stopped: RunFolder, uninterrupted: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     before = contents(stopped.path / "weights")
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save_file", refused)
+        patch.setattr(checkpoint, "save_file", refuse)
         with pytest.raises(Failure, match=rf"cannot write {stopped.latest}: No space left"):
             continue_run(stopped, should_stop=never)
     assert contents(stopped.path / "weights") == before
-    assert checkpoint.load(stopped.latest, "cpu")[1]["step"] == 13
     continue_run(stopped, should_stop=never)
-    assert_same_bits(final_weights(stopped), weights(train(trainer(small()))))
+    assert_unbroken(stopped, uninterrupted)
+
+
+class Killed(BaseException):
+    """Nobody catches it, as nobody catches SIGKILL."""
+
+
+def killed_at(call: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Die at the `call`-th move or removal of a file, before it is done."""
+    count = itertools.count()
+
+    def dying(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            if next(count) == call:
+                raise Killed(name)
+            return original(*arguments, **options)
+
+        return wrapped
+
+    for name in ("replace", "unlink", "rename"):  # those of a Path come here too
+        monkeypatch.setattr(os, name, dying(name, getattr(os, name)))
+
+
+def all_of_it(root: Path) -> RunFolder:
+    """Train, then extend: what a person would type again after each kill."""
+    folder = RunFolder(root / "mini" / "rope" / "seed-0")
+    if not folder.exists() or folder.record().config.steps == 12:
+        run(root, small(steps=12), curves=False)
+    extend_run(folder, 16)
+    return continue_run(folder, curves=False, should_stop=never)
+
+
+@pytest.mark.slow
+def test_killed_at_every_move_and_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed after one is the same as killed before the next."""
+    monkeypatch.setattr(runs, "SAVE_EVERY", 5)
+    whole = all_of_it(tmp_path / "whole")
+    for call in itertools.count():
+        root = tmp_path / str(call)
+        try:
+            with monkeypatch.context() as patch:
+                killed_at(call, patch)
+                all_of_it(root)
+            break  # there is no such call any more
+        except Killed:
+            folder = all_of_it(root)
+        assert folder.finished() and folder.states() == [folder.before_cooldown]
+        assert_same_bits(final_weights(folder), final_weights(whole))
+        assert untimed(folder.metrics()) == untimed(whole.metrics())
+        assert folder.timings().keys() == whole.timings().keys()
+        assert not list(root.rglob("*.partial"))
+    assert call > 20
