@@ -1,5 +1,4 @@
-"""Checkpoints are whole, ours and of this run, or one line says what is wrong; of the two states that
-are kept the older gives the same run where the newer is damaged."""
+"""Checkpoints: a damaged or foreign one is refused in one line; the older of two states goes on."""
 
 import errno
 import itertools

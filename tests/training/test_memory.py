@@ -98,11 +98,10 @@ def test_every_device_s_error_is_recognized(error: Exception) -> None:
     assert out_of_memory(error)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_what_some_groups_gave_before_does_not_count_twice(
-    monkeypatch: pytest.MonkeyPatch, threads: int
+def test_groups_before_the_one_that_does_not_fit_count_once(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is the last of two groups that does not fit; the first has been added up by then."""
+    """The second of two groups does not fit; the first has been added up by then."""
     _, loss, norm, gradient = one_step()
     sizes = forwards(monkeypatch, lambda rows, number: number == 2, ERRORS[0])
     ours = trainer(CONFIG)
