@@ -1,7 +1,6 @@
 """Checkpoints: a damaged or foreign one is refused in one line; the older of two states goes on."""
 
 import errno
-import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from arith.errors import Failure, UsageError
-from arith.suite import runs
 from arith.suite.folders import RunFolder
 from arith.suite.runs import continue_run, extend_run
 from arith.suite.scores import score_run
@@ -319,54 +317,3 @@ def test_a_full_disk_keeps_the_state_before(
     assert contents(stopped.path / "weights") == before
     continue_run(stopped, should_stop=never)
     assert_unbroken(stopped, uninterrupted)
-
-
-class Killed(BaseException):
-    """Nobody catches it, as nobody catches SIGKILL."""
-
-
-def killed_at(call: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Die at the `call`-th move or removal of a file, before it is done."""
-    count = itertools.count()
-
-    def dying(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*arguments: Any, **options: Any) -> Any:
-            if next(count) == call:
-                raise Killed(name)
-            return original(*arguments, **options)
-
-        return wrapped
-
-    for name in ("replace", "unlink", "rename"):  # those of a Path come here too
-        monkeypatch.setattr(os, name, dying(name, getattr(os, name)))
-
-
-def all_of_it(root: Path) -> RunFolder:
-    """Train, then extend: what a person would type again after each kill."""
-    folder = RunFolder(root / "mini" / "rope" / "seed-0")
-    if not folder.exists() or folder.record().config.steps == 12:
-        run(root, small(steps=12), curves=False)
-    extend_run(folder, 16)
-    return continue_run(folder, curves=False, should_stop=never)
-
-
-@pytest.mark.slow
-def test_killed_at_every_move_and_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed after one is the same as killed before the next."""
-    monkeypatch.setattr(runs, "SAVE_EVERY", 5)
-    whole = all_of_it(tmp_path / "whole")
-    for call in itertools.count():
-        root = tmp_path / str(call)
-        try:
-            with monkeypatch.context() as patch:
-                killed_at(call, patch)
-                all_of_it(root)
-            break  # there is no such call any more
-        except Killed:
-            folder = all_of_it(root)
-        assert folder.finished() and folder.states() == [folder.before_cooldown]
-        assert_same_bits(final_weights(folder), final_weights(whole))
-        assert untimed(folder.metrics()) == untimed(whole.metrics())
-        assert folder.timings().keys() == whole.timings().keys()
-        assert not list(root.rglob("*.partial"))
-    assert call > 20

@@ -1,8 +1,12 @@
 """Runs are a function of encoding, config and seed, wherever they are stopped."""
 
+import itertools
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +15,7 @@ from arith.data.bucket import Bucket
 from arith.data.dataset import Dataset
 from arith.data.writing import generate
 from arith.errors import UsageError
-from arith.suite import trainers
+from arith.suite import runs, trainers
 from arith.suite.building import decoder_for
 from arith.suite.folders import RunFolder
 from arith.suite.runs import continue_run, extend_run
@@ -257,3 +261,54 @@ def test_metrics_cut_short_by_a_kill_are_mended(tmp_path: Path, uninterrupted: O
     with open(folder.metrics_file, "a") as file:
         file.write('{"step": 20, "loss": 1.0}\n{"step": 25, "lo')
     assert untimed(run(tmp_path, small()).metrics()) == uninterrupted[1]
+
+
+class Killed(BaseException):
+    """Nobody catches it, as nobody catches SIGKILL."""
+
+
+def killed_at(call: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Die at the `call`-th move or removal of a file, before it is done."""
+    count = itertools.count()
+
+    def dying(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            if next(count) == call:
+                raise Killed(name)
+            return original(*arguments, **options)
+
+        return wrapped
+
+    for name in ("replace", "unlink", "rename"):  # those of a Path come here too
+        monkeypatch.setattr(os, name, dying(name, getattr(os, name)))
+
+
+def all_of_it(root: Path) -> RunFolder:
+    """Train, then extend: what a person would type again after each kill."""
+    folder = RunFolder(root / "mini" / "rope" / "seed-0")
+    if not folder.exists() or folder.record().config.steps == 12:
+        run(root, small(steps=12), curves=False)
+    extend_run(folder, 16)
+    return continue_run(folder, curves=False, should_stop=never)
+
+
+@pytest.mark.slow
+def test_killed_at_every_move_and_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed after one is the same as killed before the next."""
+    monkeypatch.setattr(runs, "SAVE_EVERY", 5)
+    whole = all_of_it(tmp_path / "whole")
+    for call in itertools.count():
+        root = tmp_path / str(call)
+        try:
+            with monkeypatch.context() as patch:
+                killed_at(call, patch)
+                all_of_it(root)
+            break  # there is no such call any more
+        except Killed:
+            folder = all_of_it(root)
+        assert folder.finished() and folder.states() == [folder.before_cooldown]
+        assert_same_bits(final_weights(folder), final_weights(whole))
+        assert untimed(folder.metrics()) == untimed(whole.metrics())
+        assert folder.timings().keys() == whole.timings().keys()
+        assert not list(root.rglob("*.partial"))
+    assert call > 20
