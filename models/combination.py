@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from models.encoding import PositionalEncoding, State
 from models.errors import UsageError
-from models.products import Extent, Product
+from models.flops import MatMul, Workload
 from models.sequences import Sequences
 
 
@@ -77,7 +77,7 @@ class Combination(PositionalEncoding):
     def inner_products(self, state: State) -> Tensor | None:
         return self.attending.inner_products(state)
 
-    def products(self, extent: Extent) -> Iterable[Product]:
+    def products(self, extent: Workload) -> Iterable[MatMul]:
         return chain.from_iterable(part.products(extent) for part in self._each())
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:

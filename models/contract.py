@@ -1,15 +1,17 @@
-"""What every positional encoding promises, as checks to run: `tape-arith check NAME`.
+"""Check what every positional encoding promises: `tape-arith check NAME`.
 
 Each check takes an encoding's name, builds a small decoder in float64 with all parameters
-perturbed (zero-initialized parts would make it vacuous) and raises AssertionError with what broke.
-Its docstring says what is promised and, for whoever breaks it, how that usually comes about. The
-tests run them over the whole folder; whoever writes an encoding of his own runs them too.
-What they cannot know is whether the encoding is the one of its paper: that takes a naive twin.
+perturbed (zero-initialized parts would hide a fault) and raises AssertionError with what broke.
+Its docstring is the promise and, after "Usually:", the common causes of breaking it; both are
+printed. Whether an encoding is the one of its paper only a naive twin can tell.
 
 Legend: B batch, T tokens, V vocabulary.
 """
 
-from collections.abc import Callable
+import inspect
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,7 +19,11 @@ from torch import Tensor
 from models.build import build_decoder
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import Setting
-from models.products import Extent
+from models.errors import UsageError
+from models.flops import Workload
+from models.names.declarations import declarations, read_declaration
+from models.names.locate import USER_CODE_ERRORS, Location, describe_error, locate
+from models.names.parse import Name, parse, source_hashes
 from models.sequences import Sequences
 
 VOCABULARY = 19
@@ -30,7 +36,7 @@ BFLOAT16_TOLERANCE = 0.1
 
 
 class DoesNotApply(Exception):
-    """The encoding promises nothing of what is checked, and says so: in words, why."""
+    """The encoding declares that it does not make this promise."""
 
 
 def decoder_for(name: str, num_layers: int = 3, max_length: int = 4 * TRAINED_LENGTH) -> Decoder:
@@ -56,7 +62,7 @@ def decoder_for(name: str, num_layers: int = 3, max_length: int = 4 * TRAINED_LE
     return decoder
 
 
-def problem(length: int = 20, rows: int = 3, final_length: int | None = None) -> Sequences:
+def example_batch(length: int = 20, rows: int = 3, final_length: int | None = None) -> Sequences:
     """Rows that read as `digits+digits=digits`, each with another key."""
     generator = torch.Generator().manual_seed(2)
     tokens = torch.randint(DIGITS[0], DIGITS[-1] + 1, (rows, length), generator=generator)
@@ -70,28 +76,21 @@ def forward(decoder: Decoder, seqs: Sequences) -> Tensor:
         return decoder(seqs)
 
 
-def with_tokens(seqs: Sequences, tokens: Tensor) -> Sequences:
-    return Sequences(tokens, seqs.final_length, seqs.key)
-
-
-def relative_norm(ours: Tensor, theirs: Tensor) -> float:
-    return float((ours - theirs).norm() / theirs.norm())
-
-
-def assert_close(ours: Tensor, theirs: Tensor, what: str, tolerance: float = TOLERANCE) -> None:
-    error = float((ours - theirs).abs().max() / theirs.abs().max())
-    assert error <= tolerance, f"{what}: relative error {error:.1e}, at most {tolerance:.0e}"
+def assert_close(
+    actual: Tensor, expected: Tensor, label: str, tolerance: float = TOLERANCE
+) -> None:
+    error = float((actual - expected).abs().max() / expected.abs().max())
+    assert error <= tolerance, f"{label}: relative error {error:.1e}, at most {tolerance:.0e}"
 
 
 def check_builds(name: str) -> None:
-    """It is built from a Setting and its options, the others at their defaults, and tells its
-    matrix products.
+    """It is built from a Setting and its options, and lists its matrix products.
 
     Usually: an argument after `setting` that is not keyword-only or has no default; options that
     `layer` reads but that are set after super().__init__(setting), which calls it; products of
     something that only another option makes.
     """
-    tuple(decoder_for(name).pe.products(Extent(tokens=2, pairs=4, distances=4)))
+    tuple(decoder_for(name).pe.products(Workload(tokens=2, pairs=4, distances=4)))
 
 
 def check_shape(name: str) -> None:
@@ -100,7 +99,7 @@ def check_shape(name: str) -> None:
     Usually: a table of `trained_length` rows (it takes `setting.max_length`), a logarithm of or a
     division by a distance of 0, an exponential of a sum that grows.
     """
-    seqs = problem(4 * TRAINED_LENGTH)
+    seqs = example_batch(4 * TRAINED_LENGTH)
     logits = forward(decoder_for(name), seqs)
     assert logits.shape == (*seqs.tokens.shape, VOCABULARY), f"logits of shape {logits.shape}"
     assert bool(logits.isfinite().all()), "logits that are not finite"
@@ -112,10 +111,10 @@ def check_causal(name: str) -> None:
     Usually: a sum, a mean or a norm over all tokens; a cumulative sum that runs over keys before
     they are masked; weights of its own that are not masked before the softmax.
     """
-    decoder, seqs = decoder_for(name), problem()
+    decoder, seqs = decoder_for(name), example_batch()
     other = seqs.tokens.clone()
     other[:, -1] = END
-    before, after = forward(decoder, seqs), forward(decoder, with_tokens(seqs, other))
+    before, after = forward(decoder, seqs), forward(decoder, replace(seqs, tokens=other))
     changed = (before[:, :-1] != after[:, :-1]).any(-1).any(0).nonzero().flatten().tolist()
     assert not changed, (
         f"another last token, at place {seqs.tokens.shape[1] - 1}, changed the logits of "
@@ -130,11 +129,11 @@ def check_order(name: str) -> None:
     Usually: a hook with a name that nobody calls; a state from `start` that `attend` does not use;
     positions that are the same for all tokens; a bias so strong that a token sees only itself.
     """
-    decoder, seqs = decoder_for(name), problem()
+    decoder, seqs = decoder_for(name), example_batch()
     seqs.tokens[:, 2], seqs.tokens[:, 3] = DIGITS[1], DIGITS[8]
     swapped = seqs.tokens.clone()
     swapped[:, 2], swapped[:, 3] = DIGITS[8], DIGITS[1]
-    change = (forward(decoder, seqs) - forward(decoder, with_tokens(seqs, swapped)))[:, -1]
+    change = (forward(decoder, seqs) - forward(decoder, replace(seqs, tokens=swapped)))[:, -1]
     assert float(change.abs().max()) > 1e-6, "the order of digits does not reach the logits"
 
 
@@ -148,7 +147,7 @@ def check_no_dead_parameter(name: str) -> None:
     """
     # The full trained length and beyond, so that what acts only on long distances is reached.
     decoder = decoder_for(name)
-    logits = decoder(problem(2 * TRAINED_LENGTH))
+    logits = decoder(example_batch(2 * TRAINED_LENGTH))
     generator = torch.Generator().manual_seed(3)
     target = torch.randn(logits.shape, generator=generator, dtype=logits.dtype)
     (logits * target).sum().backward()
@@ -164,7 +163,7 @@ def check_rows(name: str) -> None:
     Usually: a mean, a maximum or a length over the batch or over all T tokens, padding included;
     the bound that each row may know is `seqs.final_length`.
     """
-    decoder, seqs = decoder_for(name), problem(rows=3)
+    decoder, seqs = decoder_for(name), example_batch(rows=3)
     together = forward(decoder, seqs)
     padding = torch.zeros(1, 5, dtype=torch.int64)
     for row in range(3):
@@ -180,11 +179,11 @@ def check_deterministic(name: str) -> None:
     Usually: torch's own random numbers in a hook (they come from `seqs.key`, by models/philox.py);
     something kept on `self` from one call to the next, which the longer call changed.
     """
-    decoder, seqs = decoder_for(name), problem()
+    decoder, seqs = decoder_for(name), example_batch()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(98)
         first = forward(decoder, seqs)
-        forward(decoder, problem(4 * TRAINED_LENGTH))
+        forward(decoder, example_batch(4 * TRAINED_LENGTH))
         torch.manual_seed(99)
         assert torch.equal(first, forward(decoder, seqs)), "two identical calls differ"
 
@@ -195,10 +194,10 @@ def check_prefix(name: str) -> None:
     Usually: a number that depends on how many tokens there are by now: T, `index.max()`, the last
     token. The length that may be known is `seqs.final_length`, from the prompt alone.
     """
-    decoder, seqs = decoder_for(name), problem()
+    decoder, seqs = decoder_for(name), example_batch()
     whole = forward(decoder, seqs)
     for length in range(1, seqs.tokens.shape[1]):
-        prefix = forward(decoder, with_tokens(seqs, seqs.tokens[:, :length]))
+        prefix = forward(decoder, replace(seqs, tokens=seqs.tokens[:, :length]))
         assert_close(prefix[:, -1], whole[:, length - 1], f"prefix of {length} tokens")
 
 
@@ -211,7 +210,7 @@ def check_packed(name: str) -> None:
     decoder, lengths = decoder_for(name), [20, 1, 0, 13]
     if not decoder.pe.needs.packed:
         raise DoesNotApply("its needs say packed=False")
-    seqs = problem(rows=len(lengths))
+    seqs = example_batch(rows=len(lengths))
     tokens = torch.cat([row[:n] for row, n in zip(seqs.tokens, lengths, strict=True)])[None]
     starts = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
     final_length = torch.tensor([23, 40, 9, 60])
@@ -230,12 +229,13 @@ def check_bfloat16(name: str) -> None:
     Usually: indices, distances or angles in bfloat16, which beyond 256 skips whole numbers: they
     are computed in float32 at the least and outside autocast, as in models/families.
     """
-    exact = forward(decoder_for(name), problem())
+    exact = forward(decoder_for(name), example_batch())
     low = decoder_for(name).float()
     with torch.autocast("cpu", torch.bfloat16):
-        error = relative_norm(forward(low, problem()).double(), exact)
+        difference = forward(low, example_batch()).double() - exact
+    error = float(difference.norm() / exact.norm())
     assert error <= BFLOAT16_TOLERANCE, f"autocast: relative error {error:.2f} of all logits"
-    plain = forward(low.bfloat16(), problem())
+    plain = forward(low.bfloat16(), example_batch())
     assert bool(plain.isfinite().all()), "logits of bfloat16 weights that are not finite"
 
 
@@ -250,3 +250,124 @@ CHECKS: tuple[Callable[[str], None], ...] = (
     check_packed,
     check_bfloat16,
 )
+
+
+@dataclass(frozen=True)
+class CheckOutcome:
+    """The outcome of one check.
+
+    expected  the promise
+    happened  what broke it, or why it does not apply
+    cause     the usual causes, if it broke
+    """
+
+    check: str
+    holds: bool
+    expected: str
+    happened: str = ""
+    cause: str = ""
+    applies: bool = True
+
+
+@dataclass(frozen=True)
+class ContractReport:
+    """The outcomes of all checks of an encoding.
+
+    sources   SHA-256 of each file that is not built in
+    warnings  what no check can see
+    """
+
+    name: str
+    sources: dict[str, str]
+    outcomes: tuple[CheckOutcome, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        return all(outcome.holds for outcome in self.outcomes)
+
+
+def examine(name: Name) -> ContractReport:
+    """Run every check; only `check_builds` if that one fails.
+
+    Raises UsageError if a file of the encoding cannot be imported or its parts cannot be joined.
+    """
+    places = [locate("encoding", part.name) for part in name.encoding.parts]
+    for place in places:
+        place.load()
+    outcomes = [run_check(check_builds, str(name))]
+    if outcomes[0].holds:
+        outcomes += [run_check(check, str(name)) for check in CHECKS]
+    warnings = [warning for place in places for warning in _warnings(place)]
+    if not all(place.is_builtin for place in places):
+        warnings.append(
+            "no check knows whether the formula is its paper's: write it once more as plain loops, "
+            "in float64, and compare (the README has such a twin)"
+        )
+    sources = source_hashes(name.encoding)
+    return ContractReport(str(name), sources, tuple(outcomes), tuple(warnings))
+
+
+def run_check(check: Callable[[str], None], name: str) -> CheckOutcome:
+    """Run one check on `name`. Raises UsageError if the encoding refuses how it is used."""
+    expected, _, cause = (inspect.getdoc(check) or "").partition("\n\nUsually: ")
+    title, expected, cause = (
+        " ".join(text.split())
+        for text in (check.__name__.removeprefix("check_").replace("_", " "), expected, cause)
+    )
+    try:
+        check(name)
+    except UsageError:
+        raise
+    except DoesNotApply as reason:
+        return CheckOutcome(title, True, expected, str(reason), applies=False)
+    except USER_CODE_ERRORS as error:
+        return CheckOutcome(title, False, expected, _describe(error, parse(name)), cause)
+    return CheckOutcome(title, True, expected)
+
+
+def as_text(report: ContractReport) -> str:
+    """One line a check, three if it is broken."""
+    lines = [report.name]
+    first_check: dict[str, str] = {}
+    for outcome in report.outcomes:
+        state = "BROKEN" if not outcome.holds else "holds " if outcome.applies else "none  "
+        lines.append(f"  {state} {outcome.check}: {outcome.expected}")
+        if not outcome.applies:
+            lines.append(f"         does not apply: {outcome.happened}")
+        elif not outcome.holds:
+            first = first_check.setdefault(outcome.happened, outcome.check)
+            if first == outcome.check:
+                lines += [f"         but: {outcome.happened}", f"         usually: {outcome.cause}"]
+            else:  # one crash stops many checks
+                lines.append(f"         but: the same as in {first}")
+    lines += [f"  note: {warning}" for warning in report.warnings]
+    applied = [outcome for outcome in report.outcomes if outcome.applies]
+    held = sum(outcome.holds for outcome in applied)
+    return "\n".join([*lines, f"{held} of {len(applied)} checks hold"])
+
+
+def _describe(error: BaseException, name: Name) -> str:
+    """A failed assertion of this file speaks for itself; other errors name the encoding's line."""
+    origin = traceback.extract_tb(error.__traceback__)[-1].filename
+    if isinstance(error, AssertionError) and origin == __file__:
+        return str(error)
+    return describe_error(error, *(locate("encoding", part.name) for part in name.encoding.parts))
+
+
+def _warnings(location: Location) -> Iterator[str]:
+    """Facts that the file at `location` does not declare."""
+    declared = read_declaration(location)
+    kinds = {one.kind for one in declarations("encoding") if not one.package}
+    name = declared.class_name
+    for key, option in declared.options.items():
+        if option.problem:
+            yield f"{name}: option '{key}' {option.problem}"
+    if not declared.summary:
+        yield f"{name} has no docstring: its first line is what `tape-arith list` shows"
+    if not declared.kind:
+        yield f"{name} does not say its `kind`: {'; '.join(sorted(kinds))}"
+    elif declared.kind not in kinds:
+        yield f"the kind '{declared.kind}' is none of {'; '.join(sorted(kinds))}"
+    if not declared.paper:
+        yield f"{name} does not say its `paper`: author, year and arXiv number"

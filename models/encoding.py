@@ -16,15 +16,16 @@ What a hook returns for token t never depends on tokens after t.
 Legend: B batch, T tokens, D hidden, H heads, K head dim.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from models.backends.backend import Backend, Needs
 from models.backends.eager import Eager
-from models.products import Extent, Product
+from models.flops import MatMul, Workload
 from models.sequences import Sequences
 
 # A NamedTuple of tensors of the encoding's own, opaque to the decoder; () where it carries nothing.
@@ -124,7 +125,7 @@ class PositionalEncoding(nn.Module):
         stands for a token's position."""
         return None
 
-    def products(self, extent: Extent) -> Iterable[Product]:
+    def products(self, extent: Workload) -> Iterable[MatMul]:
         """The matrix products that this encoding adds to a forward of all layers, over its plain
         twin of attention (every pair counts that `extent` counts): what a count of FLOPs adds."""
         return ()
@@ -137,3 +138,30 @@ class PositionalEncoding(nn.Module):
 
     def after_step(self) -> None:
         """Called after each optimizer step; clamps what must stay in a range."""
+
+
+class Extrapolation:
+    """Base of every change to an encoding at test time, which training never sees.
+
+    Each is one file of models/extrapolations. Stateless: the same call gives the same answer,
+    whatever was called before. Keyword-only arguments of a subclass are its options.
+    """
+
+    kind: ClassVar[str] = "at test time"
+    paper: ClassVar[str] = ""
+
+    def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
+        """Why it cannot change `encoding`, as words that follow its name; None if it can."""
+        raise NotImplementedError
+
+    def apply(self, encoding: PositionalEncoding) -> None:
+        """Make `encoding` evaluate with this change."""
+        raise NotImplementedError
+
+
+def constant(numbers: Sequence[float], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """A few numbers as a tensor on the device of `like`, in its type or in `dtype`.
+
+    Unlike `new_tensor` and an index that is a list, it does not wait for the device.
+    """
+    return torch.tensor(numbers, dtype=dtype or like.dtype).to(like.device, non_blocking=True)

@@ -1,4 +1,4 @@
-"""Where to compute, in which precision, on how many threads."""
+"""Device, precision and threads of a computation."""
 
 import ctypes
 import re
@@ -14,7 +14,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from models.compute import AUTO, Compute
+from models.names.backends import AUTO, AttentionChoice
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -22,9 +22,13 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Hardware:
-    """A device ("cpu", "cuda"), the type of its fast matrix products (bfloat16 where the hardware
-    has it, else float32; weights, norms, softmax and logits stay in float32), and what computes
-    there, as in `Compute`."""
+    """Where and how to compute.
+
+    device               "cpu" or "cuda"
+    dtype                of matrix products: bfloat16 if it is fast here, else float32; weights,
+                         norms, softmax and logits stay in float32
+    attention, compiled  as in `AttentionChoice`
+    """
 
     device: str
     dtype: torch.dtype
@@ -40,34 +44,34 @@ class Hardware:
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device, self.dtype, enabled=self.dtype != torch.float32)
 
-    def exactly(self) -> "Hardware":
-        """The same device in float32, and a backend of attention that can do that."""
+    def in_float32(self) -> "Hardware":
+        """The same device in float32, with an attention backend that supports it."""
         return replace(self, dtype=torch.float32, attention="auto")
 
     @property
     def for_scoring(self) -> "Hardware":
-        """The same for a grid, as in `Compute`."""
+        """The same for scoring a grid, as `AttentionChoice.for_scoring`."""
         return self if self.compiled is not True else replace(self, compiled=None)
 
-    def map(
+    def parallel_map(
         self,
         function: Callable[[Item], Result],
         items: Iterable[Item],
         first_alone: bool = False,
     ) -> Iterator[Result]:
-        """`function` of each item, in order; on a CPU several at once, one thread each, all of them
-        after the first one where that is to be `first_alone`.
+        """Apply `function` to each item, in order; on a CPU several at once, one thread each.
 
-        At the sizes that suit a CPU an operation is too small to share: two threads in one product
-        gain a fifth and, beside another process, lose a factor of fifty waiting for each other.
-        And what comes out does not depend on the number of threads.
+        With `first_alone` the others start after the first is done. At sizes that suit a CPU an
+        operation is too small to share: two threads in one product gain a fifth and, beside another
+        process, lose a factor of fifty waiting for each other. One thread an item also makes the
+        result independent of the number of threads.
         """
         if self.device != "cpu" or self.threads == 1:
             return map(function, items)
-        items, context = iter(items), copy_context()  # what torch is told is of a context
+        items, context = iter(items), copy_context()  # torch's settings belong to a context
         first = [function(item) for item in islice(items, 1 if first_alone else 0)]
-        others = _pool(self.threads).map(lambda item: context.copy().run(function, item), items)
-        return chain(first, others)
+        rest = _pool(self.threads).map(lambda item: context.copy().run(function, item), items)
+        return chain(first, rest)
 
     @property
     def dtype_name(self) -> str:
@@ -75,7 +79,7 @@ class Hardware:
 
     @property
     def name(self) -> str:
-        """The part's own name, where the system tells it."""
+        """The product name of the GPU or CPU, if the system has it."""
         if self.device == "cuda":
             return torch.cuda.get_device_name()
         try:
@@ -86,11 +90,11 @@ class Hardware:
         return models[0] if models else "CPU"
 
 
-def detect(compute: Compute = AUTO) -> Hardware:
-    """The GPU if there is one, else the CPU with as many threads as torch was given (a core each,
-    OMP_NUM_THREADS, torch.set_num_threads); bfloat16 only where products in it are fast.
+def detect(compute: AttentionChoice = AUTO) -> Hardware:
+    """Choose the GPU if there is one, else the CPU with torch's number of threads.
 
-    On a CPU torch itself is left with one thread: the threads go to `Hardware.map`.
+    bfloat16 only where products in it are fast. On a CPU this leaves torch itself with one thread:
+    the others go to `Hardware.parallel_map`.
     """
     if torch.cuda.is_available():
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
@@ -104,8 +108,7 @@ def detect(compute: Compute = AUTO) -> Hardware:
 
 
 def datasheet(name: str) -> float | None:
-    """FLOP/s in bfloat16 without sparsity of the part of that name, by its maker's datasheet: what
-    MFU is taken of. None where we have none.
+    """FLOP/s in bfloat16 without sparsity by the maker's datasheet, for MFU; None if unknown.
 
     >>> datasheet("NVIDIA H200"), datasheet("NVIDIA H100 PCIe")
     (989000000000000.0, None)
@@ -126,10 +129,10 @@ def _threads() -> int:
 
 @cache
 def _keep_freed_memory() -> None:
-    """Have glibc keep what is freed, where glibc it is.
+    """Make glibc keep freed memory.
 
-    A step takes and frees the same tens of megabytes again and again; given back to the system,
-    each page costs a fault on its return: 6,000 a step at mini, some 5 % of its time.
+    A step allocates and frees the same tens of megabytes again and again; returned to the system,
+    each page costs a fault: 6,000 a step at mini, some 5 % of its time.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
@@ -143,9 +146,11 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
 
 
-def by_hand(x: Tensor) -> bool:
-    """Whether what is done to `x` should take a backward written by hand: on a CPU, where memory
-    is what costs. On a GPU a compiled block fuses the plain formula."""
+def use_custom_backward(x: Tensor) -> bool:
+    """Whether operations on `x` take the backward passes written for CPUs, where memory is slow.
+
+    On a GPU a compiled block fuses the plain formula.
+    """
     # Not `is_compiling`, which is true for all threads while one of them compiles.
     return x.device.type == "cpu" and not torch.compiler.is_dynamo_compiling()
 

@@ -1,6 +1,6 @@
 """What every hook of an encoding may know of a batch besides its features.
 
-Legend: B batch, T tokens, H heads, n sequences.
+Legend: B batch, T tokens, H heads, n sequences, L the longest of them.
 """
 
 from collections.abc import Callable
@@ -82,3 +82,19 @@ class Sequences:
     def per_token(self, x: Tensor) -> Tensor:
         """A value of each sequence, [n, ...], laid beside its tokens: [B, 1 or T, ...]."""
         return x[:, None] if self.starts is None else x[self.row]
+
+
+def unpack(x: Tensor, seqs: Sequences) -> Tensor:
+    """Packed sequences [1, T, ...] as rows [n, L, ...].
+
+    After a row's end stand values of other sequences, which causal attention never reads.
+    """
+    assert seqs.starts is not None
+    columns = torch.arange(seqs.longest, device=x.device)
+    source = seqs.starts[:-1, None].long() + columns
+    return x[0, source.clamp_max(x.shape[1] - 1)]
+
+
+def pack(x: Tensor, seqs: Sequences) -> Tensor:
+    """Rows [n, L, ...] as packed sequences [1, T, ...]."""
+    return x[seqs.row[0], seqs.place[0]][None]

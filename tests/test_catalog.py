@@ -14,9 +14,10 @@ import arith.data.task
 import arith.data.tasks
 import models.encodings
 from arith.suite.folders import RunFolder
-from models import catalog, source
-from models.catalog import Encoding, Name, Option, Part, Value, parse
 from models.errors import UsageError
+from models.names.declarations import Option, Value, declaration, declarations, defines_attention
+from models.names.locate import FOLDERS, known_names, locate
+from models.names.parse import Encoding, Name, NamePart, parse, parse_extrapolation, parse_list
 from tests.suite.tiny import done, refused, settings
 
 
@@ -36,18 +37,18 @@ def values(option: Option) -> st.SearchStrategy[Value]:
 
 
 @st.composite
-def parts(draw: st.DrawFn, kind: str) -> Part:
+def parts(draw: st.DrawFn, kind: str) -> NamePart:
     """Any name of a kind with some of its options, none at its default."""
-    entry = draw(st.sampled_from(catalog.entries(kind)))
+    entry = draw(st.sampled_from(declarations(kind)))
     names = draw(st.sets(st.sampled_from(sorted(entry.options)))) if entry.options else set()
     chosen = {name: draw(values(entry.options[name])) for name in names}
     differ = {k: v for k, v in chosen.items() if v != entry.options[k].default}
-    return Part(entry.name, tuple(sorted(differ.items())))
+    return NamePart(entry.name, tuple(sorted(differ.items())))
 
 
-def place_in_a_name(part: Part) -> tuple[bool, str]:
+def place_in_a_name(part: NamePart) -> tuple[bool, str]:
     """What attends comes last, the others by name."""
-    return source.attends(catalog.place("encoding", part.name)), part.name
+    return defines_attention(locate("encoding", part.name)), part.name
 
 
 def joined() -> st.SearchStrategy[Encoding]:
@@ -60,7 +61,7 @@ def joined() -> st.SearchStrategy[Encoding]:
 @given(st.builds(Name, joined(), st.none() | parts("extrapolation")))
 def test_a_name_and_its_text_are_one(name: Name) -> None:
     assert parse(str(name)) == name
-    assert catalog.parse_list(f"{name}, {name}") == [name]
+    assert parse_list(f"{name}, {name}") == [name]
     extrapolated = name.extrapolation is not None
     assert str(name).count("+") == len(name.encoding.parts) - 1 + extrapolated
     assert parse(str(name.encoding)) == Name(name.encoding)
@@ -126,17 +127,17 @@ def test_names_that_are_wrong(text: str, told: str) -> None:
 
 def test_no_name_is_of_two_kinds() -> None:
     """What follows a plus is told by its name alone."""
-    known = [(kind, entry) for kind in catalog.FOLDERS for entry in catalog.entries(kind)]
+    known = [(kind, entry) for kind in FOLDERS for entry in declarations(kind)]
     said = [name for _, entry in known for name in (entry.name, *entry.aliases)]
     assert len(said) == len(set(said))
 
 
 def test_lists() -> None:
-    assert list(map(str, catalog.parse_list("rope, randpe,rand-rope,,fire:width=64"))) == [
+    assert list(map(str, parse_list("rope, randpe,rand-rope,,fire:width=64"))) == [
         *("rope", "rand-rope", "fire:width=64"),
     ]
-    assert catalog.parse_list(" , ") == []
-    assert str(catalog.parse_extrapolation("yarn:ramp=paper")) == "yarn:ramp=paper"
+    assert parse_list(" , ") == []
+    assert str(parse_extrapolation("yarn:ramp=paper")) == "yarn:ramp=paper"
 
 
 def test_kinds_of_options() -> None:
@@ -153,7 +154,7 @@ def test_kinds_of_options() -> None:
 
 def test_what_the_files_say_of_themselves() -> None:
     for kind in ("encoding", "extrapolation"):
-        for entry in catalog.entries(kind):
+        for entry in declarations(kind):
             assert entry.summary.endswith(".") and len(entry.summary) < 90
             assert entry.kind and "arXiv" in entry.paper
             assert entry.class_name.lower().startswith(entry.name.replace("-", "")[:4])
@@ -199,8 +200,8 @@ class ZzTest(PositionalEncoding):
 @pytest.fixture
 def one_more_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "encodings"
-    shutil.copytree(catalog.FOLDERS["encoding"], folder)
-    monkeypatch.setitem(catalog.FOLDERS, "encoding", folder)
+    shutil.copytree(FOLDERS["encoding"], folder)
+    monkeypatch.setitem(FOLDERS, "encoding", folder)
     monkeypatch.setattr(models.encodings, "__path__", [*models.encodings.__path__, str(folder)])
     monkeypatch.chdir(tmp_path)
     (folder / "zz_test.py").write_text(ENCODING)
@@ -209,8 +210,8 @@ def one_more_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 def test_an_encoding_in_one_file(one_more_encoding: Path) -> None:
-    assert "zz-test" in catalog.names("encoding")
-    entry = catalog.entry("encoding", "zz-test")
+    assert "zz-test" in known_names("encoding")
+    entry = declaration("encoding", "zz-test")
     assert entry.class_name == "ZzTest" and entry.aliases == ("zz",)
     assert entry.summary == "A learned vector for each index, scaled."
     assert entry.options == {
@@ -234,7 +235,7 @@ def test_an_encoding_in_one_file(one_more_encoding: Path) -> None:
 def test_a_file_without_a_class(one_more_encoding: Path) -> None:
     (one_more_encoding.with_name("zz_empty.py")).write_text("x = 1\n")
     with pytest.raises(UsageError, match=r"zz_empty\.py defines no class"):
-        catalog.entry("encoding", "zz-empty")
+        declaration("encoding", "zz-empty")
 
 
 def test_a_file_that_does_not_parse(one_more_encoding: Path) -> None:

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 import arith.data.task
+import models
 from arith.commands.options import complete_encoding
 from arith.suite.folders import RunFolder
-from models import catalog, registry, source
-from models.catalog import parse, parse_list
 from models.errors import UsageError
-from models.registry import Place
+from models.names.declarations import defines_attention
+from models.names.locate import Location, installed, locate, source_file
+from models.names.parse import parse, parse_list
 from tests.models.test_contract import HEAD, SLIPS
 from tests.suite.tiny import SETTINGS, done, refused, settings
 from tests.test_catalog import TASK as REPEAT
@@ -41,7 +42,6 @@ class Theirs(PositionalEncoding):
 
     kind = "absolute"
     paper = "Nobody 2026, arXiv 0000.00000"
-    aliases = ("zz-alias",)
 
     def __init__(self, setting: Setting, *, scale: float = 1.0) -> None:
         super().__init__(setting)
@@ -52,7 +52,7 @@ class Theirs(PositionalEncoding):
         return x + self.scale * self.table[index]
 '''
 TASK = f'{REPEAT}\n\nopen("imported", "w").close()\n'
-ROOT = Path(catalog.__file__).parents[1]
+ROOT = Path(models.__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -79,7 +79,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    registry.installed.cache_clear()
+    installed.cache_clear()
     arith.data.task.load_task.cache_clear()
 
 
@@ -119,7 +119,7 @@ def test_a_package_is_listed_without_running_it() -> None:
     listed = done("list").out
     line = next(line for line in listed.splitlines() if line.split()[:1] == ["their-own"])
     assert line == (
-        "  their-own       A learned vector for each index, scaled. (also zz-alias) Nobody 2026, "
+        "  their-own       A learned vector for each index, scaled. Nobody 2026, "
         "arXiv 0000.00000. (package theirs 1.2) Options: scale=1.0."
     )
     assert "  their-task (package theirs 1.2)" in listed.splitlines()
@@ -144,7 +144,7 @@ def test_a_package_s_encoding_and_task_are_trained_and_scored() -> None:
     folder = RunFolder(Path("runs/mini/their-own@scale=2+rope/seed-0"))
     record = folder.record()
     assert record.encoding == "their-own:scale=2+rope" and record.config.task == "their-task"
-    place = catalog.place("encoding", "their-own")
+    place = locate("encoding", "their-own")
     assert record.sources == {"their-own": place.sha256()} and place.package == "theirs 1.2"
     assert '"version": 3' in folder.grid_file().read_text()
     assert RunFolder(Path("runs/mini/rope/seed-0")).record().sources == {}
@@ -276,9 +276,7 @@ def test_a_file_on_disk(folder: Path) -> None:
     assert not Path("__pycache__").exists()
     for slug in ("mine.py@Theirs@scale=2", "mine.py@Theirs+rope"):
         record = RunFolder(Path(f"runs/mini/{slug}/seed-0")).record()
-        assert record.sources == {
-            "mine.py:Theirs": catalog.place("encoding", "mine.py:Theirs").sha256()
-        }
+        assert record.sources == {"mine.py:Theirs": locate("encoding", "mine.py:Theirs").sha256()}
     assert Path("runs/mini/mine.py@Theirs@scale=2-mine.py@Theirs+rope-rope.png").exists()
     done("heatmap", "--compare", "mine.py:Theirs:scale=2,rope", "--out", "a.png")
     for command in ("table", "leaderboard"):
@@ -294,19 +292,6 @@ def test_a_file_on_disk(folder: Path) -> None:
     told = refused("check", "mine.py:Theirs:slope=2")
     assert "unknown option of mine.py:Theirs 'slope'" in told
     assert "Theirs has none" in refused("train", "--pe", "mine.py:Theirs+yarn", *settings())
-
-
-@pytest.mark.parametrize("name", ["x+b.py", "x,b.py", "x:b.py", "x.py:b.py", "x,+:x/a b.py"])
-def test_paths_that_hold_what_joins_names(name: str, folder: Path) -> None:
-    Path(name).parent.mkdir(exist_ok=True)
-    Path(name).write_text(ENCODING)
-    whole = f"{name}:Theirs:scale=3"
-    assert str(parse(whole)) == whole
-    names = ["abacus", whole, f"{name}:Theirs+rope", f"abacus+{whole}", "fire"]
-    assert [str(found) for found in parse_list(" , ".join(names))] == names
-    done("train", "--pe", whole, *settings(steps=2))
-    (slug,) = os.listdir("runs/mini")
-    assert slug.endswith("@Theirs@scale=3") and not set(slug) & set(":,/ ")
 
 
 @pytest.mark.parametrize(
@@ -412,15 +397,15 @@ def test_the_code_that_runs_is_what_was_hashed(
     for value in ("1", "2", "1"):
         file.write_text(f"VALUE = {value}\n")
         os.utime(file, (1, 1))
-        module = registry.of_file("mine.py", "Mine").load()
+        module = locate("encoding", "mine.py:Mine").load()
         assert vars(module)["VALUE"] == int(value)
-        assert registry.of_file("mine.py", "Mine").load() is module
+        assert locate("encoding", "mine.py:Mine").load() is module
     assert not Path("__pycache__").exists()
 
 
 def test_a_file_that_raises_is_not_half_imported(folder: Path) -> None:
     Path("mine.py").write_text("x = 1\nraise KeyError('here')\n")
-    place = registry.of_file("mine.py", "Mine")
+    place = locate("encoding", "mine.py:Mine")
     for _ in range(2):
         with pytest.raises(UsageError, match=r"KeyError: 'here' \(line 2 of mine\.py\)"):
             place.load()
@@ -430,11 +415,11 @@ def test_what_is_found_without_importing(site: Path) -> None:
     """Modules in packages, in packages without __init__, and none that is not plain source."""
     (site / "theirs" / "space").mkdir(parents=True)
     (site / "theirs" / "space" / "mine.py").write_text("raise RuntimeError\n")
-    found = registry.source_file("theirs.space.mine")
+    found = source_file("theirs.space.mine")
     assert found == site / "theirs" / "space" / "mine.py"
-    assert registry.source_file("models.catalog") == Path(catalog.__file__)
-    assert registry.source_file("theirs.space") is None
-    assert registry.source_file("sys") is None
+    assert source_file("models.decoder") == ROOT / "models/decoder.py"
+    assert source_file("theirs.space") is None
+    assert source_file("sys") is None
 
 
 def test_what_a_class_without_a_readable_base_does(folder: Path) -> None:
@@ -446,7 +431,7 @@ def test_what_a_class_without_a_readable_base_does(folder: Path) -> None:
         lines + "".join(f"class {name}({base}):\n    pass\n" for name, (base, _) in bases.items())
     )
     for name, (_, attends) in bases.items():
-        assert source.attends(registry.of_file("mine.py", name)) is attends
+        assert defines_attention(locate("encoding", f"mine.py:{name}")) is attends
     assert str(parse("rope+mine.py:Adds")) == "mine.py:Adds+rope"
     assert str(parse("mine.py:Turns+coupling")) == "coupling+mine.py:Turns"
 
@@ -457,14 +442,14 @@ def test_bases_of_the_same_name_and_in_a_circle(folder: Path) -> None:
     )
     for name, attends in (("Abacus", False), ("RoPE", True)):
         Path("mine.py").write_text(f"{lines}class {name}({name}):\n    pass\n")
-        assert source.attends(registry.of_file("mine.py", name)) is attends
+        assert defines_attention(locate("encoding", f"mine.py:{name}")) is attends
     Path("mine.py").write_text("class A(B):\n    pass\n\n\nclass B(A):\n    pass\n")
-    assert source.attends(registry.of_file("mine.py", "A")) is True
+    assert defines_attention(locate("encoding", "mine.py:A")) is True
 
 
 def test_places_for_people() -> None:
-    assert str(catalog.place("encoding", "rope")) == "models/encodings/rope.py"
-    assert str(Place("x", None, "a.b", package="p 1")) == "package p 1 (a.b)"
+    assert str(locate("encoding", "rope")) == "models/encodings/rope.py"
+    assert str(Location("x", None, "a.b", package="p 1")) == "package p 1 (a.b)"
 
 
 def test_the_readme_s_example(folder: Path) -> None:

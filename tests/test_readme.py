@@ -11,7 +11,7 @@ import typer
 import cli
 from arith.suite.compare import ALL
 from arith.suite.presets import presets
-from models import catalog
+from models.names.parse import parse_list
 
 README = (Path(cli.__file__).parent / "README.md").read_text(encoding="utf-8")
 COMMANDS: dict[str, Any] = vars(typer.main.get_command(cli.app))["commands"]
@@ -36,5 +36,5 @@ def test_every_command_parses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         options = COMMANDS[name].make_context(name, words).params
         for option in ("pe", "compare"):
             if options.get(option) not in (None, "", ALL):
-                catalog.parse_list(options[option])
+                parse_list(options[option])
         assert options.get("preset") in (None, *presets()), line

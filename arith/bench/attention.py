@@ -21,11 +21,13 @@ from arith.errors import UsageError
 from arith.suite.building import on_paper
 from arith.training.config import Config
 from arith.training.flops import causal
-from models import backends, catalog
+from models import backends
 from models.backends.backend import Backend, Needs
-from models.catalog import Name
+from models.flops import MatMul
 from models.hardware import Hardware, detect
-from models.products import Product
+from models.names.backends import backend_names
+from models.names.locate import known_names
+from models.names.parse import Name, parse
 from models.sequences import Sequences
 
 STAGE = "attention"
@@ -69,7 +71,7 @@ def measure(options: Options) -> Iterator[Measurement]:
 
 def grouped(encodings: Sequence[Name], config: Config) -> dict[Needs, str]:
     """What attention must do, and which encodings ask for just that; no encodings: all."""
-    chosen = encodings or [catalog.parse(name) for name in catalog.names("encoding")]
+    chosen = encodings or [parse(name) for name in known_names("encoding")]
     found: dict[Needs, list[str]] = {}
     for name in chosen:
         needs = on_paper(config, name).pe.needs
@@ -147,7 +149,7 @@ def wanted(request: str) -> list[str]:
     """Eager first, then the backend asked for, or all. Errors: UsageError for an unknown one."""
     if request != "auto":
         backends.load(request)
-    others = catalog.backends() if request == "auto" else [request]
+    others = backend_names() if request == "auto" else [request]
     return list(dict.fromkeys([EAGER, *others]))
 
 
@@ -156,7 +158,7 @@ def lacking(backend: Backend, needs: Needs, hardware: Hardware) -> str | None:
     Triton's interpreter could run is not: its time says nothing of a kernel."""
     interpreting = os.environ.pop(INTERPRETER, None)
     try:
-        return backend.lacks(needs, hardware)
+        return backend.why_unsupported(needs, hardware)
     finally:
         if interpreting is not None:
             os.environ[INTERPRETER] = interpreting
@@ -213,5 +215,5 @@ def step_of(
 def useful_flops(needs: Needs, rows: int, length: int, config: Config) -> int:
     """FLOPs of forward and backward: the scores and each value, over the keys up to each query."""
     width = config.num_heads * config.head_dim
-    product = Product(causal([length] * rows).pairs * width)
+    product = MatMul(causal([length] * rows).pairs * width)
     return (needs.query + needs.values) * product.training

@@ -11,16 +11,16 @@ from arith.errors import Failure
 from arith.files import read_json
 from arith.suite.progress import say
 from arith.suite.sweep import Sweep, folder_of
-from models.catalog import Name
-from models.compute import AUTO, Compute
 from models.hardware import detect
+from models.names.backends import AUTO, AttentionChoice
+from models.names.parse import Name
 
 STAGES = ("ceilings", "attention", "train")
 ENCODINGS = 4
 """As many as are compiled and timed within a minute or two."""
 
 
-def measure_first(sweep: Sweep, out: Path, compute: Compute = AUTO) -> Path | None:
+def measure_first(sweep: Sweep, out: Path, compute: AttentionChoice = AUTO) -> Path | None:
     """Measure what a sweep's `measure` asks for, on stderr and into bench.json of its folder; what
     was measured on this machine already is not measured again. The file, or None if none is asked.
 

@@ -154,7 +154,7 @@ def disk_limit(folder: Path, writers: int, scale: Scale) -> Limit:
 
     def everybody() -> float:
         began = perf_counter()
-        for _ in _workers(writers).map(write, range(writers)):
+        for _ in _workers(writers).parallel_map(write, range(writers)):
             pass
         return blocks * writers * len(block) / (perf_counter() - began)
 
@@ -220,7 +220,7 @@ def _limit(
             barrier.abort()  # or the others would wait for this one
             raise
 
-    each = list(hardware.map(worker, range(hardware.threads)))
+    each = list(hardware.parallel_map(worker, range(hardware.threads)))
     return _of([sum(rates) for rates in zip(*each, strict=True)])
 
 

@@ -22,9 +22,9 @@ from arith.errors import UsageError
 from arith.suite.presets import load_preset
 from arith.suite.version import ROOT
 from arith.training.config import Config
-from models.catalog import Name, parse
-from models.compute import Compute
 from models.hardware import Hardware
+from models.names.backends import AttentionChoice
+from models.names.parse import Name, parse
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -94,8 +94,8 @@ class Options:
     threads: int | None = None
 
     @property
-    def compute(self) -> Compute:
-        return Compute(self.attention, self.compiled)
+    def compute(self) -> AttentionChoice:
+        return AttentionChoice(self.attention, self.compiled)
 
     @property
     def cores(self) -> int:

@@ -19,14 +19,14 @@ import torch
 from arith.bench.attention import lacking
 from arith.bench.measure import Measurement, Options, Timing, interleaved, not_measured
 from arith.errors import UsageError
-from arith.training.flops import counted, forward_flops, padded, products
+from arith.training.flops import counted, forward_flops, matmuls, padded
 from models import backends
 from models.backends.backend import Backend
 from models.build import build, build_decoder
-from models.catalog import parse
 from models.decoder import Block, Decoder, DecoderConfig
 from models.encoding import PositionalEncoding, PositionalLayer, Setting, State
 from models.hardware import Hardware, detect
+from models.names.parse import parse
 from models.sequences import Sequences
 
 STAGE = "paper"
@@ -143,7 +143,7 @@ def table_3(name: str, decoder: Decoder, tokens: int) -> Iterator[Measurement]:
         )
 
     parameters = decoder.num_parameters()
-    flops = forward_flops(products(decoder.config, decoder.pe, padded(1, tokens)))
+    flops = forward_flops(matmuls(decoder.config, decoder.pe, padded(1, tokens)))
     yield line("parameters", parameters, "", published.parameters, MEBI, " x 2^20")
     yield line("MACs by formula", flops // 2, "MAC", published.macs, 1e9, " G")
     yield line("FLOPs by formula", flops, "FLOP", published.flops, 1e9, " G of matrix products")
@@ -213,7 +213,9 @@ def fused(pe: PositionalEncoding, hardware: Hardware) -> Backend:
 def not_fused(pe: PositionalEncoding, hardware: Hardware) -> Backend:
     """What `auto` would take if there were no fused one."""
     others = (name for name in backends.PREFERENCE[hardware.device] if name != FUSED)
-    return next(b for b in map(backends.load, others) if b.lacks(pe.needs, hardware) is None)
+    return next(
+        b for b in map(backends.load, others) if b.why_unsupported(pe.needs, hardware) is None
+    )
 
 
 def attention_layer(

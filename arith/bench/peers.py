@@ -46,9 +46,9 @@ from arith.suite.building import decoder_for, training_bucket
 from arith.training.config import Config
 from arith.training.train import summed_loss
 from models.build import prepare
-from models.catalog import parse
-from models.graphs import allow_graphs
+from models.compile import raise_graph_limit
 from models.hardware import Hardware, detect
+from models.names.parse import parse
 
 STAGE = "peers"
 TAKES = frozenset({"preset", "settings", "attention", "compiled"})
@@ -120,7 +120,7 @@ def speeds(
 ) -> dict[str, Timing]:
     """Real tokens a second: inputs, padding excluded."""
     if hardware.compiles:
-        allow_graphs(len(contenders), blocks=config.num_layers)
+        raise_graph_limit(len(contenders), blocks=config.num_layers)
     for contender in contenders:
         warm_up(contender.train, hardware)
     taken = steps_in_turn(
@@ -181,7 +181,7 @@ def peer_of(peer: Peer, config: Config, hardware: Hardware) -> Contender:
             torch.manual_seed(0)
             model = peer.build(package, config).to(hardware.device)
     if peer.as_it_comes:
-        hardware = hardware.exactly()
+        hardware = hardware.in_float32()
     compiled = hardware.compiled is True and not peer.as_it_comes
     if compiled:
         model.compile(dynamic=True if hardware.device == "cpu" else None)

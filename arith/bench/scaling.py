@@ -30,9 +30,9 @@ from arith.suite.environment import environment
 from arith.suite.progress import say
 from arith.training.config import Config
 from models.build import prepare
-from models.catalog import Name
-from models.graphs import allow_graphs
+from models.compile import raise_graph_limit
 from models.hardware import Hardware, detect
+from models.names.parse import Name
 
 STAGE = "scaling"
 TAKES = frozenset({"encodings", "preset", "settings", "lengths", "plot", "attention", "compiled"})
@@ -182,7 +182,7 @@ def grids(
     deadline = monotonic() + 0.5 * seconds
     works: dict[tuple[str, int], Callable[[], object]] = {}
     if hardware.compiles:
-        allow_graphs(len(names), blocks=config.num_layers)
+        raise_graph_limit(len(names), blocks=config.num_layers)
     decoders = {
         name: prepare(decoder_for(config, Name(name.encoding), 0), hardware).eval()
         for name in names

@@ -32,11 +32,11 @@ from arith.suite.scores import score_run
 from arith.suite.version import own_version
 from arith.suite.weights import identity, load_state, load_weights
 from arith.training import checkpoint
-from arith.training.flops import causal, forward_flops, products
+from arith.training.flops import causal, forward_flops, matmuls
 from models.build import prepare
-from models.catalog import Name, parse, sources
 from models.decoder import Decoder
 from models.hardware import Hardware, detect
+from models.names.parse import Name, parse, source_hashes
 
 STAGE = "score"
 TAKES = frozenset({"encodings", "preset", "settings", "run", "lengths"})
@@ -93,7 +93,7 @@ def runs(options: Options, hardware: Hardware, folder: Path) -> Iterator[Run]:
             first_steps=config.steps,
             data=None,
             version=own_version(),
-            sources=sources(name.encoding),
+            sources=source_hashes(name.encoding),
         )
         decoder = decoder_for(config, Name(name.encoding), record.seed)
         tensors = {f"model/{key}": tensor for key, tensor in decoder.state_dict().items()}
@@ -140,7 +140,7 @@ def whole_grid(run: Run, hardware: Hardware, options: Options) -> Iterator[Measu
     answers = int((problems.lengths - problems.prompt_lengths).sum())
     decoder = loaded(run.folder, side, hardware)
     extent = causal((problems.lengths - 1).tolist())
-    flops = forward_flops(products(decoder.config, decoder.pe, extent, answers))
+    flops = forward_flops(matmuls(decoder.config, decoder.pe, extent, answers))
     limit = limits.product_limit(hardware, options.quick)
     yield Measurement(
         STAGE,

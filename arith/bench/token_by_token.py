@@ -83,7 +83,7 @@ def cell_of(problems: Problems, keys: NDArray[np.int64], device: str) -> Cell:
 
 def decoded(decoder: Decoder, cells: Sequence[Cell], hardware: Hardware) -> list[NDArray[np.bool_]]:
     """The yardstick over cells, as many at once as the suite takes batches at once."""
-    return list(hardware.map(lambda cell: token_by_token(decoder, cell, hardware), cells))
+    return list(hardware.parallel_map(lambda cell: token_by_token(decoder, cell, hardware), cells))
 
 
 def token_by_token(decoder: Decoder, cell: Cell, hardware: Hardware) -> NDArray[np.bool_]:

@@ -31,10 +31,10 @@ from arith.training.config import Config
 from arith.training.flops import useful_training_flops
 from arith.training.schedule import Schedule
 from arith.training.train import Trainer
-from models.catalog import Name, parse
+from models.compile import raise_graph_limit
 from models.encoding import PositionalLayer
-from models.graphs import allow_graphs
 from models.hardware import Hardware, datasheet, detect
+from models.names.parse import Name, parse
 
 STAGE = "train"
 TAKES = frozenset({"encodings", "preset", "settings", "lengths", "attention", "compiled"})
@@ -165,7 +165,7 @@ def compile_all(contenders: Collection[Contender], hardware: Hardware) -> None:
     if not hardware.compiles:
         return
     layers = max(each.trainer.config.num_layers for each in contenders)
-    allow_graphs(len(contenders), blocks=layers)
+    raise_graph_limit(len(contenders), blocks=layers)
     for each in contenders:
         warm_up(each.train, hardware)
 

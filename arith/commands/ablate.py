@@ -18,7 +18,7 @@ from arith.commands.options import (
     TimeLimit,
     complete_sweep,
 )
-from models.compute import Compute
+from models.names.backends import AttentionChoice
 
 EXAMPLE = "tape-arith ablate tape-ablations --dry-run"
 
@@ -64,7 +64,11 @@ def command(
 
     with stopper.listening():
         made = sweeping.prepared(
-            content, out, How(Compute(attention, compiled), not no_curves), slots, here=not sent
+            content,
+            out,
+            How(AttentionChoice(attention, compiled), not no_curves),
+            slots,
+            here=not sent,
         )
         if dry_run:
             print(made.as_text())

@@ -14,7 +14,8 @@ from arith.commands.options import (
     complete_encoding,
 )
 from arith.errors import EXIT_PARTLY
-from models import catalog
+from models.names.backends import known_backend
+from models.names.parse import parse_list
 
 EXAMPLE = "tape-arith bench train --pe rope,tape --lengths 20,40"
 
@@ -48,9 +49,7 @@ def command(
     ] = None,
     attention: Annotated[
         str,
-        typer.Option(
-            help="The backend of attention: auto, or its name.", callback=catalog.known_backend
-        ),
+        typer.Option(help="The backend of attention: auto, or its name.", callback=known_backend),
     ] = "auto",
     compiled: Compiled = None,
     count: Annotated[int | None, typer.Option(min=1, help="Problems to generate.")] = None,
@@ -72,7 +71,7 @@ def command(
     threads: Threads = None,
 ) -> None:
     """Measure this machine's limits and each stage beside them."""
-    names = catalog.parse_list(pe)
+    names = parse_list(pe)
     sizes = whole_numbers("--lengths", lengths) if lengths else []
     from arith.bench.stages import ALL, chosen
 

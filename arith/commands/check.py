@@ -29,9 +29,10 @@ def command(
     Exits with 1 where it breaks a promise, and says of each what was expected, what happened and
     how that usually comes about.
     """
-    from models.examination import as_text, examine
+    from models.contract import as_text, examine
+    from models.names.parse import parse
 
-    report = examine(name)
+    report = examine(parse(name))
     if as_json:
         print(json.dumps({"schema": SCHEMA, "holds": report.holds, **asdict(report)}, indent=1))
     else:

@@ -26,9 +26,9 @@ def command(
 ) -> None:
     """Print BibTeX of the methods used: encodings, what is added at test time, and this suite."""
     from arith.suite.citing import bibtex, cited, everything, suite
-    from models import catalog
+    from models.names.parse import parse_list
 
-    names = everything() if pe == "all" else catalog.parse_list(pe)
+    names = everything() if pe == "all" else parse_list(pe)
     if not names:
         raise UsageError("--pe is empty: name an encoding, as in --pe tape")
     found = cited(names)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from arith.commands.options import Compared, Preset, Runs
-from models import catalog
+from models.names.parse import parse_list
 
 EXAMPLE = "tape-arith curves --compare rope,tape --preset mini"
 
@@ -33,7 +33,7 @@ def command(
     from arith.suite.presets import known
 
     of = known(preset)
-    found = study_all(runs, of) if compare == ALL else study(runs, catalog.parse_list(compare), of)
+    found = study_all(runs, of) if compare == ALL else study(runs, parse_list(compare), of)
     path = out or (None if as_json else figure_path(runs, found))
     if path is not None:
         draw(found, path)

@@ -7,7 +7,7 @@ import typer
 
 from arith.commands.conduct import use_threads
 from arith.commands.options import Attention, Split, Threads
-from models.compute import Compute
+from models.names.backends import AttentionChoice
 
 EXAMPLE = "tape-arith errors runs/mini/rope/seed-0 runs/mini/fire/seed-0 --out errors.png"
 
@@ -41,7 +41,7 @@ def command(
     from arith.figures.errors_table import to_json, to_markdown
     from arith.suite.errors import error_study
 
-    study = error_study(runs, split, problems, Compute(attention, compiled=False))
+    study = error_study(runs, split, problems, AttentionChoice(attention, compiled=False))
     print((to_json if as_json else to_markdown)(study), end="")
     if out is not None:
         draw(study, out)

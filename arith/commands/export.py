@@ -7,7 +7,7 @@ import typer
 
 from arith.commands.options import Fresh
 from arith.errors import UsageError
-from models import catalog
+from models.names.parse import parse_extrapolation
 
 EXAMPLE = "tape-arith export runs/mini/rope/seed-0 --format transformers"
 
@@ -45,7 +45,7 @@ def command(
         raise UsageError(
             "--with changes a model, and --format lm-eval writes problems: leave it out"
         )
-    extrapolation = catalog.parse_extrapolation(with_) if with_ else None
+    extrapolation = parse_extrapolation(with_) if with_ else None
     place = export_run(
         existing_run(run),
         format,

@@ -5,16 +5,17 @@ from typing import Annotated
 
 import typer
 
-from models import catalog
+from models.names.backends import backend_names, known_backend
+from models.names.locate import known_names
 
 
 def complete_encoding(incomplete: str) -> list[str]:
     """After a comma another encoding, after a plus what can be joined to one."""
     cut = max(map(incomplete.rfind, ",+")) + 1
     head, last = incomplete[:cut], incomplete[cut:]
-    known = catalog.names("encoding")
+    known = known_names("encoding")
     if head.endswith("+"):
-        known += catalog.names("extrapolation")
+        known += known_names("extrapolation")
     return [head + name for name in known if name.startswith(last)]
 
 
@@ -32,7 +33,7 @@ def complete_sweep(incomplete: str) -> list[str]:
 
 
 def _complete_attention(incomplete: str) -> list[str]:
-    return [n for n in ("auto", *catalog.backends()) if n.startswith(incomplete)]
+    return [n for n in ("auto", *backend_names()) if n.startswith(incomplete)]
 
 
 def _complete_engine(incomplete: str) -> list[str]:
@@ -85,7 +86,7 @@ Attention = Annotated[
     typer.Option(
         help="What computes attention: auto, flash-attn, sdpa, flex, eager or fused. One that "
         "cannot do what the encoding needs here is refused, never replaced.",
-        callback=catalog.known_backend,
+        callback=known_backend,
         autocompletion=_complete_attention,
     ),
 ]

@@ -22,8 +22,8 @@ from arith.commands.options import (
     Track,
     complete_encoding,
 )
-from models import catalog
-from models.compute import Compute
+from models.names.backends import AttentionChoice
+from models.names.parse import parse_list
 
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
 
@@ -50,7 +50,7 @@ def command(
     engine: Engine = "local",
 ) -> None:
     """Generate, train, score and draw; what is done already is never done again."""
-    names = catalog.parse_list(pe)
+    names = parse_list(pe)
     numbers = whole_numbers("--seeds", seeds)
     stopper = stopper_for(time_limit)
     use_threads(threads)
@@ -66,7 +66,9 @@ def command(
             name,
             config,
             runs=out,
-            how=How(Compute(attention, compiled), not no_curves, data, workers, chosen(track)),
+            how=How(
+                AttentionChoice(attention, compiled), not no_curves, data, workers, chosen(track)
+            ),
             slots=slots,
             engine=engine,
             stopper=stopper,

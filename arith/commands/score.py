@@ -8,8 +8,8 @@ import typer
 from arith.commands.conduct import leave, show, stopper_for, use_threads
 from arith.commands.options import Attention, Compiled, Fresh, MaxDigits, Split, Threads, TimeLimit
 from arith.errors import UsageError
-from models import catalog
-from models.compute import Compute
+from models.names.backends import AttentionChoice
+from models.names.parse import parse_extrapolation
 
 EXAMPLE = "tape-arith score runs/mini/rope/seed-0 --with yarn"
 
@@ -42,7 +42,7 @@ def command(
     from arith.suite.finding import existing_run
 
     asked = Asked(known_split(split), max_digits)
-    extrapolation = catalog.parse_extrapolation(with_) if with_ else None
+    extrapolation = parse_extrapolation(with_) if with_ else None
     part = Shard.parse(shard) if shard is not None else None
     if merge is not None:
         if part is not None or fresh or attention != "auto" or compiled is not None:
@@ -63,7 +63,7 @@ def command(
             extrapolation,
             asked=asked,
             shard=part,
-            compute=Compute(attention, compiled),
+            compute=AttentionChoice(attention, compiled),
             fresh=fresh,
             should_stop=stopper,
         )

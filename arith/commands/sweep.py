@@ -21,7 +21,7 @@ from arith.commands.options import (
     complete_sweep,
 )
 from arith.errors import UsageError
-from models.compute import Compute
+from models.names.backends import AttentionChoice
 
 EXAMPLE = "tape-arith sweep paper-20 --time-limit 25m"
 
@@ -66,7 +66,7 @@ def command(
 
     with stopper.listening():
         here = printer is None and sent is None
-        how = How(Compute(attention, compiled), not no_curves, track=chosen(track))
+        how = How(AttentionChoice(attention, compiled), not no_curves, track=chosen(track))
         made = sweeping.prepared(content, out, how, slots, here=here)
         if printer is not None:
             print(printer.text(made.left))

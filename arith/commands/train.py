@@ -23,8 +23,8 @@ from arith.commands.options import (
 )
 from arith.errors import EXIT_FAILED, UsageError
 from arith.training.nonfinite import POLICIES, known_policy
-from models import catalog
-from models.compute import Compute
+from models.names.backends import AttentionChoice
+from models.names.parse import parse_list
 
 
 def complete_policy(incomplete: str) -> list[str]:
@@ -106,7 +106,7 @@ def command(
         raise UsageError("--steps extends a run that is there; for a new one use --set steps=N")
     if only_positional and init_from is None:
         raise UsageError("--only-positional goes with --init-from RUN, whose weights stay")
-    names = catalog.parse_list(pe) if pe is not None else []
+    names = parse_list(pe) if pe is not None else []
     if run is None and not names:
         raise UsageError("--pe is empty: name an encoding, as in --pe tape")
     if len(names) > 1:
@@ -125,7 +125,7 @@ def command(
             code = launch(without("--processes", sys.argv[1:]), processes, stopper)
         raise typer.Exit(code)
     use_threads(threads)
-    compute = Compute(attention, compiled)
+    compute = AttentionChoice(attention, compiled)
     from arith.suite import runs as suite
     from arith.suite.finding import existing_run
     from arith.suite.scores import score_run

@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from arith.data import vocabulary
 from arith.errors import UsageError, unknown
-from models import registry
-from models.registry import Place
+from models.names.locate import Location, in_folder, installed, single
 
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
@@ -162,11 +161,11 @@ class Task(ABC):
         return vocabulary.decode(problems.tokens[:-1])
 
 
-def task_places() -> list[Place]:
+def task_places() -> list[Location]:
     """Where tasks are written: the files of the folder, and what installed packages add; none of
     them is imported."""
-    ours = registry.in_folder(_TASKS, "arith.data.tasks")
-    return [*ours, *registry.installed("tape_arith.tasks")]
+    ours = in_folder(_TASKS, "arith.data.tasks")
+    return [*ours, *installed("tape_arith.tasks")]
 
 
 def tasks() -> list[str]:
@@ -181,7 +180,7 @@ def load_task(name: str) -> Task:
     found = [place for place in task_places() if place.name == name]
     if not found:
         raise unknown("task", name, tasks())
-    place = registry.only("task", name, found)
+    place = single("task", name, found)
     module = place.load()
     leaves = [
         value

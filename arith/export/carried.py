@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arith.errors import UsageError
-from models import catalog, registry, source
-from models.catalog import Name, Part
-from models.registry import Place
+from models.names.declarations import declaration, read_declaration
+from models.names.locate import Location, known_names, locate, source_file
+from models.names.parse import Name, NamePart
 
 ALWAYS = ("models.decoder", "models.encoding", "models.sequences", "models.combination")
 """What `templates/modeling_tape_arith.py.txt` itself imports."""
 BUILD = "models.build"
+LOOKS_INTO_FOLDERS = ("models.names.parse", "models.names.locate", "models.names.declarations")
 ALLOWED = {"torch", *sys.stdlib_module_names}
 _IMPORT = re.compile(r"^(\s*)from models\.([\w.]+) import ", re.MULTILINE)
 
@@ -63,12 +64,12 @@ def carried(name: Name, version: str) -> dict[str, str]:
     return {**files, "parts.py": _table(parts, version), "build.py": _table(built, version)}
 
 
-def involved(parts: Iterable[Part]) -> list[str]:
+def involved(parts: Iterable[NamePart]) -> list[str]:
     """The names of `parts`, and of the encodings that options of theirs name (DAPE's base)."""
     found: list[str] = []
-    known = catalog.names("encoding")
+    known = known_names("encoding")
     for part in parts:
-        declared = catalog.entry("encoding", part.name).options
+        declared = declaration("encoding", part.name).options
         values = {key: option.default for key, option in declared.items()} | dict(part.options)
         found += [
             part.name,
@@ -77,21 +78,21 @@ def involved(parts: Iterable[Part]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _classes(kind: str, names: Iterable[str]) -> list[tuple[str, Place, str]]:
+def _classes(kind: str, names: Iterable[str]) -> list[tuple[str, Location, str]]:
     """Each name with where it is written and what its class is called."""
-    places = [catalog.place(kind, name) for name in names]
-    return [(place.name, place, source.read(place).class_name) for place in places]
+    places = [locate(kind, name) for name in names]
+    return [(place.name, place, read_declaration(place).class_name) for place in places]
 
 
 def _ours(module: str) -> _Module:
-    file = registry.source_file(module)
-    if file is None or file.name == "__init__.py" or module in ("models.catalog", "models.source"):
+    file = source_file(module)
+    if file is None or file.name == "__init__.py" or module in LOOKS_INTO_FOLDERS:
         raise UsageError(f"{module} looks into folders of tape-arith: an export cannot carry it")
     return _Module(_flat(module), f"{module.replace('.', '/')}.py", file.read_text("utf-8"))
 
 
-def _placed(place: Place) -> _Module:
-    if place.ours:
+def _placed(place: Location) -> _Module:
+    if place.is_builtin:
         return _ours(place.module)
     assert place.file is not None  # `source.read` said so where it is not
     stem = re.sub(r"\W", "_", Path(place.file).stem)
@@ -127,7 +128,7 @@ def _standing_alone(module: _Module, version: str) -> str:
     return f"# {module.origin}, carried by `tape-arith export` ({version}).\n{text}"
 
 
-def _table(classes: Iterable[tuple[str, Place, str]], version: str) -> str:
+def _table(classes: Iterable[tuple[str, Location, str]], version: str) -> str:
     """A file that builds the classes (name, place, class) that are given, by name."""
     listed = sorted(classes)
     head = [

@@ -17,7 +17,7 @@ from arith.data.vocabulary import BOS, EOS, PAD, SPECIAL, SYMBOLS, UNK
 from arith.errors import UsageError
 from arith.export.carried import carried
 from arith.files import write_text
-from models.catalog import Name, Part
+from models.names.parse import Name, NamePart
 
 WEIGHTS = "model.safetensors"
 PREFIX = "decoder."
@@ -172,5 +172,5 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: NamePart) -> dict[str, Any]:
     return {"name": part.name, "options": dict(part.options)}

@@ -22,7 +22,8 @@ from arith.data.task import Problems
 from arith.data.vocabulary import PAD
 from arith.scoring.grid import Grid
 from arith.scoring.shards import all_of, blocks_a_chunk
-from models.build import prepare, turns_to
+from models.build import prepare
+from models.compile import compile_state_changed
 from models.decoder import Decoder
 from models.hardware import Hardware
 from models.sequences import Sequences
@@ -113,7 +114,7 @@ def score(
     _score(decoder, problems, keys, hardware, outcome)
     close = np.flatnonzero(np.abs(outcome.margin) < threshold)
     if len(close) and hardware.dtype != torch.float32:
-        _score(decoder, problems, keys, hardware.exactly(), outcome, close)
+        _score(decoder, problems, keys, hardware.in_float32(), outcome, close)
     return outcome
 
 
@@ -160,7 +161,9 @@ def _score(
     groups = groups_of_tokens(
         problems, keys, TOKENS_A_BATCH[hardware.device], among, packed=decoder.packs
     )
-    for _ in hardware.map(write, groups, first_alone=turns_to(decoder, hardware.dtype)):
+    for _ in hardware.parallel_map(
+        write, groups, first_alone=compile_state_changed(decoder, hardware.dtype)
+    ):
         pass
 
 
@@ -173,12 +176,14 @@ def low_precision_threshold(
         return 0.0
 
     def logits(exact: bool) -> list[Tensor]:
-        with_what = hardware.exactly() if exact else hardware
+        with_what = hardware.in_float32() if exact else hardware
         prepare(decoder, with_what)
         # The same padded groups for both, whatever the backend would take.
         groups = groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device])
-        alone = turns_to(decoder, with_what.dtype)
-        found = hardware.map(lambda rows: answer_logits(decoder, rows, with_what), groups, alone)
+        alone = compile_state_changed(decoder, with_what.dtype)
+        found = hardware.parallel_map(
+            lambda rows: answer_logits(decoder, rows, with_what), groups, alone
+        )
         return list(found)
 
     most = 0.0

@@ -5,7 +5,7 @@ from pathlib import Path
 from arith.errors import UsageError
 from arith.suite.asked import Asked
 from arith.suite.folders import RunFolder, slug
-from models.catalog import Name, Part
+from models.names.parse import Name, NamePart
 
 _ANEW = (
     "train it anew, into another folder with --out, or with --fresh, which drops its grids too "
@@ -41,7 +41,7 @@ def what_scores(root: Path, preset: str, name: Name, asked: Asked) -> str:
     )
 
 
-def scored_as(extrapolation: Part | str | None, asked: Asked) -> list[str]:
+def scored_as(extrapolation: NamePart | str | None, asked: Asked) -> list[str]:
     """What a command is told of how a run is scored: nothing where it is as usual."""
     way = ["--with", str(extrapolation)] if extrapolation else []
     return [*way, *asked.options]

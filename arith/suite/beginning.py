@@ -18,9 +18,9 @@ from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.train import Trainer
 from models.build import prepare
-from models.catalog import Name, Origin, parse
 from models.decoder import Decoder
 from models.hardware import Hardware
+from models.names.parse import Name, Origin, parse
 
 ALIKE = (
     *("task", "trained_digits"),

@@ -13,26 +13,26 @@ from arith.errors import UsageError
 from arith.scoring.grid import Grid
 from arith.scoring.sizes import check_size
 from arith.suite.checkup.machine import available_memory
-from arith.suite.foreign import all_ours, blaming, vet
+from arith.suite.foreign import check_user_encoding, is_builtin, user_errors
 from arith.suite.record import RunRecord
 from arith.training.config import Config
-from models import catalog
 from models.backends import choose
-from models.build import build, build_decoder, check_compiler
-from models.catalog import Name, Part
-from models.compute import AUTO, Compute
+from models.build import build, build_decoder
+from models.compile import check_compiler
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import Setting
 from models.hardware import Hardware, detect
+from models.names.backends import AUTO, AttentionChoice
+from models.names.parse import Name, NamePart, parse
 
 
-def check(config: Config, name: Name, compute: Compute = AUTO) -> None:
+def check(config: Config, name: Name, compute: AttentionChoice = AUTO) -> None:
     """Refuse, before anything is written, what could not be trained and scored here.
 
     Errors: UsageError; Failure where an encoding of somebody else's fails at this size.
     """
     Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
-    vet(name.encoding)
+    check_user_encoding(name.encoding)
     settled(detect(compute), on_paper(config, name))
 
 
@@ -96,9 +96,9 @@ def on_paper(config: Config, name: Name) -> Decoder:
     Errors: UsageError where it is larger; Failure where that encoding cannot be built.
     """
     with torch.device("meta"):
-        if all_ours(name.encoding):
+        if is_builtin(name.encoding):
             return decoder_for(config, name, seed=0)
-        decoder = decoder_for(config, catalog.parse("nope"), seed=0)
+        decoder = decoder_for(config, parse("nope"), seed=0)
     needed = sum(weight.nbytes for weight in decoder.parameters())
     free, _ = available_memory()
     if needed > free:
@@ -106,7 +106,7 @@ def on_paper(config: Config, name: Name) -> Decoder:
             f"a decoder for {name.encoding} takes {needed:,} bytes without it, and {free:,} are "
             "free: take a smaller size"
         )
-    with blaming(name.encoding), torch.random.fork_rng(devices=[]):
+    with user_errors(name.encoding), torch.random.fork_rng(devices=[]):
         decoder.pe = build(name, setting_for(config))
     return decoder
 
@@ -117,7 +117,7 @@ def training_bucket(config: Config, seed: int) -> Bucket:
 
 
 def empty_grid(
-    record: RunRecord, bucket: Bucket, problems_per_cell: int, extrapolation: Part | None = None
+    record: RunRecord, bucket: Bucket, problems_per_cell: int, extrapolation: NamePart | None = None
 ) -> Grid:
     """What a run scores on the first problems of `bucket`, before any is scored."""
     # Before they are made, for their hash.

@@ -14,8 +14,9 @@ from pathlib import Path
 import models
 from arith.export.carried import involved
 from arith.suite.version import own_version
-from models import catalog
-from models.catalog import Encoding, Name
+from models.names.declarations import declaration
+from models.names.locate import locations
+from models.names.parse import Encoding, Name, parse, parse_extrapolation
 
 PAPERS = Path(models.__file__).parent / "papers.bib"
 SUITE = """@software{tapearith,
@@ -66,7 +67,7 @@ def cited(names: Sequence[Name]) -> list[Cited]:
     """The papers of `names`: of all parts, of what an option of a part names, of the encoding that
     training began from, of what is added at test time. Each once, in the order of its first name.
 
-    Errors: UsageError as `catalog.entry`.
+    Errors: UsageError as `declaration`.
     """
     found: dict[str, list[str]] = {}
     for name in names:
@@ -74,7 +75,7 @@ def cited(names: Sequence[Name]) -> list[Cited]:
         if name.extrapolation is not None:
             parts.append(("extrapolation", name.extrapolation.name))
         for kind, part in parts:
-            for paper in papers(catalog.entry(kind, part).paper):
+            for paper in papers(declaration(kind, part).paper):
                 of = found.setdefault(paper, [])
                 if part not in of:
                     of.append(part)
@@ -83,11 +84,11 @@ def cited(names: Sequence[Name]) -> list[Cited]:
 
 def everything() -> list[Name]:
     """A name for each encoding and each extrapolation that come along."""
-    ours = [place.name for place in catalog.places("encoding") if place.ours]
-    names = [catalog.parse(name) for name in sorted(ours)]
-    added = [place.name for place in catalog.places("extrapolation") if place.ours]
-    rotary = catalog.parse("rope").encoding
-    return [*names, *(Name(rotary, catalog.parse_extrapolation(x)) for x in sorted(added))]
+    ours = [place.name for place in locations("encoding") if place.is_builtin]
+    names = [parse(name) for name in sorted(ours)]
+    added = [place.name for place in locations("extrapolation") if place.is_builtin]
+    rotary = parse("rope").encoding
+    return [*names, *(Name(rotary, parse_extrapolation(x)) for x in sorted(added))]
 
 
 def papers(text: str) -> list[str]:

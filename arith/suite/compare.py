@@ -9,8 +9,7 @@ from arith.suite.asked import USUAL, Asked
 from arith.suite.finding import find_grids
 from arith.suite.left_out import LeftOut, claim, groups, not_scored, tell
 from arith.suite.order import Panels, in_order
-from models import catalog
-from models.catalog import Name
+from models.names.parse import Name, parse, parse_list
 
 ALL = "all"
 """Given as names, it stands for every scored encoding of the preset."""
@@ -36,7 +35,7 @@ def selection(
         if not chosen:
             raise UsageError(f"no scored run of seed {seed} in {root}{asked}")
         return in_order(chosen, seed)
-    chosen = panels(root, catalog.parse_list(names), preset, asked)
+    chosen = panels(root, parse_list(names), preset, asked)
     return in_order(chosen, seed) if sort else chosen
 
 
@@ -87,7 +86,7 @@ def all_panels(
         refuse_folder_of_preset(root)
         how = " ".join(["tape-arith score RUN", *asked.options])
         if asked == USUAL:
-            how = trains(catalog.parse("rope"), preset, root)
+            how = trains(parse("rope"), preset, root)
         of = "" if preset is None else f" of {preset}"
         raise UsageError(f"no scored run{of} in {root}{asked}: {how} makes one{elsewhere(root)}")
     kept, *others = sorted(groups(grids), key=claim, reverse=True)

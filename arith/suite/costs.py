@@ -5,12 +5,12 @@ from functools import lru_cache
 
 from arith.data.task import load_task
 from arith.suite.building import on_paper, training_bucket
-from arith.suite.foreign import blaming
+from arith.suite.foreign import user_errors
 from arith.suite.presets import load_preset
 from arith.training.config import Config
 from arith.training.flops import useful_training_flops
-from models.catalog import parse
-from models.products import Extent
+from models.flops import Workload
+from models.names.parse import parse
 
 PRESET = "paper-40"
 SAMPLE = 4_096
@@ -32,8 +32,8 @@ def cost(name: str, config: Config | None = None) -> Cost:
     config, parsed = config or load_preset(PRESET), parse(name)
     pe = on_paper(config, parsed).pe
     tokens = load_task(config.task).longest(config.trained_digits)
-    extent = Extent(tokens=tokens, pairs=tokens**2, distances=tokens**2)
-    with blaming(parsed.encoding):
+    extent = Workload(tokens=tokens, pairs=tokens**2, distances=tokens**2)
+    with user_errors(parsed.encoding):
         flops = sum(product.forward for product in pe.products(extent))
     return Cost(sum(p.numel() for p in pe.parameters()), flops / tokens)
 
@@ -47,6 +47,6 @@ def training_flops_a_token(name: str, config: Config) -> float:
     problems = training_bucket(config, 0).problems(0, SAMPLE)
     lengths = (problems.lengths - 1).tolist()
     answers = int((problems.lengths - problems.prompt_lengths).sum())
-    with blaming(parsed.encoding):
+    with user_errors(parsed.encoding):
         flops = useful_training_flops(decoder.config, decoder.pe, lengths, answers)
     return flops / sum(lengths)

@@ -14,8 +14,7 @@ from arith.suite.presets import load_preset, presets
 from arith.suite.progress import say
 from arith.suite.record import RunRecord
 from arith.suite.words import joined
-from models import catalog
-from models.catalog import Name
+from models.names.parse import Name, parse
 
 Runs = list[tuple[RunFolder, RunRecord]]
 
@@ -76,7 +75,7 @@ def study_all(root: Path, preset: str | None = None) -> Study:
     if len(found) > 1:
         raise UsageError(f"there are runs of {', '.join(found)}: choose one with --preset")
     if not found:
-        of, how = f" of {preset}" if preset else "", trains(catalog.parse("rope"), preset, root)
+        of, how = f" of {preset}" if preset else "", trains(parse("rope"), preset, root)
         raise UsageError(f"no run{of} in {root}: {how} makes one{elsewhere(root)}")
     kept, *others = sorted(alike.values(), key=_claim, reverse=True)
     first = kept[0][1]

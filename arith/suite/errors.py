@@ -11,15 +11,15 @@ from arith.suite.folders import RunFolder
 from arith.suite.progress import bar
 from arith.suite.studied import comparable_runs
 from arith.suite.weights import trained_decoder
-from models.catalog import parse
-from models.compute import AUTO, Compute
+from models.names.backends import AUTO, AttentionChoice
+from models.names.parse import parse
 
 
 def error_study(
     paths: Sequence[Path],
     split: str = EVALUATION,
     problems: int | None = None,
-    compute: Compute = AUTO,
+    compute: AttentionChoice = AUTO,
 ) -> Study:
     """The runs at `paths` on the first `problems` (None: all) of their evaluation set.
 

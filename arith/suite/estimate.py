@@ -11,16 +11,16 @@ import torch
 
 from arith.data.bucket import Bucket
 from arith.suite.building import decoder_for, on_paper, settled, training_bucket
-from arith.suite.foreign import blaming
+from arith.suite.foreign import user_errors
 from arith.suite.plan import Job, grid_tokens
 from arith.suite.presets import load_preset
 from arith.training.config import Config
-from arith.training.flops import causal, forward_flops, products
+from arith.training.flops import causal, forward_flops, matmuls
 from arith.training.schedule import Schedule
 from arith.training.train import Trainer
-from models.catalog import Name, parse
 from models.decoder import Decoder
 from models.hardware import Hardware, detect
+from models.names.parse import Name, parse
 
 PROBE_SECONDS = 0.3
 # What training reaches of the rate of plain products, at best; an estimate says "at least".
@@ -96,8 +96,8 @@ def cost(job: Job) -> Cost:
 def _forward_flops(config: Config, encoding: str, lengths: tuple[int, ...]) -> float:
     """Of sequences so long, those of the encoding's own products included."""
     decoder = _on_paper(config, encoding)
-    with blaming(parse(encoding).encoding):
-        return float(forward_flops(products(decoder.config, decoder.pe, causal(lengths))))
+    with user_errors(parse(encoding).encoding):
+        return float(forward_flops(matmuls(decoder.config, decoder.pe, causal(lengths))))
 
 
 def kept_bytes(jobs: Sequence[Job]) -> int:

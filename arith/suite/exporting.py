@@ -21,7 +21,7 @@ from arith.suite.model_card import card
 from arith.suite.record import RunRecord
 from arith.suite.version import own_version
 from arith.suite.weights import trained_decoder, trained_record
-from models.catalog import Name, Part, parse
+from models.names.parse import Name, NamePart, parse
 
 FORMATS = ("transformers", "lm-eval")
 
@@ -30,7 +30,7 @@ def export_run(
     folder: RunFolder,
     form: str,
     *,
-    extrapolation: Part | None = None,
+    extrapolation: NamePart | None = None,
     out: Path | None = None,
     per_cell: int | None = None,
     fresh: bool = False,

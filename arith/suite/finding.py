@@ -10,7 +10,7 @@ from arith.scoring.grid import Grid
 from arith.suite.asked import USUAL, Asked
 from arith.suite.folders import RunFolder, slug
 from arith.suite.progress import say
-from models.catalog import Name
+from models.names.parse import Name
 
 
 def find_runs(root: Path) -> list[RunFolder]:

@@ -28,7 +28,7 @@ from arith.suite.asked import USUAL, Asked
 from arith.suite.metrics_line import line_of, read_line, read_lines
 from arith.suite.progress import say
 from arith.suite.record import RunRecord
-from models.catalog import Encoding, Part
+from models.names.parse import Encoding, NamePart
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class RunFolder:
         """From where `train RUN --steps N` goes on."""
         return self.path / "weights" / "before-cooldown.safetensors"
 
-    def grid_file(self, extrapolation: Part | None = None, asked: Asked = USUAL) -> Path:
+    def grid_file(self, extrapolation: NamePart | None = None, asked: Asked = USUAL) -> Path:
         """Each way of scoring has a file of its own, `asked` being said as `Asked.of` says it."""
         split, reach = asked.file_ends
         way = f"+{slug(str(extrapolation))}" if extrapolation else ""

@@ -8,27 +8,26 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 from arith.errors import Failure, UsageError
-from models import catalog
-from models.catalog import Encoding
-from models.registry import RAISED, Place, described
+from models.names.locate import USER_CODE_ERRORS, Location, describe_error, locate
+from models.names.parse import Encoding, source_hashes
 
 
-def all_ours(encoding: Encoding) -> bool:
+def is_builtin(encoding: Encoding) -> bool:
     """Whether no part of it is somebody else's code."""
     return not _places(encoding)
 
 
-def vet(encoding: Encoding) -> None:
+def check_user_encoding(encoding: Encoding) -> None:
     """Errors: UsageError where an encoding that is not all ours cannot be built, sees later tokens
     or has a parameter that no gradient reaches."""
-    if not all_ours(encoding):
-        _vet(str(encoding.own), tuple(sorted(catalog.sources(encoding).items())))
+    if not is_builtin(encoding):
+        _vet(str(encoding.own), tuple(sorted(source_hashes(encoding).items())))
 
 
 @lru_cache(maxsize=64)
 def _vet(name: str, sources: tuple[tuple[str, str], ...]) -> None:
     from models import contract
-    from models.examination import outcome
+    from models.contract import run_check
 
     for check in (
         contract.check_builds,
@@ -36,7 +35,7 @@ def _vet(name: str, sources: tuple[tuple[str, str], ...]) -> None:
         contract.check_prefix,
         contract.check_no_dead_parameter,
     ):
-        found = outcome(check, name)
+        found = run_check(check, name)
         if not found.holds:
             raise UsageError(
                 f"{name} breaks a promise ({found.check}): {found.happened}; "
@@ -44,28 +43,28 @@ def _vet(name: str, sources: tuple[tuple[str, str], ...]) -> None:
             )
 
 
-def blamed(error: BaseException, encoding: Encoding) -> Failure | None:
+def as_user_error(error: BaseException, encoding: Encoding) -> Failure | None:
     """What to say of an error that the code of an encoding has raised; None where all of the
     encoding is ours, or the error is told in a line already, as that of a disk is."""
     places = _places(encoding)
     if not places or isinstance(error, UsageError | Failure | OSError):
         return None
-    told = described(error, *places)[:500]
+    told = describe_error(error, *places)[:500]
     return Failure(f"{encoding} failed: {told}; `tape-arith check {encoding.own}` looks into it")
 
 
 @contextmanager
-def blaming(encoding: Encoding) -> Iterator[None]:
-    """What the code of `encoding` raises within is raised as what is `blamed` for it."""
+def user_errors(encoding: Encoding) -> Iterator[None]:
+    """What the code of `encoding` raises within is raised as what is `as_user_error` for it."""
     try:
         yield
-    except RAISED as error:
-        failure = blamed(error, encoding)
+    except USER_CODE_ERRORS as error:
+        failure = as_user_error(error, encoding)
         if failure is None:
             raise
         raise failure from error
 
 
-def _places(encoding: Encoding) -> list[Place]:
-    found = (catalog.place("encoding", part.name) for part in encoding.parts)
-    return [place for place in found if not place.ours]
+def _places(encoding: Encoding) -> list[Location]:
+    found = (locate("encoding", part.name) for part in encoding.parts)
+    return [place for place in found if not place.is_builtin]

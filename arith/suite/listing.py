@@ -12,7 +12,8 @@ from arith.suite.finding import find_runs
 from arith.suite.folders import RunFolder
 from arith.suite.presets import describe, load_preset, presets
 from arith.suite.progress import say
-from models import catalog
+from models.names.declarations import Declaration, declaration, declarations
+from models.names.parse import parse
 
 SCHEMA = 1
 JOINED = ("abacus+fire", "abacus+rope")
@@ -22,7 +23,7 @@ JOINED = ("abacus+fire", "abacus+rope")
 def everything(root: Path, *, costs: bool = False) -> dict[str, Any]:
     """Plain Python, with stable keys, for `list --json`; with `costs`, each encoding also has its
     parameters and its extra FLOPs a token at the paper's size."""
-    encodings = [encoding(entry) for entry in catalog.entries("encoding")]
+    encodings = [encoding(entry) for entry in declarations("encoding")]
     joined = [combination(name) for name in JOINED]
     if costs:
         from arith.suite.costs import cost
@@ -37,7 +38,7 @@ def everything(root: Path, *, costs: bool = False) -> dict[str, Any]:
         "schema": SCHEMA,
         "encodings": encodings,
         "combinations": joined,
-        "extrapolations": [encoding(entry) for entry in catalog.entries("extrapolation")],
+        "extrapolations": [encoding(entry) for entry in declarations("extrapolation")],
         "presets": [
             {"name": name, "summary": describe(name), "config": load_preset(name).as_dict()}
             for name in presets()
@@ -48,7 +49,7 @@ def everything(root: Path, *, costs: bool = False) -> dict[str, Any]:
     }
 
 
-def encoding(entry: catalog.Entry) -> dict[str, Any]:
+def encoding(entry: Declaration) -> dict[str, Any]:
     """What the list says of an encoding or an extrapolation."""
     return {
         "name": entry.name,
@@ -69,8 +70,8 @@ def combination(name: str) -> dict[str, Any]:
     """The same of encodings joined with a plus: what its parts say, or what is wrong with them."""
     parts, problem = [], ""
     try:
-        named = catalog.parse(name).encoding.parts
-        parts = [catalog.entry("encoding", part.name) for part in named]
+        named = parse(name).encoding.parts
+        parts = [declaration("encoding", part.name) for part in named]
     except UsageError as error:  # a package has one of the names too
         problem = str(error)
     return {

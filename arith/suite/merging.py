@@ -8,13 +8,13 @@ from arith.suite.advice import scored_as
 from arith.suite.asked import USUAL, Asked
 from arith.suite.folders import RunFolder
 from arith.suite.lock import alone
-from models.catalog import Part
+from models.names.parse import NamePart
 
 
 @alone
 def merge_run(
     folder: RunFolder,
-    extrapolation: Part | None = None,
+    extrapolation: NamePart | None = None,
     *,
     of: int,
     asked: Asked = USUAL,

@@ -16,9 +16,9 @@ from arith.scoring.statistics import one_run, wilson
 from arith.suite.citing import bibtex, cited
 from arith.suite.folders import RunFolder
 from arith.suite.record import RunRecord
-from models import catalog
-from models.catalog import Name
 from models.decoder import Decoder
+from models.names.declarations import declaration
+from models.names.parse import Name
 
 NOT_MEASURED = "not measured"
 MOST_LENGTHS = 12
@@ -59,9 +59,9 @@ def _facts(
     folder: RunFolder, name: Name, record: RunRecord, decoder: Decoder
 ) -> list[tuple[str, str]]:
     config, own = record.config, sum(p.numel() for p in decoder.pe.parameters())
-    entries = [catalog.entry("encoding", part.name) for part in name.encoding.parts]
+    entries = [declaration("encoding", part.name) for part in name.encoding.parts]
     if name.extrapolation is not None:
-        entries.append(catalog.entry("extrapolation", name.extrapolation.name))
+        entries.append(declaration("extrapolation", name.extrapolation.name))
     facts = [
         ("encoding", f"`{name}`: " + " ".join(entry.summary for entry in entries)),
         ("paper", "; ".join(dict.fromkeys(entry.paper for entry in entries if entry.paper)) or "-"),

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from arith.errors import UsageError
 from arith.figures.table import Row, rows
 from arith.scoring.grid import Grid
-from models import catalog
+from models.names.declarations import declaration
+from models.names.parse import parse
 
 Panels = list[list[Grid]]
 """The grids of each encoding, one a seed."""
@@ -30,8 +31,8 @@ def kinds(name: str) -> tuple[str, ...] | None:
     (('task-structured', 'rotary'), None)
     """
     try:
-        parts = catalog.parse(name).encoding.parts
-        return tuple(dict.fromkeys(catalog.entry("encoding", part.name).kind for part in parts))
+        parts = parse(name).encoding.parts
+        return tuple(dict.fromkeys(declaration("encoding", part.name).kind for part in parts))
     except UsageError:
         return None
 

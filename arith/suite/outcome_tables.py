@@ -14,7 +14,7 @@ from arith.suite.asked import Asked
 from arith.suite.finding import find_grids
 from arith.suite.progress import say
 from arith.suite.sweep import Sweep
-from models.catalog import Name
+from models.names.parse import Name
 
 FORMATS: dict[str, Callable[[Sequence[Row]], str]] = {"md": to_markdown, "csv": to_csv}
 

@@ -24,8 +24,8 @@ from arith.suite.stopping import Stopped, Stopper
 from arith.suite.sweep import Run
 from arith.suite.words import figure_path, summary
 from arith.training.config import Config
-from models.catalog import Name
-from models.compute import AUTO
+from models.names.backends import AUTO
+from models.names.parse import Name
 
 
 def run_all(

@@ -27,8 +27,8 @@ from arith.suite.problems import dataset_folder
 from arith.suite.record import RunRecord
 from arith.suite.sweep import Run
 from arith.training.config import Config
-from models import catalog
-from models.compute import AUTO, Compute
+from models.names.backends import AUTO, AttentionChoice
+from models.names.parse import Name
 
 Kind = Literal["generate", "train", "score", "merge"]
 _DOCUMENT = "document"
@@ -41,7 +41,7 @@ TOKENS_A_SHARD = 20_000_000
 class How:
     """How jobs go about their work: of numbers it changes the rounding at most."""
 
-    compute: Compute = AUTO
+    compute: AttentionChoice = AUTO
     curves: bool = True
     data: Path | None = None
     """Where datasets are written; None: problems are made as they are needed, the same ones."""
@@ -160,7 +160,7 @@ class Job:
         }
 
 
-def begun(name: catalog.Name, source: Path) -> list[str]:
+def begun(name: Name, source: Path) -> list[str]:
     """What `train` is told of a run of `name` that begins from the one in the folder `source`."""
     origin = name.encoding.origin
     only = ["--only-positional"] if origin is not None and origin.only_positional else []

@@ -11,8 +11,8 @@ from arith.suite.presets import load_preset, presets
 from arith.training.config import Config
 from arith.training.nonfinite import known_policy
 from arith.training.schedule import Schedule
-from models import catalog
-from models.catalog import parse
+from models.names.locate import locate
+from models.names.parse import parse, source_hashes
 
 FIRST_TASK_VERSION = 1
 """Of the runs that do not say: until they did, there was no other."""
@@ -105,7 +105,7 @@ class RunRecord:
         """Whether its task and its encoding are what they were then; an encoding that is not on
         this machine counts as unchanged, for its results are read all the same."""
         try:
-            sources = catalog.sources(parse(self.encoding).encoding)
+            sources = source_hashes(parse(self.encoding).encoding)
         except UsageError:
             sources = self.sources
         version = load_task(self.config.task).version
@@ -153,8 +153,8 @@ def unchanged(path: Path, record: RunRecord) -> None:
         )
     try:
         encoding = parse(record.encoding).encoding
-        now = catalog.sources(encoding)
-        places = [catalog.place("encoding", part.name) for part in encoding.parts]
+        now = source_hashes(encoding)
+        places = [locate("encoding", part.name) for part in encoding.parts]
     except UsageError as error:
         raise UsageError(f"{path} was trained with {record.encoding}: {error}") from None
     for part in now.keys() - record.sources.keys():

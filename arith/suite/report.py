@@ -24,7 +24,7 @@ from arith.suite.plan import begun
 from arith.suite.presets import presets
 from arith.suite.record import RunRecord
 from arith.suite.sweep import changed
-from models import catalog
+from models.names.parse import parse, parse_list
 
 ENVIRONMENT = ("tape-arith", "commit", "torch", "hardware", "dtype", "attention", "threads")
 """What of environment.json is listed."""
@@ -44,7 +44,7 @@ def collect(
     Errors: UsageError and Failure as `compare.panels` and `compare.all_panels`, and UsageError
     where one that is named cannot be compared with the leaderboard's.
     """
-    named = [] if names == ALL else catalog.parse_list(names)
+    named = [] if names == ALL else parse_list(names)
     if names != ALL:
         preset = panels(root, named, preset, asked)[0][0].preset
     compared, _ = all_panels(root, preset, asked)
@@ -136,7 +136,7 @@ def trainings(root: Path, record: RunRecord, path: Path) -> list[list[str]]:
         if found is None or not before:
             return []
         try:
-            name = catalog.parse(record.encoding)
+            name = parse(record.encoding)
         except UsageError:  # not known any more
             return []
         words = [*words[:-1], name.encoding.own, *begun(name, "runs" / found[1])]

@@ -14,7 +14,7 @@ from arith.suite.beginning import beginning, named, write_first_state
 from arith.suite.building import check, dataset_of, training_bucket
 from arith.suite.environment import DECIDES_BITS, environment
 from arith.suite.folders import RunFolder, run_folder
-from arith.suite.foreign import blamed
+from arith.suite.foreign import as_user_error
 from arith.suite.lock import alone, confirm
 from arith.suite.progress import bar, say
 from arith.suite.record import RunRecord, unchanged
@@ -28,10 +28,10 @@ from arith.training.config import Config
 from arith.training.nonfinite import known_policy
 from arith.training.processes import ALONE, Processes
 from arith.training.train import Metrics
-from models.catalog import Name, parse, sources
-from models.compute import AUTO, Compute
 from models.hardware import Hardware
-from models.registry import RAISED
+from models.names.backends import AUTO, AttentionChoice
+from models.names.locate import USER_CODE_ERRORS
+from models.names.parse import Name, parse, source_hashes
 
 MOST_EARLIER = 50
 """Environments of earlier calls that are kept: the last ones."""
@@ -47,7 +47,7 @@ def train_run(
     data: Path | None = None,
     source: RunFolder | None = None,
     only_positional: bool = False,
-    compute: Compute = AUTO,
+    compute: AttentionChoice = AUTO,
     curves: bool = True,
     on_nonfinite: str | None = None,
     fresh: bool = False,
@@ -86,7 +86,7 @@ def train_run(
         first_steps=config.steps,
         data=None if dataset is None else dataset.manifest.sha256,
         version=own_version(),
-        sources=sources(name.encoding),
+        sources=source_hashes(name.encoding),
         init_from=init_from,
         on_nonfinite=known_policy(on_nonfinite or "stop"),
     )
@@ -186,7 +186,7 @@ def continue_run(
     folder: RunFolder,
     *,
     data: Path | None = None,
-    compute: Compute = AUTO,
+    compute: AttentionChoice = AUTO,
     curves: bool = True,
     on_nonfinite: str | None = None,
     track: Sequence[str] = (),
@@ -259,8 +259,8 @@ def continue_run(
                 keep=states.keep,
                 should_stop=should_stop,
             )
-        except RAISED as error:
-            failure = states.failure(error) or blamed(error, parse(record.encoding).encoding)
+        except USER_CODE_ERRORS as error:
+            failure = states.failure(error) or as_user_error(error, parse(record.encoding).encoding)
             if failure is None:
                 raise
             raise failure from error

@@ -15,24 +15,24 @@ from arith.suite.asked import USUAL, Asked
 from arith.suite.building import empty_grid
 from arith.suite.environment import scoring_facts
 from arith.suite.folders import RunFolder
-from arith.suite.foreign import blaming
+from arith.suite.foreign import user_errors
 from arith.suite.lock import confirm, hold, tidy
 from arith.suite.progress import bar
 from arith.suite.record import unchanged
 from arith.suite.weights import trained_decoder, trained_record
 from arith.training.compiling import compiling_told
 from arith.training.memory import memory_told
-from models.catalog import Name, Part, parse
-from models.compute import AUTO, Compute
+from models.names.backends import AUTO, AttentionChoice
+from models.names.parse import Name, NamePart, parse
 
 
 def score_run(
     folder: RunFolder,
-    extrapolation: Part | None = None,
+    extrapolation: NamePart | None = None,
     *,
     asked: Asked = USUAL,
     shard: Shard | None = None,
-    compute: Compute = AUTO,
+    compute: AttentionChoice = AUTO,
     fresh: bool = False,
     should_stop: Callable[[], bool],
 ) -> Grid:
@@ -89,7 +89,7 @@ def score_run(
         stage = file.stem.replace("grid", "score", 1)
         earlier = place.timings().get(stage, 0.0) if grid is not empty else 0.0
         told = memory_told(f"scoring {name}")
-        with told, compiling_told(), blaming(name.encoding):
+        with told, compiling_told(), user_errors(name.encoding):
             grid = score_grid(
                 decoder,
                 bucket,

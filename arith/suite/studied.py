@@ -15,10 +15,10 @@ from arith.suite.finding import existing_run
 from arith.suite.record import RunRecord
 from arith.suite.weights import trained_decoder, trained_record
 from models.backends import load
-from models.catalog import parse
-from models.compute import Compute
 from models.decoder import Decoder
 from models.hardware import Hardware
+from models.names.backends import AttentionChoice
+from models.names.parse import parse
 
 Integers = NDArray[np.int64]
 
@@ -39,7 +39,7 @@ class StudiedRun:
         """The final one, uncompiled, with attention that shows its weights; in float32, without
         autocast."""
         name = parse(self.record.encoding)
-        plain = Compute("eager", compiled=False)
+        plain = AttentionChoice("eager", compiled=False)
         decoder, hardware = trained_decoder(existing_run(self.path), name, self.record, plain)
         decoder.attend_with(load(hardware.attention))
         return decoder.eval(), hardware

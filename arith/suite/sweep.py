@@ -33,8 +33,8 @@ from arith.reading import MOST_INTEGER, parse_toml
 from arith.suite.folders import RunFolder, run_folder, slug
 from arith.suite.presets import load_preset
 from arith.training.config import Config
-from models import catalog
-from models.catalog import Name
+from models.names.locate import known_names
+from models.names.parse import Name, parse
 
 FOLDER = Path(__file__).parent / "sweeps"
 ORDERS = ("seeds", "encodings")
@@ -238,18 +238,18 @@ def _groups(content: Mapping[str, Any]) -> tuple[Group, ...]:
             raise UsageError(f"{len(seeds):,} seeds: give at most {MOST_SEEDS:,}")
     if [n for table in tables for n in table["encodings"]].count("*") > 1:
         raise UsageError("* is named twice")
-    named = [catalog.parse(n) for table in tables for n in table["encodings"] if n != "*"]
+    named = [parse(n) for table in tables for n in table["encodings"] if n != "*"]
     for name, times in Counter(named).items():
         if times > 1:
             raise UsageError(f"{name} is named twice")
     alone = {str(name) for name in named}
-    others = [catalog.parse(n) for n in catalog.names("encoding") if n not in alone]
+    others = [parse(n) for n in known_names("encoding") if n not in alone]
     result = []
     for table in tables:
         names = [
             found
             for text in table["encodings"]
-            for found in (others if text == "*" else [catalog.parse(text)])
+            for found in (others if text == "*" else [parse(text)])
         ]
         result.append(Group(tuple(names), tuple(dict.fromkeys(table["seeds"]))))
     first, *more = [name for group in result for name in group.names]

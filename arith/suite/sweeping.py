@@ -12,7 +12,7 @@ from arith.suite.conductor import Outcome
 from arith.suite.engines.engine import Ended, Engine
 from arith.suite.engines.local import cores_a_slot, visible_gpus
 from arith.suite.estimate import Cost, cost, in_words, kept_bytes, seconds_a_flop
-from arith.suite.foreign import blamed
+from arith.suite.foreign import as_user_error
 from arith.suite.outcome_tables import write_tables
 from arith.suite.pipeline import conduct_here
 from arith.suite.plan import How, Job, finished, plan, write_jobs
@@ -20,9 +20,9 @@ from arith.suite.progress import say
 from arith.suite.status import note_end
 from arith.suite.stopping import Stopper
 from arith.suite.sweep import Sweep, folder_of
-from models.catalog import Encoding
-from models.compute import AUTO
-from models.registry import RAISED, described
+from models.names.backends import AUTO
+from models.names.locate import USER_CODE_ERRORS, describe_error
+from models.names.parse import Encoding
 
 SCHEMA = 1
 
@@ -134,8 +134,9 @@ def _timed(jobs: Sequence[Job], threads: int | None) -> tuple[Job | None, float]
         say(f"timing a few steps of {job.run.name} for the estimate")
         try:
             return job, seconds_a_flop(job, threads)
-        except RAISED as error:
-            say(f"note: that cannot be timed: {blamed(error, encoding) or described(error)}")
+        except USER_CODE_ERRORS as error:
+            reason = as_user_error(error, encoding) or describe_error(error)
+            say(f"note: that cannot be timed: {reason}")
     return None, 0.0
 
 

@@ -6,16 +6,16 @@ from pathlib import Path
 from arith.errors import Failure
 from arith.suite.building import dataset_of, decoder_for, settled, training_bucket
 from arith.suite.folders import RunFolder
-from arith.suite.foreign import blamed
+from arith.suite.foreign import as_user_error
 from arith.suite.progress import say
 from arith.suite.record import RunRecord
 from arith.training.nonfinite import NotFinite
 from arith.training.processes import ALONE, Lost, Processes
 from arith.training.train import Source, Trainer
-from models.catalog import parse
-from models.compute import AUTO, Compute
 from models.hardware import detect
-from models.registry import RAISED
+from models.names.backends import AUTO, AttentionChoice
+from models.names.locate import USER_CODE_ERRORS
+from models.names.parse import parse
 
 # In steps. Every saved state is evaluated, so that the spread over the last ones can be told; where
 # saving takes long, not every evaluated one is saved.
@@ -26,7 +26,7 @@ def trainer_of(
     record: RunRecord,
     *,
     data: Path | None = None,
-    compute: Compute = AUTO,
+    compute: AttentionChoice = AUTO,
     curves: bool = True,
     processes: Processes = ALONE,
 ) -> Trainer:
@@ -56,7 +56,7 @@ def follow(
     processes: Processes,
     *,
     data: Path | None = None,
-    compute: Compute = AUTO,
+    compute: AttentionChoice = AUTO,
     should_stop: Callable[[], bool],
 ) -> bool:
     """Take part in the training that the first process conducts, whose run's folder all can read:
@@ -83,8 +83,8 @@ def follow(
         )
     except (Lost, NotFinite):
         return False
-    except RAISED as error:
-        failure = None if record is None else blamed(error, parse(record.encoding).encoding)
+    except USER_CODE_ERRORS as error:
+        failure = None if record is None else as_user_error(error, parse(record.encoding).encoding)
         if failure is None:
             raise
         raise Failure(f"process {processes.rank}: {failure}") from error

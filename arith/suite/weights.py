@@ -11,11 +11,10 @@ from arith.suite.building import decoder_for, on_paper, settled
 from arith.suite.folders import RunFolder
 from arith.suite.record import FIRST_TASK_VERSION, RunRecord, unchanged
 from arith.training import checkpoint
-from models import catalog
-from models.catalog import Name
-from models.compute import AUTO, Compute
 from models.decoder import Decoder
 from models.hardware import Hardware, detect
+from models.names.backends import AUTO, AttentionChoice
+from models.names.parse import Name, parse
 
 
 def identity(record: RunRecord) -> dict[str, Any]:
@@ -32,7 +31,7 @@ def load_state(
     path: Path, record: RunRecord, device: str
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """A checkpoint of this run. Errors: Failure where it is of another."""
-    decoder = on_paper(record.config, catalog.parse(record.encoding))
+    decoder = on_paper(record.config, parse(record.encoding))
     # Adam keeps two numbers for each weight.
     weights = 3 * sum(weight.nbytes for weight in decoder.state_dict().values())
     tensors, facts = checkpoint.load(path, device, weights + checkpoint.MOST_HEADER)
@@ -98,7 +97,7 @@ def trained_record(folder: RunFolder) -> RunRecord:
 
 
 def trained_decoder(
-    folder: RunFolder, name: Name, record: RunRecord, compute: Compute = AUTO
+    folder: RunFolder, name: Name, record: RunRecord, compute: AttentionChoice = AUTO
 ) -> tuple[Decoder, Hardware]:
     """The decoder of a trained run with its final weights, on the device where it computes; `name`
     is the run's encoding, or with what is added to it at test time."""

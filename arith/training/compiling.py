@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from arith.errors import Failure
-from models.build import compiling_failed
+from models.compile import compiling_failed
 
 
 def not_compiled(error: BaseException) -> Failure:

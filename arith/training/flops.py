@@ -12,54 +12,54 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from models.decoder import DecoderConfig
 from models.encoding import PositionalEncoding
-from models.products import Extent, Product
+from models.flops import MatMul, Workload
 
 
-def padded(rows: int, tokens: int) -> Extent:
+def padded(rows: int, tokens: int) -> Workload:
     """What plain attention works on: the full square of each row, padding and future included."""
-    return Extent(rows * tokens, rows * tokens**2, tokens**2)
+    return Workload(rows * tokens, rows * tokens**2, tokens**2)
 
 
-def causal(lengths: Sequence[int]) -> Extent:
+def causal(lengths: Sequence[int]) -> Workload:
     """What is needed of sequences so long: no padding, and the keys up to each query.
 
     >>> causal([1, 3])
-    Extent(tokens=4, pairs=7, distances=6)
+    Workload(tokens=4, pairs=7, distances=6)
     """
     pairs = [length * (length + 1) // 2 for length in lengths]
-    return Extent(sum(lengths), sum(pairs), max(pairs, default=0))
+    return Workload(sum(lengths), sum(pairs), max(pairs, default=0))
 
 
-def products(
+def matmuls(
     config: DecoderConfig,
     encoding: PositionalEncoding,
-    extent: Extent,
+    workload: Workload,
     answers: int | None = None,
-) -> Iterator[Product]:
+) -> Iterator[MatMul]:
     """Every matrix product of a forward, those of `encoding` included.
 
     Logits are taken of `answers` tokens, None: of all; what the last block does after attention
     is done for these alone.
     """
-    answers = extent.tokens if answers is None else answers
+    answers = workload.tokens if answers is None else answers
     width = config.num_heads * config.head_dim
     after = width * config.hidden_size + 3 * config.hidden_size * config.mlp_size
     for block in range(config.num_layers):
         last = block == config.num_layers - 1
-        yield Product(extent.tokens * config.hidden_size * 3 * width)
-        yield Product(extent.pairs * width)  # scores
-        yield Product(extent.pairs * width)  # weights times values
-        yield Product((answers if last else extent.tokens) * after)
-    yield Product(answers * config.hidden_size * config.vocabulary_size)
-    yield from encoding.products(extent)
+        yield MatMul(workload.tokens * config.hidden_size * 3 * width)
+        yield MatMul(workload.pairs * width)  # scores
+        yield MatMul(workload.pairs * width)  # weights times values
+        yield MatMul((answers if last else workload.tokens) * after)
+    yield MatMul(answers * config.hidden_size * config.vocabulary_size)
+    yield from encoding.products(workload)
 
 
-def forward_flops(products: Iterable[Product]) -> int:
+def forward_flops(products: Iterable[MatMul]) -> int:
     """FLOPs of a forward. Its MACs are half of them."""
     return sum(product.forward for product in products)
 
 
-def training_flops(products: Iterable[Product]) -> int:
+def training_flops(products: Iterable[MatMul]) -> int:
     """FLOPs of forward and backward; the optimizer multiplies no matrices."""
     return sum(product.training for product in products)
 
@@ -76,7 +76,7 @@ def useful_training_flops(
     is never an input. With `answers`, the number of tokens that logits are taken of, nothing is
     counted that only the others would need.
     """
-    needed = products(config, encoding, causal(lengths), answers)
+    needed = matmuls(config, encoding, causal(lengths), answers)
     return sum(product.useful for product in needed)
 
 

@@ -24,7 +24,8 @@ from arith.training.config import Config
 from arith.training.memory import out_of_memory
 from arith.training.processes import ALONE, Processes
 from arith.training.schedule import Schedule
-from models.build import compiling_failed, prepare, turns_to
+from models.build import prepare
+from models.compile import compile_state_changed, compiling_failed
 from models.decoder import Decoder
 from models.hardware import Hardware
 
@@ -145,8 +146,8 @@ class Stepper:
             return part.detach(), torch.autograd.grad(part, parameters)
 
         loss = torch.zeros((), device=self.hardware.device)
-        alone = turns_to(self.decoder, self.hardware.dtype)
-        for part, gradient in self.hardware.map(gradients, groups, first_alone=alone):
+        alone = compile_state_changed(self.decoder, self.hardware.dtype)
+        for part, gradient in self.hardware.parallel_map(gradients, groups, first_alone=alone):
             loss += part
             for parameter, piece in zip(parameters, gradient, strict=True):
                 if parameter.grad is None:

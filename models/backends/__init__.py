@@ -2,10 +2,10 @@
 
 import importlib
 
-from models import catalog
 from models.backends.backend import Backend, Needs
 from models.errors import UsageError
 from models.hardware import Hardware
+from models.names.backends import backend_names, known_backend
 
 # What `auto` takes: the first that lacks nothing. On a CPU plain products are the fastest at these
 # lengths; "flex" is there to be asked for.
@@ -14,7 +14,7 @@ PREFERENCE = {"cpu": ("eager",), "cuda": ("fused", "flash-attn", "sdpa", "eager"
 
 def load(name: str) -> Backend:
     """A backend by its name. Errors: UsageError for one that is not there."""
-    catalog.known_backend(name)
+    known_backend(name)
     module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
     own = (kind for kind in vars(module).values() if getattr(kind, "name", None) == name)
     backend: Backend = next(own)()
@@ -26,11 +26,11 @@ def choose(request: str, needs: Needs, hardware: Hardware) -> Backend:
     the alternatives, never another backend in silence. Errors: UsageError."""
     if request == "auto":
         preferred = (load(name) for name in PREFERENCE[hardware.device])
-        return next(b for b in preferred if b.lacks(needs, hardware) is None)
+        return next(b for b in preferred if b.why_unsupported(needs, hardware) is None)
     backend = load(request)
-    reason = backend.lacks(needs, hardware)
+    reason = backend.why_unsupported(needs, hardware)
     if reason is not None:
-        able = [n for n in catalog.backends() if load(n).lacks(needs, hardware) is None]
+        able = [n for n in backend_names() if load(n).why_unsupported(needs, hardware) is None]
         raise UsageError(
             f"attention backend '{request}' {reason}; what can do it here: "
             f"{', '.join(['auto', *able])}"

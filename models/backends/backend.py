@@ -41,7 +41,7 @@ class Backend:
     #: Whether it has weights to show to `Sequences.watch`, and does.
     shows: ClassVar[bool] = False
 
-    def lacks(self, needs: Needs, hardware: Hardware) -> str | None:
+    def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
         """Why it cannot do what is asked for, as the end of a sentence; None where it can."""
         raise NotImplementedError
 

@@ -5,8 +5,7 @@ from torch import Tensor
 from models.attention import attention_weights, gathered
 from models.backends.backend import Backend, Needs
 from models.hardware import Hardware
-from models.packing import pack, unpack
-from models.sequences import Sequences
+from models.sequences import Sequences, pack, unpack
 
 
 class Eager(Backend):
@@ -16,7 +15,7 @@ class Eager(Backend):
     name = "eager"
     shows = True
 
-    def lacks(self, needs: Needs, hardware: Hardware) -> str | None:
+    def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
         return None
 
     def __call__(

@@ -33,7 +33,7 @@ class FlashAttn(Backend):
     name = "flash-attn"
     packs = True
 
-    def lacks(self, needs: Needs, hardware: Hardware) -> str | None:
+    def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
         if kernel() is None:
             return "is not installed (pip install 'tape-arith[flash]', with torch and nvcc there)"
         if hardware.device != "cuda":

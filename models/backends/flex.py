@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from models.backends.backend import Backend, Needs
-from models.graphs import allow_graphs
+from models.compile import raise_graph_limit
 from models.hardware import Hardware
 from models.sequences import Sequences
 
@@ -28,10 +28,10 @@ class Flex(Backend):
     packs = True
 
     def __init__(self) -> None:
-        allow_graphs()  # of one function: one for each width of values, length and way of packing
+        raise_graph_limit()  # a graph for each width of values, length and way of packing
         self.masked: tuple[Sequences, BlockMask] | None = None
 
-    def lacks(self, needs: Needs, hardware: Hardware) -> str | None:
+    def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
         if hardware.device != "cuda":
             return "has no backward on a CPU"
         # Its gradient of a captured bias is summed by atomics, and is NaN at lengths that are no

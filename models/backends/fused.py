@@ -20,7 +20,7 @@ class Fused(Backend):
     name = "fused"
     packs = True
 
-    def lacks(self, needs: Needs, hardware: Hardware) -> str | None:
+    def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
         if needs.bias != "none":
             return "adds no bias"
         if needs.values > 3:

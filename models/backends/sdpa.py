@@ -20,7 +20,7 @@ class SDPA(Backend):
 
     name = "sdpa"
 
-    def lacks(self, needs: Needs, hardware: Hardware) -> str | None:
+    def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
         return "never shows the scores" if needs.bias == "scores" else None
 
     def __call__(

@@ -6,7 +6,7 @@ Legend: B batch, T tokens, H heads.
 from torch import Tensor
 
 from models.backends.backend import Needs
-from models.constants import constant
+from models.encoding import constant
 from models.families.additive_bias import CommonAdditiveBias, Distances
 
 

@@ -6,8 +6,8 @@ from torch.nn import functional as F
 
 from models.encoding import Setting
 from models.errors import UsageError
+from models.families.digit_places import draw, since
 from models.families.learned_table import LearnedTable
-from models.families.places import draw, since
 from models.families.rotary import Rotary
 from models.sequences import Sequences
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from models.attention import scaled_scores
 from models.encoding import PositionalLayer, Setting, State
 from models.errors import UsageError
-from models.families.scores import FromScores, ScoresLayer
-from models.products import Extent, Product
+from models.families.attention_scores import FromScores, ScoresLayer
+from models.flops import MatMul, Workload
 
 
 class CoPELayer(ScoresLayer):
@@ -64,10 +64,10 @@ class CoPE(FromScores):
     def layer(self, i: int) -> PositionalLayer:
         return CoPELayer(self.positions, self.setting.head_dim)
 
-    def products(self, extent: Extent) -> Iterable[Product]:
+    def products(self, extent: Workload) -> Iterable[MatMul]:
         """Of each layer: every query with every row of e."""
         width = self.setting.num_heads * self.setting.head_dim
-        return [Product(extent.tokens * width * self.positions)] * self.setting.num_layers
+        return [MatMul(extent.tokens * width * self.positions)] * self.setting.num_layers
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
         """No decay: e is a table."""

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from models.encoding import Setting
 from models.errors import UsageError
-from models.families.places import PlaceTable, operand_digits
+from models.families.digit_places import PlaceTable, operand_digits
 
 
 class Coupling(PlaceTable):

@@ -14,8 +14,8 @@ from models.build import build
 from models.encoding import PositionalLayer, Setting, State
 from models.errors import UsageError
 from models.families.additive_bias import AdditiveBiasLayer
-from models.families.scores import FromScores, ScoresLayer
-from models.products import Extent, Product
+from models.families.attention_scores import FromScores, ScoresLayer
+from models.flops import MatMul, Workload
 from models.sequences import Sequences
 
 
@@ -92,14 +92,14 @@ class DAPE(FromScores):
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
         return self.base.start(x, index, seqs)
 
-    def products(self, extent: Extent) -> Iterable[Product]:
+    def products(self, extent: Workload) -> Iterable[MatMul]:
         """The base's; of each layer, the MLP over all pairs, but b's part over all distances."""
         heads = self.setting.num_heads
         yield from self.base.products(extent)
         learned = self.base.needs.bias == "learned"
         for _ in range(self.setting.num_layers):
-            yield Product(2 * extent.pairs * heads * self.width)
-            yield Product(extent.distances * heads * self.width, gradients=2 if learned else 1)
+            yield MatMul(2 * extent.pairs * heads * self.width)
+            yield MatMul(extent.distances * heads * self.width, gradients=2 if learned else 1)
 
     def after_step(self) -> None:
         """The base's."""

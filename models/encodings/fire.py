@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from models.encoding import PositionalLayer, Setting
 from models.errors import UsageError
 from models.families.additive_bias import AdditiveBias, AdditiveBiasLayer, Distances
-from models.products import Extent, Product
+from models.flops import MatMul, Workload
 
 EPSILON = 1e-6
 
@@ -56,11 +56,11 @@ class FIRE(AdditiveBias):
         self.width = width
         super().__init__(setting)
 
-    def products(self, extent: Extent) -> Iterable[Product]:
+    def products(self, extent: Workload) -> Iterable[MatMul]:
         """The MLP over all distances, of each layer. c and L reach its input, so it too needs a
         gradient."""
         numbers = self.width + self.width * self.setting.num_heads
-        return [Product(extent.distances * numbers)] * self.setting.num_layers
+        return [MatMul(extent.distances * numbers)] * self.setting.num_layers
 
     def layer(self, i: int) -> PositionalLayer:
         return FIRELayer(self.setting.num_heads, self.width, self.init_l)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from models.backends.backend import Needs
 from models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, Setting, State
-from models.products import Extent, Product
+from models.flops import MatMul, Workload
 from models.sequences import Sequences
 
 
@@ -66,7 +66,7 @@ class FoX(PositionalEncoding):
     def layer(self, i: int) -> PositionalLayer:
         return FoXLayer(self.setting, self.b_f)
 
-    def products(self, extent: Extent) -> Iterable[Product]:
+    def products(self, extent: Workload) -> Iterable[MatMul]:
         """The gates of each layer."""
         gates = extent.tokens * self.setting.hidden_size * self.setting.num_heads
-        return [Product(gates)] * self.setting.num_layers
+        return [MatMul(gates)] * self.setting.num_layers

@@ -9,8 +9,7 @@ from typing import Literal
 from torch import Tensor
 
 from models.backends.backend import Needs
-from models.constants import constant
-from models.encoding import Setting
+from models.encoding import Setting, constant
 from models.errors import UsageError
 from models.families.additive_bias import CommonAdditiveBias, Distances
 

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from models.attention import scaled_scores
 from models.encoding import INITIAL_STD, PositionalLayer, Setting, State
 from models.errors import UsageError
-from models.families.scores import FromScores, ScoresLayer
-from models.products import Extent, Product
+from models.families.attention_scores import FromScores, ScoresLayer
+from models.flops import MatMul, Workload
 
 TAPS = 3
 EPSILON = 1e-6
@@ -92,7 +92,7 @@ class PaTH(FromScores):
     def layer(self, i: int) -> PositionalLayer:
         return PaTHLayer(self.setting, self.rank)
 
-    def products(self, extent: Extent) -> Iterable[Product]:
+    def products(self, extent: Workload) -> Iterable[MatMul]:
         """Of each layer: w and beta; w with w, with keys and with queries; and the sum over s.
 
         The latter has a third token beside a pair; rows of one length T have pairs^2 / tokens
@@ -103,7 +103,7 @@ class PaTH(FromScores):
         numbers = (hidden + width) * self.rank + hidden * heads
         triples = extent.pairs**2 // max(extent.tokens, 1)
         for _ in range(self.setting.num_layers):
-            yield Product(extent.tokens * numbers)
-            yield Product(3 * extent.pairs * width)
+            yield MatMul(extent.tokens * numbers)
+            yield MatMul(3 * extent.pairs * width)
             # Solving is no product, but its backward takes one.
-            yield Product(triples * heads, gradients=3)
+            yield MatMul(triples * heads, gradients=3)

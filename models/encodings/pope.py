@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from models.backends.backend import Needs
 from models.encoding import PositionalLayer, Setting
 from models.families.rotary import Rotary, powers, rotation, traces
-from models.products import Extent, Product
+from models.flops import MatMul, Workload
 from models.sequences import Sequences
 
 
@@ -89,10 +89,10 @@ class PoPE(Rotary):
         by = rotation(*state)
         return traces(by, by)
 
-    def products(self, extent: Extent) -> Iterable[Product]:
+    def products(self, extent: Workload) -> Iterable[MatMul]:
         """Scores of twice the width, in each layer."""
         width = self.setting.num_heads * self.setting.head_dim
-        return [Product(extent.pairs * width)] * self.setting.num_layers
+        return [MatMul(extent.pairs * width)] * self.setting.num_layers
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
         return [(phase, {"weight_decay": 0.0}) for phase in self.parameters()]

@@ -13,9 +13,8 @@ from torch.nn import functional as F
 from models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, Setting
 from models.errors import UsageError
 from models.families.rotary import rotate, rotation
-from models.packing import pack, unpack
-from models.products import Extent, Product
-from models.sequences import Sequences
+from models.flops import MatMul, Workload
+from models.sequences import Sequences, pack, unpack
 
 BASE = 500_000.0
 TAPS = 4
@@ -106,8 +105,8 @@ class SelectiveRoPE(PositionalEncoding):
         exponent = torch.arange(half, dtype=torch.float64, device=x.device) / half
         return Temperature((BASE**-exponent).to(torch.promote_types(torch.float32, x.dtype)))
 
-    def products(self, extent: Extent) -> Iterable[Product]:
+    def products(self, extent: Workload) -> Iterable[MatMul]:
         """W1 and W2, in each layer."""
         angles = self.setting.num_heads * self.setting.head_dim // 2
         numbers = self.rank * (self.setting.hidden_size + angles)
-        return [Product(extent.tokens * numbers)] * self.setting.num_layers
+        return [MatMul(extent.tokens * numbers)] * self.setting.num_layers

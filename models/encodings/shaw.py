@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from models.encoding import PositionalLayer, Setting
 from models.errors import UsageError
 from models.families.additive_bias import AdditiveBias, distances
-from models.products import Extent, Product
+from models.flops import MatMul, Workload
 from models.sequences import Sequences
 
 
@@ -67,10 +67,10 @@ class Shaw(AdditiveBias):
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> Clipped:
         return Clipped(distances(x, index).delta.clamp_max(self.kmax).long())
 
-    def products(self, extent: Extent) -> Iterable[Product]:
+    def products(self, extent: Workload) -> Iterable[MatMul]:
         """Of each layer: every query with the key of every distance."""
         width = self.setting.num_heads * self.setting.head_dim
-        return [Product(extent.tokens * width * (self.kmax + 1))] * self.setting.num_layers
+        return [MatMul(extent.tokens * width * (self.kmax + 1))] * self.setting.num_layers
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
         return [(table, {"weight_decay": 0.0}) for table in self.parameters()]

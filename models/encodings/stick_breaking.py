@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from models.encoding import PositionalLayer
-from models.families.scores import FromScores, ScoresLayer
+from models.families.attention_scores import FromScores, ScoresLayer
 
 
 class StickBreakingLayer(ScoresLayer):

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.constants import constant
-from models.encoding import INITIAL_STD, Setting
+from models.encoding import INITIAL_STD, Setting, constant
 from models.errors import UsageError
 from models.families.additive_bias import CommonAdditiveBias, Distances
 

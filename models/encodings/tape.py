@@ -12,12 +12,12 @@ from torch import Tensor
 from models.backends.backend import Needs
 from models.encoding import PositionalLayer, Setting
 from models.errors import UsageError
-from models.families.ablations import NonEquivariantLayer, ShareLayer, VectorLayer, VectorState
 from models.families.contextual import ContextualRotary, check_options
 from models.families.contextual_layer import ContextualLayer, ReadOut
 from models.families.rotary import Rotation, rotate, rotation, swap
-from models.hardware import by_hand
-from models.products import Extent, Product
+from models.families.tape_ablations import NonEquivariantLayer, ShareLayer, VectorLayer, VectorState
+from models.flops import MatMul, Workload
+from models.hardware import use_custom_backward
 from models.sequences import Sequences
 
 
@@ -115,7 +115,7 @@ class TapeLayer(ReadOut):
         # G mixes rows of e, so both parts of the state: (G_11, G_22) keeps a part in its place,
         # (G_12, G_21) carries it over.
         order = [0, 3, 1, 2]
-        if not by_hand(heads):
+        if not use_custom_backward(heads):
             return added(state, self.entries(heads, order), mixed)
         # The product itself lays the entries out, which is cheaper than repeating them.
         half = state.direct.shape[-1] // 2
@@ -123,13 +123,13 @@ class TapeLayer(ReadOut):
         parts = _Added.apply(*state, *wide.chunk(2, -1), *mixed)  # type: ignore[no-untyped-call]
         return TapeState(*parts)
 
-    def products(self, rows: int, known: bool) -> Iterable[Product]:
+    def products(self, rows: int, known: bool) -> Iterable[MatMul]:
         """psi, and the four entries of G, laid beside each half of both parts of the state (which
         compiled blocks and a GPU do without)."""
         psi, entries = super().products(rows, known)
         yield psi
         half = self.psi.in_features // 2
-        yield Product(entries.multiply_adds * half, needed=entries.multiply_adds)
+        yield MatMul(entries.multiply_adds * half, needed=entries.multiply_adds)
 
 
 class Form(NamedTuple):
@@ -231,17 +231,17 @@ class TAPE(ContextualRotary):
         layer.gathers, layer.clamp = self.context != "no-attention", self.clamp
         return layer
 
-    def products(self, extent: Extent) -> Iterable[Product]:
+    def products(self, extent: Workload) -> Iterable[MatMul]:
         """Scores of wider queries, if so, in each layer; in each but the last, A e of all parts of
         e that are gathered, and what its e takes."""
         heads = self.setting.num_heads
         pairs = extent.pairs * heads * self.setting.head_dim
-        yield Product(self.setting.num_layers * pairs * (self.needs.query - 1))
+        yield MatMul(self.setting.num_layers * pairs * (self.needs.query - 1))
         for i, layer in enumerate(self.layers[:-1]):
             assert isinstance(layer, ContextualLayer)
             # The first e is no function of any parameter, but for a learned table.
             known = not i and self.first != "learned"
-            yield Product(pairs * (self.needs.values - 1), gradients=1 if known else 2)
+            yield MatMul(pairs * (self.needs.values - 1), gradients=1 if known else 2)
             yield from layer.products(extent.tokens * heads, known and not layer.gathers)
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> TapeState | VectorState:

@@ -14,7 +14,7 @@ from models.backends.backend import Needs
 from models.encoding import INITIAL_STD, PositionalLayer, Setting, State
 from models.families.contextual import ContextualRotary, check_options, clamped, with_share
 from models.families.rotary import rotate, rotation, traces
-from models.products import Extent, Product
+from models.flops import MatMul, Workload
 from models.sequences import Sequences
 
 # The decoder's own standard deviation, as in the code.
@@ -133,7 +133,7 @@ class TapeHeads(ContextualRotary):
             clamp=self.clamp if read else 0.0,
         )
 
-    def products(self, extent: Extent) -> Iterable[Product]:
+    def products(self, extent: Workload) -> Iterable[MatMul]:
         """Of each layer but the last, as far as it has them: A e; Wx m, the H x H matrices, and
         their products with e."""
         heads, width = self.setting.num_heads, self.setting.head_dim
@@ -141,12 +141,12 @@ class TapeHeads(ContextualRotary):
             # The first e is no function of any parameter, but for a learned table.
             known = not i and self.first != "learned"
             if self.gathers:
-                yield Product(extent.pairs * heads * width, gradients=1 if known else 2)
+                yield MatMul(extent.pairs * heads * width, gradients=1 if known else 2)
             if self.mixes:
                 numbers = self.setting.hidden_size * self.width + heads**2 * self.width
-                yield Product(extent.tokens * numbers)
+                yield MatMul(extent.tokens * numbers)
                 given = known and not self.gathers
-                yield Product(extent.tokens * heads**2 * width, gradients=1 if given else 2)
+                yield MatMul(extent.tokens * heads**2 * width, gradients=1 if given else 2)
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> TapeHeadsState:
         if self.first == "learned":

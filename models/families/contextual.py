@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from models.encoding import INITIAL_STD, State
 from models.errors import UsageError
 from models.families.rotary import Rotary, swap
-from models.hardware import by_hand
+from models.hardware import use_custom_backward
 from models.philox import words
 from models.sequences import Sequences
 
@@ -127,7 +127,7 @@ class ContextualRotary(Rotary):
 
     def for_each_head(self, state: State) -> State:
         """`state` [B or 1, T, 1, ...], the same for all heads, as `for_heads` has a rotation."""
-        if not by_hand(state[0]):
+        if not use_custom_backward(state[0]):
             return state
         return type(state)(*(part.repeat(1, 1, self.setting.num_heads, 1) for part in state))
 

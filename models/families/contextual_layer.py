@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.constants import constant
-from models.encoding import PositionalLayer, State
+from models.encoding import PositionalLayer, State, constant
 from models.families.contextual import clamped
-from models.products import Product
+from models.flops import MatMul
 from models.sequences import Sequences
 
 
@@ -40,7 +39,7 @@ class ContextualLayer(PositionalLayer):
         """The e of the next block, from heads [B, T, H, K] and mixed, the e~ of Eq. 8."""
         return state
 
-    def products(self, rows: int, known: bool) -> Iterable[Product]:
+    def products(self, rows: int, known: bool) -> Iterable[MatMul]:
         """Those of `contextualize` for so many rows, a token's heads each; `known`: e~ is no
         function of any parameter."""
         return ()
@@ -67,8 +66,8 @@ class ReadOut(ContextualLayer):
         matrices = (self.w2[:, None] * self.w1.T[None]).flatten(0, 1)  # [L L, W]
         return F.linear(gate, matrices[constant(order, gate, torch.int64)])
 
-    def products(self, rows: int, known: bool) -> Iterable[Product]:
+    def products(self, rows: int, known: bool) -> Iterable[MatMul]:
         """psi, and the entries of G, each once."""
         head_dim, width = self.psi.in_features, self.psi.out_features
-        yield Product(rows * head_dim * width)
-        yield Product(rows * self.mixes**2 * width)
+        yield MatMul(rows * head_dim * width)
+        yield MatMul(rows * self.mixes**2 * width)

@@ -8,13 +8,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from models.encoding import PositionalEncoding
+from models.encoding import Extrapolation, PositionalEncoding
 from models.errors import UsageError
-from models.extrapolation import Extrapolation
-from models.packing import pack
+from models.flops import MatMul, Workload
 from models.philox import words
-from models.products import Extent, Product
-from models.sequences import Sequences
+from models.sequences import Sequences, pack
 
 
 class Randomized(PositionalEncoding):
@@ -54,7 +52,7 @@ class Randomized(PositionalEncoding):
         numbers = numbers + seqs.offset
         return numbers[:, : seqs.tokens.shape[1]] if seqs.starts is None else pack(numbers, seqs)
 
-    def products(self, extent: Extent) -> Iterable[Product]:
+    def products(self, extent: Workload) -> Iterable[MatMul]:
         """Those of the encoding itself, where every row has distances of its own."""
         return super().products(extent._replace(distances=extent.pairs))
 
@@ -78,11 +76,11 @@ class Numbering(Extrapolation):
         `final_length` count, from key int64 [n] and final_length int64 [n] (tokens)."""
         raise NotImplementedError
 
-    def lacks(self, encoding: PositionalEncoding) -> str | None:
+    def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
         if isinstance(encoding, Randomized):
             return None
         return f"numbers randomized positions anew; {type(encoding).__name__} has none"
 
-    def give(self, encoding: PositionalEncoding) -> None:
+    def apply(self, encoding: PositionalEncoding) -> None:
         assert isinstance(encoding, Randomized)
         encoding.numbering = self

@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from models.encoding import PositionalEncoding, PositionalLayer, Setting, State
+from models.encoding import Extrapolation, PositionalEncoding, PositionalLayer, Setting, State
 from models.errors import UsageError
-from models.extrapolation import Extrapolation
-from models.hardware import by_hand
+from models.hardware import use_custom_backward
 from models.sequences import Sequences
 
 
@@ -44,7 +43,7 @@ def swap(x: Tensor) -> Tensor:
 
 def rotate(x: Tensor, by: Rotation) -> Tensor:
     """`by` applied to x [B, T, H, 2F], in the type of `by`, returned in x's."""
-    if not by_hand(x):
+    if not use_custom_backward(x):
         wide = x.to(by.direct.dtype)
         return (wide * by.direct + swap(wide) * by.swapped).to(x.dtype)
     rotated: Tensor = _Rotate.apply(x, *by)  # type: ignore[no-untyped-call]
@@ -153,7 +152,7 @@ class Rotary(PositionalEncoding):
 
     def for_heads(self, by: Rotation) -> Rotation:
         """`by` [B or 1, T, 1, 2F], the same for all heads, as it is fastest to apply."""
-        if not by_hand(by.direct):
+        if not use_custom_backward(by.direct):
             return by
         # One for each head, though all are alike: on a CPU a product that repeats an inner axis
         # of 32 numbers takes three times as long as one over the whole.
@@ -189,7 +188,7 @@ class Rescaling(Extrapolation):
         sentence; None where it can."""
         return None if len(theta) else "it has no frequencies to change"
 
-    def lacks(self, encoding: PositionalEncoding) -> str | None:
+    def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
         name = type(encoding).__name__
         if not isinstance(encoding, Rotary):
             return f"changes the frequencies of a rotary encoding; {name} has none"
@@ -199,7 +198,7 @@ class Rescaling(Extrapolation):
             reason = "its `start` does not take its angles from `cos_sin`, so nothing would change"
         return reason and f"cannot act on {name} here: {reason}"
 
-    def give(self, encoding: PositionalEncoding) -> None:
+    def apply(self, encoding: PositionalEncoding) -> None:
         assert isinstance(encoding, Rotary)
         encoding.rescaling = self
 

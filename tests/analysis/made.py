@@ -13,8 +13,8 @@ from torch import Tensor
 from arith.data.bucket import Bucket
 from arith.data.task import Problems
 from arith.suite.building import decoder_for
-from models.catalog import parse
 from models.decoder import Decoder
+from models.names.parse import parse
 from models.sequences import Sequences
 from tests.training.small import perturbed, small
 

@@ -12,8 +12,8 @@ from arith.analysis.stability import deviations
 from arith.data.bucket import Bucket
 from arith.suite.folders import RunFolder
 from arith.suite.weights import trained_decoder, trained_record
-from models.catalog import parse
-from models.compute import Compute
+from models.names.backends import AttentionChoice
+from models.names.parse import parse
 from tests.suite.tiny import contents, done, refused, settings, untouched
 
 NAMES = ("rope", "tape", "fire", "nope")
@@ -79,7 +79,7 @@ def test_the_problems_are_the_evaluation_set_s() -> None:
     """As scored: not the training's, and of the tested lengths."""
     folder = RunFolder(Path(run("tape")))
     record = trained_record(folder)
-    decoder, _ = trained_decoder(folder, parse("tape"), record, Compute("eager"))
+    decoder, _ = trained_decoder(folder, parse("tape"), record, AttentionChoice("eager"))
     bucket = Bucket("addition", 3, 0, "evaluation")
     expected = deviations(
         decoder.eval(), bucket.problems(0, 20), bucket.keys(0, 20), np.arange(20), "cpu"

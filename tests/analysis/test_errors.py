@@ -18,8 +18,8 @@ from arith.data.vocabulary import DIGIT_ZERO, EOS, decode
 from arith.scoring.mistakes import KINDS, REGIONS, Mistakes, counted
 from arith.scoring.score import score
 from arith.suite.building import decoder_for
-from models.catalog import parse
 from models.decoder import Decoder
+from models.names.parse import parse
 from models.sequences import Sequences
 from tests.training.small import cpu, small, train, trainer
 

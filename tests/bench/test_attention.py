@@ -14,12 +14,14 @@ from arith.errors import UsageError
 from arith.suite.building import setting_for
 from arith.suite.presets import load_preset
 from arith.training.flops import counted
-from models import backends, catalog
+from models import backends
 from models.backends.backend import Backend, Needs
 from models.backends.eager import Eager
 from models.build import build
-from models.catalog import names, parse, parse_list
 from models.hardware import Hardware
+from models.names.backends import backend_names
+from models.names.locate import known_names
+from models.names.parse import parse, parse_list
 
 CPU = Hardware("cpu", torch.float32)
 CONFIG = replace(load_preset("mini"), num_heads=2, head_dim=8)
@@ -37,7 +39,7 @@ def test_every_backend_has_a_time_or_a_reason() -> None:
             (own,) = of(lines, who).values()
             assert own.value is None and "attention of their own" in own.note
             continue
-        for name in catalog.backends():
+        for name in backend_names():
             reason = attention.lacking(backends.load(name), needs, CPU)
             if reason is not None:
                 assert of(lines, who)[f"{who}: {name}"].note == f"{name} {reason}"
@@ -62,7 +64,7 @@ def test_what_the_interpreter_runs_is_not_timed(monkeypatch: pytest.MonkeyPatch)
 
 def test_encodings_that_ask_for_the_same_are_one() -> None:
     groups = attention.grouped((), CONFIG)
-    needs = {build(name, setting_for(CONFIG)).needs for name in names("encoding")}
+    needs = {build(name, setting_for(CONFIG)).needs for name in known_names("encoding")}
     assert set(groups) == needs and len(set(groups.values())) == len(needs)
     chosen = attention.grouped(parse_list("tape,rope,nope"), CONFIG)
     assert set(chosen.values()) == {"tape", "rope/nope"}

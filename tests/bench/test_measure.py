@@ -16,7 +16,7 @@ from arith.bench.measure import (
     timed,
 )
 from arith.errors import UsageError
-from models.catalog import parse
+from models.names.parse import parse
 
 
 def test_the_ratio_is_measured_over_limit() -> None:

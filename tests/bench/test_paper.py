@@ -8,13 +8,14 @@ import torch
 from arith.bench import paper
 from arith.bench.measure import Measurement, Options
 from arith.training import flops
-from arith.training.flops import forward_flops, padded, products
+from arith.training.flops import forward_flops, matmuls, padded
 from models.build import build
-from models.catalog import names, parse
 from models.decoder import Decoder
 from models.encoding import PositionalEncoding
 from models.encodings.tape import TapeLayer
 from models.hardware import Hardware
+from models.names.locate import known_names
+from models.names.parse import parse
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def encoding(name: str) -> PositionalEncoding:
 
 def macs(name: str) -> float:
     pe = encoding(name)
-    return forward_flops(products(paper.SIZES, pe, padded(1, paper.TOKENS))) / 2
+    return forward_flops(matmuls(paper.SIZES, pe, padded(1, paper.TOKENS))) / 2
 
 
 @pytest.mark.parametrize("name, printed", [("rope", "160.46"), ("fire", "165.69")])
@@ -59,7 +60,7 @@ def test_its_millions_are_two_to_the_twentieth(name: str, printed: str) -> None:
 
 def test_formula_and_counter_agree(lines: list[Measurement]) -> None:
     counts = [line for line in lines if "counter" in line.name]
-    assert len(counts) == len([name for name in paper.ENCODINGS if name in names("encoding")])
+    assert len(counts) == len([name for name in paper.ENCODINGS if name in known_names("encoding")])
     for line in counts:
         assert line.ratio == 1 and line.note == "equal"
 
@@ -75,7 +76,7 @@ def test_every_encoding_has_its_lines(lines: list[Measurement]) -> None:
     for name in paper.ENCODINGS:
         mine = [line for line in lines if line.name.startswith((f"{name}:", f"{name},"))]
         mine += [line for line in lines if line.name == name]
-        if name not in names("encoding"):
+        if name not in known_names("encoding"):
             assert [line.value for line in mine] == [None]
             assert mine[0].note.startswith("not there yet")
             continue

@@ -10,7 +10,7 @@ import pytest
 from arith.bench import report
 from arith.bench.measure import Measurement, Options, not_measured
 from arith.errors import Failure
-from models.catalog import parse
+from models.names.parse import parse
 
 FULL = Measurement("train", "rope: step", 0.3, "s", 0.2, "rope's", "a note", 0.03, 5)
 MISSING = not_measured("train", "rope: MFU", "FLOP/s", "there is no GPU")

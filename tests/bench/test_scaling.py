@@ -9,7 +9,7 @@ from arith.bench.measure import TURN, Options, Timing
 from arith.bench.scaling import Sizes, lines, measure, sweeps_over
 from arith.errors import UsageError
 from arith.figures.scaling import Series
-from models.catalog import parse
+from models.names.parse import parse
 from tests.training.small import small
 
 NAMES = [parse("rope"), parse("tape")]

@@ -11,7 +11,7 @@ from arith.bench.score import measure
 from arith.errors import UsageError
 from arith.suite.building import decoder_for
 from arith.suite.finding import existing_run
-from models.catalog import parse
+from models.names.parse import parse
 from tests.suite.test_foreign import READS, write
 from tests.suite.tiny import call, contents, done, settings
 from tests.training.small import cpu

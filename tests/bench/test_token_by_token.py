@@ -11,8 +11,8 @@ from arith.data.task import Problems, concatenate
 from arith.data.vocabulary import EOS
 from arith.scoring.score import score
 from arith.suite.building import decoder_for
-from models.catalog import parse
 from models.decoder import Decoder
+from models.names.parse import parse
 from models.sequences import Sequences
 from tests.training.small import cpu, perturbed, small
 

@@ -12,10 +12,11 @@ from arith.bench.measure import Measurement, Options, Timing
 from arith.bench.train import Contender, class_of, compared, contender, measure, mfu, profiled
 from arith.suite.building import training_bucket
 from arith.training.flops import useful_training_flops
-from models import build
-from models.catalog import parse
-from models.graphs import MOST_GRAPHS
+from models import build as builder
+from models import compile as compilation
+from models.compile import MOST_GRAPHS
 from models.hardware import Hardware
+from models.names.parse import parse
 from tests.training.small import cpu, small
 
 CONFIG = small(trained_digits=5, tested_digits=5, batch_size=24)
@@ -125,7 +126,9 @@ def test_rates_are_medians_over_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 def test_all_are_compiled_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of them forgets the others' graphs, or has too few: a step makes none any more."""
-    monkeypatch.setattr(build, "ON_A_CPU", build.ON_A_CPU | {"backend": "eager", "options": None})
+    monkeypatch.setattr(
+        builder, "CPU_OPTIONS", compilation.CPU_OPTIONS | {"backend": "eager", "options": None}
+    )
     hardware = Hardware("cpu", torch.float32, compiled=True)
     with torch._dynamo.config.patch(recompile_limit=1, accumulated_recompile_limit=1):
         contenders = [contender(parse(name), CONFIG, hardware) for name in ("rope", "fire", "tape")]

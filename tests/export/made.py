@@ -15,9 +15,9 @@ from arith.suite.record import RunRecord
 from arith.suite.weights import identity
 from arith.training import checkpoint
 from arith.training.config import Config
-from models.catalog import parse, sources
 from models.decoder import Decoder
 from models.hardware import Hardware
+from models.names.parse import parse, source_hashes
 from models.sequences import Sequences
 from tests.training.small import perturbed, small
 
@@ -54,7 +54,7 @@ def made_run(
         first_steps=config.steps,
         data=None,
         version="0.0.0",
-        sources=sources(name.encoding),
+        sources=source_hashes(name.encoding),
     )
     trained = perturbed(decoder_for(config, replace(name, extrapolation=None), 0), noise)
     folder.path.mkdir(parents=True, exist_ok=True)

@@ -11,14 +11,15 @@ from arith.data.tasks.addition import Addition
 from arith.errors import UsageError
 from arith.export.carried import carried
 from arith.export.hub_folder import answer_width
-from models import catalog
+from models.names.locate import locations
+from models.names.parse import parse
 
-OURS = [place.name for place in catalog.places("encoding") if place.ours]
+OURS = [place.name for place in locations("encoding") if place.is_builtin]
 
 
 @pytest.mark.parametrize("name", [*OURS, "abacus+fire", "rope+yarn", "dape:base=fire"])
 def test_every_import_is_of_a_file_that_is_there(name: str) -> None:
-    files = carried(catalog.parse(name), "1.2.3")
+    files = carried(parse(name), "1.2.3")
     for file, text in files.items():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and node.level:
@@ -34,7 +35,7 @@ def test_every_import_is_of_a_file_that_is_there(name: str) -> None:
 @pytest.mark.parametrize("name", [*OURS, "dape:base=fire"])
 def test_no_imports_go_in_a_circle(name: str) -> None:
     """transformers 4.50 looks for ever through those that do."""
-    files = carried(catalog.parse(name), "1.2.3")
+    files = carried(parse(name), "1.2.3")
     left = {f: set(re.findall(r"^\s*from \.(\S+) import", t, re.M)) for f, t in files.items()}
     while left:
         ends = {file for file, of in left.items() if not {f"{m}.py" for m in of} & left.keys()}
@@ -43,11 +44,13 @@ def test_no_imports_go_in_a_circle(name: str) -> None:
 
 
 def test_nothing_is_taken_that_is_not_needed() -> None:
-    files = carried(catalog.parse("rope"), "1.2.3")
+    files = carried(parse("rope"), "1.2.3")
     assert "encodings_rope.py" in files and "families_rotary.py" in files
-    assert not {"catalog.py", "registry.py", "encodings_tape.py", "philox.py"} & files.keys()
-    assert "encodings_kerple_log.py" in carried(catalog.parse("dape"), "1.2.3")
-    assert "encodings_fire.py" in carried(catalog.parse("dape:base=fire"), "1.2.3")
+    assert (
+        not {"names_parse.py", "names_locate.py", "encodings_tape.py", "philox.py"} & files.keys()
+    )
+    assert "encodings_kerple_log.py" in carried(parse("dape"), "1.2.3")
+    assert "encodings_fire.py" in carried(parse("dape:base=fire"), "1.2.3")
 
 
 MINE = '''"""Mine."""
@@ -62,7 +65,7 @@ class Mine(RoPE):
 
 def test_a_file_of_the_users_goes_along(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE.format(imports="import math"))
-    files = carried(catalog.parse(f"{tmp_path}/mine.py:Mine"), "1.2.3")
+    files = carried(parse(f"{tmp_path}/mine.py:Mine"), "1.2.3")
     assert "from .encodings_rope import RoPE" in files["own_mine.py"]
     assert "from .own_mine import Mine" in files["parts.py"]
 
@@ -73,14 +76,14 @@ def test_a_file_of_the_users_goes_along(tmp_path: Path) -> None:
         ("import numpy", "imports numpy"),
         ("from . import beside", r"imports \."),
         ("import models.norm", "imports models.norm"),
-        ("from models import catalog", "imports models,"),
-        ("from models.catalog import parse", "looks into folders"),
+        ("from models import names", "imports models,"),
+        ("from models.names.parse import parse", "looks into folders"),
     ],
 )
 def test_what_cannot_go_along_is_refused(tmp_path: Path, imports: str, told: str) -> None:
     (tmp_path / "mine.py").write_text(MINE.format(imports=imports))
     with pytest.raises(UsageError, match=told):
-        carried(catalog.parse(f"{tmp_path}/mine.py:Mine"), "1.2.3")
+        carried(parse(f"{tmp_path}/mine.py:Mine"), "1.2.3")
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -92,7 +95,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
         )
     both = f"{tmp_path}/one/mine.py:Two+{tmp_path}/two/mine.py:Three"
     with pytest.raises(UsageError, match="two files are called mine"):
-        carried(catalog.parse(both), "1.2.3")
+        carried(parse(both), "1.2.3")
 
 
 def test_the_longest_answer_is_a_line_in_the_operands() -> None:

@@ -16,11 +16,12 @@ from safetensors.torch import save_file
 from arith.data.batches import pad
 from arith.scoring.score import sequences
 from arith.suite.exporting import export_run
-from models import catalog
 from models.decoder import Decoder
+from models.names.locate import locations
+from models.names.parse import parse
 from tests.export.made import greedy, made_run, problems
 
-EVERY = [place.name for place in catalog.places("encoding") if place.ours]
+EVERY = [place.name for place in locations("encoding") if place.is_builtin]
 JOINED = [
     "abacus+fire",
     "abacus+rope",
@@ -102,7 +103,7 @@ def test_every_encoding_computes_the_same_without_tape_arith(tmp_path: Path) -> 
     dull = []
     for number, name in enumerate(names):
         folder, decoder = made_run(tmp_path / "runs", name)
-        added = catalog.parse(name).extrapolation
+        added = parse(name).extrapolation
         export_run(folder, "transformers", extrapolation=added, out=cases / f"case_{number}")
         case = expected(decoder)
         save_file(case, cases / f"case_{number}.safetensors")
@@ -112,7 +113,7 @@ def test_every_encoding_computes_the_same_without_tape_arith(tmp_path: Path) -> 
     assert len(told) == len(names)
     for number, name in enumerate(names):
         of = told[f"case_{number}"]
-        assert of["encoding"] == str(catalog.parse(name))
+        assert of["encoding"] == str(parse(name))
         assert of["missing"] == [] and of["ours"] == [], name
         for way in ("right", "left", "given", "loss"):
             assert of[way] <= 2e-5, (name, way, of[way])

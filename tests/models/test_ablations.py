@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models import catalog, contract
+from models import contract
 from models.build import build
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import PositionalEncoding, PositionalLayer, Setting
@@ -27,6 +27,8 @@ from models.errors import UsageError
 from models.families import contextual, rotary
 from models.families.contextual import DEFAULT_WIDTH, clamped
 from models.families.rotary import Rotation, rotate, rotation
+from models.names.declarations import declaration
+from models.names.parse import parse
 from models.sequences import Sequences
 from tests.models import naive
 from tests.models.naive_ablations import AblatedTAPE, AblatedTAPEHeads
@@ -123,7 +125,7 @@ def logits_and_gradients(decoder: Decoder) -> list[Tensor]:
 
 def oracle(name: str, weights: naive.Weights, index: list[int], final: int) -> naive.NoPE:
     """The loops of `name`, with its options and, for `+yarn`, its frequencies."""
-    asked = catalog.parse(name)
+    asked = parse(name)
     (part,) = asked.encoding.parts
     options: dict[str, Any] = dict(part.options)
     if options.pop("start", "rope") == "learned":
@@ -186,7 +188,7 @@ def test_the_plain_formulas_say_the_same(name: str, monkeypatch: pytest.MonkeyPa
     """Those of a GPU, where no backward is written by hand and one first e serves all heads."""
     expected = logits_and_gradients(perturbed(name))
     for module in (tape, contextual, rotary):
-        monkeypatch.setattr(module, "by_hand", lambda x: False)
+        monkeypatch.setattr(module, "use_custom_backward", lambda x: False)
     for ours, theirs in zip(logits_and_gradients(perturbed(name)), expected, strict=True):
         assert error(ours, theirs) < 1e-12
 
@@ -253,7 +255,7 @@ def norms(e: Tensor, copies: int = 1) -> Tensor:
 @pytest.mark.parametrize("name", CLAMPED)
 def test_no_norm_is_above_the_clamp(name: str) -> None:
     """Some are at it and some below; without the clamp some are above."""
-    part = catalog.parse(name).encoding.parts[0]
+    part = parse(name).encoding.parts[0]
     clamp = dict(part.options)["clamp"]
     assert isinstance(clamp, float)
 
@@ -312,8 +314,8 @@ def test_what_is_refused(name: str, message: str) -> None:
 
 @pytest.mark.parametrize("name", ["tape", "tape-heads"])
 def test_the_default_width_is_known(name: str) -> None:
-    assert catalog.entry("encoding", name).options["width"].default == DEFAULT_WIDTH
-    assert str(catalog.parse(f"{name}:clamp=0:context=full")) == name
+    assert declaration("encoding", name).options["width"].default == DEFAULT_WIDTH
+    assert str(parse(f"{name}:clamp=0:context=full")) == name
 
 
 @pytest.mark.parametrize("form, entries", [("tensor", 2), ("non-equivariant", 4), ("vector", 1)])

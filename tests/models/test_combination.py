@@ -10,19 +10,22 @@ from torch import Tensor, nn
 
 from arith.commands.options import complete_encoding
 from arith.suite.folders import RunFolder
-from arith.training.flops import counted, forward_flops, padded, products, training_flops
-from models import catalog, contract, source
+from arith.training.flops import counted, forward_flops, matmuls, padded, training_flops
+from models import contract
 from models.build import build, build_decoder
 from models.combination import Combination
-from models.contract import decoder_for, forward, problem
+from models.contract import decoder_for, example_batch, forward
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import PositionalEncoding, Setting
 from models.encodings.abacus import Abacus
 from models.encodings.fire import FIRE
 from models.encodings.rope import RoPE
 from models.errors import UsageError
-from models.families.places import PlaceTable
-from models.products import Extent
+from models.families.digit_places import PlaceTable
+from models.flops import Workload
+from models.names.declarations import defines_attention
+from models.names.locate import known_names, locate
+from models.names.parse import parse
 from models.sequences import Sequences
 from tests.models.small import assert_holds
 from tests.suite.tiny import done, settings
@@ -68,13 +71,13 @@ def weights_of_the_last(decoder: Decoder) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in catalog.names("encoding") if n not in ("abacus", "nope")]
+    "name", [n for n in known_names("encoding") if n not in ("abacus", "nope")]
 )
 def test_with_a_table_of_zeros_it_is_the_other_part(name: str) -> None:
     """Whatever the other part is, in training and at test time."""
     ours, alone = decoder_for(f"abacus+{name}"), decoder_for(name)
     alone.load_state_dict(weights_of_the_last(ours))
-    seqs = problem(48)
+    seqs = example_batch(48)
     assert not torch.allclose(forward(ours, seqs), forward(alone, seqs))
     with torch.no_grad():
         table_of(ours.pe).zero_()
@@ -85,7 +88,7 @@ def test_with_a_table_of_zeros_it_is_the_other_part(name: str) -> None:
 
 
 def test_each_part_has_its_own_indices() -> None:
-    pe, seqs = joined("abacus+rand-rope"), problem()
+    pe, seqs = joined("abacus+rand-rope"), example_batch()
     abacus, rope = pe.parts
     assert isinstance(abacus, Abacus) and isinstance(rope, RoPE)
     assert torch.equal(pe.indices(seqs), rope.indices(seqs))
@@ -96,7 +99,7 @@ def test_each_part_has_its_own_indices() -> None:
 
 
 def test_every_part_embeds() -> None:
-    pe, seqs = joined("abacus+coupling+bipe"), problem()
+    pe, seqs = joined("abacus+coupling+bipe"), example_batch()
     x = torch.zeros(*seqs.tokens.shape, 16, dtype=torch.float64)
     total = x
     for part in pe.parts:
@@ -108,7 +111,7 @@ def test_every_part_embeds() -> None:
 
 
 def test_an_extrapolation_turns_the_rotary_part_at_test_time_alone() -> None:
-    seqs = problem(80, final_length=100)
+    seqs = example_batch(80, final_length=100)
     plain, yarn = decoder_for("abacus+rope"), decoder_for("abacus+rope+yarn")
     assert not torch.allclose(forward(plain, seqs), forward(yarn, seqs))
     assert torch.equal(forward(plain.train(), seqs), forward(yarn.train(), seqs))
@@ -130,7 +133,7 @@ def test_modes_and_names_and_copies() -> None:
     fresh.load_state_dict(saved)
     twin = copy.deepcopy(decoder)
     for other in (fresh, twin):
-        assert torch.equal(forward(other, problem()), forward(decoder, problem()))
+        assert torch.equal(forward(other, example_batch()), forward(decoder, example_batch()))
         assert isinstance(other.pe, Combination)
         assert other.pe.layers is other.pe.attending.layers is not pe.layers
     decoder.train()
@@ -182,13 +185,13 @@ def test_inert_is_inert_in_its_own_part_only() -> None:
 @pytest.mark.parametrize("name", ["abacus+rope", "coupling+fire", "abacus+tape"])
 def test_flops_are_those_of_the_parts(name: str) -> None:
     first, last = name.split("+")
-    extent = Extent(tokens=70, pairs=900, distances=400)
+    extent = Workload(tokens=70, pairs=900, distances=400)
     apart = [p for part in (first, last) for p in decoder_for(part).pe.products(extent)]
     assert list(joined(name).products(extent)) == apart
     config = DecoderConfig(19, 3, 16, 2, 8, 24)
     decoder = build_decoder(config, name, joined(name).setting, seed=0)
-    seqs = problem()
-    formula = list(products(config, decoder.pe, padded(*seqs.tokens.shape)))
+    seqs = example_batch()
+    formula = list(matmuls(config, decoder.pe, padded(*seqs.tokens.shape)))
     assert forward_flops(formula) == counted(lambda: forward(decoder.eval(), seqs))
 
     def step() -> None:
@@ -201,7 +204,7 @@ def test_draws_of_the_parts_are_apart() -> None:
     """Abacus's shift says nothing of the random positions that it is joined with."""
     pe = joined("abacus+rand-rope").train()
     count = 400
-    tokens = problem(rows=1).tokens.expand(count, -1)
+    tokens = example_batch(rows=1).tokens.expand(count, -1)
     seqs = Sequences(tokens, torch.full((count,), 23), torch.arange(count))
     abacus = pe.parts[0]
     assert isinstance(abacus, Abacus)
@@ -262,10 +265,10 @@ def overrides(pe: PositionalEncoding, *hooks: str) -> bool:
     return any(getattr(type(pe), hook) is not getattr(PositionalEncoding, hook) for hook in hooks)
 
 
-@pytest.mark.parametrize("name", catalog.names("encoding"))
+@pytest.mark.parametrize("name", known_names("encoding"))
 def test_what_attends_is_read_off_the_text(name: str) -> None:
     pe = decoder_for(name).pe
-    assert source.attends(catalog.place("encoding", name)) == overrides(pe, "layer", "start")
+    assert defines_attention(locate("encoding", name)) == overrides(pe, "layer", "start")
 
 
 @pytest.mark.parametrize(
@@ -281,12 +284,12 @@ def test_what_attends_is_read_off_the_text(name: str) -> None:
 )
 def test_one_order_of_the_parts(one: str, spellings: list[str]) -> None:
     """Whatever order they are typed in, they are one encoding, with one name and one folder."""
-    assert str(catalog.parse(one)) == one
-    assert {str(catalog.parse(spelling)) for spelling in spellings} == {one}
+    assert str(parse(one)) == one
+    assert {str(parse(spelling)) for spelling in spellings} == {one}
 
 
 def test_one_order_is_one_decoder() -> None:
-    seqs = problem()
+    seqs = example_batch()
     one, other = decoder_for("abacus+coupling"), decoder_for("coupling+abacus")
     assert torch.equal(forward(one, seqs), forward(other, seqs))
 

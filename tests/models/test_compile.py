@@ -18,10 +18,10 @@ from torch._functorch.compilers import nop
 
 from arith.data.batches import pack
 from arith.scoring.score import logits_of_answers, score
-from models import build
+from models import build as builder
+from models import compile as compilation
 from models.backends.eager import Eager
-from models.build import compile_blocks, turns_to
-from models.graphs import MOST_GRAPHS, allow_graphs
+from models.compile import MOST_GRAPHS, compile_blocks, compile_state_changed, raise_graph_limit
 from models.hardware import Hardware
 from tests.training.small import cpu, perturbed, small, trainer
 
@@ -42,7 +42,7 @@ def fresh() -> Iterator[None]:
 def test_compiled_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Packed where the encoding can be, else in padded groups, whose shapes differ."""
     monkeypatch.setattr(Eager, "packs", True)
-    monkeypatch.setattr(build, "ON_A_CPU", {"backend": "aot_eager"})
+    monkeypatch.setattr(builder, "CPU_OPTIONS", {"backend": "aot_eager"})
     plain, compiled = trainer(CONFIG, name), trainer(CONFIG, name, hardware=COMPILED)
     perturbed(plain.decoder)
     perturbed(compiled.decoder)
@@ -105,7 +105,7 @@ def test_on_a_cpu(name: str) -> None:
     assert compiled.held_out_exact_match() == plain.held_out_exact_match()
     assert 2 <= counters["stats"]["unique_graphs"] <= 12 < MOST_GRAPHS
     assert not counters["graph_break"] and not counters["unimplemented"]
-    if build.ISOLATES:  # what is traced can be kept on disk, autocast or not
+    if compilation.ISOLATES:  # what is traced can be kept on disk, autocast or not
         assert not counters["aot_autograd"]["autograd_cache_bypass"]
         kept = (counters["aot_autograd"][f"autograd_cache_{word}"] for word in ("hit", "miss"))
         assert sum(kept)  # hits, where an earlier run of this test kept them
@@ -113,7 +113,7 @@ def test_on_a_cpu(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")  # torch's own
-@pytest.mark.skipif(not build.ISOLATES, reason="of an older torch, that takes one thread")
+@pytest.mark.skipif(not compilation.ISOLATES, reason="of an older torch, that takes one thread")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 def test_threads_share_a_compiled_decoder() -> None:
@@ -135,11 +135,13 @@ def test_threads_share_a_compiled_decoder() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-@pytest.mark.skipif(not build.ISOLATES, reason="of an older torch, that takes one thread")
+@pytest.mark.skipif(not compilation.ISOLATES, reason="of an older torch, that takes one thread")
 def test_no_thread_misses_a_graph_while_another_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept in one list for all blocks, of which the last wanted one comes first, a graph is missed
     now and then by a thread that is looking for it. Here each block has one of its own."""
-    monkeypatch.setattr(build, "ON_A_CPU", build.ON_A_CPU | {"backend": "eager", "options": None})
+    monkeypatch.setattr(
+        builder, "CPU_OPTIONS", compilation.CPU_OPTIONS | {"backend": "eager", "options": None}
+    )
     one = trainer(CONFIG, "tape", hardware=replace(COMPILED, threads=2))
     for _ in range(30):
         one.train_step()
@@ -150,7 +152,7 @@ def test_no_thread_misses_a_graph_while_another_moves_it(monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-@pytest.mark.skipif(not build.ISOLATES, reason="of an older torch, that takes one thread")
+@pytest.mark.skipif(not compilation.ISOLATES, reason="of an older torch, that takes one thread")
 def test_nothing_is_traced_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is where a float turns out to be one that an operation wants as a number."""
     traced = []
@@ -159,7 +161,9 @@ def test_nothing_is_traced_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         traced.append(graph)
         return aot_autograd(fw_compiler=nop)(graph, inputs)
 
-    monkeypatch.setattr(build, "ON_A_CPU", build.ON_A_CPU | {"backend": keep, "options": None})
+    monkeypatch.setattr(
+        builder, "CPU_OPTIONS", compilation.CPU_OPTIONS | {"backend": keep, "options": None}
+    )
     one = trainer(replace(CONFIG, num_layers=2), "rope", hardware=COMPILED)
     for _ in range(2):
         one.train_step()
@@ -168,13 +172,16 @@ def test_nothing_is_traced_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_when_graphs_may_be_missing() -> None:
     decoder = trainer(CONFIG, "rope").decoder
-    assert not turns_to(decoder, torch.float32)  # nothing is compiled
+    assert not compile_state_changed(decoder, torch.float32)  # nothing is compiled
     compile_blocks(decoder.train(), backend="eager")
-    asked = [turns_to(decoder, dtype) for dtype in (torch.float32, torch.float32)]
-    asked += [turns_to(decoder, torch.bfloat16), turns_to(decoder.eval(), torch.bfloat16)]
+    asked = [compile_state_changed(decoder, dtype) for dtype in (torch.float32, torch.float32)]
+    asked += [
+        compile_state_changed(decoder, torch.bfloat16),
+        compile_state_changed(decoder.eval(), torch.bfloat16),
+    ]
     assert asked == [True, False, True, True]
     compile_blocks(trainer(CONFIG, "rope").decoder, backend="eager")  # whose graphs take its place
-    assert [turns_to(decoder, torch.bfloat16) for _ in range(2)] == [True, False]
+    assert [compile_state_changed(decoder, torch.bfloat16) for _ in range(2)] == [True, False]
 
 
 @pytest.mark.slow
@@ -187,8 +194,8 @@ def test_more_decoders_may_have_more_graphs(decoders: int, compiled: int) -> Non
         return 2 * x
 
     with torch._dynamo.config.patch(recompile_limit=8):
-        allow_graphs(decoders)
-        allow_graphs()  # takes nothing back
+        raise_graph_limit(decoders)
+        raise_graph_limit()  # takes nothing back
         for size in range(1, MOST_GRAPHS + 9):
             assert double(torch.ones(size)).sum() == 2 * size
     assert counters["stats"]["unique_graphs"] == compiled

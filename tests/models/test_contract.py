@@ -8,19 +8,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from models import catalog, contract
+from models import contract
+from models.contract import CheckOutcome, ContractReport, as_text, examine
 from models.encodings.rope import RoPE
 from models.encodings.tape import TapeLayer, TapeState
 from models.errors import UsageError
-from models.examination import Outcome, Report, as_text, examine
+from models.names.locate import known_names
+from models.names.parse import parse
 from tests.models.small import NUMBERINGS, assert_holds
 from tests.suite.tiny import call, done, refused
 
 NAMES = [
-    *catalog.names("encoding"),
+    *known_names("encoding"),
     *(
         f"{changed}+{name}"
-        for name in catalog.names("extrapolation")
+        for name in known_names("extrapolation")
         for changed in (("rand-rope", "rand-learned") if name in NUMBERINGS else ("rope", "tape"))
     ),
     *(
@@ -192,7 +194,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def outcome(report: Report, check: str) -> Outcome:
+def outcome(report: ContractReport, check: str) -> CheckOutcome:
     (found,) = (outcome for outcome in report.outcomes if outcome.check == check)
     return found
 
@@ -201,7 +203,7 @@ def outcome(report: Report, check: str) -> Outcome:
 def test_each_slip_is_explained(check: str, folder: Path) -> None:
     source, told = SLIPS[check]
     Path("mine.py").write_text(HEAD + source)
-    report = examine("mine.py:Mine")
+    report = examine(parse("mine.py:Mine"))
     found = outcome(report, check)
     assert not found.holds and not report.holds
     assert told in found.happened
@@ -214,7 +216,7 @@ def test_each_slip_is_explained(check: str, folder: Path) -> None:
 
 
 def test_every_check_says_what_it_expects_and_how_it_breaks() -> None:
-    report = examine("rope")
+    report = examine(parse("rope"))
     assert report.holds and report.warnings == () and report.sources == {}
     for found in report.outcomes:
         assert found.expected.endswith(".") and "Usually" not in found.expected
@@ -229,14 +231,14 @@ def test_warnings(folder: Path) -> None:
         "    def __init__(self, setting, *, width: int = WIDTH, size: tuple[int, ...] = (1, 2)):\n"
         "        super().__init__(setting)\n"
     )
-    (width, size, docstring, kind, paper, formula) = examine("mine.py:Mine").warnings
+    (width, size, docstring, kind, paper, formula) = examine(parse("mine.py:Mine")).warnings
     assert "option 'width' has the default `WIDTH`" in width and "(1, 2)" in size
     assert "no docstring" in docstring and "'strange' is none of absolute" in kind
     assert "`paper`" in paper and "plain loops" in formula
 
 
 def test_what_does_not_apply_is_not_said_to_hold() -> None:
-    report = examine("fire")
+    report = examine(parse("fire"))
     found = outcome(report, "packed")
     assert report.holds and not found.applies and "packed=False" in found.happened
     text = as_text(report)
@@ -248,14 +250,14 @@ def test_one_crash_is_told_once(folder: Path) -> None:
         HEAD + "class Mine(PositionalEncoding):\n"
         "    def embed(self, x, index, seqs):\n        raise KeyError('gone')\n"
     )
-    text = as_text(examine("mine.py:Mine"))
+    text = as_text(examine(parse("mine.py:Mine")))
     assert text.count("KeyError: 'gone'") == 1 and "but: the same as in shape" in text
 
 
 def test_what_is_no_encoding_is_one_line(folder: Path) -> None:
     Path("mine.py").write_text(HEAD + "class Mine:\n    pass\n")
     with pytest.raises(UsageError, match="PositionalEncoding"):
-        examine("mine.py:Mine")
+        examine(parse("mine.py:Mine"))
 
 
 def test_the_command(folder: Path) -> None:
@@ -277,4 +279,4 @@ def test_the_command(folder: Path) -> None:
     Path("broken.py").write_text("class Mine(:\n")
     assert "broken.py is not Python" in refused("check", "broken.py:Mine")
     with pytest.raises(UsageError, match="unknown encoding"):
-        examine("rpoe")
+        examine(parse("rpoe"))

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from models.build import build, build_decoder
-from models.catalog import names
-from models.contract import problem
+from models.contract import example_batch
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import Setting
+from models.names.locate import known_names
 from tests.models.small import setting_of
 
 PAPER = DecoderConfig(19, 16, 1024, 16, 64, 1024)
@@ -27,7 +27,7 @@ def own(decoder: Decoder) -> dict[str, torch.Tensor]:
     return {k: v.detach() for k, v in decoder.named_parameters() if not k.startswith("pe.")}
 
 
-@pytest.mark.parametrize("name", names("encoding"))
+@pytest.mark.parametrize("name", known_names("encoding"))
 def test_the_size_of_the_paper(name: str) -> None:
     with torch.device("meta"):
         decoder = Decoder(PAPER, build(name, setting(PAPER)))
@@ -40,7 +40,7 @@ def test_the_encodings_differ_in_little() -> None:
     with torch.device("meta"):
         sizes = {
             name: Decoder(PAPER, build(name, setting(PAPER))).num_parameters()
-            for name in names("encoding")
+            for name in known_names("encoding")
         }
     assert sizes["nope"] == sizes["rope"] == sizes["rand-rope"] == min(sizes.values())
 
@@ -60,7 +60,7 @@ def test_how_it_begins() -> None:
     assert not torch.equal(decoder.head.weight, decoder.embedding.weight)
 
 
-@pytest.mark.parametrize("name", names("encoding"))
+@pytest.mark.parametrize("name", known_names("encoding"))
 def test_its_own_weights_depend_on_the_seed_alone(name: str) -> None:
     expected = own(small("nope"))
     torch.manual_seed(4)
@@ -77,9 +77,9 @@ def test_its_own_weights_depend_on_the_seed_alone(name: str) -> None:
     assert not torch.equal(other.get_parameter(key), decoder.get_parameter(key))
 
 
-@pytest.mark.parametrize("name", names("encoding"))
+@pytest.mark.parametrize("name", known_names("encoding"))
 def test_logits_are_float32_whatever_the_autocast(name: str) -> None:
-    decoder, seqs = small(name), problem()
+    decoder, seqs = small(name), example_batch()
     with torch.no_grad():
         assert decoder(seqs).dtype == torch.float32
         with torch.autocast("cpu", torch.bfloat16):
@@ -90,9 +90,9 @@ def test_logits_are_float32_whatever_the_autocast(name: str) -> None:
     assert not torch.equal(logits, logits.bfloat16().float())
 
 
-@pytest.mark.parametrize("name", names("encoding"))
+@pytest.mark.parametrize("name", known_names("encoding"))
 def test_where_selects_the_same_logits(name: str) -> None:
-    decoder, seqs = small(name).double(), problem()
+    decoder, seqs = small(name).double(), example_batch()
     where = torch.rand(seqs.tokens.shape, generator=torch.Generator().manual_seed(0)) < 0.3
     with torch.no_grad():
         whole, chosen = decoder(seqs), decoder(seqs, where.flatten().nonzero()[:, 0])
@@ -102,6 +102,6 @@ def test_where_selects_the_same_logits(name: str) -> None:
 
 def test_evaluation_is_training() -> None:
     """No dropout and no mode: what is scored is what was trained."""
-    decoder, seqs = small("rand-rope"), problem()
+    decoder, seqs = small("rand-rope"), example_batch()
     with torch.no_grad():
         assert torch.equal(decoder.train()(seqs), decoder.eval()(seqs))

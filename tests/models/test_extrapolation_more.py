@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from models import catalog
 from models.build import build
 from models.decoder import Decoder
 from models.encoding import PositionalEncoding, Setting
 from models.errors import UsageError
 from models.families.rotary import Rotary, of_one_base, powers, rotate, rotation
+from models.names.locate import known_names
 from tests.models import naive, small
 from tests.models.small import error, logits_of, redrawn, sequences
 
@@ -228,7 +228,7 @@ def test_what_needs_no_base_acts_on_random_frequencies(name: str, extrapolation:
 
 def test_every_extrapolation_is_tested_here() -> None:
     """Those of positions in test_numbering.py."""
-    assert sorted([*EXTRAPOLATIONS, *small.NUMBERINGS]) == catalog.names("extrapolation")
+    assert sorted([*EXTRAPOLATIONS, *small.NUMBERINGS]) == known_names("extrapolation")
 
 
 def test_frequencies_of_one_base() -> None:

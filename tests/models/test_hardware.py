@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from models import hardware
-from models.compute import Compute
 from models.hardware import Hardware, detect
+from models.names.backends import AttentionChoice
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def test_map_keeps_order(threads: int) -> None:
         return item * item
 
     items = iter(range(20))
-    assert list(Hardware("cpu", torch.float32, threads).map(slowly, items)) == [
+    assert list(Hardware("cpu", torch.float32, threads).parallel_map(slowly, items)) == [
         item * item for item in range(20)
     ]
 
@@ -45,7 +45,7 @@ def test_map_runs_side_by_side_with_one_thread_of_torch_each() -> None:
         both.wait()
         return torch.get_num_threads()
 
-    assert list(Hardware("cpu", torch.float32, 2).map(meet, range(4))) == [1, 1, 1, 1]
+    assert list(Hardware("cpu", torch.float32, 2).parallel_map(meet, range(4))) == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -63,10 +63,13 @@ def test_the_first_alone(threads: int) -> None:
             assert item == 0 or (0, True) in begun
             yield item
 
-    found = Hardware("cpu", torch.float32, threads).map(begin, items(), first_alone=True)
+    found = Hardware("cpu", torch.float32, threads).parallel_map(begin, items(), first_alone=True)
     assert list(found) == [0, 1, 2, 3]
     assert begun[0] == (0, True) and sorted(begun)[1:] == [(i, threads == 1) for i in (1, 2, 3)]
-    assert list(Hardware("cpu", torch.float32, threads).map(begin, [], first_alone=True)) == []
+    assert (
+        list(Hardware("cpu", torch.float32, threads).parallel_map(begin, [], first_alone=True))
+        == []
+    )
 
 
 def test_threads_know_what_torch_was_told() -> None:
@@ -74,7 +77,10 @@ def test_threads_know_what_torch_was_told() -> None:
     told = ContextVar("told", default=0)
     token = told.set(7)
     try:
-        assert list(Hardware("cpu", torch.float32, 2).map(lambda _: told.get(), "abc")) == [7] * 3
+        assert (
+            list(Hardware("cpu", torch.float32, 2).parallel_map(lambda _: told.get(), "abc"))
+            == [7] * 3
+        )
     finally:
         told.reset(token)
 
@@ -85,7 +91,7 @@ def test_map_passes_errors_on(threads: int) -> None:
         raise ValueError(f"item {item}")
 
     with pytest.raises(ValueError, match="item 0"):
-        list(Hardware("cpu", torch.float32, threads).map(fail, range(3)))
+        list(Hardware("cpu", torch.float32, threads).parallel_map(fail, range(3)))
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -128,12 +134,15 @@ def test_what_is_compiled() -> None:
     for device in ("cpu", "cuda"):
         on = {c: Hardware(device, torch.float32, compiled=c).compiles for c in (None, True, False)}
         assert on == {None: device == "cuda", True: True, False: False}
-    assert detect(Compute("eager", True)).compiles and detect().attention == "auto"
-    assert Compute().options == [] and Compute("sdpa").options == ["--attention", "sdpa"]
-    assert Compute("sdpa", True).options == ["--attention", "sdpa", "--compile"]
-    assert Compute(compiled=False).options == ["--no-compile"]
+    assert detect(AttentionChoice("eager", True)).compiles and detect().attention == "auto"
+    assert AttentionChoice().options == [] and AttentionChoice("sdpa").options == [
+        "--attention",
+        "sdpa",
+    ]
+    assert AttentionChoice("sdpa", True).options == ["--attention", "sdpa", "--compile"]
+    assert AttentionChoice(compiled=False).options == ["--no-compile"]
     # On a CPU a grid is scored before its blocks would be compiled.
-    scoring = [Compute("sdpa", c).for_scoring.compiled for c in (None, True, False)]
+    scoring = [AttentionChoice("sdpa", c).for_scoring.compiled for c in (None, True, False)]
     assert scoring == [None, None, False]
     on = {c: Hardware("cpu", torch.float32, compiled=c).for_scoring.compiles for c in (None, True)}
     assert on == {None: False, True: False}
@@ -143,11 +152,11 @@ def test_what_is_compiled() -> None:
 
 def test_exactly_is_float32() -> None:
     low = Hardware("cpu", torch.bfloat16, 2)
-    assert low.exactly() == Hardware("cpu", torch.float32, 2)
+    assert low.in_float32() == Hardware("cpu", torch.float32, 2)
     a = torch.ones(3, 3)
     with low.autocast():
         assert (a @ a).dtype == torch.bfloat16
-        with low.exactly().autocast():
+        with low.in_float32().autocast():
             assert (a @ a).dtype == torch.float32
 
 

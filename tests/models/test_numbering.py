@@ -7,9 +7,9 @@ import torch
 
 from models import contract
 from models.build import build
-from models.catalog import names
 from models.errors import UsageError
 from models.families.randomized import Randomized, subset
+from models.names.locate import known_names
 from models.sequences import Sequences
 from tests.models.encodings.test_bias import setting
 from tests.models.encodings.test_randomized import NAMES, plain
@@ -19,7 +19,7 @@ from tests.models.small import NUMBERINGS
 def numbers(name: str, finals: list[int], length: int, l_max: int = 104) -> list[list[int]]:
     pe = build(name, setting()).eval()
     assert isinstance(pe, Randomized) and pe.l_max == l_max
-    seqs = contract.problem(length, rows=len(finals))
+    seqs = contract.example_batch(length, rows=len(finals))
     seqs = Sequences(seqs.tokens, torch.tensor(finals), seqs.key)
     found: list[list[int]] = pe.indices(seqs).tolist()
     return found
@@ -27,7 +27,7 @@ def numbers(name: str, finals: list[int], length: int, l_max: int = 104) -> list
 
 @pytest.mark.parametrize("name", NAMES)
 def test_plain_is_the_plain_twin(name: str) -> None:
-    decoder, seqs = contract.decoder_for(f"{name}+plain"), contract.problem()
+    decoder, seqs = contract.decoder_for(f"{name}+plain"), contract.example_batch()
     twin = plain(decoder, name)
     assert torch.equal(contract.forward(decoder, seqs), contract.forward(twin, seqs))
 
@@ -36,7 +36,7 @@ def test_plain_is_the_plain_twin(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_training_never_sees_it(name: str, numbering: str) -> None:
     changed, usual = contract.decoder_for(f"{name}+{numbering}"), contract.decoder_for(name)
-    seqs = contract.problem()
+    seqs = contract.example_batch()
     change = contract.forward(changed, seqs) - contract.forward(usual, seqs)
     assert float(change.abs().amax((1, 2)).min()) > 0.01
     ours, theirs = (contract.forward(d.train(), seqs) for d in (changed, usual))
@@ -96,7 +96,7 @@ def test_draws_are_counted_from_one(draw: int) -> None:
 
 def test_every_numbering_is_tested_here() -> None:
     able = []
-    for name in names("extrapolation"):
+    for name in known_names("extrapolation"):
         try:
             build(f"rand-fire+{name}", setting())
         except UsageError:

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from models import catalog
 from models.attention import attention_weights
 from models.backends.eager import Eager
 from models.build import build
 from models.encoding import PositionalEncoding, Setting
 from models.errors import UsageError
 from models.families.rotary import Rotary
+from models.names.locate import known_names
 from models.norm import RMSNorm
 from models.sequences import Sequences
 from tests.models import small
@@ -122,7 +122,7 @@ def test_the_bias_of_shaw_is_wide() -> None:
     assert largest_error(low.double(), expected) < 1e-6
 
 
-@pytest.mark.parametrize("name", sorted(catalog.names("encoding")))
+@pytest.mark.parametrize("name", sorted(known_names("encoding")))
 def test_bfloat16_is_near_float64(name: str) -> None:
     pe, features = perturbed(name), random_features(2, TOKENS, sharpness=1.0)
     offset = 0 if "learned" in name or name in ("fire", "bipe", "rand-fire") else FAR

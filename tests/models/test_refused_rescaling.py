@@ -34,5 +34,5 @@ def test_builtin_starts_are_accepted(name: str) -> None:
 def test_a_start_of_its_own_that_ignores_the_change() -> None:
     from models.extrapolations.pi import PI
 
-    assert "nothing would change" in (PI().lacks(OwnAngles(setting())) or "")
-    assert PI().lacks(Rotary(setting())) is None
+    assert "nothing would change" in (PI().why_unsupported(OwnAngles(setting())) or "")
+    assert PI().why_unsupported(Rotary(setting())) is None

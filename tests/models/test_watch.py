@@ -11,14 +11,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from models import catalog, contract
+from models import contract
 from models.backends.sdpa import SDPA
 from models.decoder import Decoder
 from models.encoding import PositionalLayer
 from models.errors import UsageError
+from models.names.locate import known_names
 from models.sequences import Sequences
 
-NAMES = [*catalog.names("encoding"), "rope+yarn", "tape+yarn", "abacus+fire", "abacus+tape"]
+NAMES = [*known_names("encoding"), "rope+yarn", "tape+yarn", "abacus+fire", "abacus+tape"]
 LAYERS = 3
 
 
@@ -53,7 +54,7 @@ class Heard:
 def hear(name: str, monkeypatch: pytest.MonkeyPatch, seqs: Sequences | None = None) -> Heard:
     decoder = contract.decoder_for(name, num_layers=LAYERS)
     heard = Heard(decoder, monkeypatch)
-    decoder(replace(seqs or contract.problem(), watch=heard, weights_too=True))
+    decoder(replace(seqs or contract.example_batch(), watch=heard, weights_too=True))
     return heard
 
 
@@ -63,7 +64,7 @@ def test_the_weights_of_every_encoding(name: str, monkeypatch: pytest.MonkeyPatc
     what is left of the stick goes to the token itself); and with the values it gives the heads."""
     heard = hear(name, monkeypatch)
     assert heard.told == [(i, what) for i in range(LAYERS) for what in ("state", "weights")]
-    rows, tokens = contract.problem().tokens.shape
+    rows, tokens = contract.example_batch().tokens.shape
     future = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
     for weights, v, heads in zip(heard.weights, heard.values, heard.heads, strict=True):
         assert weights.shape == (rows, v.shape[2], tokens, tokens)
@@ -76,14 +77,14 @@ def test_the_weights_of_every_encoding(name: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("name", NAMES)
 def test_watching_changes_nothing(name: str) -> None:
-    decoder, seqs = contract.decoder_for(name), contract.problem()
+    decoder, seqs = contract.decoder_for(name), contract.example_batch()
     with torch.no_grad():
         watched = decoder(replace(seqs, watch=lambda *_: None, weights_too=True))
         assert torch.equal(watched, decoder(seqs))
 
 
 def test_the_last_block_that_computes_a_few_tokens_shows_all_its_weights() -> None:
-    decoder, seqs = contract.decoder_for("tape"), contract.problem()
+    decoder, seqs = contract.decoder_for("tape"), contract.example_batch()
     shapes: list[torch.Size] = []
 
     def watch(layer: int, what: str, value: Any) -> None:
@@ -97,7 +98,7 @@ def test_the_last_block_that_computes_a_few_tokens_shows_all_its_weights() -> No
 
 
 def test_packed_sequences_show_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    seqs = contract.problem(rows=1)
+    seqs = contract.example_batch(rows=1)
     alone = hear("tape", monkeypatch, seqs)
     twice = torch.cat((seqs.tokens, seqs.tokens), 1)
     length = seqs.tokens.shape[1]
@@ -110,7 +111,7 @@ def test_packed_sequences_show_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_backend_that_shows_nothing_says_so() -> None:
     """But a state can be watched under every backend: training does."""
-    decoder, seqs = contract.decoder_for("rope"), contract.problem()
+    decoder, seqs = contract.decoder_for("rope"), contract.example_batch()
     decoder.attend_with(SDPA())
     told: list[tuple[int, str]] = []
     watched = replace(seqs, watch=lambda layer, what, _: told.append((layer, what)))

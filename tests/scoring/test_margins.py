@@ -11,7 +11,7 @@ from arith.data.vocabulary import SIZE
 from arith.scoring import score as module
 from arith.scoring.score import score
 from arith.suite.building import decoder_for
-from models.catalog import parse
+from models.names.parse import parse
 from tests.training.small import cpu, small
 
 

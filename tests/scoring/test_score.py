@@ -31,9 +31,9 @@ from arith.scoring.score import (
     score_grid,
 )
 from arith.suite.building import decoder_for
-from models.catalog import parse
 from models.decoder import Decoder
 from models.hardware import Hardware
+from models.names.parse import parse
 from models.sequences import Sequences
 from tests.training.small import cpu, perturbed, small, train, trainer
 

@@ -10,7 +10,7 @@ from arith.suite.asked import USUAL, Asked
 from arith.suite.compare import panels
 from arith.suite.finding import find_grids
 from arith.suite.folders import RunFolder
-from models.catalog import parse_list
+from models.names.parse import parse_list
 from tests.suite.tiny import done, refused, untouched
 
 FIRE, ROPE = (Path(f"runs/mini/{name}/seed-0") for name in ("fire", "rope"))

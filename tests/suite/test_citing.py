@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from arith.suite.citing import bibtex, cited, entries, everything, papers, suite
-from models import catalog
-from models.catalog import parse
+from models.names.declarations import declaration
+from models.names.locate import locations
+from models.names.parse import parse
 from tests.suite.tiny import done
 
 OURS = [
     (kind, place.name)
     for kind in ("encoding", "extrapolation")
-    for place in catalog.places(kind)
-    if place.ours
+    for place in locations(kind)
+    if place.is_builtin
 ]
 FIELD = re.compile(r"^  (\w+) +=\s*{(.*)},$", re.MULTILINE)
 SAID = re.compile(r"(?P<surname>\S+) et al\. (?P<year>\d{4}), arXiv (?P<number>\d{4}\.\d{5})")
@@ -23,7 +24,7 @@ SAID = re.compile(r"(?P<surname>\S+) et al\. (?P<year>\d{4}), arXiv (?P<number>\
 
 @pytest.mark.parametrize(("kind", "name"), OURS)
 def test_what_an_encoding_says_agrees_with_its_entries(kind: str, name: str) -> None:
-    said = catalog.entry(kind, name).paper
+    said = declaration(kind, name).paper
     found = list(SAID.finditer(said))
     assert [match["number"] for match in found] == papers(said) != [], said
     for match in found:

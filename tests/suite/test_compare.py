@@ -13,7 +13,7 @@ from arith.scoring import grid_file
 from arith.suite.compare import panels, selection
 from arith.suite.order import in_order, in_words
 from arith.suite.presets import load_preset
-from models.catalog import parse_list
+from models.names.parse import parse_list
 from tests.sealing import replaced, resealed
 from tests.suite.tiny import contents, done, refused, settings, untouched
 

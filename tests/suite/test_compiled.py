@@ -15,11 +15,11 @@ from arith.suite.sweep import Run
 from arith.training.compiling import compiling_told
 from arith.training.memory import memory_told
 from models import build, hardware
-from models.build import compiling_failed
-from models.catalog import parse
-from models.compute import Compute
+from models.compile import compiling_failed
 from models.decoder import Block
 from models.hardware import Hardware
+from models.names.backends import AttentionChoice
+from models.names.parse import parse
 from tests.suite.tiny import done, refused, settings, untouched
 from tests.training.small import small
 
@@ -45,7 +45,7 @@ def test_jobs_are_told(
     compiled: bool | None, training: list[str], scoring: list[str], tmp_path: Path
 ) -> None:
     run = Run(parse("rope"), 0, "mini", small(), tmp_path)
-    train, score = plan([run], How(Compute(compiled=compiled)), tmp_path)
+    train, score = plan([run], How(AttentionChoice(compiled=compiled)), tmp_path)
     for job, words in ((train, training), (score, scoring)):
         assert [word for word in job.argv if "compile" in word] == words
 

@@ -19,7 +19,7 @@ from arith.suite.plan import How, Job, log_file, plan
 from arith.suite.presets import load_preset
 from arith.suite.stopping import Stopper
 from arith.suite.sweep import Run
-from models.catalog import parse
+from models.names.parse import parse
 
 Codes = dict[str, list[int]]
 

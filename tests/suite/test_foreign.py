@@ -16,7 +16,7 @@ from arith.suite.folders import RunFolder
 from arith.suite.presets import load_preset
 from arith.suite.weights import trained_record
 from arith.training.processes import Processes
-from models.catalog import parse
+from models.names.parse import parse
 from tests.sealing import replaced
 from tests.suite.test_sweeping import jobs_of, sweep_file
 from tests.suite.tiny import call, done, refused, settings

@@ -27,9 +27,9 @@ from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.schedule import Schedule
 from arith.training.train import Trainer
-from models.catalog import parse
 from models.decoder import Decoder
 from models.hardware import Hardware
+from models.names.parse import parse
 from models.sequences import Sequences
 from tests.suite.tiny import done, refused, settings, untouched
 from tests.training.small import (

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from models import catalog
+from models.names.locate import known_names
 from tests.suite.tiny import done
 
 
@@ -18,7 +18,7 @@ def test_list_as_json(comparison: Path) -> None:
     keys = ["name", "kind", "summary", "paper", "aliases", "options", "package", "problem"]
     for kind in ("encoding", "extrapolation"):
         entries = content[f"{kind}s"]
-        assert [entry["name"] for entry in entries] == catalog.names(kind)
+        assert [entry["name"] for entry in entries] == known_names(kind)
         for entry in entries:
             assert list(entry) == keys
             assert entry["kind"] and entry["summary"].endswith(".") and "arXiv" in entry["paper"]

@@ -17,7 +17,7 @@ from arith.suite.compare import panels
 from arith.suite.finding import find_grids
 from arith.suite.folders import RunFolder
 from arith.suite.weights import trained_decoder
-from models.catalog import parse, parse_list
+from models.names.parse import parse, parse_list
 from tests.suite.tiny import contents, done, refused, untouched
 
 ROPE = Path("runs/mini/rope/seed-0")

@@ -17,7 +17,7 @@ from arith.suite.folders import RunFolder
 from arith.suite.plan import How, log_file, plan, write_jobs
 from arith.suite.status import note_end
 from arith.suite.sweep import Run
-from models.catalog import parse
+from models.names.parse import parse
 from tests.sealing import replaced
 from tests.suite.tiny import call, done, refused, untouched
 

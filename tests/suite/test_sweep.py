@@ -10,8 +10,8 @@ from arith.errors import UsageError
 from arith.suite import plan as planning
 from arith.suite.plan import How, Job, finished, plan
 from arith.suite.sweep import Sweep, load_sweep, sweeps
-from models import catalog
-from models.compute import Compute
+from models.names.backends import AttentionChoice
+from models.names.locate import known_names
 from tests.sealing import replaced, resealed
 from tests.suite.tiny import SETTINGS, done, refused
 
@@ -41,7 +41,7 @@ def test_mini_all_has_every_encoding_and_five_seeds_of_the_paper_s() -> None:
     seeds: dict[str, list[int]] = {}
     for run in content.runs(OUT):
         seeds.setdefault(str(run.name), []).append(run.seed)
-    assert seeds.keys() >= {*catalog.names("encoding"), "abacus+fire", "abacus+rope"}
+    assert seeds.keys() >= {*known_names("encoding"), "abacus+fire", "abacus+rope"}
     assert seeds.keys() >= {"rope+pi", "rope+ntk", "rope+ntk-dynamic", "tape+pi", "tape+ntk"}
     paper = {"nope", "rope", "rand-rope", "fire", "tape", "tape-heads", "rope+yarn", "tape+yarn"}
     assert {name for name, of in seeds.items() if of == [0, 1, 2, 3, 4]} == paper
@@ -88,7 +88,7 @@ def test_a_star_is_what_is_not_named(here: Path) -> None:
     content = sweep('encodings = ["rope+yarn", "fire", "*", "abacus+rope"]\nseeds = [0]\n')
     names = [str(name) for name in content.names]
     assert names[:2] == ["rope+yarn", "fire"] and names.count("fire") == 1
-    assert set(catalog.names("encoding")) <= set(names)
+    assert set(known_names("encoding")) <= set(names)
 
 
 def test_settings_of_its_own_have_a_folder_of_their_own(here: Path) -> None:
@@ -203,7 +203,7 @@ def test_large_grids_are_scored_in_parts() -> None:
 def test_a_job_s_words_are_those_of_the_command_line(here: Path) -> None:
     """What another process is told gives the run that this one would make."""
     text = f'encodings = ["tape:width=8+yarn"]\nseeds = [2]\nshards = 2\n[set]\n{TINY}\n'
-    made = jobs(text, How(Compute("eager"), True, Path("data"), 1), shards=2)
+    made = jobs(text, How(AttentionChoice("eager"), True, Path("data"), 1), shards=2)
     assert [job.kind for job in made.values()] == ["generate", "train", "score", "score", "merge"]
     assert not finished(list(made.values()))
     for job in made.values():

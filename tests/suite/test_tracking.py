@@ -17,7 +17,7 @@ from arith.suite.plan import How, plan
 from arith.suite.presets import load_preset
 from arith.suite.sweep import Run
 from arith.training.metrics import Metrics
-from models.catalog import parse
+from models.names.parse import parse
 from tests.suite.tiny import done, refused, settings
 from tests.training.small import assert_same_bits, final_weights, untimed
 

@@ -16,9 +16,9 @@ from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.schedule import Schedule
 from arith.training.train import Source, Trainer
-from models.catalog import parse
 from models.decoder import Decoder
 from models.hardware import Hardware
+from models.names.parse import parse
 
 # Weights, and lines of metrics without what a clock says.
 Outcome = tuple[dict[str, Tensor], list[dict[str, Any]]]

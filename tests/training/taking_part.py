@@ -12,8 +12,8 @@ from arith.suite.building import decoder_for, training_bucket
 from arith.training.processes import Processes, joined
 from arith.training.schedule import Schedule
 from arith.training.train import Trainer
-from models.catalog import parse
 from models.hardware import Hardware
+from models.names.parse import parse
 from tests.training.small import small
 
 

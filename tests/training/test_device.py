@@ -16,22 +16,23 @@ from arith.data.batches import Rows
 from arith.scoring.score import answer_logits
 from arith.training.step import summed_loss
 from arith.training.train import Trainer
-from models import catalog
 from models.build import extrapolate
 from models.hardware import Hardware
+from models.names.locate import known_names
+from models.names.parse import parse_extrapolation
 from tests.models.small import NUMBERINGS
 from tests.training.small import small, trainer
 
 ROTARY, RANDOMIZED = ("rope", "tape"), ("rand-rope",)
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=8, groups=1)
 NAMES = [
-    *catalog.names("encoding"),
+    *known_names("encoding"),
     *("abacus+fire", "abacus+rope"),
     *("tape:form=vector", "tape:form=non-equivariant", "tape:context=no-mlp", "tape:start=fourier"),
 ]
 EXTRAPOLATED = [
     (name, way)
-    for way in [*catalog.names("extrapolation"), "pi:scale=static", "yarn:scale=static"]
+    for way in [*known_names("extrapolation"), "pi:scale=static", "yarn:scale=static"]
     for name in (RANDOMIZED if way in NUMBERINGS else ROTARY)
 ]
 META = Hardware("meta", torch.float32)
@@ -104,7 +105,7 @@ def test_a_step(name: str) -> None:
 def test_scoring(name: str, way: str | None) -> None:
     one = trainer(CONFIG, name)
     if way is not None:
-        extrapolate(one.decoder.pe, catalog.parse_extrapolation(way))
+        extrapolate(one.decoder.pe, parse_extrapolation(way))
     decoder = one.decoder.to("meta").eval()
     with OneDevice(), NoLists():
         for rows in groups(one):

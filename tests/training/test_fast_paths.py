@@ -22,7 +22,7 @@ def losses(name: str, steps: int) -> torch.Tensor:
 def test_loss_curves_agree_over_200_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = losses(name, 200)
     for module in BY_HAND:
-        monkeypatch.setattr(importlib.import_module(module), "by_hand", lambda x: False)
+        monkeypatch.setattr(importlib.import_module(module), "use_custom_backward", lambda x: False)
     plain = losses(name, 200)
     assert float(fast[-20:].mean()) < 0.97 * float(fast[:20].mean())  # it learns
     torch.testing.assert_close(fast, plain, rtol=1e-6, atol=1e-6)

@@ -7,15 +7,15 @@ from arith.training.flops import (
     causal,
     counted,
     forward_flops,
+    matmuls,
     padded,
-    products,
     training_flops,
     useful_training_flops,
 )
 from models.build import build, build_decoder
-from models.catalog import names
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import PositionalEncoding, Setting
+from models.names.locate import known_names
 from models.sequences import Sequences
 from tests.models.small import setting_of
 
@@ -29,7 +29,7 @@ SIZES = {
 }
 # Every encoding, and options under which one multiplies otherwise than by default.
 NAMES = [
-    *names("encoding"),
+    *known_names("encoding"),
     "tape:context=no-attention",
     "tape:context=no-mlp",
     "tape:form=non-equivariant",
@@ -103,7 +103,7 @@ def test_formula_and_counter_agree(
     decoder = build_decoder(config, name, setting(config), seed=0)
     forward, step = both_ways(decoder, rows, tokens, answers, torch.float32)
     extent = padded(rows, tokens)
-    formula = list(products(config, decoder.pe, extent, answers))
+    formula = list(matmuls(config, decoder.pe, extent, answers))
     assert forward_flops(formula) == forward
     assert training_flops(formula) == step
 
@@ -120,7 +120,7 @@ def test_a_product_that_nobody_told_of_is_noticed() -> None:
     decoder = build_decoder(config, "tape", setting(config), seed=0)
     forward, _ = both_ways(decoder, 3, 20, None, torch.float32)
     silent = PositionalEncoding(setting(config))
-    assert forward_flops(products(config, silent, padded(3, 20))) < forward
+    assert forward_flops(matmuls(config, silent, padded(3, 20))) < forward
 
 
 def test_by_hand() -> None:
@@ -132,7 +132,7 @@ def test_by_hand() -> None:
     attention = 2 * 2 * pairs * 4  # layers, scores and values, width
     multiply_adds = 5 * weights + attention + 5 * 4 * 5
     assert causal([2, 3]) == (5, pairs, 6)
-    assert forward_flops(products(config, rope, causal([2, 3]))) == 2 * multiply_adds
+    assert forward_flops(matmuls(config, rope, causal([2, 3]))) == 2 * multiply_adds
     assert useful_training_flops(config, rope, [2, 3]) == 6 * multiply_adds
     # Four answers: the output projection and the MLP of the last block miss one token.
     fewer = (4 * 4 + 4 * 6 + 3 * 4) + 4 * 5
@@ -143,7 +143,7 @@ def test_the_size_of_the_paper() -> None:
     """16 x 7 x 1024^2 weights; a batch of 512 rows of 124 tokens; causal half, one row of 71."""
     weights, tokens = 16 * 7 * 1024**2, 512 * 124
     square = 16 * 2 * 1024 * 512 * 124**2
-    rope = training_flops(products(PAPER, paper("rope"), padded(512, 124)))
+    rope = training_flops(matmuls(PAPER, paper("rope"), padded(512, 124)))
     assert rope == 6 * (weights * tokens + square + 19 * 1024 * tokens)
     half = 16 * 2 * 1024 * (71 * 72 // 2)
     useful = useful_training_flops(PAPER, paper("rope"), [71])

@@ -14,8 +14,9 @@ from arith.data.task import concatenate
 from arith.data.vocabulary import PAD
 from arith.suite.building import decoder_for
 from arith.training.train import Trainer, make_optimizer, summed_loss
-from models.catalog import names, parse
 from models.decoder import Decoder
+from models.names.locate import known_names
+from models.names.parse import parse
 from models.sequences import Sequences
 from tests.training.small import perturbed, small, trainer
 
@@ -69,7 +70,7 @@ def assert_close(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
         assert error < 1e-5, f"{name}: relative error {error:.1e}"
 
 
-@pytest.mark.parametrize("name", names("encoding"))
+@pytest.mark.parametrize("name", known_names("encoding"))
 def test_groups_sum_to_the_gradient_of_a_loop_over_rows(name: str) -> None:
     config = small(trained_digits=3, clip=1e9)
     expected = trainer(config, name)
@@ -140,7 +141,7 @@ def settings_of(name: str) -> dict[str, tuple[float, float]]:
     return dict(found)
 
 
-@pytest.mark.parametrize("name", names("encoding"))
+@pytest.mark.parametrize("name", known_names("encoding"))
 def test_matrices_decay_and_norms_do_not(name: str) -> None:
     decoder = decoder_for(small(num_layers=3), parse(name), 0)
     settings = settings_of(name)

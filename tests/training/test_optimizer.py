@@ -11,7 +11,7 @@ from arith.training import step
 from arith.training.config import Config
 from arith.training.step import trained
 from arith.training.train import Trainer
-from models.catalog import names
+from models.names.locate import known_names
 from tests.training.small import SMALL, perturbed, trainer
 
 MORE = (
@@ -70,7 +70,7 @@ def off(trainer: Trainer) -> Iterator[tuple[str, float]]:
         yield name, float((p.detach() - right).norm() / (right - before[name]).norm())
 
 
-@pytest.mark.parametrize("name", [*names("encoding"), *MORE])
+@pytest.mark.parametrize("name", [*known_names("encoding"), *MORE])
 def test_a_step_is_adamw(name: str) -> None:
     far = {what: distance for what, distance in off(trainer(SMALL, name)) if not distance <= 1e-3}
     assert not far
@@ -84,7 +84,7 @@ def test_a_gradient_in_another_layout_is_caught(monkeypatch: pytest.MonkeyPatch)
         assert far == {f"pe.layers.0.{transposed}"}
 
 
-@pytest.mark.parametrize("name", [*names("encoding"), *MORE])
+@pytest.mark.parametrize("name", [*known_names("encoding"), *MORE])
 def test_gradients_lie_as_their_weights_do(name: str) -> None:
     """What CUDA's fused kernel asks for, strides of axes of one entry included."""
     made = trainer(SMALL, name)

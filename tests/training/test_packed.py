@@ -12,12 +12,15 @@ from arith.scoring.score import score
 from arith.suite.building import decoder_for, setting_for
 from models.backends.eager import Eager
 from models.build import build
-from models.catalog import names, parse
+from models.names.locate import known_names
+from models.names.parse import parse
 from tests.training.small import cpu, perturbed, small, trainer
 from tests.training.test_gradient import step_gradient
 
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=24)
-PACKABLE = [name for name in names("encoding") if build(name, setting_for(CONFIG)).needs.packed]
+PACKABLE = [
+    name for name in known_names("encoding") if build(name, setting_for(CONFIG)).needs.packed
+]
 
 
 @pytest.fixture

@@ -24,8 +24,9 @@ from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.schedule import Schedule
 from arith.training.train import Metrics
-from models.catalog import names, parse
 from models.decoder import Decoder
+from models.names.locate import known_names
+from models.names.parse import parse
 from tests.training.small import (
     Outcome,
     assert_same_bits,
@@ -76,7 +77,7 @@ def test_stopped_and_resumed_is_unbroken(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", names("encoding"))
+@pytest.mark.parametrize("name", known_names("encoding"))
 def test_every_encoding_resumes_in_bfloat16(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

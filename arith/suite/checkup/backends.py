@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from arith.suite.checkup.finding import Finding
-from models import catalog
 from models.backends import choose, load
 from models.backends.backend import Backend, Needs
 from models.hardware import Hardware, detect
+from models.names.backends import backend_names
 from models.sequences import Sequences
 
 ROWS, TOKENS, HEADS, WIDTH = 2, 32, 2, 64
@@ -21,7 +21,7 @@ def attention() -> list[Finding]:
     """A finding each, and which one `auto` takes."""
     hardware = detect()
     chosen = choose("auto", Needs(packed=False), hardware).name
-    findings = [_backend(name, hardware) for name in catalog.backends()]
+    findings = [_backend(name, hardware) for name in backend_names()]
     return [*findings, Finding("attention auto", "ok", f"takes {chosen} for RoPE here")]
 
 
@@ -30,7 +30,7 @@ def _backend(name: str, hardware: Hardware) -> Finding:
     # Whatever it raises is what there is to tell: other people's kernels fail in their own ways.
     try:
         backend = load(name)
-        reason = backend.lacks(Needs(packed=False), hardware)
+        reason = backend.why_unsupported(Needs(packed=False), hardware)
         if reason is not None:
             return Finding(what, "missing", reason, "others are used in its place")
         difference = disagreement(backend, hardware)
@@ -54,7 +54,7 @@ def disagreement(backend: Backend, hardware: Hardware) -> float:
     # As FIRE's: made for each pair of tokens, heads side by side.
     bias = torch.randn((1, TOKENS, TOKENS, HEADS), generator=generator).to(hardware.device)
     biases: list[Tensor | None] = [None]
-    if backend.lacks(Needs(bias="learned", packed=False), hardware) is None:
+    if backend.why_unsupported(Needs(bias="learned", packed=False), hardware) is None:
         biases.append(bias.permute(0, 3, 1, 2))
     ours = [x for bias in biases for x in _gathered(backend, inputs, bias)]
     precise = [x.float() for x in inputs]

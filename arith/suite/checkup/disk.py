@@ -13,7 +13,7 @@ from arith.suite import lock
 from arith.suite.checkup.finding import Finding, size
 from arith.suite.estimate import parameters
 from arith.suite.presets import load_preset
-from models.catalog import parse
+from models.names.parse import parse
 
 STATES_KEPT = 3
 """Of a training: the two newest, and the one from before the cool-down."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from arith.suite.checkup.finding import Finding, size
-from models.build import cxx
+from models.compile import cxx
 from models.hardware import detect
 
 CGROUPS = Path("/sys/fs/cgroup")

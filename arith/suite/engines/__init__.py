@@ -11,9 +11,9 @@ from typing import Any
 
 from arith.errors import UsageError, unknown
 from arith.suite.engines.engine import Engine, Printer
-from models import registry, source
-from models.catalog import Part
-from models.registry import Place
+from models.names.declarations import read_declaration
+from models.names.locate import Location, in_folder, matching
+from models.names.parse import NamePart
 
 LOCAL = "local"
 _NOT_BY_NAME = ("engine", "in-process")
@@ -24,7 +24,7 @@ def names() -> list[str]:
     return sorted(place.name for place in _places())
 
 
-def parse(text: str) -> Part:
+def parse(text: str) -> NamePart:
     """The engine that `text` names: `name[:key=value...]`; a value may hold colons.
 
     >>> str(parse("slurm:time=24:00:00:partition=gpu"))
@@ -33,10 +33,10 @@ def parse(text: str) -> Part:
     Errors: UsageError.
     """
     name, *settings = re.split(r":(?=\w+=)", text.strip())
-    found = registry.matching(_places(), name)
+    found = matching(_places(), name)
     if not found:
         raise unknown("engine", name, names())
-    declared = source.read(found[0]).options
+    declared = read_declaration(found[0]).options
     chosen = {}
     for setting in settings:
         key, _, value = setting.partition("=")
@@ -48,7 +48,7 @@ def parse(text: str) -> Part:
             chosen[key] = declared[key].read(value)
         except ValueError as error:
             raise UsageError(f"'{text}': {key} must be {error}, not '{value}'") from None
-    return Part(found[0].name, tuple(sorted(chosen.items())))
+    return NamePart(found[0].name, tuple(sorted(chosen.items())))
 
 
 def elsewhere(text: str, slots: int | None, folder: Path) -> Engine | None:
@@ -79,11 +79,11 @@ def printer_for(text: str, slots: int | None, name: str, dry_run: bool) -> Print
     return printer
 
 
-def _places() -> list[Place]:
-    found = registry.in_folder(Path(__file__).parent, __name__)
+def _places() -> list[Location]:
+    found = in_folder(Path(__file__).parent, __name__)
     return [place for place in found if place.name not in _NOT_BY_NAME]
 
 
-def _class(part: Part) -> Any:
-    (place,) = registry.matching(_places(), part.name)
-    return getattr(place.load(), source.read(place).class_name)
+def _class(part: NamePart) -> Any:
+    (place,) = matching(_places(), part.name)
+    return getattr(place.load(), read_declaration(place).class_name)

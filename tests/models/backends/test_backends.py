@@ -13,16 +13,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from models import catalog
 from models.backends import choose, load, sdpa
 from models.backends.backend import Backend, Needs
 from models.backends.eager import Eager
 from models.backends.flash_attn import FlashAttn, kernel
 from models.backends.flex import Flex
 from models.backends.sdpa import SDPA
-from models.contract import assert_close, decoder_for, forward, problem
+from models.contract import assert_close, decoder_for, example_batch, forward
 from models.errors import UsageError
 from models.hardware import Hardware
+from models.names.backends import backend_names
+from models.names.locate import known_names
 from models.sequences import Sequences
 
 CPU = Hardware("cpu", torch.float32)
@@ -102,9 +103,7 @@ def test_agrees_with_a_loop(
 
 
 BIASED = [
-    name
-    for name in catalog.names("encoding")
-    if decoder_for(name).needs.bias in ("fixed", "learned")
+    name for name in known_names("encoding") if decoder_for(name).needs.bias in ("fixed", "learned")
 ]
 
 
@@ -120,7 +119,7 @@ def test_sdpa_gets_masks_whose_keys_lie_side_by_side(
         return scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, **options)
 
     monkeypatch.setattr(sdpa, "scaled_dot_product_attention", shown)
-    decoder, seqs = decoder_for(name), problem()
+    decoder, seqs = decoder_for(name), example_batch()
     exact = forward(decoder, seqs)
     decoder.attend_with(SDPA())
     assert_close(forward(decoder, seqs), exact, "sdpa")
@@ -227,24 +226,24 @@ def test_flash_attn_calls_once_for_each_value(
 
 def test_flash_attn_says_what_it_lacks(library: list[dict[str, object]]) -> None:
     flash = FlashAttn()
-    assert flash.lacks(Needs(values=3), GPU) is None
-    assert "bias" in str(flash.lacks(Needs(bias="fixed"), GPU))
-    assert "queries" in str(flash.lacks(Needs(query=2), GPU))
-    assert "float32" in str(flash.lacks(Needs(), GPU.exactly()))
-    assert "CUDA" in str(flash.lacks(Needs(), CPU))
+    assert flash.why_unsupported(Needs(values=3), GPU) is None
+    assert "bias" in str(flash.why_unsupported(Needs(bias="fixed"), GPU))
+    assert "queries" in str(flash.why_unsupported(Needs(query=2), GPU))
+    assert "float32" in str(flash.why_unsupported(Needs(), GPU.in_float32()))
+    assert "CUDA" in str(flash.why_unsupported(Needs(), CPU))
 
 
 def test_a_namespace_of_that_name_is_not_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flash_attn", ModuleType("flash_attn"))
-    assert "not installed" in str(FlashAttn().lacks(Needs(), GPU))
+    assert "not installed" in str(FlashAttn().why_unsupported(Needs(), GPU))
 
 
 # ---- the choice ---------------------------------------------------------------------------------
 
 
 def test_every_file_is_a_backend() -> None:
-    assert {"eager", "sdpa", "flex", "flash-attn", "fused"} == set(catalog.backends())
-    assert all(load(name).name == name for name in catalog.backends())
+    assert {"eager", "sdpa", "flex", "flash-attn", "fused"} == set(backend_names())
+    assert all(load(name).name == name for name in backend_names())
 
 
 def test_auto_on_a_cpu_is_eager() -> None:
@@ -260,8 +259,10 @@ def test_auto_never_takes_what_lacks_something(library: list[dict[str, object]])
 def test_the_fused_kernel_has_a_widest_head() -> None:
     fused = load("fused")
     for needs in (Needs(width=129), Needs(width=65, query=2)):
-        assert fused.lacks(needs, GPU) == "takes queries of 128 numbers at most"
-    assert fused.lacks(Needs(width=64, query=2), GPU) != fused.lacks(Needs(width=129), GPU)
+        assert fused.why_unsupported(needs, GPU) == "takes queries of 128 numbers at most"
+    assert fused.why_unsupported(Needs(width=64, query=2), GPU) != fused.why_unsupported(
+        Needs(width=129), GPU
+    )
     assert decoder_for("pope").needs.width == 8
 
 
@@ -274,7 +275,7 @@ def test_a_request_that_cannot_be_met_names_the_alternatives() -> None:
 
 def test_scores_are_shown_by_eager_alone() -> None:
     needs = Needs(bias="scores", packed=False)
-    assert [n for n in catalog.backends() if load(n).lacks(needs, GPU) is None] == ["eager"]
+    assert [n for n in backend_names() if load(n).why_unsupported(needs, GPU) is None] == ["eager"]
     assert choose("auto", needs, GPU).name == "eager"
 
 

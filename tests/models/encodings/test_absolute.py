@@ -37,7 +37,7 @@ def added(pe: PositionalEncoding, seqs: Sequences, dtype: torch.dtype = torch.fl
 
 @pytest.mark.parametrize("name", ABSOLUTE)
 def test_a_shift_of_all_indices_is_seen(name: str) -> None:
-    decoder, seqs = contract.decoder_for(name), contract.problem(40)
+    decoder, seqs = contract.decoder_for(name), contract.example_batch(40)
     shifted = contract.forward(decoder, dataclasses.replace(seqs, offset=11))
     assert float((shifted - contract.forward(decoder, seqs)).abs().max()) > 0.01
 

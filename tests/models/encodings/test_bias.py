@@ -62,7 +62,7 @@ def of_distance(pe: PositionalEncoding, distance: int) -> list[float]:
 
 @pytest.mark.parametrize("name", RELATIVE)
 def test_a_shift_of_all_indices_changes_nothing(name: str) -> None:
-    decoder, seqs = contract.decoder_for(name), contract.problem(40)
+    decoder, seqs = contract.decoder_for(name), contract.example_batch(40)
     shifted = contract.forward(decoder, dataclasses.replace(seqs, offset=1001))
     contract.assert_close(shifted, contract.forward(decoder, seqs), "shifted", 1e-12)
 
@@ -70,7 +70,7 @@ def test_a_shift_of_all_indices_changes_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", RELATIVE)
 def test_it_is_not_nope(name: str) -> None:
     """Far from it, once parameters are off their start."""
-    seqs = contract.problem(40)
+    seqs = contract.example_batch(40)
     decoder, nope = contract.decoder_for(name), contract.decoder_for("nope")
     nope.load_state_dict({n: w for n, w in decoder.state_dict().items() if n[:3] != "pe."})
     change = contract.forward(decoder, seqs) - contract.forward(nope, seqs)

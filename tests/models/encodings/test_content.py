@@ -4,6 +4,7 @@ Legend: B batch, T tokens, H heads, K head dim.
 """
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -76,11 +77,11 @@ def set_parameter(decoder: Decoder, ending: str, value: float) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_later_token_matters(name: str) -> None:
     """All tokens from the middle on are others: not one bit of an earlier logit moves."""
-    decoder, seqs = contract.decoder_for(name), contract.problem()
+    decoder, seqs = contract.decoder_for(name), contract.example_batch()
     other = seqs.tokens.clone()
     other[:, 10:] = torch.tensor([contract.END, contract.PLUS] * 5)
     before = logits(decoder, seqs)
-    after = logits(decoder, contract.with_tokens(seqs, other))
+    after = logits(decoder, replace(seqs, tokens=other))
     assert torch.equal(before[:, :10], after[:, :10])
     assert not torch.equal(before[:, 10], after[:, 10])
 
@@ -95,7 +96,7 @@ def test_one_layer_sees_order(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "fire" not in name])
 def test_a_shift_of_all_indices_changes_nothing(name: str) -> None:
-    decoder, seqs = contract.decoder_for(name), contract.problem()
+    decoder, seqs = contract.decoder_for(name), contract.example_batch()
     for offset in (3, 1000):
         shifted = Sequences(seqs.tokens, seqs.final_length, seqs.key, offset)
         assert error(logits(decoder, shifted), logits(decoder, seqs)) < 1e-12
@@ -116,7 +117,7 @@ def test_scores_of_fifty_stay_finite(name: str, mode: str) -> None:
         normal(1, LONG, 2, 8, seed=1).requires_grad_(),
     ]
     x, q, k, v = leaves
-    seqs = contract.problem(LONG, rows=1)
+    seqs = contract.example_batch(LONG, rows=1)
     state = pe.start(x, pe.indices(seqs), seqs)
     heads, _ = layer.attend(x, q, k, v, state, seqs)
     assert bool(heads.isfinite().all())
@@ -129,7 +130,7 @@ def test_scores_of_fifty_stay_finite(name: str, mode: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_two_calls_are_one(name: str) -> None:
     """In training as in evaluation: nothing is drawn."""
-    decoder, seqs = contract.decoder_for(name), contract.problem()
+    decoder, seqs = contract.decoder_for(name), contract.example_batch()
     assert torch.equal(logits(decoder.train(), seqs), logits(decoder.eval(), seqs))
 
 
@@ -143,7 +144,7 @@ def fox() -> FoXLayer:
 
 
 def test_fox_that_forgets_nothing_is_nope() -> None:
-    decoder, seqs = contract.decoder_for("fox"), contract.problem()
+    decoder, seqs = contract.decoder_for("fox"), contract.example_batch()
     set_parameter(decoder, "gate.weight", 0.0)
     set_parameter(decoder, "gate.bias", 1e4)
     assert error(logits(decoder, seqs), logits(contract.decoder_for("nope"), seqs)) < 1e-12
@@ -183,7 +184,7 @@ def test_fox_sums_outside_bfloat16() -> None:
     with torch.no_grad():
         layer.gate.bias.fill_(5.0)
         with torch.autocast("cpu", torch.bfloat16):
-            layer.attend(x, q, q, q, (), contract.problem(LONG, rows=1))
+            layer.attend(x, q, q, q, (), contract.example_batch(LONG, rows=1))
         exact = layer.double().bias(x.double())
         rounded = F.logsigmoid(layer.gate(x.double())).bfloat16().cumsum(1).double()
     assert seen[0].dtype == torch.float32
@@ -203,7 +204,7 @@ def cope(positions: int = 64) -> CoPELayer:
 
 
 def test_fresh_cope_is_nope() -> None:
-    decoder, seqs = contract.decoder_for("cope"), contract.problem()
+    decoder, seqs = contract.decoder_for("cope"), contract.example_batch()
     assert not torch.allclose(
         logits(decoder, seqs), logits(contract.decoder_for("nope"), seqs), atol=1e-2
     )
@@ -264,7 +265,7 @@ def test_cope_counts_outside_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(layer, CoPELayer)
     x, q = normal(1, LONG, 16), normal(1, LONG, 2, 8) + 1
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        layer.attend(x, q, q, q, (), contract.problem(LONG, rows=1))
+        layer.attend(x, q, q, q, (), contract.example_batch(LONG, rows=1))
     assert seen[0].dtype == torch.float32 and float(seen[0].max()) > 64
     gates = torch.einsum("bthk,bihk->bhti", q.double(), q.double()) / 8**0.5
     exact = gates.sigmoid().tril().flip(-1).cumsum(-1).flip(-1)
@@ -366,7 +367,7 @@ def carried(layer: PaTHLayer, x: Tensor, q: Tensor, k: Tensor) -> Tensor:
 
 
 def test_path_without_steps_is_nope() -> None:
-    decoder, seqs = contract.decoder_for("path"), contract.problem()
+    decoder, seqs = contract.decoder_for("path"), contract.example_batch()
     nope = logits(contract.decoder_for("nope"), seqs)
     assert error(logits(decoder, seqs), nope) > 1e-2
     set_parameter(decoder, "beta.weight", 0.0)
@@ -421,7 +422,7 @@ def test_path_needs_a_rank() -> None:
 
 @pytest.mark.parametrize("base", ["alibi", "kerple-log", "fire"])
 def test_dape_that_adapts_nothing_is_its_base(base: str) -> None:
-    seqs = contract.problem(2 * contract.TRAINED_LENGTH)
+    seqs = contract.example_batch(2 * contract.TRAINED_LENGTH)
     decoder, alone = (contract.decoder_for(name) for name in (f"dape:base={base}", base))
     ours = dict(decoder.named_parameters())
     with torch.no_grad():
@@ -441,7 +442,7 @@ def test_dape_that_adapts_nothing_is_its_base(base: str) -> None:
 
 def test_dape_on_fire_normalizes_beyond_l() -> None:
     """FIRE's shift shows once queries lie beyond L; below it nothing moves."""
-    seqs = contract.problem(20)
+    seqs = contract.example_batch(20)
     for init_l, moves in ((1000, False), (5, True)):
         decoder = contract.decoder_for("dape:base=fire")
         for name, parameter in decoder.named_parameters():

@@ -10,17 +10,17 @@ import torch
 
 from models import contract
 from models.build import build
-from models.catalog import names
 from models.decoder import Decoder
 from models.encodings.rand_fire import RandFIRE
 from models.errors import UsageError
 from models.families.learned_table import LearnedTable
 from models.families.randomized import Randomized
-from models.products import Extent
+from models.flops import Workload
+from models.names.locate import known_names
 from models.sequences import Sequences
 from tests.models.encodings.test_bias import setting
 
-NAMES = [name for name in names("encoding") if name.startswith("rand-")]
+NAMES = [name for name in known_names("encoding") if name.startswith("rand-")]
 
 
 def plain(decoder: Decoder, name: str) -> Decoder:
@@ -40,7 +40,7 @@ def test_there_are_five() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_not_its_plain_twin(name: str) -> None:
     """In a published suite RandPE is RoPE, bit for bit."""
-    decoder, seqs = contract.decoder_for(name), contract.problem()
+    decoder, seqs = contract.decoder_for(name), contract.example_batch()
     change = contract.forward(decoder, seqs) - contract.forward(plain(decoder, name), seqs)
     assert float(change.abs().amax((1, 2)).min()) > 0.01
 
@@ -48,7 +48,7 @@ def test_it_is_not_its_plain_twin(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("training", [True, False])
 def test_two_draws_differ(name: str, training: bool) -> None:
-    decoder, seqs = contract.decoder_for(name).train(training), contract.problem(rows=1)
+    decoder, seqs = contract.decoder_for(name).train(training), contract.example_batch(rows=1)
     other = dataclasses.replace(seqs, key=seqs.key + 1)
     first, second, again = (contract.forward(decoder, s) for s in (seqs, other, seqs))
     assert float((first - second).abs().max()) > 0.01
@@ -58,7 +58,7 @@ def test_two_draws_differ(name: str, training: bool) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_all_is_in_the_indices(name: str) -> None:
     """With plain indices it is its plain twin, which sees nothing else of the draw."""
-    decoder, seqs = contract.decoder_for(name), contract.problem()
+    decoder, seqs = contract.decoder_for(name), contract.example_batch()
     twin = plain(decoder, name)
     decoder.pe.indices = twin.pe.indices  # type: ignore[method-assign]
     assert torch.equal(contract.forward(decoder, seqs), contract.forward(twin, seqs))
@@ -68,7 +68,7 @@ def test_all_is_in_the_indices(name: str) -> None:
 def test_a_sorted_subset_for_each_row(name: str) -> None:
     pe = build(name, setting())
     assert isinstance(pe, Randomized) and pe.l_max == 104
-    seqs = contract.problem(20)
+    seqs = contract.example_batch(20)
     index = pe.indices(seqs)
     assert index.shape == seqs.tokens.shape
     assert int(index.min()) >= 0 and int(index.max()) < 104 and bool((index.diff(dim=1) > 0).all())
@@ -82,7 +82,7 @@ def test_too_few_positions(name: str) -> None:
         build(f"{name}:l_max=51", setting())
     pe = build(f"{name}:l_max=60", setting())
     with pytest.raises(UsageError, match="may grow to 61 tokens") as caught:
-        pe.indices(contract.problem(final_length=61))
+        pe.indices(contract.example_batch(final_length=61))
     assert "\n" not in str(caught.value)
 
 
@@ -101,7 +101,7 @@ def test_too_few_positions(name: str) -> None:
 )
 def test_a_shift_of_all_indices(name: str, same: bool) -> None:
     """Nothing to relative encodings, but to FIRE once t > L."""
-    decoder, seqs = contract.decoder_for(name), contract.problem()
+    decoder, seqs = contract.decoder_for(name), contract.example_batch()
     shifted = contract.forward(decoder, dataclasses.replace(seqs, offset=500))
     change = float((shifted - contract.forward(decoder, seqs)).abs().max())
     assert change < 1e-11 if same else change > 1e-3
@@ -109,7 +109,7 @@ def test_a_shift_of_all_indices(name: str, same: bool) -> None:
 
 def test_alibi_of_a_row_is_that_of_its_indices() -> None:
     pe = build("rand-alibi", setting(num_heads=8))
-    seqs = contract.problem(12)
+    seqs = contract.example_batch(12)
     index = pe.indices(seqs)
     bias = pe.start(torch.zeros(3, 12, 16, dtype=torch.float64), index, seqs).bias
     assert bias.shape == (3, 8, 12, 12)
@@ -125,7 +125,7 @@ def test_fire_makes_its_distances_for_every_row() -> None:
     """Its plain twin makes them once a batch: ten rows cost ten times as much here."""
     pe = build("rand-fire", setting())
     assert isinstance(pe, RandFIRE)
-    one, ten = Extent(20, 400, 400), Extent(200, 4000, 400)
+    one, ten = Workload(20, 400, 400), Workload(200, 4000, 400)
     numbers = 32 + 32 * 4
     assert [p.multiply_adds for p in pe.products(one)] == [400 * numbers] * 3
     assert [p.multiply_adds for p in pe.products(ten)] == [4000 * numbers] * 3

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from arith.training.flops import counted, padded, products, training_flops
+from arith.training.flops import counted, matmuls, padded, training_flops
 from models.backends.backend import Backend
 from models.build import build
 from models.contract import decoder_for
@@ -447,7 +447,7 @@ def test_the_flops_of_every_start(name: str, start: str) -> None:
     def step() -> object:
         return torch.autograd.grad(decoder(sequences()).sum(), parameters)
 
-    formula = products(decoder.config, decoder.pe, padded(2, TOKENS))
+    formula = matmuls(decoder.config, decoder.pe, padded(2, TOKENS))
     assert training_flops(formula) == counted(step)
 
 

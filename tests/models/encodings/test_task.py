@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from models.build import build, build_decoder
-from models.contract import assert_close, decoder_for, forward, problem
+from models.contract import assert_close, decoder_for, example_batch, forward
 from models.decoder import DecoderConfig
 from models.encoding import PositionalEncoding, Setting
 from models.encodings.abacus import Abacus
 from models.encodings.bipe import BiPE
 from models.encodings.coupling import Coupling
 from models.errors import UsageError
-from models.families import places
-from models.families.places import PlaceTable, draw
+from models.families import digit_places
+from models.families.digit_places import PlaceTable, draw
 from models.sequences import Sequences
 
 # Ids that no rule of thumb would find: digits apart from each other, one of them the pad.
@@ -191,7 +191,7 @@ def test_bipe_shifts_by_one_number_a_sequence_where_asked_to() -> None:
 @pytest.mark.parametrize("name", ["abacus", "coupling", "bipe:k=9"])
 def test_packing_changes_no_draw(name: str) -> None:
     decoder = decoder_for(name).train()
-    seqs = problem(rows=3)
+    seqs = example_batch(rows=3)
     lengths = [20, 3, 11]
     tokens = torch.cat([row[:n] for row, n in zip(seqs.tokens, lengths, strict=True)])[None]
     starts = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
@@ -281,11 +281,11 @@ def test_a_table_of_zeros_is_nope(name: str) -> None:
     """Attention is left alone; and the table alone makes the difference."""
     ours, nope = decoder_for(name), decoder_for("nope")
     nope.load_state_dict({n: p for n, p in ours.state_dict().items() if not n.startswith("pe.")})
-    assert not torch.allclose(forward(ours, problem()), forward(nope, problem()))
+    assert not torch.allclose(forward(ours, example_batch()), forward(nope, example_batch()))
     assert isinstance(ours.pe, PlaceTable)
     with torch.no_grad():
         ours.pe.table.zero_()
-    assert torch.equal(forward(ours, problem()), forward(nope, problem()))
+    assert torch.equal(forward(ours, example_batch()), forward(nope, example_batch()))
 
 
 def test_bipe_turns_by_segments() -> None:
@@ -314,8 +314,8 @@ def test_numbering_from_the_most_significant_digit_is_seen(monkeypatch: pytest.M
     def from_the_other_end(mark: Tensor, seqs: Sequences) -> Tensor:
         return HONEST(mark.flip(1), seqs).flip(1)
 
-    HONEST = places.since
-    monkeypatch.setattr(places, "since", from_the_other_end)
+    HONEST = digit_places.since
+    monkeypatch.setattr(digit_places, "since", from_the_other_end)
     with pytest.raises(AssertionError):
         test_equal_places_have_equal_numbers_in_operands_and_answer()
     with pytest.raises(AssertionError):
@@ -327,14 +327,16 @@ def test_numbers_that_run_on_across_sequences_are_seen(monkeypatch: pytest.Monke
         column = torch.arange(mark.shape[1])
         return column - torch.where(mark, column, -1).cummax(1).values
 
-    monkeypatch.setattr(places, "since", merged)
+    monkeypatch.setattr(digit_places, "since", merged)
     with pytest.raises(AssertionError):
         test_packed_sequences_are_numbered_apart(abacus, ("12+3", "45"))
 
 
 def test_a_shift_for_the_whole_batch_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = places.draw
-    monkeypatch.setattr(places, "draw", lambda key, *rest: honest(key[:1].expand(len(key)), *rest))
+    honest = digit_places.draw
+    monkeypatch.setattr(
+        digit_places, "draw", lambda key, *rest: honest(key[:1].expand(len(key)), *rest)
+    )
     with pytest.raises(AssertionError):
         test_one_shift_a_sequence_in_training(Abacus, 0)
 

@@ -77,19 +77,19 @@ def test_both_layouts(
 def test_when_it_says_no(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     fused = Fused()
     here = CPU if device == "cpu" else GPU
-    assert fused.lacks(Needs(values=3), here) is None
-    assert "bias" in (fused.lacks(Needs(bias="fixed"), here) or "")
-    assert "three" in (fused.lacks(Needs(values=4), here) or "")
+    assert fused.why_unsupported(Needs(values=3), here) is None
+    assert "bias" in (fused.why_unsupported(Needs(bias="fixed"), here) or "")
+    assert "three" in (fused.why_unsupported(Needs(values=4), here) or "")
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    assert "GPU" in (fused.lacks(Needs(), CPU) or "")
+    assert "GPU" in (fused.why_unsupported(Needs(), CPU) or "")
 
 
 def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("models.kernels.language.AVAILABLE", False)
-    assert "not installed" in (Fused().lacks(Needs(), GPU) or "")
+    assert "not installed" in (Fused().why_unsupported(Needs(), GPU) or "")
 
 
 def test_an_old_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
-    assert "8.0" in (Fused().lacks(Needs(), GPU) or "")
+    assert "8.0" in (Fused().why_unsupported(Needs(), GPU) or "")

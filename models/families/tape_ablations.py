@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from models.encoding import State
 from models.families.contextual import with_share
 from models.families.contextual_layer import ContextualLayer, ReadOut
-from models.products import Product
+from models.flops import MatMul
 
 
 class ShareLayer(ContextualLayer):
@@ -41,11 +41,11 @@ class NonEquivariantLayer(ReadOut):
         change = (matrices.to(e.dtype) @ vec.to(e.dtype)).to(e.dtype)  # autocast narrows products
         return type(state).of(e + change.unflatten(-2, (2, 2)).flatten(-2))
 
-    def products(self, rows: int, known: bool) -> Iterable[Product]:
+    def products(self, rows: int, known: bool) -> Iterable[MatMul]:
         """The read-out's, and G vec(e~)."""
         yield from super().products(rows, known)
         frequencies = self.psi.in_features // 2
-        yield Product(rows * 16 * frequencies, gradients=1 if known else 2)
+        yield MatMul(rows * 16 * frequencies, gradients=1 if known else 2)
 
 
 class VectorState(NamedTuple):

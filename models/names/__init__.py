@@ -1,0 +1,7 @@
+"""Names of encodings on the command line and in JSON; nothing here imports torch.
+
+parse.py         text to a parsed name and back
+locate.py        the file that a name stands for: ours, an installed package's, the user's
+declarations.py  what that file declares: summary, kind, paper, options
+backends.py      names of attention backends
+"""

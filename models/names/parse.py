@@ -1,0 +1,201 @@
+"""Parse the name of an encoding: `name[:option=value...][+name...][@from=name]`."""
+
+import re
+from dataclasses import dataclass
+
+from models.errors import UsageError, unknown
+from models.names.declarations import Value, defines_attention, read_declaration
+from models.names.locate import (
+    FOLDERS,
+    Location,
+    known_names,
+    locate,
+    locations,
+    matching,
+    normalized,
+    single,
+)
+
+
+@dataclass(frozen=True)
+class NamePart:
+    """One name with its options that differ from the defaults, sorted."""
+
+    name: str
+    options: tuple[tuple[str, Value], ...] = ()
+
+    def __str__(self) -> str:
+        return ":".join([self.name, *(f"{key}={_text(value)}" for key, value in self.options)])
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A trained encoding: one part or several, with weights of its own or from `origin`."""
+
+    parts: tuple[NamePart, ...]
+    origin: "Origin | None" = None
+
+    def __str__(self) -> str:
+        return self.own + ("" if self.origin is None else str(self.origin))
+
+    @property
+    def own(self) -> str:
+        """The name without the origin of the weights."""
+        return "+".join(map(str, self.parts))
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The encoding of the run whose final weights a run begins from: `tape@from=rope`.
+
+    only_positional  whether only the encoding's own parameters are trained
+    """
+
+    encoding: Encoding
+    only_positional: bool = False
+
+    def __str__(self) -> str:
+        return f"@{'only-positional-' if self.only_positional else ''}from={self.encoding}"
+
+
+_ORIGIN = re.compile("@(only-positional-)?from=")
+
+
+@dataclass(frozen=True)
+class Name:
+    """An encoding and what is added to it at test time: `abacus+rope+yarn`."""
+
+    encoding: Encoding
+    extrapolation: NamePart | None = None
+
+    def __str__(self) -> str:
+        return "+".join(map(str, filter(None, (self.encoding, self.extrapolation))))
+
+
+def parse(text: str) -> Name:
+    """Parse the name of an encoding. Raises UsageError.
+
+    >>> str(parse("fire:init_l=512"))
+    'fire:init_l=512'
+    >>> str(parse("randpe"))
+    'rand-rope'
+    >>> name = parse("abacus+rope+yarn:ramp=paper")
+    >>> str(name.encoding), str(name.extrapolation)
+    ('abacus+rope', 'yarn:ramp=paper')
+
+    Options at their defaults are dropped and the part that defines attention comes last, after the
+    others by name, so that one encoding has one name. `models.build` refuses parts that cannot be
+    joined. An extrapolation comes after the origin:
+
+    >>> name = parse("tape@only-positional-from=rope+yarn")
+    >>> str(name.encoding), str(name.encoding.origin.encoding), str(name.extrapolation)
+    ('tape@only-positional-from=rope', 'rope', 'yarn')
+    """
+    match = _ORIGIN.search(text)
+    if match is None:
+        return _parse_joined(text)
+    own, source = _parse_joined(text[: match.start()]), parse(text[match.end() :])
+    if own.extrapolation is not None:
+        raise UsageError(f"'{text}': {own.extrapolation} is for test time and comes last")
+    origin = Origin(source.encoding, only_positional=match[1] is not None)
+    return Name(Encoding(own.encoding.parts, origin), source.extrapolation)
+
+
+def parse_extrapolation(text: str) -> NamePart:
+    """Parse the name of an extrapolation, as in `yarn:ramp=paper`. Raises UsageError."""
+    return _part("extrapolation", text)
+
+
+def parse_list(text: str) -> list[Name]:
+    """Parse names separated by commas; each is kept once, in order. Raises UsageError."""
+    return list(dict.fromkeys(parse(name) for name in text.split(",") if name.strip()))
+
+
+def source_hashes(encoding: Encoding) -> dict[str, str]:
+    """SHA-256 of the file of each part that is not built in; imports of such a file do not count.
+
+    Raises UsageError if a part is unknown or cannot be read.
+    """
+    found = [locate("encoding", part.name) for part in encoding.parts]
+    return {location.name: location.sha256() for location in found if not location.is_builtin}
+
+
+def _parse_joined(text: str) -> Name:
+    first, *rest = text.split("+")
+    parts = [_part("encoding", first)]
+    extrapolation: NamePart | None = None
+    for joined in rest:
+        kind = _kind_after_plus(joined)
+        part = _part(kind, joined)
+        if kind == "extrapolation" and extrapolation is not None:
+            raise UsageError(f"'{text}': at most one extrapolation can follow a plus")
+        if kind == "extrapolation":
+            extrapolation = part
+        elif extrapolation is not None:
+            raise UsageError(f"'{text}': {extrapolation} is for test time and comes last")
+        elif part.name in (earlier.name for earlier in parts):
+            raise UsageError(f"'{text}' names {part.name} twice")
+        else:
+            parts.append(part)
+    if len(parts) > 1:
+        parts.sort(key=lambda part: (defines_attention(locate("encoding", part.name)), part.name))
+    return Name(Encoding(tuple(parts)), extrapolation)
+
+
+def _part(kind: str, text: str) -> NamePart:
+    name, settings = _head(text)
+    location = _find(kind, name)
+    if location is None:
+        raise unknown(kind, name, known_names(kind))
+    name, declared = location.name, read_declaration(location).options
+    values: dict[str, Value] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise UsageError(f"'{text}': an option reads key=value, not '{setting}'")
+        if key not in declared:
+            raise unknown(f"option of {name}", key, declared)
+        if key in values:
+            raise UsageError(f"'{text}' gives {key} twice")
+        try:
+            values[key] = declared[key].read(value)
+        except ValueError as error:
+            raise UsageError(f"'{text}': {key} must be {error}, not '{value}'") from None
+    changed = sorted((k, v) for k, v in values.items() if v != declared[k].default)
+    return NamePart(name, tuple(changed))
+
+
+def _head(text: str) -> tuple[str, list[str]]:
+    """The name (or FILE.py:CLASS) that begins `text`, and its settings."""
+    name, *rest = text.strip().split(":")
+    if name.endswith(".py") and rest:
+        return f"{name}:{rest[0]}", rest[1:]
+    return name, rest
+
+
+def _kind_after_plus(text: str) -> str:
+    name, _ = _head(text)
+    for kind in FOLDERS:
+        if _find(kind, name):
+            return kind
+    known = [known for kind in FOLDERS for known in known_names(kind)]
+    raise unknown("encoding or extrapolation", name, known)
+
+
+def _find(kind: str, name: str) -> Location | None:
+    """The location of a name, an alias of ours or a file; None if there is none."""
+    if name.partition(":")[0].endswith(".py"):
+        return locate(kind, name)
+    known = locations(kind)
+    found = matching(known, name)
+    if not any(location.is_builtin for location in found):
+        ours = (location for location in known if location.is_builtin)
+        found += [one for one in ours if normalized(name) in read_declaration(one).aliases]
+    return single(kind, name, found) if found else None
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    # Every digit counts, so that two values never share a name; a plus would start another part.
+    return str(value).removesuffix(".0").replace("e+", "e")
