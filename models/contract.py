@@ -322,6 +322,8 @@ def run_check(check: Callable[[str], None], name: str) -> CheckOutcome:
     except DoesNotApply as reason:
         return CheckOutcome(title, True, expected, str(reason), applies=False)
     except USER_CODE_ERRORS as error:
+        if "can't allocate memory" in str(error):  # as torch says on a CPU
+            cause = "an option, or a table, that is larger than the memory."
         return CheckOutcome(title, False, expected, _describe(error, parse(name)), cause)
     return CheckOutcome(title, True, expected)
 
@@ -345,6 +347,13 @@ def as_text(report: ContractReport) -> str:
     applied = [outcome for outcome in report.outcomes if outcome.applies]
     held = sum(outcome.holds for outcome in applied)
     return "\n".join([*lines, f"{held} of {len(applied)} checks hold"])
+
+
+def first_failure(report: ContractReport) -> str:
+    """One line for a report that does not hold."""
+    broken = [outcome for outcome in report.outcomes if not outcome.holds]
+    rest = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+    return f"{report.name} breaks a promise ({broken[0].check}): {broken[0].happened}{rest}"
 
 
 def _describe(error: BaseException, name: Name) -> str:

@@ -382,7 +382,12 @@ def test_what_fails_in_mid_training_is_blamed(folder: Path) -> None:
         "        if x.shape[-1] == 24:\n            raise KeyError('far')\n        return x\n"
     )
     line = refused(
-        "train", "--pe", "mine.py:Mine+rope", *settings(hidden_size=24), code=1, after=True
+        "train",
+        "--pe",
+        "mine.py:Mine+rope",
+        *settings(hidden_size=24, head_dim=12),
+        code=1,
+        after=True,
     )
     assert "mine.py:Mine+rope failed: KeyError: 'far' (line 13 of mine.py)" in line
     assert "`tape-arith check mine.py:Mine+rope`" in line

@@ -22,8 +22,9 @@ SPLITS = (EVALUATION, CARRY)
 """What a run can be scored on: operands as in training, or hard ones of the task's own making."""
 LENGTH_TYPE = np.dtype("<u2")
 """How the length of a problem is stored and hashed."""
-MOST_DIGITS = 4096
-"""Its square is the length of a block, and the order of a block is drawn in memory."""
+MOST_DIGITS = 700
+"""Its square is the length of a block, whose order is drawn in memory, and the number of cells of a
+grid, whose file must not be longer than what is read back."""
 
 _CACHED_TOKENS = 2**21  # of the work arrays: more rows at once fall out of the processor's cache
 _PIECE_TOKENS = 2**23  # of what `pieces` hands out at once

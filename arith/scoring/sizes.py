@@ -1,11 +1,10 @@
 """How large a grid may be."""
 
+from arith.data.bucket import MOST_DIGITS
 from arith.errors import UsageError
 
 MOST_PER_CELL = 2**20
 """Most problems a cell may hold: up to here every sum of a grid is exact in float64."""
-MOST_SIDE = 700
-"""Most digits that a grid reaches to: the file of a larger one is longer than what is read back."""
 MOST_PROBLEMS = 2**26
 """Most problems of a grid, 136 a cell to 700 digits: more would be made for hours before the first
 is scored."""
@@ -20,8 +19,8 @@ def check_size(size: int, per_cell: int, trained_digits: int) -> None:
             f"a grid to {size} digits does not cover the {trained_digits} trained digits: "
             f"score to {trained_digits} digits or more"
         )
-    if size > MOST_SIDE:
-        raise UsageError(f"a grid reaches to {MOST_SIDE} digits at most, not to {size}")
+    if size > MOST_DIGITS:
+        raise UsageError(f"operands have 1 to {MOST_DIGITS} digits, not {size}")
     if not 1 <= per_cell <= MOST_PER_CELL:
         raise UsageError(f"{per_cell} problems a cell: give 1 to {MOST_PER_CELL:,}")
     if size * size * per_cell > MOST_PROBLEMS:

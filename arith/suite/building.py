@@ -31,9 +31,26 @@ def check(config: Config, name: Name, compute: AttentionChoice = AUTO) -> None:
 
     Errors: UsageError; Failure where an encoding of somebody else's fails at this size.
     """
+    _check_width(config)
     Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
     check_user_encoding(name.encoding)
     settled(detect(compute), on_paper(config, name))
+
+
+def _check_width(config: Config) -> None:
+    """Raises UsageError unless the heads together are as wide as the decoder."""
+    hidden, heads, width = config.hidden_size, config.num_heads, config.head_dim
+    if heads * width == hidden:
+        return
+    right = [
+        f"{key}={hidden // given}"
+        for key, given in (("num_heads", width), ("head_dim", heads))
+        if hidden % given == 0
+    ]
+    raise UsageError(
+        f"num_heads x head_dim = {heads * width} is not hidden_size={hidden}: set "
+        f"{' or '.join([*right, f'hidden_size={heads * width}'])}"
+    )
 
 
 def settled(hardware: Hardware, decoder: Decoder) -> Hardware:

@@ -8,10 +8,10 @@ from typing import Any
 
 from arith.data.bucket import MOST_DIGITS
 from arith.errors import UsageError, unknown
-from arith.scoring.sizes import MOST_PER_CELL, MOST_SIDE, check_size
+from arith.scoring.sizes import MOST_PER_CELL, check_size
 
 MOST = {
-    **{name: MOST_SIDE for name in ("trained_digits", "tested_digits")},
+    **{name: MOST_DIGITS for name in ("trained_digits", "tested_digits")},
     "leading_bos": MOST_DIGITS,
     "num_layers": 4096,
     **{name: 2**20 for name in ("hidden_size", "num_heads", "head_dim", "mlp_size")},

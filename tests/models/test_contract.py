@@ -280,3 +280,12 @@ def test_the_command(folder: Path) -> None:
     assert "broken.py is not Python" in refused("check", "broken.py:Mine")
     with pytest.raises(UsageError, match="unknown encoding"):
         examine(parse("rpoe"))
+
+
+def test_an_option_larger_than_the_memory(folder: Path) -> None:
+    name = f"abacus:k={10**13}"  # 640 TB
+    result = call("check", name, "--json")
+    (outcome,) = json.loads(result.out)["outcomes"]
+    assert result.code == 1 and "larger than the memory" in outcome["cause"]
+    (line,) = result.err.splitlines()
+    assert line.startswith(f"tape-arith: {name} breaks a promise (builds): RuntimeError: ")

@@ -107,7 +107,7 @@ def test_a_record_cannot_ask_for_more_memory_than_there_is(
 def test_what_cannot_be_built_at_a_size_is_blamed(here: Path) -> None:
     """At a width that no check has met."""
     write("        if setting.hidden_size == 24:\n            raise KeyError('far')\n")
-    line = refused("train", "--pe", "mine.py:Mine", *settings(hidden_size=24), code=1)
+    line = refused("train", "--pe", "mine.py:Mine", *settings(hidden_size=24, head_dim=12), code=1)
     assert "mine.py:Mine failed: KeyError: 'far' (line 21 of mine.py); `tape-arith check" in line
     assert not Path("runs").exists()
     write("        if setting.hidden_size == 24:\n            raise SystemExit(0)\n")

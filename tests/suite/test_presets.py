@@ -96,7 +96,9 @@ def test_a_preset_that_is_wrong(mine: Path, old: str, new: str, told: str) -> No
         ("learning_rate=nan", "learning_rate must be finite and above 0, not nan"),
         ("weight_decay=nan", "weight_decay must be finite, 0 or more, not nan"),
         ("warmup=1", "warmup must be in [0, 1), not 1"),
-        ("head_dim=7", "even head_dim, not 7"),
+        ("num_heads=3", "num_heads x head_dim = 24 is not hidden_size=16: set num_heads=2"),
+        ("num_heads=4", "= 32 is not hidden_size=16: set num_heads=2 or head_dim=4"),
+        ("head_dim=7 hidden_size=14", "even head_dim, not 7"),
         ("task=additon", "unknown task 'additon': did you mean 'addition'?"),
     ],
 )
