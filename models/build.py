@@ -1,10 +1,14 @@
 """Build an encoding from its name, and a decoder around it."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from models.backends import choose
+from models.backends.backend import Needs
 from models.combination import Combination
 from models.compile import CPU_OPTIONS, check_compiler, compile_blocks
 from models.decoder import Decoder, DecoderConfig
@@ -51,6 +55,60 @@ def build_decoder(config: DecoderConfig, name: Name | str, setting: Setting, see
         decoder = Decoder(config, build(name, setting))
     decoder.initialize(torch.Generator().manual_seed(seed))
     return decoder
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A decoder without memory for its weights: what it needs, and how large it would be."""
+
+    decoder: Decoder
+
+    @classmethod
+    def of(
+        cls, sizes: DecoderConfig, name: Name, setting: Setting, *, real_encoding: bool = False
+    ) -> "Blueprint":
+        """Build on the meta device. Raises UsageError as `build`.
+
+        real_encoding  give the encoding memory, for code that reads numbers off its tensors
+        """
+        with torch.device("meta"):
+            if not real_encoding:
+                return cls(build_decoder(sizes, name, setting, seed=0))
+            decoder = Decoder(sizes, PositionalEncoding(setting))
+        with torch.random.fork_rng(devices=[]):
+            decoder.pe = build(name, setting)
+        return cls(decoder)
+
+    @property
+    def pe(self) -> PositionalEncoding:
+        return self.decoder.pe
+
+    @property
+    def needs(self) -> Needs:
+        """Requirements on the attention backend."""
+        return self.decoder.needs
+
+    @cached_property
+    def shapes(self) -> dict[str, str]:
+        """Type and shape of each weight by name, as in "float32 [19, 256]"."""
+        return {name: describe(tensor) for name, tensor in self.decoder.state_dict().items()}
+
+    @cached_property
+    def num_bytes(self) -> int:
+        return sum(weight.nbytes for weight in self.decoder.state_dict().values())
+
+    @cached_property
+    def num_parameters(self) -> int:
+        return self.decoder.num_parameters()
+
+
+def describe(tensor: Tensor) -> str:
+    """Type and shape of a tensor.
+
+    >>> describe(torch.zeros(2, 3))
+    'float32 [2, 3]'
+    """
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
 def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:

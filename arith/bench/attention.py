@@ -18,7 +18,7 @@ from arith.bench import limits
 from arith.bench.measure import Measurement, Options, interleaved, not_measured
 from arith.bench.sizes import training_config
 from arith.errors import UsageError
-from arith.suite.building import on_paper
+from arith.suite.building import blueprint
 from arith.training.config import Config
 from arith.training.flops import causal
 from models import backends
@@ -74,7 +74,7 @@ def grouped(encodings: Sequence[Name], config: Config) -> dict[Needs, str]:
     chosen = encodings or [parse(name) for name in known_names("encoding")]
     found: dict[Needs, list[str]] = {}
     for name in chosen:
-        needs = on_paper(config, name).pe.needs
+        needs = blueprint(config, name).pe.needs
         found.setdefault(needs, []).append(str(name))
     return {needs: named(who) for needs, who in found.items()}
 

@@ -36,7 +36,7 @@ from arith.training.flops import causal, forward_flops, matmuls
 from models.build import prepare
 from models.decoder import Decoder
 from models.hardware import Hardware, detect
-from models.names.parse import Name, parse, source_hashes
+from models.names.parse import Name, source_hashes
 
 STAGE = "score"
 TAKES = frozenset({"encodings", "preset", "settings", "run", "lengths"})
@@ -158,7 +158,7 @@ def loaded(folder: RunFolder, digits: int, hardware: Hardware) -> Decoder:
     reach so far."""
     record = folder.record()
     config = replace(record.config, tested_digits=max(digits, record.config.tested_digits))
-    decoder = decoder_for(config, parse(record.encoding), record.seed)
+    decoder = decoder_for(config, record.name, record.seed)
     tensors, _ = load_state(folder.final, record, hardware.device)
     load_weights(decoder, tensors, folder.final)
     return prepare(decoder, hardware).eval()

@@ -20,7 +20,7 @@ from arith.training.train import Trainer
 from models.build import prepare
 from models.decoder import Decoder
 from models.hardware import Hardware
-from models.names.parse import Name, Origin, parse
+from models.names.parse import Name, Origin
 
 ALIKE = (
     *("task", "trained_digits"),
@@ -35,7 +35,7 @@ PLAIN = Hardware("cpu", torch.float32)
 def named(name: Name, source: RunRecord, only_positional: bool) -> Name:
     """`name` begun from a run of `source`: tape@from=rope. Errors: UsageError where it says
     already that it begins elsewhere."""
-    origin = Origin(parse(source.encoding).encoding, only_positional)
+    origin = Origin(source.name.encoding, only_positional)
     if name.encoding.origin not in (None, origin):
         raise UsageError(f"{name.encoding} does not begin from a run of {source.encoding}")
     return replace(name, encoding=replace(name.encoding, origin=origin))
@@ -97,13 +97,13 @@ def take_weights(decoder: Decoder, folder: RunFolder, source: RunRecord, name: N
 def write_first_state(folder: RunFolder, record: RunRecord, source: RunFolder) -> None:
     """Write the state before the first step of a run that begins from `source`; tell how far its
     logits are from those of `source`."""
-    config, name, there = record.config, parse(record.encoding), source.record()
+    config, name, there = record.config, record.name, source.record()
     decoder = decoder_for(config, name, record.seed)
     new = take_weights(decoder, source, there, name)
     bucket = training_bucket(config, record.seed)
     state, facts = Trainer(decoder, bucket, bucket, config, record.schedule, PLAIN).state()
     checkpoint.save(folder.latest, state, facts | identity(record))
-    other, _ = trained_decoder(source, parse(there.encoding), there)
+    other, _ = trained_decoder(source, there.name, there)
     parameters = dict(decoder.named_parameters())
     say(
         f"{record.encoding} begins from {source.path} ({there.config.steps:,} steps): "

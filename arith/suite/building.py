@@ -1,9 +1,8 @@
 """From a run's config to its decoder, its problems and its empty grid."""
 
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
-
-import torch
 
 from arith.data.bucket import EVALUATION, Bucket
 from arith.data.dataset import Dataset
@@ -17,13 +16,14 @@ from arith.suite.foreign import check_user_encoding, is_builtin, user_errors
 from arith.suite.record import RunRecord
 from arith.training.config import Config
 from models.backends import choose
-from models.build import build, build_decoder
+from models.backends.backend import Needs
+from models.build import Blueprint, build_decoder
 from models.compile import check_compiler
 from models.decoder import Decoder, DecoderConfig
 from models.encoding import Setting
 from models.hardware import Hardware, detect
 from models.names.backends import AUTO, AttentionChoice
-from models.names.parse import Name, NamePart, parse
+from models.names.parse import Name, NamePart, parse, source_hashes
 
 
 def check(config: Config, name: Name, compute: AttentionChoice = AUTO) -> None:
@@ -34,7 +34,7 @@ def check(config: Config, name: Name, compute: AttentionChoice = AUTO) -> None:
     _check_width(config)
     Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
     check_user_encoding(name.encoding)
-    settled(detect(compute), on_paper(config, name))
+    resolve_attention(detect(compute), blueprint(config, name).needs)
 
 
 def _check_width(config: Config) -> None:
@@ -53,14 +53,13 @@ def _check_width(config: Config) -> None:
     )
 
 
-def settled(hardware: Hardware, decoder: Decoder) -> Hardware:
-    """`hardware` with the backend of attention that `decoder` is to use, in place of "auto".
+def resolve_attention(hardware: Hardware, needs: Needs) -> Hardware:
+    """Replace "auto" in `hardware` by the attention backend for `needs`.
 
-    Errors: UsageError where the one asked for cannot do what the encoding needs, or blocks cannot
-    be compiled.
+    Raises UsageError if the requested one does not support them, or blocks cannot be compiled.
     """
     check_compiler(hardware)
-    backend = choose(hardware.attention, decoder.needs, hardware)
+    backend = choose(hardware.attention, needs, hardware)
     return replace(hardware, attention=backend.name)
 
 
@@ -84,10 +83,8 @@ def setting_for(config: Config) -> Setting:
     )
 
 
-def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
-    """A fresh decoder of the config's size that holds the encoding `name`; where that says so,
-    only the encoding's own parameters will be trained."""
-    sizes = DecoderConfig(
+def sizes_for(config: Config) -> DecoderConfig:
+    return DecoderConfig(
         vocabulary_size=SIZE,
         num_layers=config.num_layers,
         hidden_size=config.hidden_size,
@@ -95,7 +92,11 @@ def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
         head_dim=config.head_dim,
         mlp_size=config.mlp_size,
     )
-    decoder = build_decoder(sizes, name, setting_for(config), seed)
+
+
+def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
+    """Build a fresh decoder; `@only-positional-from` freezes all but its encoding."""
+    decoder = build_decoder(sizes_for(config), name, setting_for(config), seed)
     origin = name.encoding.origin
     if origin is not None and origin.only_positional:
         decoder.requires_grad_(False)
@@ -103,29 +104,30 @@ def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
     return decoder
 
 
-def on_paper(config: Config, name: Name) -> Decoder:
-    """The decoder of `decoder_for`, to be looked at: without memory for its weights.
+def blueprint(config: Config, name: Name) -> Blueprint:
+    """The decoder of `decoder_for` without memory for its weights; built once in a process.
 
-    Somebody else's encoding is built for real all the same, for its constructor may read a number
-    off a tensor, or keep a tensor for the decoder that is trained: first the decoder around it must
-    be no larger than the memory that is free, for `config` may come with a run and say any size.
-
-    Errors: UsageError where it is larger; Failure where that encoding cannot be built.
+    A user's encoding gets memory all the same, since its constructor may read a number off a
+    tensor. The decoder around it must fit into the free memory first, for `config` may come with a
+    run and ask for any size. Raises UsageError if it does not, Failure if the user's code fails.
     """
-    with torch.device("meta"):
-        if is_builtin(name.encoding):
-            return decoder_for(config, name, seed=0)
-        decoder = decoder_for(config, parse("nope"), seed=0)
-    needed = sum(weight.nbytes for weight in decoder.parameters())
+    if is_builtin(name.encoding):
+        return _blueprint(config, name, ())
+    num_bytes = _blueprint(config, parse("nope"), ()).num_bytes
     free, _ = available_memory()
-    if needed > free:
+    if num_bytes > free:
         raise UsageError(
-            f"a decoder for {name.encoding} takes {needed:,} bytes without it, and {free:,} are "
+            f"a decoder for {name.encoding} takes {num_bytes:,} bytes without it, and {free:,} are "
             "free: take a smaller size"
         )
-    with user_errors(name.encoding), torch.random.fork_rng(devices=[]):
-        decoder.pe = build(name, setting_for(config))
-    return decoder
+    return _blueprint(config, name, tuple(sorted(source_hashes(name.encoding).items())))
+
+
+@lru_cache(maxsize=64)
+def _blueprint(config: Config, name: Name, user_files: tuple[tuple[str, str], ...]) -> Blueprint:
+    with user_errors(name.encoding):
+        sizes, setting = sizes_for(config), setting_for(config)
+        return Blueprint.of(sizes, name, setting, real_encoding=bool(user_files))
 
 
 def training_bucket(config: Config, seed: int) -> Bucket:

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from arith.data.task import load_task
-from arith.suite.building import on_paper, training_bucket
+from arith.suite.building import blueprint, training_bucket
 from arith.suite.foreign import user_errors
 from arith.suite.presets import load_preset
 from arith.training.config import Config
 from arith.training.flops import useful_training_flops
 from models.flops import Workload
-from models.names.parse import parse
+from models.names.parse import Name
 
 PRESET = "paper-40"
 SAMPLE = 4_096
@@ -26,27 +26,25 @@ class Cost:
     flops_a_token: float
 
 
-def cost(name: str, config: Config | None = None) -> Cost:
-    """At the size of `config`, or else the paper's. Errors: UsageError for an unknown
-    name; Failure where somebody else's encoding cannot be built, or its products told."""
-    config, parsed = config or load_preset(PRESET), parse(name)
-    pe = on_paper(config, parsed).pe
+def cost(name: Name, config: Config | None = None) -> Cost:
+    """The cost at the size of `config` or the paper's. Raises Failure if a user's code fails."""
+    config = config or load_preset(PRESET)
+    pe = blueprint(config, name).pe
     tokens = load_task(config.task).longest(config.trained_digits)
     extent = Workload(tokens=tokens, pairs=tokens**2, distances=tokens**2)
-    with user_errors(parsed.encoding):
+    with user_errors(name.encoding):
         flops = sum(product.forward for product in pe.products(extent))
     return Cost(sum(p.numel() for p in pe.parameters()), flops / tokens)
 
 
 @lru_cache(maxsize=256)
-def training_flops_a_token(name: str, config: Config) -> float:
+def training_flops_a_token(name: Name, config: Config) -> float:
     """FLOPs that training needs for each token that is read (`useful_training_flops`), by the
     first problems of seed 0. Errors: as `cost`."""
-    parsed = parse(name)
-    decoder = on_paper(config, parsed)
+    decoder = blueprint(config, name).decoder
     problems = training_bucket(config, 0).problems(0, SAMPLE)
     lengths = (problems.lengths - 1).tolist()
     answers = int((problems.lengths - problems.prompt_lengths).sum())
-    with user_errors(parsed.encoding):
+    with user_errors(name.encoding):
         flops = useful_training_flops(decoder.config, decoder.pe, lengths, answers)
     return flops / sum(lengths)

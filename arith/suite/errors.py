@@ -12,7 +12,6 @@ from arith.suite.progress import bar
 from arith.suite.studied import comparable_runs
 from arith.suite.weights import trained_decoder
 from models.names.backends import AUTO, AttentionChoice
-from models.names.parse import parse
 
 
 def error_study(
@@ -50,7 +49,7 @@ def error_study(
 
         for run in runs:
             record = run.record
-            name = parse(record.encoding)
+            name = record.name
             decoder, hardware = trained_decoder(RunFolder(run.path), name, record, compute)
             counts = mistakes(decoder, bucket, count, config.trained_digits, hardware, progress)
             found.append(RunErrors(str(run.path), record.encoding, record.seed, counts))

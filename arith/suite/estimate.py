@@ -10,7 +10,7 @@ from statistics import median
 import torch
 
 from arith.data.bucket import Bucket
-from arith.suite.building import decoder_for, on_paper, settled, training_bucket
+from arith.suite.building import blueprint, decoder_for, resolve_attention, training_bucket
 from arith.suite.foreign import user_errors
 from arith.suite.plan import Job, grid_tokens
 from arith.suite.presets import load_preset
@@ -18,9 +18,8 @@ from arith.training.config import Config
 from arith.training.flops import causal, forward_flops, matmuls
 from arith.training.schedule import Schedule
 from arith.training.train import Trainer
-from models.decoder import Decoder
 from models.hardware import Hardware, detect
-from models.names.parse import Name, parse
+from models.names.parse import Encoding, Name
 
 PROBE_SECONDS = 0.3
 # What training reaches of the rate of plain products, at best; an estimate says "at least".
@@ -79,13 +78,13 @@ def cost(job: Job) -> Cost:
     config, name = job.run.config, job.run.name
     if job.kind == "train":
         problems = training_bucket(config, 0).problems(0, PROBE_PROBLEMS).lengths - 1
-        flops = 3 * _forward_flops(config, str(name.encoding), tuple(problems.tolist()))
+        flops = 3 * _forward_flops(config, name.encoding, tuple(problems.tolist()))
         count = config.steps * config.batch_size / PROBE_PROBLEMS
         return Cost(int(problems.sum() * count), flops * count)
     if job.kind == "score":
         bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, job.asked.split)
         lengths = bucket.problems(0, bucket.num_pairs).lengths - 1
-        flops = _forward_flops(config, str(name.encoding), tuple(lengths.tolist()))
+        flops = _forward_flops(config, name.encoding, tuple(lengths.tolist()))
         share = 1 / (job.shard.of if job.shard else 1)
         tokens = grid_tokens(config, job.asked.split) * share
         return Cost(int(tokens), flops * config.problems_per_cell * share)
@@ -93,10 +92,10 @@ def cost(job: Job) -> Cost:
 
 
 @lru_cache(maxsize=512)
-def _forward_flops(config: Config, encoding: str, lengths: tuple[int, ...]) -> float:
+def _forward_flops(config: Config, encoding: Encoding, lengths: tuple[int, ...]) -> float:
     """Of sequences so long, those of the encoding's own products included."""
-    decoder = _on_paper(config, encoding)
-    with user_errors(parse(encoding).encoding):
+    decoder = blueprint(config, Name(encoding)).decoder
+    with user_errors(encoding):
         return float(forward_flops(matmuls(decoder.config, decoder.pe, causal(lengths))))
 
 
@@ -108,12 +107,7 @@ def kept_bytes(jobs: Sequence[Job]) -> int:
 
 
 def parameters(config: Config, name: Name) -> int:
-    return _on_paper(config, str(name.encoding)).num_parameters()
-
-
-@lru_cache(maxsize=64)
-def _on_paper(config: Config, encoding: str) -> Decoder:
-    return on_paper(config, parse(encoding))
+    return blueprint(config, Name(name.encoding)).num_parameters
 
 
 def seconds_a_flop(job: Job, threads: int | None = None) -> float:
@@ -128,7 +122,7 @@ def seconds_a_flop(job: Job, threads: int | None = None) -> float:
     decoder = decoder_for(config, replace(name, extrapolation=None), seed=0)
     bucket = training_bucket(config, 0)
     schedule = Schedule(config.steps, 0, 0)
-    where = settled(hardware, decoder)
+    where = resolve_attention(hardware, decoder.needs)
     trainer = Trainer(decoder, bucket, bucket, config, schedule, where, curves=False)
     _steps(trainer, *WARMUP)  # what is compiled or kept comes about here
     seconds = median(_steps(trainer, *TIMED))

@@ -21,7 +21,7 @@ from arith.suite.model_card import card
 from arith.suite.record import RunRecord
 from arith.suite.version import own_version
 from arith.suite.weights import trained_decoder, trained_record
-from models.names.parse import Name, NamePart, parse
+from models.names.parse import Name, NamePart
 
 FORMATS = ("transformers", "lm-eval")
 
@@ -44,7 +44,7 @@ def export_run(
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
     record = trained_record(folder)
-    name = Name(parse(record.encoding).encoding, extrapolation)
+    name = Name(record.name.encoding, extrapolation)
     if form == "lm-eval":
         return _problems(record, out, per_cell, fresh)
     out = out or Path("exports") / _plain(f"{record.preset}-{slug(str(name))}-seed-{record.seed}")

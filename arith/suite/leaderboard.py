@@ -21,6 +21,7 @@ from arith.suite.order import NOT_RANKED, SECTIONS, kinds, sections
 from arith.suite.progress import say
 from arith.suite.record import unchanged
 from arith.training.config import Config
+from models.names.parse import parse
 
 REFERENCES = ("rope", "tape")
 """What every encoding is tested against (the protocol)."""
@@ -200,7 +201,7 @@ def _mfu(rate: float, name: str, config: Config, hardware: object, run: RunFolde
     if limit is None or not _trusted(run):
         return None
     try:
-        return rate * training_flops_a_token(name, config) / limit
+        return rate * training_flops_a_token(parse(name), config) / limit
     except (UsageError, Failure) as error:  # not known any more, or it cannot tell
         say(f"note: {error}")
         return None
@@ -235,7 +236,7 @@ def _cost(name: str, config: Config, run: RunFolder | None) -> tuple[int | None,
     if not _trusted(run):
         return None, None
     try:
-        found = cost(name, config)
+        found = cost(parse(name), config)
     except (UsageError, Failure) as error:  # not known any more, or it cannot tell
         say(f"note: {error}")
         return None, None

@@ -31,7 +31,7 @@ def everything(root: Path, *, costs: bool = False) -> dict[str, Any]:
         for entry in (*encodings, *joined):
             if not entry["problem"]:
                 try:
-                    entry |= asdict(cost(entry["name"]))
+                    entry |= asdict(cost(parse(entry["name"])))
                 except (UsageError, Failure) as error:  # a package's: the others have theirs
                     say(f"note: {error}")
     return {

@@ -1,6 +1,7 @@
 """What a run is: what stands in its run.json. No torch here."""
 
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from arith.training.config import Config
 from arith.training.nonfinite import known_policy
 from arith.training.schedule import Schedule
 from models.names.locate import locate
-from models.names.parse import parse, source_hashes
+from models.names.parse import Name, parse, source_hashes
 
 FIRST_TASK_VERSION = 1
 """Of the runs that do not say: until they did, there was no other."""
@@ -65,6 +66,11 @@ class RunRecord:
     on_nonfinite: str = "stop"
     skipped_steps: int = 0
 
+    @cached_property
+    def name(self) -> Name:
+        """The parsed encoding. Raises UsageError if it is not on this machine."""
+        return parse(self.encoding)
+
     @property
     def schedule(self) -> Schedule:
         config = self.config
@@ -105,7 +111,7 @@ class RunRecord:
         """Whether its task and its encoding are what they were then; an encoding that is not on
         this machine counts as unchanged, for its results are read all the same."""
         try:
-            sources = source_hashes(parse(self.encoding).encoding)
+            sources = source_hashes(self.name.encoding)
         except UsageError:
             sources = self.sources
         version = load_task(self.config.task).version
@@ -137,7 +143,8 @@ class RunRecord:
     def content(self) -> dict[str, Any]:
         """What `of` reads."""
         before = None if self.init_from is None else vars(self.init_from)
-        return {**vars(self), "config": self.config.as_dict(), "init_from": before}
+        content = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**content, "config": self.config.as_dict(), "init_from": before}
 
 
 def unchanged(path: Path, record: RunRecord) -> None:
@@ -152,7 +159,7 @@ def unchanged(path: Path, record: RunRecord) -> None:
             "train it anew, with --fresh or into another folder with --out"
         )
     try:
-        encoding = parse(record.encoding).encoding
+        encoding = record.name.encoding
         now = source_hashes(encoding)
         places = [locate("encoding", part.name) for part in encoding.parts]
     except UsageError as error:

@@ -24,7 +24,7 @@ from arith.suite.plan import begun
 from arith.suite.presets import presets
 from arith.suite.record import RunRecord
 from arith.suite.sweep import changed
-from models.names.parse import parse, parse_list
+from models.names.parse import parse_list
 
 ENVIRONMENT = ("tape-arith", "commit", "torch", "hardware", "dtype", "attention", "threads")
 """What of environment.json is listed."""
@@ -136,7 +136,7 @@ def trainings(root: Path, record: RunRecord, path: Path) -> list[list[str]]:
         if found is None or not before:
             return []
         try:
-            name = parse(record.encoding)
+            name = record.name
         except UsageError:  # not known any more
             return []
         words = [*words[:-1], name.encoding.own, *begun(name, "runs" / found[1])]

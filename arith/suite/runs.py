@@ -31,7 +31,7 @@ from arith.training.train import Metrics
 from models.hardware import Hardware
 from models.names.backends import AUTO, AttentionChoice
 from models.names.locate import USER_CODE_ERRORS
-from models.names.parse import Name, parse, source_hashes
+from models.names.parse import Name, source_hashes
 
 MOST_EARLIER = 50
 """Environments of earlier calls that are kept: the last ones."""
@@ -260,7 +260,7 @@ def continue_run(
                 should_stop=should_stop,
             )
         except USER_CODE_ERRORS as error:
-            failure = states.failure(error) or as_user_error(error, parse(record.encoding).encoding)
+            failure = states.failure(error) or as_user_error(error, record.name.encoding)
             if failure is None:
                 raise
             raise failure from error

@@ -23,7 +23,7 @@ from arith.suite.weights import trained_decoder, trained_record
 from arith.training.compiling import compiling_told
 from arith.training.memory import memory_told
 from models.names.backends import AUTO, AttentionChoice
-from models.names.parse import Name, NamePart, parse
+from models.names.parse import Name, NamePart
 
 
 def score_run(
@@ -65,7 +65,7 @@ def score_run(
             return grid
     if carried:
         raise UsageError(untrained(folder))
-    name = Name(parse(record.encoding).encoding, extrapolation)
+    name = Name(record.name.encoding, extrapolation)
     decoder, hardware = trained_decoder(folder, name, record, compute)
     rows = len(blocks) * bucket.num_pairs
     done = grid.blocks_done * bucket.num_pairs

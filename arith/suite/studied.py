@@ -18,7 +18,6 @@ from models.backends import load
 from models.decoder import Decoder
 from models.hardware import Hardware
 from models.names.backends import AttentionChoice
-from models.names.parse import parse
 
 Integers = NDArray[np.int64]
 
@@ -38,7 +37,7 @@ class StudiedRun:
     def decoder(self) -> tuple[Decoder, Hardware]:
         """The final one, uncompiled, with attention that shows its weights; in float32, without
         autocast."""
-        name = parse(self.record.encoding)
+        name = self.record.name
         plain = AttentionChoice("eager", compiled=False)
         decoder, hardware = trained_decoder(existing_run(self.path), name, self.record, plain)
         decoder.attend_with(load(hardware.attention))

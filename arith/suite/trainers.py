@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from arith.errors import Failure
-from arith.suite.building import dataset_of, decoder_for, settled, training_bucket
+from arith.suite.building import dataset_of, decoder_for, resolve_attention, training_bucket
 from arith.suite.folders import RunFolder
 from arith.suite.foreign import as_user_error
 from arith.suite.progress import say
@@ -15,7 +15,6 @@ from arith.training.train import Source, Trainer
 from models.hardware import detect
 from models.names.backends import AUTO, AttentionChoice
 from models.names.locate import USER_CODE_ERRORS
-from models.names.parse import parse
 
 # In steps. Every saved state is evaluated, so that the spread over the last ones can be told; where
 # saving takes long, not every evaluated one is saved.
@@ -33,8 +32,8 @@ def trainer_of(
     """What trains the run of `record`, at its beginning. Errors: UsageError where `data` is not
     what it began on, or `compute` cannot do what its encoding needs."""
     config, seed, before = record.config, record.seed, record.init_from
-    decoder = decoder_for(config, parse(record.encoding), seed)
-    hardware = settled(detect(compute), decoder)
+    decoder = decoder_for(config, record.name, seed)
+    hardware = resolve_attention(detect(compute), decoder.needs)
     bucket = training_bucket(config, seed)
     source: Source = bucket if data is None else dataset_of(data, config, seed, record.data)
     return Trainer(
@@ -84,7 +83,7 @@ def follow(
     except (Lost, NotFinite):
         return False
     except USER_CODE_ERRORS as error:
-        failure = None if record is None else as_user_error(error, parse(record.encoding).encoding)
+        failure = None if record is None else as_user_error(error, record.name.encoding)
         if failure is None:
             raise
         raise Failure(f"process {processes.rank}: {failure}") from error

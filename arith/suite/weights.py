@@ -7,14 +7,15 @@ from torch import Tensor
 
 from arith.errors import Corrupt, Failure, UsageError
 from arith.suite.advice import made_again, untrained
-from arith.suite.building import decoder_for, on_paper, settled
+from arith.suite.building import blueprint, decoder_for, resolve_attention
 from arith.suite.folders import RunFolder
 from arith.suite.record import FIRST_TASK_VERSION, RunRecord, unchanged
 from arith.training import checkpoint
+from models.build import Blueprint, describe
 from models.decoder import Decoder
 from models.hardware import Hardware, detect
 from models.names.backends import AUTO, AttentionChoice
-from models.names.parse import Name, parse
+from models.names.parse import Name
 
 
 def identity(record: RunRecord) -> dict[str, Any]:
@@ -31,9 +32,8 @@ def load_state(
     path: Path, record: RunRecord, device: str
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """A checkpoint of this run. Errors: Failure where it is of another."""
-    decoder = on_paper(record.config, parse(record.encoding))
     # Adam keeps two numbers for each weight.
-    weights = 3 * sum(weight.nbytes for weight in decoder.state_dict().values())
+    weights = 3 * blueprint(record.config, record.name).num_bytes
     tensors, facts = checkpoint.load(path, device, weights + checkpoint.MOST_HEADER)
     facts = {"task_version": FIRST_TASK_VERSION, **facts}
     for key, value in identity(record).items():
@@ -57,19 +57,14 @@ def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str
     return tensors
 
 
-def fitting(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> None:
-    """Errors: Failure where a checkpoint's tensors have not the shapes and types of `decoder`'s, or
-    hold what is not finite."""
-
-    def told(tensor: Tensor) -> str:
-        return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
-
-    right = {f"model/{name}": told(tensor) for name, tensor in decoder.state_dict().items()}
-    found = {name: told(tensor) for name, tensor in tensors.items()}
-    for name in sorted(right.keys() | found.keys()):
-        if right.get(name) != found.get(name):
+def check_shapes(expected: Blueprint, tensors: dict[str, Tensor], path: Path) -> None:
+    """Raises Failure if a checkpoint has other shapes or types, or numbers that are not finite."""
+    right = {f"model/{name}": shape for name, shape in expected.shapes.items()}
+    actual = {name: describe(tensor) for name, tensor in tensors.items()}
+    for name in sorted(right.keys() | actual.keys()):
+        if right.get(name) != actual.get(name):
             raise Failure(
-                f"{path} does not fit the run's decoder: {name} is {found.get(name, 'missing')}, "
+                f"{path} does not fit the run's decoder: {name} is {actual.get(name, 'missing')}, "
                 f"not {right.get(name, 'of it')}"
             )
         if not tensors[name].isfinite().all():
@@ -104,8 +99,8 @@ def trained_decoder(
     hardware = detect(compute)
     tensors = final_weights(folder, record, hardware.device)
     # A record may ask for more memory than there is; the weights are no larger than their file.
-    fitting(on_paper(record.config, name), tensors, folder.final)
+    check_shapes(blueprint(record.config, name), tensors, folder.final)
     decoder = decoder_for(record.config, name, record.seed)
-    hardware = settled(hardware, decoder)
+    hardware = resolve_attention(hardware, decoder.needs)
     load_weights(decoder, tensors, folder.final)
     return decoder.to(hardware.device), hardware

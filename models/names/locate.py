@@ -21,6 +21,7 @@ from typing import Any
 from models.errors import UsageError, unknown
 
 FOLDERS = {kind: Path(__file__).parents[1] / f"{kind}s" for kind in ("encoding", "extrapolation")}
+_MAX_BYTES = 2**20
 USER_CODE_ERRORS: tuple[type[BaseException], ...] = (Exception, SystemExit)
 """Errors to catch around a user's code; a sys.exit(0) in it must not look like success."""
 
@@ -52,7 +53,7 @@ class Location:
         return bool(self.module) and not self.package
 
     def source(self) -> bytes:
-        """Read the file. Raises UsageError if that fails."""
+        """Read the file. Raises UsageError if that fails or the file is too large."""
         if self.file is None:
             raise UsageError(
                 f"'{self.name}' of {self}: no file of Python source is found for {self.module} "
@@ -60,9 +61,13 @@ class Location:
                 "package as plain files"
             )
         try:
-            return self.file.read_bytes()
+            with open(self.file, "rb") as file:
+                source = file.read(_MAX_BYTES + 1)
         except OSError as error:
             raise UsageError(f"{self.file} cannot be read: {error.strerror or error}") from error
+        if len(source) > _MAX_BYTES:
+            raise UsageError(f"{self.file} is larger than the {_MAX_BYTES:,} bytes of a class")
+        return source
 
     def sha256(self) -> str:
         """Hash the file. Raises UsageError if it cannot be read."""

@@ -14,7 +14,8 @@ from arith.suite.plan import How, plan
 from arith.suite.sweep import Run
 from arith.training.compiling import compiling_told
 from arith.training.memory import memory_told
-from models import build, hardware
+from models import compile as compilation
+from models import hardware
 from models.compile import compiling_failed
 from models.decoder import Block
 from models.hardware import Hardware
@@ -67,7 +68,7 @@ def test_threads_do_not_share_a_compiled_decoder_of_an_older_torch(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hardware, "_threads", lambda: 2)
-    monkeypatch.setattr(build, "ISOLATES", False)
+    monkeypatch.setattr(compilation, "ISOLATES", False)
     with untouched(here):
         told = refused(*TRAIN, "--compile")
         assert "--compile takes one thread of a CPU with this torch: add --threads 1" in told

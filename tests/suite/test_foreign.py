@@ -10,7 +10,7 @@ import pytest
 from arith.bench.attention import grouped
 from arith.errors import Failure, UsageError
 from arith.suite import building, trainers
-from arith.suite.building import on_paper
+from arith.suite.building import blueprint
 from arith.suite.costs import cost, training_flops_a_token
 from arith.suite.folders import RunFolder
 from arith.suite.presets import load_preset
@@ -72,17 +72,17 @@ def test_what_keeps_the_contract_is_priced_trained_and_scored(body: str, here: P
 def test_it_is_looked_at_without_memory_for_the_decoder(here: Path) -> None:
     write(READS["a list"])
     config = load_preset("paper-40")
-    decoder = on_paper(config, parse("mine.py:Mine"))
-    own = decoder.pe.get_parameter("table").numel()
-    assert not any(p.is_meta for p in decoder.pe.parameters())
-    assert all(p.is_meta for p in decoder.blocks.parameters())
-    plain = on_paper(config, parse("nope"))
-    assert decoder.num_parameters() == plain.num_parameters() + own > 117e6
-    assert all(p.is_meta for p in on_paper(config, parse("tape")).parameters())
-    assert cost("mine.py:Mine").parameters == own
-    rates = [training_flops_a_token(name, config) for name in ("mine.py:Mine", "nope")]
+    mine = blueprint(config, parse("mine.py:Mine"))
+    own = mine.pe.get_parameter("table").numel()
+    assert not any(p.is_meta for p in mine.pe.parameters())
+    assert all(p.is_meta for p in mine.decoder.blocks.parameters())
+    plain = blueprint(config, parse("nope"))
+    assert mine.num_parameters == plain.num_parameters + own > 117e6
+    assert all(p.is_meta for p in blueprint(config, parse("tape")).decoder.parameters())
+    assert cost(parse("mine.py:Mine")).parameters == own
+    rates = [training_flops_a_token(parse(name), config) for name in ("mine.py:Mine", "nope")]
     assert rates[0] == rates[1] > 0
-    assert list(grouped([parse("mine.py:Mine")], config)) == [decoder.pe.needs]
+    assert list(grouped([parse("mine.py:Mine")], config)) == [mine.pe.needs]
 
 
 def test_a_record_cannot_ask_for_more_memory_than_there_is(
@@ -101,7 +101,7 @@ def test_a_record_cannot_ask_for_more_memory_than_there_is(
     done("score", RUN)
     monkeypatch.setattr(building, "available_memory", lambda: (1_000, None))
     with pytest.raises(UsageError, match=r"and 1,000 are free"):
-        on_paper(trained_record(RunFolder(Path(RUN))).config, parse("mine.py:Mine"))
+        blueprint(trained_record(RunFolder(Path(RUN))).config, parse("mine.py:Mine"))
 
 
 def test_what_cannot_be_built_at_a_size_is_blamed(here: Path) -> None:
@@ -112,7 +112,7 @@ def test_what_cannot_be_built_at_a_size_is_blamed(here: Path) -> None:
     assert not Path("runs").exists()
     write("        if setting.hidden_size == 24:\n            raise SystemExit(0)\n")
     with pytest.raises(Failure, match=r"mine\.py:Mine failed: SystemExit: 0 \(line 21 of"):
-        on_paper(replace(load_preset("mini"), hidden_size=24), parse("mine.py:Mine"))
+        blueprint(replace(load_preset("mini"), hidden_size=24), parse("mine.py:Mine"))
 
 
 FAILS = """
@@ -202,7 +202,7 @@ def test_what_cannot_tell_its_products(what: str, here: Path) -> None:
     assert "breaks a promise (builds)" in told
     write("", EMBED + PRODUCTS.format(f"if self.setting.num_heads > 2:\n            {what}"))
     with pytest.raises(Failure, match=r"mine\.py:Mine failed: .* \(line \d+ of mine\.py\)"):
-        cost("mine.py:Mine")
+        cost(parse("mine.py:Mine"))
     done("train", "--pe", "mine.py:Mine", *settings(num_heads=4, head_dim=4))
     file = sweep_file("mine.py:Mine,rope", num_heads=4, head_dim=4)
     told_of = call("sweep", file, "--dry-run")

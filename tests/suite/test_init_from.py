@@ -269,7 +269,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
             train_run(tmp_path, "mini", config, parse(name), seed, should_stop=never, **options)
         return str(caught.value)
 
-    wider = replace(SMALL, hidden_size=24)
+    wider = replace(SMALL, hidden_size=24, head_dim=12)
     assert "hidden_size=16 and the new run 24" in message("tape", wider, source=source)
     digits = replace(SMALL, trained_digits=3)
     assert "trained_digits=2 and the new run 3" in message("tape", digits, source=source)

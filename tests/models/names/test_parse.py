@@ -1,0 +1,194 @@
+"""Names of encodings: one text for one encoding, and a clear line for a wrong one."""
+
+import sys
+from pathlib import Path
+
+import hypothesis
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.errors import UsageError
+from models.names.declarations import Option, Value, declarations, defines_attention
+from models.names.locate import FOLDERS, locate, source_file
+from models.names.parse import Encoding, Name, NamePart, parse, parse_extrapolation, parse_list
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def values(option: Option) -> st.SearchStrategy[Value]:
+    if "Literal[" in option.annotation:
+        written = option.annotation.split("[")[1].split("]")[0].split(", ")
+        return st.sampled_from([text.strip("'\"") for text in written])
+    kinds: dict[str, st.SearchStrategy[Value]] = {
+        "int": st.integers(),
+        "float": st.floats(allow_nan=False, allow_infinity=False),
+        "bool": st.booleans(),
+    }
+    return kinds[option.annotation.split(" ")[0]]
+
+
+@st.composite
+def parts(draw: st.DrawFn, kind: str) -> NamePart:
+    """Any name of a kind with some of its options, none at its default."""
+    declared = draw(st.sampled_from(declarations(kind)))
+    options = declared.options
+    keys = draw(st.sets(st.sampled_from(sorted(options)))) if options else set()
+    chosen = {key: draw(values(options[key])) for key in keys}
+    changed = {key: value for key, value in chosen.items() if value != options[key].default}
+    return NamePart(declared.name, tuple(sorted(changed.items())))
+
+
+def position(part: NamePart) -> tuple[bool, str]:
+    """The part that defines attention comes last, the others by name."""
+    return defines_attention(locate("encoding", part.name)), part.name
+
+
+def encodings() -> st.SearchStrategy[Encoding]:
+    several = st.lists(parts("encoding"), min_size=1, max_size=3, unique_by=lambda part: part.name)
+    return several.map(lambda parts: Encoding(tuple(sorted(parts, key=position))))
+
+
+@hypothesis.settings(deadline=None)
+@given(st.builds(Name, encodings(), st.none() | parts("extrapolation")))
+def test_a_name_and_its_text_are_one(name: Name) -> None:
+    assert parse(str(name)) == name
+    assert parse_list(f"{name}, {name}") == [name]
+    assert parse("+".join(map(str, reversed(name.encoding.parts)))) == Name(name.encoding)
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        (" RoPE ", "rope"),
+        ("tape_heads", "tape-heads"),
+        ("randpe", "rand-rope"),
+        ("rand_rope:l_max=99", "rand-rope:l_max=99"),
+        ("fire:width=32", "fire"),
+        ("fire:width=64:init_l=512.0", "fire:init_l=512:width=64"),
+        ("tape+yarn:ramp=code:scale=static", "tape+yarn:scale=static"),
+        (" abacus + RandPE ", "abacus+rand-rope"),
+        ("fire:width=64+coupling+abacus:k=07", "abacus:k=7+coupling+fire:width=64"),
+        ("alibi+learned", "learned+alibi"),
+        ("rope+abacus:k=3+yarn:ramp=code", "abacus:k=3+rope+yarn"),
+    ],
+)
+def test_canonical_names(text: str, canonical: str) -> None:
+    assert str(parse(text)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tap", "unknown encoding 'tap': did you mean 'tape'?"),
+        ("", "unknown encoding ''"),
+        ("../rope", "unknown encoding '../rope'"),
+        ("__init__", "unknown encoding"),
+        ("fire:initl=3", "unknown option of fire 'initl': did you mean 'init_l'?"),
+        ("fire:", "key=value, not ''"),
+        ("fire:width=", "width must be a whole number, not ''"),
+        ("fire:init_l=inf", "init_l must be a number, not 'inf'"),
+        ("fire:width=3:width=4", "gives width twice"),
+        ("fire+", "unknown encoding or extrapolation ''"),
+        ("yarn+rope", "unknown encoding 'yarn'"),
+        ("rope+yran", "unknown encoding or extrapolation 'yran': did you mean 'yarn'?"),
+        ("abacus+rope+abacus:k=3", "'abacus+rope+abacus:k=3' names abacus twice"),
+        ("abacus+yarn:ramp=paper+rope", "yarn:ramp=paper is for test time and comes last"),
+        ("tape+yarn@from=rope", "yarn is for test time and comes last"),
+        ("rope+yarn:ramp=slow", "ramp must be one of code, paper, not 'slow'"),
+        ("rope+yarn+yarn", "at most one extrapolation"),
+        ("gone.py:Mine", "'gone.py': there is no such file"),
+        ("abacus+gone.py:Mine", "'gone.py': there is no such file"),
+        ("mine.py", "say which class of the file it is, as in mine.py:Mine"),
+        ("mine.py:", "say which class of the file it is, as in mine.py:Mine"),
+        ("mine.py:Other", "mine.py defines no public class 'Other', only Mine"),
+        ("mine.py:Mine:scale", "an option reads key=value"),
+        ("mine.py:Mine:scale=x", "scale must be a number"),
+        ("mine.py:Mine+./mine.py:Mine", "names mine.py:Mine twice"),
+        ("folder.py:Mine", "'folder.py': there is no such file"),
+        ("broken.py:Mine", "broken.py is not Python: line 1: invalid syntax"),
+        ("null.py:Mine", "null.py is not Python"),
+        ("empty.py:Mine", "empty.py defines no class"),
+    ],
+)
+def test_wrong_names(text: str, message: str, folder: Path) -> None:
+    Path("mine.py").write_text("class Mine:\n    def __init__(self, *, scale: float = 1.0): ...\n")
+    Path("folder.py").mkdir()
+    Path("broken.py").write_text("class Mine(:\n")
+    Path("null.py").write_bytes(b"class Mine: pass\0\n")
+    Path("empty.py").write_text("x = 1\n")
+    with pytest.raises(UsageError) as caught:
+        parse(text)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_no_name_is_of_two_kinds() -> None:
+    """The kind of a part after a plus follows from its name."""
+    known = [declared for kind in FOLDERS for declared in declarations(kind)]
+    names = [name for declared in known for name in (declared.name, *declared.aliases)]
+    assert len(names) == len(set(names))
+
+
+def test_lists() -> None:
+    names = parse_list("rope, randpe,rand-rope,,fire:width=64")
+    assert [str(name) for name in names] == ["rope", "rand-rope", "fire:width=64"]
+    assert parse_list(" , ") == []
+    assert str(parse_extrapolation("yarn:ramp=paper")) == "yarn:ramp=paper"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "value"),
+    [
+        ("bool", "true", True),
+        ("int | None", "7", 7),
+        ("Literal['a', 'b'] | None", "b", "b"),
+        ("Literal[1, 2]", "2", 2),
+        ("bool", "yes", "true or false"),
+        ("Literal[1, 2]", "3", "one of 1, 2"),
+        ("float", "nan", "a number"),
+    ],
+)
+def test_options(annotation: str, text: str, value: Value) -> None:
+    option = Option(annotation, None)
+    if isinstance(value, str) and " " in value:
+        with pytest.raises(ValueError, match=value):
+            option.read(text)
+    else:
+        assert option.read(text) == value
+
+
+def test_files_are_found_without_importing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In packages, with and without __init__; a module that is no plain source has no file."""
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "zz_package" / "space" / "mine.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("raise RuntimeError\n")
+    assert source_file("zz_package.space.mine") == file
+    assert source_file("zz_package.space") is source_file("sys") is source_file("gone.py") is None
+    assert "zz_package" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("from models.encodings.rope import RoPE\nclass Mine(RoPE): ...\n", True),
+        ("from models.encodings.abacus import Abacus\nclass Mine(Abacus): ...\n", False),
+        ("import models.encodings.abacus as a\nclass Mine(a.Abacus): ...\n", True),  # unreadable
+        ("from models.encodings.abacus import Abacus as Mine\nclass Mine(Mine): ...\n", True),
+        ("class Other(Mine): ...\nclass Mine(Other): ...\n", True),  # in a circle
+    ],
+)
+def test_whether_a_class_defines_attention(text: str, expected: bool, folder: Path) -> None:
+    Path("mine.py").write_text(text)
+    assert defines_attention(locate("encoding", "mine.py:Mine")) is expected
+
+
+def test_a_base_of_the_same_name_is_the_imported_one(folder: Path) -> None:
+    for name, expected in (("Abacus", False), ("RoPE", True)):
+        module = f"models.encodings.{name.lower()}"
+        Path("mine.py").write_text(f"from {module} import {name}\nclass {name}({name}): ...\n")
+        assert defines_attention(locate("encoding", f"mine.py:{name}")) is expected
