@@ -1,4 +1,4 @@
-"""Encodings joined with a plus: some that add to the embeddings, and one that attention takes.
+"""Encodings joined with a plus: any number that add to the embeddings, and one for attention.
 
 Legend: B batch, T tokens, D hidden.
 """
@@ -17,18 +17,16 @@ from models.sequences import Sequences
 class Combination(PositionalEncoding):
     """Several encodings at once, each with its own indices.
 
-    Every part does to the embeddings what it does by itself, in their order. Attention, and what
-    travels between layers, is the last part's: those before it only embed, that is, they leave
-    `layer` and `start` as the base class has them. A name has its parts in this order already,
-    unless its text hid which of them attends.
+    Each part embeds as it does alone, in order. Attention and the state between layers belong to
+    the last part; the others leave `layer` and `start` as the base class has them. A parsed name
+    has this order already, unless a base class that could not be read hid who defines attention.
     """
 
     def __init__(self, parts: Mapping[str, PositionalEncoding]) -> None:
-        """Of two encodings or more, by their names. Errors: UsageError where they do not go
-        together."""
-        nn.Module.__init__(self)  # the base's own would make layers that nobody uses
-        check(parts)
-        parts = dict(sorted(parts.items(), key=lambda item: _attends(item[1])))
+        """Join two or more encodings. Raises UsageError if they cannot be joined."""
+        nn.Module.__init__(self)  # the base class would build layers that nobody uses
+        _check(parts)
+        parts = dict(sorted(parts.items(), key=lambda item: _defines_attention(item[1])))
         *_, last = parts.values()
         self.setting = last.setting
         self.parts = nn.ModuleList(parts.values())
@@ -46,7 +44,7 @@ class Combination(PositionalEncoding):
             yield part
 
     def _inert(self) -> Iterable[str]:
-        """Whole names, for an ending of one part could be one of another's parameters."""
+        """Whole names, since an ending of one part may be that of another's parameter."""
         for i, part in enumerate(self._each()):
             for name, _ in part.named_parameters():
                 if name.endswith(part.inert):
@@ -54,17 +52,17 @@ class Combination(PositionalEncoding):
 
     @property
     def attending(self) -> PositionalEncoding:
-        """The part whose attention it is."""
+        """The part that defines attention."""
         *_, last = self._each()
         return last
 
     def indices(self, seqs: Sequences) -> Tensor:
-        """Those of the attending part; the others take theirs in `embed`."""
+        """The indices of the attending part; the others take theirs in `embed`."""
         return self.attending.indices(seqs)
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
-        *others, last = self._each()
-        for part in others:
+        *first, last = self._each()
+        for part in first:
             x = part.embed(x, part.indices(seqs), seqs)
         return last.embed(x, index, seqs)
 
@@ -88,22 +86,22 @@ class Combination(PositionalEncoding):
             part.after_step()
 
 
-def check(parts: Mapping[str, PositionalEncoding]) -> None:
-    """Errors: UsageError where `parts` cannot be joined."""
-    whole = "+".join(parts)
-    attending = [name for name, part in parts.items() if _attends(part)]
+def _check(parts: Mapping[str, PositionalEncoding]) -> None:
+    """Raises UsageError if `parts` cannot be joined."""
+    text = "+".join(parts)
+    attending = [name for name, part in parts.items() if _defines_attention(part)]
     if len(attending) > 1:
         raise UsageError(
-            f"'{whole}': {' and '.join(attending)} each define attention, and one part at most "
+            f"'{text}': {' and '.join(attending)} each define attention, and one part at most "
             "can; the others only embed"
         )
     for name, part in parts.items():
         if name not in attending and not _overrides(part, "embed"):
-            raise UsageError(f"'{whole}': {name} adds nothing to the others; leave it out")
+            raise UsageError(f"'{text}': {name} adds nothing to the others; leave it out")
 
 
-def _attends(part: PositionalEncoding) -> bool:
-    """Whether a part defines attention, or what travels between layers."""
+def _defines_attention(part: PositionalEncoding) -> bool:
+    """Whether a part defines attention or a state between layers."""
     return _overrides(part, "layer", "start")
 
 

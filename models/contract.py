@@ -23,7 +23,7 @@ from models.errors import UsageError
 from models.flops import Workload
 from models.names.declarations import declarations, read_declaration
 from models.names.locate import USER_CODE_ERRORS, Location, describe_error, locate
-from models.names.parse import Name, parse, source_hashes
+from models.names.parse import Name, source_hashes
 from models.sequences import Sequences
 
 VOCABULARY = 19
@@ -39,8 +39,10 @@ class DoesNotApply(Exception):
     """The encoding declares that it does not make this promise."""
 
 
-def decoder_for(name: str, num_layers: int = 3, max_length: int = 4 * TRAINED_LENGTH) -> Decoder:
-    """A small decoder in float64, in evaluation, with every parameter moved off its start."""
+def decoder_for(
+    name: Name | str, num_layers: int = 3, max_length: int = 4 * TRAINED_LENGTH
+) -> Decoder:
+    """A small float64 decoder in evaluation, every parameter moved away from its start."""
     setting = Setting(
         num_layers=num_layers,
         num_heads=2,
@@ -63,7 +65,7 @@ def decoder_for(name: str, num_layers: int = 3, max_length: int = 4 * TRAINED_LE
 
 
 def example_batch(length: int = 20, rows: int = 3, final_length: int | None = None) -> Sequences:
-    """Rows that read as `digits+digits=digits`, each with another key."""
+    """Rows of `digits+digits=digits`, each with a key of its own."""
     generator = torch.Generator().manual_seed(2)
     tokens = torch.randint(DIGITS[0], DIGITS[-1] + 1, (rows, length), generator=generator)
     tokens[:, length // 3], tokens[:, 2 * length // 3] = PLUS, EQUALS
@@ -83,7 +85,7 @@ def assert_close(
     assert error <= tolerance, f"{label}: relative error {error:.1e}, at most {tolerance:.0e}"
 
 
-def check_builds(name: str) -> None:
+def check_builds(name: Name | str) -> None:
     """It is built from a Setting and its options, and lists its matrix products.
 
     Usually: an argument after `setting` that is not keyword-only or has no default; options that
@@ -93,7 +95,7 @@ def check_builds(name: str) -> None:
     tuple(decoder_for(name).pe.products(Workload(tokens=2, pairs=4, distances=4)))
 
 
-def check_shape(name: str) -> None:
+def check_shape(name: Name | str) -> None:
     """Finite logits of the right shape at four times the trained length.
 
     Usually: a table of `trained_length` rows (it takes `setting.max_length`), a logarithm of or a
@@ -105,7 +107,7 @@ def check_shape(name: str) -> None:
     assert bool(logits.isfinite().all()), "logits that are not finite"
 
 
-def check_causal(name: str) -> None:
+def check_causal(name: Name | str) -> None:
     """The last token changes no earlier logit, not by one bit.
 
     Usually: a sum, a mean or a norm over all tokens; a cumulative sum that runs over keys before
@@ -123,7 +125,7 @@ def check_causal(name: str) -> None:
     assert not torch.equal(before[:, -1], after[:, -1]), "the last logits ignore the last token"
 
 
-def check_order(name: str) -> None:
+def check_order(name: Name | str) -> None:
     """Swapping two neighbouring digits of an operand reaches the logits after '='.
 
     Usually: a hook with a name that nobody calls; a state from `start` that `attend` does not use;
@@ -137,7 +139,7 @@ def check_order(name: str) -> None:
     assert float(change.abs().max()) > 1e-6, "the order of digits does not reach the logits"
 
 
-def check_no_dead_parameter(name: str) -> None:
+def check_no_dead_parameter(name: Name | str) -> None:
     """Every tensor of the encoding and of the decoder moves the logits, but for those that the
     encoding itself calls inert.
 
@@ -157,7 +159,7 @@ def check_no_dead_parameter(name: str) -> None:
         assert moved or inert, f"{path} gets no gradient"
 
 
-def check_rows(name: str) -> None:
+def check_rows(name: Name | str) -> None:
     """A row's logits do not depend on its neighbours or on padding.
 
     Usually: a mean, a maximum or a length over the batch or over all T tokens, padding included;
@@ -173,7 +175,7 @@ def check_rows(name: str) -> None:
         assert_close(alone[:, :-5], together[one], f"row {row} alone and padded")
 
 
-def check_deterministic(name: str) -> None:
+def check_deterministic(name: Name | str) -> None:
     """The same call twice, with a longer one between, gives the same bits.
 
     Usually: torch's own random numbers in a hook (they come from `seqs.key`, by models/philox.py);
@@ -188,7 +190,7 @@ def check_deterministic(name: str) -> None:
         assert torch.equal(first, forward(decoder, seqs)), "two identical calls differ"
 
 
-def check_prefix(name: str) -> None:
+def check_prefix(name: Name | str) -> None:
     """Logits of a whole row are those of a forward on each prefix: what scoring relies on.
 
     Usually: a number that depends on how many tokens there are by now: T, `index.max()`, the last
@@ -201,7 +203,7 @@ def check_prefix(name: str) -> None:
         assert_close(prefix[:, -1], whole[:, length - 1], f"prefix of {length} tokens")
 
 
-def check_packed(name: str) -> None:
+def check_packed(name: Name | str) -> None:
     """Sequences packed end to end, one of them empty, have the logits that each has alone.
 
     Usually: positions from arange(T) in place of `index`; a cumulative sum, or a distance, across
@@ -223,7 +225,7 @@ def check_packed(name: str) -> None:
             assert_close(together[row], forward(decoder, alone)[0], f"packed sequence {row}")
 
 
-def check_bfloat16(name: str) -> None:
+def check_bfloat16(name: Name | str) -> None:
     """Autocast and plain bfloat16 weights stay near float64.
 
     Usually: indices, distances or angles in bfloat16, which beyond 256 skips whole numbers: they
@@ -239,7 +241,7 @@ def check_bfloat16(name: str) -> None:
     assert bool(plain.isfinite().all()), "logits of bfloat16 weights that are not finite"
 
 
-CHECKS: tuple[Callable[[str], None], ...] = (
+CHECKS: tuple[Callable[[Name], None], ...] = (
     check_shape,
     check_causal,
     check_order,
@@ -295,9 +297,9 @@ def examine(name: Name) -> ContractReport:
     places = [locate("encoding", part.name) for part in name.encoding.parts]
     for place in places:
         place.load()
-    outcomes = [run_check(check_builds, str(name))]
+    outcomes = [run_check(check_builds, name)]
     if outcomes[0].holds:
-        outcomes += [run_check(check, str(name)) for check in CHECKS]
+        outcomes += [run_check(check, name) for check in CHECKS]
     warnings = [warning for place in places for warning in _warnings(place)]
     if not all(place.is_builtin for place in places):
         warnings.append(
@@ -308,7 +310,7 @@ def examine(name: Name) -> ContractReport:
     return ContractReport(str(name), sources, tuple(outcomes), tuple(warnings))
 
 
-def run_check(check: Callable[[str], None], name: str) -> CheckOutcome:
+def run_check(check: Callable[[Name], None], name: Name) -> CheckOutcome:
     """Run one check on `name`. Raises UsageError if the encoding refuses how it is used."""
     expected, _, cause = (inspect.getdoc(check) or "").partition("\n\nUsually: ")
     title, expected, cause = (
@@ -324,7 +326,7 @@ def run_check(check: Callable[[str], None], name: str) -> CheckOutcome:
     except USER_CODE_ERRORS as error:
         if "can't allocate memory" in str(error):  # as torch says on a CPU
             cause = "an option, or a table, that is larger than the memory."
-        return CheckOutcome(title, False, expected, _describe(error, parse(name)), cause)
+        return CheckOutcome(title, False, expected, _describe(error, name), cause)
     return CheckOutcome(title, True, expected)
 
 
@@ -351,9 +353,9 @@ def as_text(report: ContractReport) -> str:
 
 def first_failure(report: ContractReport) -> str:
     """One line for a report that does not hold."""
-    broken = [outcome for outcome in report.outcomes if not outcome.holds]
-    rest = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
-    return f"{report.name} breaks a promise ({broken[0].check}): {broken[0].happened}{rest}"
+    first, *rest = (outcome for outcome in report.outcomes if not outcome.holds)
+    count = f"{1 + len(rest)} promises, first" if rest else "a promise"
+    return f"{report.name} breaks {count} ({first.check}): {first.happened}"
 
 
 def _describe(error: BaseException, name: Name) -> str:

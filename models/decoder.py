@@ -53,8 +53,10 @@ class Block(nn.Module):
         seqs: Sequences,
         where: Tensor | None = None,
     ) -> tuple[Tensor, State]:
-        """x [B, T, D] and the state after the block. With `where` (int64 [m]), x [m, D] of those
-        tokens alone and the state as it was: for the last block, whose other tokens nobody reads.
+        """x [B, T, D] and the state after the block.
+
+        With `where` (int64 [m]) only those tokens pass through the MLP: x [m, D], and the state
+        before it. The last block does this, since nobody reads its other tokens.
         """
         normed = self.attention_norm(x)
         qkv = self.qkv(normed).unflatten(-1, (3, self.config.num_heads, self.config.head_dim))
@@ -82,25 +84,27 @@ class Decoder(nn.Module):
         self.head = nn.Linear(config.hidden_size, config.vocabulary_size, bias=False)
         self.pe = pe
         self.packs = False
-        # Whether blocks are wrapped by torch.compile, and whether forward calls them so.
+        # `wrapped`: torch.compile wraps the blocks; `compiled`: forward calls them that way.
         self.wrapped = self.compiled = False
-        self.last_use: object = None  # of `turns_to`
+        self.last_use: object = None  # for `compile_state_changed`
 
     @property
     def needs(self) -> Needs:
-        """What attention must be able to do here: what the encoding asks for, at this width."""
+        """Requirements of the encoding on attention, at this head width."""
         return self.pe.needs._replace(width=self.config.head_dim)
 
     def attend_with(self, backend: Backend) -> None:
-        """Compute attention with `backend` from now on; `packs` then says whether sequences may
-        come packed end to end."""
+        """Compute attention with `backend` from now on.
+
+        Sets `packs`: whether sequences may come packed end to end.
+        """
         for layer in self.pe.layers:
             assert isinstance(layer, PositionalLayer)
             layer.attention = backend
         self.packs = backend.packs and self.pe.needs.packed
 
     def _check_shown(self) -> None:
-        """Errors: UsageError where weights must be shown and a backend has none to show."""
+        """Raises UsageError if attention weights are watched and the backend never has them."""
         for layer in self.pe.layers:
             assert isinstance(layer, PositionalLayer)
             if not layer.attention.shows:
@@ -110,8 +114,10 @@ class Decoder(nn.Module):
                 )
 
     def initialize(self, generator: torch.Generator) -> None:
-        """N(0, 0.02), residual outputs divided by sqrt(2 x layers). The encoding initialized its
-        own parameters when it was built."""
+        """Draw weights from N(0, 0.02), residual outputs divided by sqrt(2 x layers).
+
+        The encoding initialized its own parameters when it was built.
+        """
         residual_std = INITIAL_STD / (2 * self.config.num_layers) ** 0.5
         for name, parameter in self.named_parameters():
             if name.startswith("pe.") or parameter.ndim < 2:
@@ -120,10 +126,10 @@ class Decoder(nn.Module):
             nn.init.normal_(parameter, std=std, generator=generator)
 
     def forward(self, seqs: Sequences, where: Tensor | None = None) -> Tensor:
-        """Logits [B, T, V], or [m, V] for the tokens `where` (int64 [m], places among the B x T).
+        """Logits [B, T, V], or [m, V] for the tokens `where` (int64 [m], indices into B x T).
 
-        float32 whatever the autocast, float64 for a float64 decoder. Errors: UsageError where
-        weights are to be watched that a backend never shows.
+        float32 under any autocast, float64 for a float64 decoder. Raises UsageError if weights are
+        watched that the backend never has.
         """
         if seqs.watch is not None and seqs.weights_too:
             self._check_shown()

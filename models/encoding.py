@@ -11,7 +11,7 @@ every encoding and never asks which one it holds:
         ...
         state = layer.update(mlp_out, state, seqs)
 
-What a hook returns for token t never depends on tokens after t.
+The result of a hook for token t never depends on tokens after t.
 
 Legend: B batch, T tokens, D hidden, H heads, K head dim.
 """
@@ -36,7 +36,7 @@ INITIAL_STD = 0.02
 
 @dataclass(frozen=True)
 class Setting:
-    """The plain values that an encoding is built from; they follow from the run's config.
+    """Plain values that an encoding is built from; they follow from the run's config.
 
     `trained_length` and `max_length` are the longest sequences, in tokens, of training and test
     (L0 and L1 in the docstrings of the encodings).
@@ -54,9 +54,9 @@ class Setting:
 
 
 class PositionalLayer(nn.Module):
-    """What one block does with positions; the base does nothing."""
+    """The positional part of one block; the base does nothing."""
 
-    #: What computes attention; `Decoder.attend_with` sets it for all layers.
+    #: The backend that computes attention; `Decoder.attend_with` sets it for all layers.
     attention: Backend = Eager()
 
     def attend(
@@ -82,7 +82,7 @@ class PositionalEncoding(nn.Module):
     recompile until it gives up.
     """
 
-    #: What the encoding acts on: none, absolute, relative bias, rotary, randomized, content.
+    #: One of: none, absolute, relative bias, rotary, randomized, content.
     kind: ClassVar[str] = "none"
     #: Author, year and arXiv number.
     paper: ClassVar[str] = ""
@@ -90,7 +90,7 @@ class PositionalEncoding(nn.Module):
     aliases: ClassVar[tuple[str, ...]] = ()
     #: Endings of parameters that cannot act, kept because the paper's formula has them.
     inert: ClassVar[tuple[str, ...]] = ()
-    #: What it asks of attention.
+    #: Requirements on the attention backend.
     needs: ClassVar[Needs] = Needs()
 
     def __init__(self, setting: Setting) -> None:
@@ -99,45 +99,51 @@ class PositionalEncoding(nn.Module):
         self.layers = nn.ModuleList(self.layer(i) for i in range(setting.num_layers))
 
     def layer(self, i: int) -> PositionalLayer:
-        """The module of block `i`; called by the constructor, after a subclass set its options."""
+        """Build the module of block `i`; the constructor calls it, so set options before."""
         return PositionalLayer()
 
     def indices(self, seqs: Sequences) -> Tensor:
-        """Which number each token gets: int64 [1, T], or [B, T] where rows differ."""
+        """The index of each token: int64 [1, T], or [B, T] if rows differ."""
         return seqs.place + seqs.offset
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
-        """Token embeddings [B, T, D] with what an absolute encoding adds to them."""
+        """Token embeddings [B, T, D], to which an absolute encoding adds."""
         return x
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
-        """What travels between layers: angles, biases, TAPE's e."""
+        """The state that travels between layers: angles, biases, TAPE's e."""
         return ()
 
     def measures(self, first: State, state: State) -> dict[str, Tensor]:
-        """What studies may plot of a state, `first` being the one that `start` gave: by name, a
-        number a token, [B or 1, T], the mean over heads and whatever else a state has."""
+        """Numbers of a state for studies, by name: one a token, [B or 1, T], averaged over heads.
+
+        `first` is the state that `start` returned.
+        """
         return {}
 
     def inner_products(self, state: State) -> Tensor | None:
-        """How the positions of two tokens lie to each other in `state`, with no content in it:
-        sum_f tr(e_t e_i^T) of query t and key i, [B or 1, H or 1, T, T]; None where no state
-        stands for a token's position."""
+        """Inner products of the positions of query t and key i: sum_f tr(e_t e_i^T).
+
+        [B or 1, H or 1, T, T], without content; None if the state holds no position of a token.
+        """
         return None
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """The matrix products that this encoding adds to a forward of all layers, over its plain
-        twin of attention (every pair counts that `extent` counts): what a count of FLOPs adds."""
+        """Matrix products that this encoding adds to a forward of all layers, for counting FLOPs.
+
+        Attention counts as plain attention: every pair that `extent` counts.
+        """
         return ()
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        """Parameters trained otherwise than the rest, each with what differs:
-        `weight_decay` and `lr_factor` (multiplies the learning rate). Scalars, biases and tables
-        get no decay by default; matrices do."""
+        """Parameters with a `weight_decay` or `lr_factor` (of the learning rate) of their own.
+
+        By default scalars, biases and tables get no decay; matrices do.
+        """
         return [(p, {"weight_decay": 0.0}) for p in self.parameters() if p.ndim < 2]
 
     def after_step(self) -> None:
-        """Called after each optimizer step; clamps what must stay in a range."""
+        """Clamp parameters that must stay in a range; called after each optimizer step."""
 
 
 class Extrapolation:

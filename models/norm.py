@@ -1,4 +1,4 @@
-"""RMSNorm, with a backward of its own for a CPU.
+"""RMSNorm, with a custom backward for CPUs.
 
 Legend: D hidden.
 """
@@ -15,9 +15,9 @@ from models.hardware import use_custom_backward
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) * weight over the last axis (Zhang and Sennrich 2019, 1910.07467).
 
-    In the type of autocast where that is on, so that the product that follows casts nothing; the
-    mean in float32 at the least. On a CPU torch's own takes six times as long, for it derives
-    its gradient from a chain of small operations; on a GPU a compiled block fuses it.
+    Returns the type of autocast if that is on, so that the next product casts nothing; the mean is
+    taken in float32 or wider. On a CPU torch's own takes six times as long, since it derives its
+    gradient from a chain of small operations; on a GPU a compiled block fuses it.
     """
 
     def __init__(self, size: int, eps: float) -> None:
@@ -47,8 +47,8 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        # RMSNorm is layer norm whose mean is held at zero, so one kernel does nearly all of it;
-        # what layer norm subtracts besides, since its mean moves with x, is added back.
+        # RMSNorm is layer norm with the mean held at zero, so one kernel does nearly all of it.
+        # Layer norm also subtracts the gradient through its mean, which is added back here.
         x, weight, inverse = ctx.saved_tensors
         gradient, wide = gradient.to(x.dtype).contiguous(), weight.to(x.dtype)
         moved, by_weight, _ = torch.ops.aten.native_layer_norm_backward(

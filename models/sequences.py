@@ -1,4 +1,4 @@
-"""What every hook of an encoding may know of a batch besides its features.
+"""A batch as every hook of an encoding sees it, besides its features.
 
 Legend: B batch, T tokens, H heads, n sequences, L the longest of them.
 """
@@ -17,23 +17,21 @@ class Sequences:
     """A batch of right-padded rows, n = B, or of sequences packed end to end, B = 1.
 
     tokens        int64 [B, T]
-    final_length  int64 [n]  upper bound of each sequence's length, known from its prompt alone;
-                  never read off padding or the true answer, whose length would tell of a last carry
+    final_length  int64 [n]  upper bound of each sequence's length, known from its prompt alone,
+                  never from padding or the true answer, whose length reveals a last carry
     key           int64 [n]  each sequence's only source of randomness, so that resuming, padding,
                   packing and the number of processes change nothing
     offset        index of the first token (studies of translation shift it)
-    watch         what studies a forward: it is called with (i, "state", state), the state that
-                  enters block i, then with (i, "weights", weights), the weights [B, H, T, T] that
-                  block i gathers its values with (packed: [n, H, longest, longest], where what
-                  lies past a sequence's end is of another); None otherwise
-    weights_too   whether `watch` must hear weights: a backend that never shows them is then an
-                  error. Without it they are heard where they are at hand, so that a state can be
-                  watched under every backend
-    bound         no final_length is greater; a plain number, as `longest`; 0 where nobody told
-    layer         the block at work, where `watch` is not None; the decoder keeps it
-    starts        int32 [n + 1]  where packed sequences start, and T; None where rows are padded
-    longest       where packed: no sequence is longer; a plain number, so that nothing has to wait
-                  for the device to learn it
+    watch         called in a study with (i, "state", state), the state that enters block i, then
+                  with (i, "weights", weights), the attention weights [B, H, T, T] of block i
+                  (packed: [n, H, longest, longest], with values of other sequences past an end)
+    weights_too   whether `watch` needs weights, so that a backend that never has them is an error;
+                  otherwise `watch` gets them only from backends that have them
+    bound         no final_length is greater; a plain number, as `longest`; 0 if unknown
+    layer         the current block; the decoder sets it if there is a `watch`
+    starts        int32 [n + 1]  the start of each packed sequence, and T; None if rows are padded
+    longest       if packed, no sequence is longer; a plain number, so that nothing waits for the
+                  device
     """
 
     tokens: Tensor
@@ -48,31 +46,30 @@ class Sequences:
     layer: int = 0
 
     def at(self, layer: int) -> "Sequences":
-        """The batch as block `layer` takes it, so that `watch` learns which block shows something;
-        itself where nobody watches."""
+        """The batch for block `layer`, so that `watch` learns which block it hears."""
         return self if self.watch is None else replace(self, layer=layer)
 
-    def show(self, what: str, value: Any) -> None:
-        """Let `watch`, if there is one, see something of the block at work."""
+    def show(self, kind: str, value: Any) -> None:
+        """Pass a "state" or "weights" of the current block to `watch`, if there is one."""
         if self.watch is not None:
-            self.watch(self.layer, what, value)
+            self.watch(self.layer, kind, value)
 
     @cached_property
     def row(self) -> Tensor:
-        """Which sequence each packed token is of, int64 [1, T]."""
+        """The sequence of each packed token, int64 [1, T]."""
         assert self.starts is not None
         tokens = torch.arange(self.tokens.shape[1], device=self.tokens.device)
         return torch.searchsorted(self.starts, tokens.to(self.starts.dtype), right=True)[None] - 1
 
     @cached_property
     def place(self) -> Tensor:
-        """Which token of its sequence each token is, from 0: int64 [1, T]."""
+        """The position of each token in its sequence, from 0: int64 [1, T]."""
         tokens = torch.arange(self.tokens.shape[1], device=self.tokens.device)[None]
         return tokens if self.starts is None else tokens - self.starts[self.row]
 
     @property
     def cumulative(self) -> tuple[Tensor, int]:
-        """`starts` and `longest`, of padded rows as well: each is a sequence of T tokens."""
+        """`starts` and `longest`; each padded row counts as a sequence of T tokens."""
         if self.starts is not None:
             return self.starts, self.longest
         rows, tokens = self.tokens.shape
@@ -80,7 +77,7 @@ class Sequences:
         return starts, tokens
 
     def per_token(self, x: Tensor) -> Tensor:
-        """A value of each sequence, [n, ...], laid beside its tokens: [B, 1 or T, ...]."""
+        """Broadcast a value of each sequence, [n, ...], to its tokens: [B, 1 or T, ...]."""
         return x[:, None] if self.starts is None else x[self.row]
 
 

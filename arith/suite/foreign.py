@@ -1,6 +1,6 @@
-"""Encodings that are not ours: looked at before they are trained, blamed for what they break.
+"""Encodings of users: checked before they are trained, named in the error when their code fails.
 
-A score is one teacher-forced pass: of an encoding that sees what comes later it would be no score.
+A score is one teacher-forced pass, so a score of an encoding that sees later tokens means nothing.
 """
 
 from collections.abc import Iterator
@@ -9,25 +9,27 @@ from functools import lru_cache
 
 from arith.errors import Failure, UsageError
 from models.names.locate import USER_CODE_ERRORS, Location, describe_error, locate
-from models.names.parse import Encoding, source_hashes
+from models.names.parse import Encoding, Name, source_hashes
 
 
 def is_builtin(encoding: Encoding) -> bool:
-    """Whether no part of it is somebody else's code."""
-    return not _places(encoding)
+    """Whether every part belongs to this suite."""
+    return not _user_locations(encoding)
 
 
 def check_user_encoding(encoding: Encoding) -> None:
-    """Errors: UsageError where an encoding that is not all ours cannot be built, sees later tokens
-    or has a parameter that no gradient reaches."""
+    """Run the checks without which training or scoring makes no sense; built-in ones pass.
+
+    Raises UsageError if the encoding cannot be built, sees later tokens or has a parameter without
+    a gradient.
+    """
     if not is_builtin(encoding):
-        _vet(str(encoding.own), tuple(sorted(source_hashes(encoding).items())))
+        _check(Encoding(encoding.parts), tuple(sorted(source_hashes(encoding).items())))
 
 
 @lru_cache(maxsize=64)
-def _vet(name: str, sources: tuple[tuple[str, str], ...]) -> None:
+def _check(encoding: Encoding, sources: tuple[tuple[str, str], ...]) -> None:
     from models import contract
-    from models.contract import run_check
 
     for check in (
         contract.check_builds,
@@ -35,27 +37,26 @@ def _vet(name: str, sources: tuple[tuple[str, str], ...]) -> None:
         contract.check_prefix,
         contract.check_no_dead_parameter,
     ):
-        found = run_check(check, name)
-        if not found.holds:
+        outcome = contract.run_check(check, Name(encoding))
+        if not outcome.holds:
             raise UsageError(
-                f"{name} breaks a promise ({found.check}): {found.happened}; "
-                f"`tape-arith check {name}` looks at all of them"
+                f"{encoding} breaks a promise ({outcome.check}): {outcome.happened}; "
+                f"`tape-arith check {encoding}` looks at all of them"
             )
 
 
 def as_user_error(error: BaseException, encoding: Encoding) -> Failure | None:
-    """What to say of an error that the code of an encoding has raised; None where all of the
-    encoding is ours, or the error is told in a line already, as that of a disk is."""
-    places = _places(encoding)
-    if not places or isinstance(error, UsageError | Failure | OSError):
+    """A Failure that names the user's line; None if all is built in or the error is one line."""
+    locations = _user_locations(encoding)
+    if not locations or isinstance(error, UsageError | Failure | OSError):
         return None
-    told = describe_error(error, *places)[:500]
-    return Failure(f"{encoding} failed: {told}; `tape-arith check {encoding.own}` looks into it")
+    reason = describe_error(error, *locations)[:500]
+    return Failure(f"{encoding} failed: {reason}; `tape-arith check {encoding.own}` looks into it")
 
 
 @contextmanager
 def user_errors(encoding: Encoding) -> Iterator[None]:
-    """What the code of `encoding` raises within is raised as what is `as_user_error` for it."""
+    """Turn errors of a user's encoding into Failures by `as_user_error`."""
     try:
         yield
     except USER_CODE_ERRORS as error:
@@ -65,6 +66,6 @@ def user_errors(encoding: Encoding) -> Iterator[None]:
         raise failure from error
 
 
-def _places(encoding: Encoding) -> list[Location]:
-    found = (locate("encoding", part.name) for part in encoding.parts)
-    return [place for place in found if not place.is_builtin]
+def _user_locations(encoding: Encoding) -> list[Location]:
+    locations = (locate("encoding", part.name) for part in encoding.parts)
+    return [location for location in locations if not location.is_builtin]
