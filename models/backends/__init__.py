@@ -7,13 +7,13 @@ from models.errors import UsageError
 from models.hardware import Hardware
 from models.names.backends import backend_names, known_backend
 
-# What `auto` takes: the first that lacks nothing. On a CPU plain products are the fastest at these
-# lengths; "flex" is there to be asked for.
+# `auto` takes the first that meets the needs. On a CPU plain products are the fastest at these
+# lengths; "flex" is only used on request.
 PREFERENCE = {"cpu": ("eager",), "cuda": ("fused", "flash-attn", "sdpa", "eager")}
 
 
 def load(name: str) -> Backend:
-    """A backend by its name. Errors: UsageError for one that is not there."""
+    """Load a backend. Raises UsageError for an unknown name."""
     known_backend(name)
     module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
     own = (kind for kind in vars(module).values() if getattr(kind, "name", None) == name)
@@ -22,8 +22,11 @@ def load(name: str) -> Backend:
 
 
 def choose(request: str, needs: Needs, hardware: Hardware) -> Backend:
-    """The backend for what an encoding needs; a request that cannot be met is an error that names
-    the alternatives, never another backend in silence. Errors: UsageError."""
+    """Choose the backend for an encoding.
+
+    Raises UsageError that names the alternatives if the requested backend does not meet `needs`; it
+    never falls back silently.
+    """
     if request == "auto":
         preferred = (load(name) for name in PREFERENCE[hardware.device])
         return next(b for b in preferred if b.why_unsupported(needs, hardware) is None)

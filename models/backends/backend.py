@@ -1,4 +1,4 @@
-"""What computes attention, and what an encoding asks of it.
+"""The interface of an attention backend, and the requirements of an encoding.
 
 Legend: B batch, T tokens, H heads, K head dim, V value width.
 """
@@ -12,16 +12,14 @@ from models.sequences import Sequences
 
 
 class Needs(NamedTuple):
-    """What an encoding asks of attention.
+    """Requirements of an encoding on attention.
 
-    values   how many tensors one map gathers: v, and what the encoding mixes along with it
-    bias     what is added to the scores: "none", "fixed" or "learned" (its gradient is needed);
-             "scores" where the encoding computes with the scores themselves, in plain products of
-             its own
-    packed   whether it can run on sequences packed end to end; a bias over all pairs of tokens of
-             a batch cannot exist
-    query    how many times as wide as v the queries and keys are
-    width    of a head: K, from the decoder's sizes; an encoding leaves it open
+    values   number of tensors that one attention map gathers: v and others of the encoding
+    bias     added to the scores: "none", "fixed" or "learned" (its gradient is needed); "scores"
+             if the encoding computes with the scores itself, in plain products of its own
+    packed   whether it can run on sequences packed end to end, where no bias over all pairs exists
+    query    width of queries and keys as a multiple of that of v
+    width    head dim K; the decoder sets it
     """
 
     values: int = 1
@@ -32,17 +30,17 @@ class Needs(NamedTuple):
 
 
 class Backend:
-    """One way to compute causal attention; every one gives what `eager` gives."""
+    """One way to compute causal attention, with the same result as `eager`."""
 
-    #: As after --attention.
+    #: The name after --attention.
     name: ClassVar[str]
     #: Whether it takes sequences packed end to end without padding them first.
     packs: ClassVar[bool] = False
-    #: Whether it has weights to show to `Sequences.watch`, and does.
+    #: Whether it passes attention weights to `Sequences.watch`.
     shows: ClassVar[bool] = False
 
     def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
-        """Why it cannot do what is asked for, as the end of a sentence; None where it can."""
+        """Why it does not meet `needs` here, as the end of a sentence; None if it does."""
         raise NotImplementedError
 
     def __call__(

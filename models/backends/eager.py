@@ -9,8 +9,7 @@ from models.sequences import Sequences, pack, unpack
 
 
 class Eager(Backend):
-    """Takes whatever there is; packed sequences too, which it pads, so nothing is won by those.
-    The one backend that has the weights at hand, and so shows them to whoever watches."""
+    """Meets all needs; pads packed sequences. The only backend that shows attention weights."""
 
     name = "eager"
     shows = True

@@ -16,19 +16,20 @@ from models.sequences import Sequences
 
 @cache
 def kernel() -> Callable[..., Any] | None:
-    """`flash_attn_varlen_func`, None where the library is missing. Looked for by importing the
-    symbol: other packages install a namespace of the same name."""
+    """`flash_attn_varlen_func`, or None without the library.
+
+    Imports the symbol, since other packages install a namespace of the same name.
+    """
     try:
         from flash_attn import flash_attn_varlen_func
     except ImportError:
         return None
-    found: Callable[..., Any] = flash_attn_varlen_func
-    return found
+    function: Callable[..., Any] = flash_attn_varlen_func
+    return function
 
 
 class FlashAttn(Backend):
-    """Takes values as wide as the head alone: one call for v and one more for each value that an
-    encoding gathers along with it."""
+    """Takes only values as wide as the head: one call for v and one for each further value."""
 
     name = "flash-attn"
     packs = True

@@ -16,7 +16,7 @@ from models.sequences import Sequences
 
 
 class SDPA(Backend):
-    """Takes a bias and wider values; torch picks its kernel where more than one can do it."""
+    """Takes a bias and wider values; torch chooses among its kernels."""
 
     name = "sdpa"
 
@@ -41,15 +41,15 @@ class SDPA(Backend):
         mask = None
         if bias is not None:
             future = torch.full((tokens, tokens), float("-inf"), dtype=bias.dtype, device=q.device)
-            # CUDA's kernels refuse a mask whose keys do not lie side by side, as where heads do.
+            # CUDA's kernels refuse a mask whose last axis is not contiguous.
             mask = (bias + future.triu(1)).to(q.dtype).contiguous()
             mask = mask.expand(batch, heads, tokens, tokens)
-        # Of CUDA's kernels this one alone takes wider values and gives a bias its gradient; the
-        # default order would put cuDNN's first. Widths that it refuses (in bfloat16 those that are
-        # no multiple of 8) are left to plain products.
+        # Only this CUDA kernel takes wider values and gives a bias its gradient; torch's order
+        # would put cuDNN's first. Plain products take widths that it refuses (in bfloat16 those
+        # that are no multiple of 8).
         pinned = q.is_cuda and (bias is not None or value.shape[-1] != q.shape[-1])
-        able = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-        with sdpa_kernel(able) if pinned else nullcontext():
+        kernels = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+        with sdpa_kernel(kernels) if pinned else nullcontext():
             mixed = scaled_dot_product_attention(
                 q.transpose(1, 2),
                 k.transpose(1, 2),

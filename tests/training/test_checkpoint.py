@@ -139,7 +139,7 @@ def test_a_run_is_not_extended_from_a_damaged_state(tmp_path: Path, finished: Ru
     [
         ({"seed": 1}, {}, "seed is 1, not 0"),
         ({"name": "nope"}, {}, "encoding is nope, not rope"),
-        ({}, {"hidden_size": 32}, "config_sha256 is"),
+        ({}, {"hidden_size": 32, "head_dim": 16}, "config_sha256 is"),
     ],
     ids=str,
 )
