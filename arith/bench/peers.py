@@ -44,7 +44,7 @@ from arith.bench.train import trainer_for, warm_up
 from arith.data.batches import Rows, pad
 from arith.suite.building import decoder_for, training_bucket
 from arith.training.config import Config
-from arith.training.train import summed_loss
+from arith.training.step import summed_loss
 from models.build import prepare
 from models.compile import raise_graph_limit
 from models.hardware import Hardware, detect

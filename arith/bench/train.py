@@ -30,7 +30,7 @@ from arith.suite.building import decoder_for, training_bucket
 from arith.training.config import Config
 from arith.training.flops import useful_training_flops
 from arith.training.schedule import Schedule
-from arith.training.train import Trainer
+from arith.training.trainer import Trainer
 from models.compile import raise_graph_limit
 from models.encoding import PositionalLayer
 from models.hardware import Hardware, datasheet, detect

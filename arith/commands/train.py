@@ -22,7 +22,7 @@ from arith.commands.options import (
     complete_encoding,
 )
 from arith.errors import EXIT_FAILED, UsageError
-from arith.training.nonfinite import POLICIES, known_policy
+from arith.training.nonfinite import POLICIES, checked_policy
 from models.names.backends import AttentionChoice
 from models.names.parse import parse_list
 
@@ -112,7 +112,7 @@ def command(
     if len(names) > 1:
         raise UsageError(f"train takes one encoding: `tape-arith run --pe {pe}` takes several")
     if on_nonfinite is not None:
-        known_policy(on_nonfinite)
+        checked_policy(on_nonfinite)
     from arith.suite.tracking import chosen
 
     tracks = chosen(track)
@@ -130,9 +130,9 @@ def command(
     from arith.suite.finding import existing_run
     from arith.suite.scores import score_run
     from arith.suite.trainers import follow
-    from arith.training.processes import joined
+    from arith.training.distributed import process_group
 
-    with stopper.listening(), joined() as among:
+    with stopper.listening(), process_group() as among:
         if not among.first:
             if not follow(among, data=data, compute=compute, should_stop=stopper):
                 raise typer.Exit(EXIT_FAILED)

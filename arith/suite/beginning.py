@@ -16,7 +16,7 @@ from arith.suite.record import InitFrom, RunRecord
 from arith.suite.weights import final_weights, identity, trained_decoder
 from arith.training import checkpoint
 from arith.training.config import Config
-from arith.training.train import Trainer
+from arith.training.trainer import Trainer
 from models.build import prepare
 from models.decoder import Decoder
 from models.hardware import Hardware

@@ -17,7 +17,7 @@ from arith.suite.presets import load_preset
 from arith.training.config import Config
 from arith.training.flops import causal, forward_flops, matmuls
 from arith.training.schedule import Schedule
-from arith.training.train import Trainer
+from arith.training.trainer import Trainer
 from models.hardware import Hardware, detect
 from models.names.parse import Encoding, Name
 

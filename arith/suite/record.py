@@ -10,7 +10,7 @@ from arith.data.task import load_task
 from arith.errors import Failure, UsageError
 from arith.suite.presets import load_preset, presets
 from arith.training.config import Config
-from arith.training.nonfinite import known_policy
+from arith.training.nonfinite import checked_policy
 from arith.training.schedule import Schedule
 from models.names.locate import locate
 from models.names.parse import Name, parse, source_hashes
@@ -136,7 +136,7 @@ class RunRecord:
             version=text(content["version"], "version"),
             sources=sources,
             init_from=None if before is None else InitFrom.of(mapping(before, "init_from")),
-            on_nonfinite=known_policy(text(policy, "on_nonfinite")),
+            on_nonfinite=checked_policy(text(policy, "on_nonfinite")),
             skipped_steps=whole(content.get("skipped_steps", 0), "skipped_steps"),
         )
 

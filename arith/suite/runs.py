@@ -25,9 +25,12 @@ from arith.suite.version import own_version
 from arith.suite.weights import load_state, trained_record
 from arith.training import checkpoint
 from arith.training.config import Config
-from arith.training.nonfinite import known_policy
-from arith.training.processes import ALONE, Processes
-from arith.training.train import Metrics
+from arith.training.distributed import (
+    SINGLE,
+    ProcessGroup,
+)
+from arith.training.metrics import Metrics
+from arith.training.nonfinite import checked_policy
 from models.hardware import Hardware
 from models.names.backends import AUTO, AttentionChoice
 from models.names.locate import USER_CODE_ERRORS
@@ -52,7 +55,7 @@ def train_run(
     on_nonfinite: str | None = None,
     fresh: bool = False,
     track: Sequence[str] = (),
-    processes: Processes = ALONE,
+    processes: ProcessGroup = SINGLE,
     should_stop: Callable[[], bool],
 ) -> RunFolder:
     """Train, or go on training, the run of `name` and `seed`; nothing is done twice. With `source`
@@ -88,7 +91,7 @@ def train_run(
         version=own_version(),
         sources=source_hashes(name.encoding),
         init_from=init_from,
-        on_nonfinite=known_policy(on_nonfinite or "stop"),
+        on_nonfinite=checked_policy(on_nonfinite or "stop"),
     )
     begin(folder, record, fresh, source)
     there = folder.record()
@@ -190,7 +193,7 @@ def continue_run(
     curves: bool = True,
     on_nonfinite: str | None = None,
     track: Sequence[str] = (),
-    processes: Processes = ALONE,
+    processes: ProcessGroup = SINGLE,
     should_stop: Callable[[], bool],
 ) -> RunFolder:
     """Train the run in `folder` from where it stands to the end of its budget. `curves` (whether
@@ -205,10 +208,10 @@ def continue_run(
     record = folder.record()
     unchanged(folder.path, record)
     if folder.finished():
-        processes.told("")
+        processes.broadcast_text("")
         return folder
     if on_nonfinite not in (None, record.on_nonfinite):
-        record = replace(record, on_nonfinite=known_policy(on_nonfinite or ""))
+        record = replace(record, on_nonfinite=checked_policy(on_nonfinite or ""))
         folder.write_record(record)
     if folder.carried():
         raise UsageError(untrained(folder))
@@ -220,7 +223,7 @@ def continue_run(
     resume_environment(folder, hardware, processes)
     states = States(folder, record, trainer)
     states.resume()
-    processes.told(str(folder.path.absolute()))
+    processes.broadcast_text(str(folder.path.absolute()))
     trainer.as_first()
     folder.keep_metrics_to(trainer.step)
     folder.remove_partial()
@@ -273,7 +276,9 @@ def continue_run(
     return folder
 
 
-def resume_environment(folder: RunFolder, hardware: Hardware, processes: Processes = ALONE) -> None:
+def resume_environment(
+    folder: RunFolder, hardware: Hardware, processes: ProcessGroup = SINGLE
+) -> None:
     """Record what the run runs on, and what it ran on before, where that was another; on resuming,
     say what keeps it from being bit for bit."""
     file = folder.path / "environment.json"

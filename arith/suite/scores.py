@@ -20,8 +20,7 @@ from arith.suite.lock import confirm, hold, tidy
 from arith.suite.progress import bar
 from arith.suite.record import unchanged
 from arith.suite.weights import trained_decoder, trained_record
-from arith.training.compiling import compiling_told
-from arith.training.memory import memory_told
+from arith.training.failures import explain_failed_compilation, explain_out_of_memory
 from models.names.backends import AUTO, AttentionChoice
 from models.names.parse import Name, NamePart
 
@@ -88,8 +87,8 @@ def score_run(
 
         stage = file.stem.replace("grid", "score", 1)
         earlier = place.timings().get(stage, 0.0) if grid is not empty else 0.0
-        told = memory_told(f"scoring {name}")
-        with told, compiling_told(), user_errors(name.encoding):
+        told = explain_out_of_memory(f"scoring {name}")
+        with told, explain_failed_compilation(), user_errors(name.encoding):
             grid = score_grid(
                 decoder,
                 bucket,

@@ -10,9 +10,9 @@ from arith.suite.progress import say
 from arith.suite.record import RunRecord
 from arith.suite.weights import identity, load_state
 from arith.training import checkpoint
-from arith.training.memory import out_of_memory
+from arith.training.failures import is_out_of_memory
 from arith.training.nonfinite import NotFinite
-from arith.training.train import Trainer
+from arith.training.trainer import Trainer
 
 
 class States:
@@ -98,7 +98,7 @@ class States:
                 path = self.folder.path
                 what += f", or leave such steps out: tape-arith train {path} --on-nonfinite skip"
             return Failure(f"{error}; {where}: {what}")
-        if out_of_memory(error):
+        if is_out_of_memory(error):
             told = " ".join(str(error).split())[:200]
             return Failure(f"out of memory at step {self.trainer.step + 1}: {told}")
         return None

@@ -9,9 +9,14 @@ from arith.suite.folders import RunFolder
 from arith.suite.foreign import as_user_error
 from arith.suite.progress import say
 from arith.suite.record import RunRecord
+from arith.training.batches import Source
+from arith.training.distributed import (
+    SINGLE,
+    PeerLost,
+    ProcessGroup,
+)
 from arith.training.nonfinite import NotFinite
-from arith.training.processes import ALONE, Lost, Processes
-from arith.training.train import Source, Trainer
+from arith.training.trainer import Trainer
 from models.hardware import detect
 from models.names.backends import AUTO, AttentionChoice
 from models.names.locate import USER_CODE_ERRORS
@@ -27,7 +32,7 @@ def trainer_of(
     data: Path | None = None,
     compute: AttentionChoice = AUTO,
     curves: bool = True,
-    processes: Processes = ALONE,
+    processes: ProcessGroup = SINGLE,
 ) -> Trainer:
     """What trains the run of `record`, at its beginning. Errors: UsageError where `data` is not
     what it began on, or `compute` cannot do what its encoding needs."""
@@ -52,7 +57,7 @@ def trainer_of(
 
 
 def follow(
-    processes: Processes,
+    processes: ProcessGroup,
     *,
     data: Path | None = None,
     compute: AttentionChoice = AUTO,
@@ -64,7 +69,7 @@ def follow(
     else's encoding raises here."""
     record: RunRecord | None = None
     try:
-        path = processes.told()
+        path = processes.broadcast_text()
         if not path:  # there is nothing to train
             return True
         record = RunFolder(Path(path)).record()
@@ -80,7 +85,7 @@ def follow(
             keep=lambda: None,
             should_stop=should_stop,
         )
-    except (Lost, NotFinite):
+    except (PeerLost, NotFinite):
         return False
     except USER_CODE_ERRORS as error:
         failure = None if record is None else as_user_error(error, record.name.encoding)

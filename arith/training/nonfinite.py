@@ -1,29 +1,25 @@
-"""What is done about a step whose loss or gradient is not finite. No torch here.
-
-Such a step never changes a weight: the optimizer leaves its update out, on the device, so that
-nobody waits for one. "stop" ends training at it; "skip" goes on and counts it. The policy changes
-no number of a run that meets no such step, so it is no setting: the run's record says it, and
-`train RUN --on-nonfinite` changes it there, from where the run stands.
-"""
+"""What to do at a step whose loss or gradient is not finite. Imports no torch."""
 
 from arith.errors import Failure, unknown
 
+# What to do at a step whose loss or gradient is not finite. Such a step never changes a weight: the
+# optimizer leaves its update out, on the device, so that nothing waits for it. "stop" ends training
+# there; "skip" counts the step and goes on. The policy is part of the run's record and not of its
+# config, because it changes no number of a run without such steps.
 POLICIES = ("stop", "skip")
-# So many steps, one after the other, on other problems each: it is the weights that are spoiled.
-MOST_IN_A_ROW = 10
+MAX_SKIPPED_IN_A_ROW = 10  # more, each on other problems: the weights themselves are spoiled
 
 
 class NotFinite(Failure):
-    """Training went astray: in words, at which step and at which learning rate. `may_skip` says
-    whether leaving that step out could help."""
+    """Training diverged. `may_skip` says whether leaving this step out could help."""
 
-    def __init__(self, told: str, may_skip: bool = True) -> None:
-        super().__init__(told)
+    def __init__(self, message: str, may_skip: bool = True) -> None:
+        super().__init__(message)
         self.may_skip = may_skip
 
 
-def known_policy(name: str) -> str:
-    """`name`, which must be one of POLICIES. Errors: UsageError."""
+def checked_policy(name: str) -> str:
+    """Return `name`. Raises UsageError unless it is one of POLICIES."""
     if name not in POLICIES:
-        raise unknown("way with what is not finite", name, POLICIES)
+        raise unknown("policy for values that are not finite", name, POLICIES)
     return name

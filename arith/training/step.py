@@ -19,10 +19,12 @@ from arith.data.task import Problems
 from arith.errors import Failure
 from arith.scoring.score import logits_of_answers, sent
 from arith.training.batches import Batches, Source
-from arith.training.compiling import not_compiled
 from arith.training.config import Config
-from arith.training.memory import out_of_memory
-from arith.training.processes import ALONE, Processes
+from arith.training.distributed import (
+    SINGLE,
+    ProcessGroup,
+)
+from arith.training.failures import compilation_failure, is_out_of_memory
 from arith.training.schedule import Schedule
 from models.build import prepare
 from models.compile import compile_state_changed, compiling_failed
@@ -50,7 +52,7 @@ class Stepper:
         *,
         skip: int = 0,
         tell: Callable[[str], None] = to_stderr,
-        processes: Processes = ALONE,
+        processes: ProcessGroup = SINGLE,
     ) -> None:
         self.decoder = prepare(decoder, hardware)
         self.batches = Batches(source, bucket, config, skip)
@@ -104,9 +106,9 @@ class Stepper:
             try:
                 return self._accumulated(self.groups(problems, keys), answer_tokens)
             except (MemoryError, RuntimeError) as error:
-                if not out_of_memory(error):
+                if not is_out_of_memory(error):
                     if compiling_failed(error):
-                        raise not_compiled(error) from error
+                        raise compilation_failure(error) from error
                     raise
             # Not inside the `except`, where the error keeps alive what filled the memory. What
             # some of the groups gave by then is dropped: none of it may count twice.
@@ -135,7 +137,7 @@ class Stepper:
             if parameter.grad is None:  # no row of this batch came here
                 parameter.grad = torch.zeros_like(parameter)
             gradients.append(parameter.grad)
-        self.processes.add_up([loss, *gradients])
+        self.processes.all_reduce([loss, *gradients])
 
     def _accumulated(self, groups: Iterator[Rows], answer_tokens: int) -> Tensor:
         parameters = [parameter for _, parameter in trained(self.decoder)]

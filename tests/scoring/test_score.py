@@ -208,7 +208,7 @@ def test_a_trained_decoder_is_right_and_wrong(trained: Decoder) -> None:
 def test_held_out_exact_match_is_their_mean(
     trained: Decoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arith.training.train.HELD_OUT_PROBLEMS", 60)
+    monkeypatch.setattr("arith.training.trainer.HELD_OUT_PROBLEMS", 60)
     of = trainer(ONE_DIGIT)
     of.decoder = trained
     held_out = Bucket("addition", 1, 0, "held-out")

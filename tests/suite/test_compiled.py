@@ -12,8 +12,7 @@ from arith.errors import Failure
 from arith.suite import trainers
 from arith.suite.plan import How, plan
 from arith.suite.sweep import Run
-from arith.training.compiling import compiling_told
-from arith.training.memory import memory_told
+from arith.training.failures import explain_failed_compilation, explain_out_of_memory
 from models import compile as compilation
 from models import hardware
 from models.compile import compiling_failed
@@ -102,15 +101,15 @@ def test_what_comes_of_compiling() -> None:
     # What is wrong in the code that blocks hold is no matter of compiling it.
     for error in (RuntimeError("in a kernel of torch._inductor"), TorchRuntimeError("shapes")):
         assert not compiling_failed(error)
-        with pytest.raises(type(error)), memory_told("x"), compiling_told():
+        with pytest.raises(type(error)), explain_out_of_memory("x"), explain_failed_compilation():
             raise error
     reasons = RuntimeError("C++ compile error\n\nOutput:\na.cpp:1:10: fatal error: Python.h\nx")
     reason = pytest.raises(Failure, match=r"\(a\.cpp:1:10: fatal error: Python\.h\)")
-    with reason, memory_told("x"), compiling_told():
+    with reason, explain_out_of_memory("x"), explain_failed_compilation():
         raise InductorError(reasons, None)
     full = InductorError(RuntimeError("out of memory"), None)
     too_much = pytest.raises(Failure, match="does not fit into memory")
-    with too_much, memory_told("x"), compiling_told():
+    with too_much, explain_out_of_memory("x"), explain_failed_compilation():
         raise full
 
 

@@ -15,7 +15,7 @@ from arith.suite.costs import cost, training_flops_a_token
 from arith.suite.folders import RunFolder
 from arith.suite.presets import load_preset
 from arith.suite.weights import trained_record
-from arith.training.processes import Processes
+from arith.training.distributed import ProcessGroup
 from models.names.parse import parse
 from tests.sealing import replaced
 from tests.suite.test_sweeping import jobs_of, sweep_file
@@ -202,10 +202,10 @@ def test_what_fails_in_another_process_is_blamed(
     """Its sys.exit() would end that one without a word, and the first would wait for it."""
     write("")
     done("train", "--pe", "mine.py:Mine", *settings(steps=2), "--no-score")
-    monkeypatch.setattr(Processes, "told", lambda self: RUN)
+    monkeypatch.setattr(ProcessGroup, "broadcast_text", lambda self: RUN)
     monkeypatch.setattr(trainers, "trainer_of", lambda *_, **__: sys.exit(0))
     with pytest.raises(Failure, match=r"^process 1: mine\.py:Mine failed: SystemExit: 0"):
-        trainers.follow(Processes(1, 2), should_stop=lambda: False)
+        trainers.follow(ProcessGroup(1, 2), should_stop=lambda: False)
 
 
 def test_seeds_of_two_versions_are_not_drawn_as_one(here: Path) -> None:

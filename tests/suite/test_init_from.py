@@ -26,7 +26,7 @@ from arith.suite.weights import load_state, load_weights, trained_decoder
 from arith.training import checkpoint
 from arith.training.config import Config
 from arith.training.schedule import Schedule
-from arith.training.train import Trainer
+from arith.training.trainer import Trainer
 from models.decoder import Decoder
 from models.hardware import Hardware
 from models.names.parse import parse

@@ -10,7 +10,8 @@ import torch
 
 from arith.suite import runs, trainers
 from arith.suite.folders import RunFolder
-from arith.training import train
+from arith.training import trainer
+from arith.training.metrics import Metrics
 from models.hardware import Hardware
 from tests.training import small
 
@@ -29,7 +30,7 @@ def saved_often() -> Iterator[None]:
         patch.setattr(runs, "EVALUATE_EVERY", 10)
         patch.setattr(runs, "SAVE_EVERY", 10)
         patch.setattr(trainers, "detect", lambda compute=None: Hardware("cpu", torch.float32))
-        patch.setattr(train, "HELD_OUT_PROBLEMS", HELD_OUT_PROBLEMS)
+        patch.setattr(trainer, "HELD_OUT_PROBLEMS", HELD_OUT_PROBLEMS)
         yield
 
 
@@ -69,8 +70,8 @@ def stopped(made_once: Path, tmp_path: Path) -> RunFolder:
 def uninterrupted() -> small.Outcome:
     """What comes of the small recipe, from a trainer that nobody interrupts. Not to be changed."""
     torch.set_num_threads(1)
-    lines: list[train.Metrics] = []
+    lines: list[Metrics] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "HELD_OUT_PROBLEMS", HELD_OUT_PROBLEMS)
+        patch.setattr(trainer, "HELD_OUT_PROBLEMS", HELD_OUT_PROBLEMS)
         done = small.train(small.trainer(small.SMALL), lines.append)
     return small.weights(done), small.untimed([line.content() for line in lines])

@@ -13,9 +13,10 @@ from arith.suite.building import decoder_for
 from arith.suite.folders import RunFolder
 from arith.suite.runs import train_run
 from arith.training import checkpoint
+from arith.training.batches import Source
 from arith.training.config import Config
 from arith.training.schedule import Schedule
-from arith.training.train import Source, Trainer
+from arith.training.trainer import Trainer
 from models.decoder import Decoder
 from models.hardware import Hardware
 from models.names.parse import parse

@@ -9,15 +9,18 @@ from pathlib import Path
 import torch
 
 from arith.suite.building import decoder_for, training_bucket
-from arith.training.processes import Processes, joined
+from arith.training.distributed import (
+    ProcessGroup,
+    process_group,
+)
 from arith.training.schedule import Schedule
-from arith.training.train import Trainer
+from arith.training.trainer import Trainer
 from models.hardware import Hardware
 from models.names.parse import parse
 from tests.training.small import small
 
 
-def losses(name: str, steps: int, processes: Processes) -> list[float]:
+def losses(name: str, steps: int, processes: ProcessGroup) -> list[float]:
     """Of the whole batch, a step after the other."""
     config = small(steps=steps, batch_size=9, learning_rate=3e-3)
     decoder, bucket = decoder_for(config, parse(name), seed=0), training_bucket(config, 0)
@@ -35,7 +38,7 @@ def threads() -> list[str]:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     names, steps = sys.argv[1].split(","), int(sys.argv[2])
-    with joined() as processes:
+    with process_group() as processes:
         found = {name: losses(name, steps, processes) for name in names}
         if processes.first:
             print(json.dumps(found))

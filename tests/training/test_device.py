@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from arith.data.batches import Rows
 from arith.scoring.score import answer_logits
 from arith.training.step import summed_loss
-from arith.training.train import Trainer
+from arith.training.trainer import Trainer
 from models.build import extrapolate
 from models.hardware import Hardware
 from models.names.locate import known_names

@@ -14,7 +14,8 @@ from arith.data.vocabulary import EOS, decode, token
 from arith.training import evaluation
 from arith.training.config import Config
 from arith.training.evaluation import PROBLEMS_A_CELL, SmallGrid, chosen_lengths, state_measures
-from arith.training.train import Metrics, Trainer
+from arith.training.metrics import Metrics
+from arith.training.trainer import Trainer
 from models.backends.eager import Eager
 from models.decoder import Decoder
 from models.encodings.tape import TapeState

@@ -13,7 +13,8 @@ from arith.data.bucket import Bucket
 from arith.data.task import concatenate
 from arith.data.vocabulary import PAD
 from arith.suite.building import decoder_for
-from arith.training.train import Trainer, make_optimizer, summed_loss
+from arith.training.step import make_optimizer, summed_loss
+from arith.training.trainer import Trainer
 from models.decoder import Decoder
 from models.names.locate import known_names
 from models.names.parse import parse

@@ -10,8 +10,11 @@ from arith.data.batches import Rows
 from arith.errors import Failure
 from arith.suite.runs import continue_run
 from arith.training import step as step_file
-from arith.training.memory import memory_told, out_of_memory
-from arith.training.train import Trainer
+from arith.training.failures import (
+    explain_out_of_memory,
+    is_out_of_memory,
+)
+from arith.training.trainer import Trainer
 from models.backends.eager import Eager
 from models.decoder import Decoder
 from tests.training.small import (
@@ -95,7 +98,7 @@ def test_the_gradient_is_that_of_the_whole_batch(
 
 @pytest.mark.parametrize("error", ERRORS, ids=range(len(ERRORS)))
 def test_every_device_s_error_is_recognized(error: Exception) -> None:
-    assert out_of_memory(error)
+    assert is_out_of_memory(error)
 
 
 def test_groups_before_the_one_that_does_not_fit_count_once(
@@ -124,7 +127,7 @@ def test_one_row_that_does_not_fit(way: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_other_errors_are_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     error = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-    assert not out_of_memory(error) and not out_of_memory(ValueError("out of memory"))
+    assert not is_out_of_memory(error) and not is_out_of_memory(ValueError("out of memory"))
     forwards(monkeypatch, lambda rows, number: True, error)
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
         trainer(CONFIG).train_step()
@@ -132,13 +135,16 @@ def test_other_errors_are_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_what_is_told_of_other_work() -> None:
     expected = "scoring rope does not fit into memory: free some"
-    with pytest.raises(Failure, match=expected), memory_told("scoring rope"):
+    with pytest.raises(Failure, match=expected), explain_out_of_memory("scoring rope"):
         raise MemoryError
     blamed = Failure("mine.py:Mine failed: MemoryError")
-    with pytest.raises(Failure, match="scoring rope does not fit"), memory_told("scoring rope"):
+    with (
+        pytest.raises(Failure, match="scoring rope does not fit"),
+        explain_out_of_memory("scoring rope"),
+    ):
         raise blamed from MemoryError()
     for error in (ValueError("shape"), Failure("no such file")):
-        with pytest.raises(type(error), match=str(error)), memory_told("scoring rope"):
+        with pytest.raises(type(error), match=str(error)), explain_out_of_memory("scoring rope"):
             raise error
 
 

@@ -14,9 +14,9 @@ from arith.suite import runs
 from arith.suite.folders import RunFolder
 from arith.suite.runs import continue_run, extend_run
 from arith.training import checkpoint
-from arith.training.nonfinite import MOST_IN_A_ROW, NotFinite
+from arith.training.nonfinite import MAX_SKIPPED_IN_A_ROW, NotFinite
 from arith.training.step import Stepper
-from arith.training.train import Trainer
+from arith.training.trainer import Trainer
 from tests.training.small import (
     assert_same_bits,
     final_weights,
@@ -174,18 +174,18 @@ def test_too_many_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for stop in (0, 12):  # the count goes on after a stop
         with monkeypatch.context() as patch:
             patch.setattr(runs, "LOG_EVERY", 20)
-            spoil(patch, "loss", *range(first, first + MOST_IN_A_ROW))
+            spoil(patch, "loss", *range(first, first + MAX_SKIPPED_IN_A_ROW))
             folder = where(tmp_path / str(stop))
             if stop:
                 run(tmp_path / str(stop), stop=stop, on_nonfinite="skip")
-            last = first + MOST_IN_A_ROW - 1
+            last = first + MAX_SKIPPED_IN_A_ROW - 1
             says = rf"step {last} .*, nor was it at the 9 steps before; the last good checkpoint is"
             with pytest.raises(Failure, match=says) as caught:
                 run(tmp_path / str(stop), on_nonfinite="skip")
             assert "--on-nonfinite" not in str(caught.value)
             assert_all_finite(folder)
     with monkeypatch.context() as patch:
-        spoil(patch, "loss", *range(first, first + MOST_IN_A_ROW - 1))
+        spoil(patch, "loss", *range(first, first + MAX_SKIPPED_IN_A_ROW - 1))
         with pytest.raises(Failure, match="at any step since the last line"):
             run(tmp_path / "line", on_nonfinite="skip")  # five steps a line, in these tests
 

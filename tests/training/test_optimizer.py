@@ -10,7 +10,7 @@ from torch import Tensor
 from arith.training import step
 from arith.training.config import Config
 from arith.training.step import trained
-from arith.training.train import Trainer
+from arith.training.trainer import Trainer
 from models.names.locate import known_names
 from tests.training.small import SMALL, perturbed, trainer
 

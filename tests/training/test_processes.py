@@ -13,7 +13,11 @@ import pytest
 from arith.data.bucket import Bucket
 from arith.data.task import chosen
 from arith.suite.folders import RunFolder
-from arith.training.processes import ALONE, Processes, joined
+from arith.training.distributed import (
+    SINGLE,
+    ProcessGroup,
+    process_group,
+)
 from tests.suite.tiny import settings
 from tests.training.small import final_weights
 
@@ -51,7 +55,7 @@ def losses(size: int, names: str) -> dict[str, list[float]]:
 def test_rows_are_dealt_out_in_turn() -> None:
     bucket = Bucket("addition", 5, 0, "train")
     problems, keys = bucket.problems(0, 17), bucket.keys(0, 17)
-    shares = [Processes(rank, 3).rows(problems, keys) for rank in range(3)]
+    shares = [ProcessGroup(rank, 3).rows(problems, keys) for rank in range(3)]
     assert [len(share.lengths) for share, _ in shares] == [6, 6, 5]
     for rank, (share, of) in enumerate(shares):
         assert np.array_equal(of, keys[rank::3])
@@ -62,18 +66,18 @@ def test_rows_are_dealt_out_in_turn() -> None:
             problems.tokens[ends[i] - problems.lengths[i] : ends[i]] for i in range(rank, 17, 3)
         ]
         assert np.array_equal(share.tokens, np.concatenate(rows))
-    assert ALONE.rows(problems, keys)[0] is problems
+    assert SINGLE.rows(problems, keys)[0] is problems
     order = np.array([3, 0])
     assert np.array_equal(chosen(problems, order).lengths, problems.lengths[order])
-    assert len(Processes(2, 3).rows(*(bucket.problems(0, 2), keys[:2]))[1]) == 0
+    assert len(ProcessGroup(2, 3).rows(*(bucket.problems(0, 2), keys[:2]))[1]) == 0
 
 
 def test_nobody_joins_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    with joined() as among:
-        assert among is ALONE
+    with process_group() as among:
+        assert among is SINGLE
     monkeypatch.setenv("WORLD_SIZE", "8")  # of something else: no rank, nowhere to meet
-    with joined() as among:
-        assert among is ALONE
+    with process_group() as among:
+        assert among is SINGLE
 
 
 @pytest.mark.slow

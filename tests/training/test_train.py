@@ -22,8 +22,8 @@ from arith.suite.runs import continue_run, extend_run
 from arith.suite.weights import load_weights
 from arith.training import checkpoint
 from arith.training.config import Config
+from arith.training.metrics import Metrics
 from arith.training.schedule import Schedule
-from arith.training.train import Metrics
 from models.decoder import Decoder
 from models.names.locate import known_names
 from models.names.parse import parse
@@ -119,7 +119,7 @@ def test_a_state_that_takes_long_is_saved_seldom(
     """On this clock a step takes a second."""
     made, now, at = trainer(small()), [0.0], list[int]()
     clock = SimpleNamespace(perf_counter=lambda: now[0])
-    monkeypatch.setattr("arith.training.train.time", clock)
+    monkeypatch.setattr("arith.training.trainer.time", clock)
 
     def pass_by(seconds: float) -> None:
         now[0] += seconds

@@ -22,13 +22,11 @@ from arith.training.batches import Source
 from arith.training.config import Config
 from arith.training.evaluation import STATE_PROBLEMS, SmallGrid, state_measures
 from arith.training.metrics import Metrics
-from arith.training.nonfinite import MOST_IN_A_ROW, NotFinite
+from arith.training.nonfinite import MAX_SKIPPED_IN_A_ROW, NotFinite
 from arith.training.schedule import Schedule
-from arith.training.step import Stepper, make_optimizer, summed_loss, trained
+from arith.training.step import Stepper, trained
 from models.decoder import Decoder
 from models.hardware import Hardware
-
-__all__ = ["Metrics", "Source", "Trainer", "make_optimizer", "summed_loss", "trained"]
 
 HELD_OUT_PROBLEMS = 512
 LONGEST, LARGEST = 1e9, 1e12
@@ -157,8 +155,10 @@ class Trainer(Stepper):
                 raise NotFinite(what)
             self.skipped += 1
             self.in_a_row += 1
-            if self.in_a_row == MOST_IN_A_ROW:
-                raise NotFinite(f"{what}, nor was it at the {MOST_IN_A_ROW - 1} steps before")
+            if self.in_a_row == MAX_SKIPPED_IN_A_ROW:
+                raise NotFinite(
+                    f"{what}, nor was it at the {MAX_SKIPPED_IN_A_ROW - 1} steps before"
+                )
             self.tell(f"note: {what}: left out, as {self.skipped} so far")
 
     def mean_loss(self) -> float:
@@ -225,8 +225,8 @@ class Trainer(Stepper):
         if self.processes.size == 1:
             return
         tensors, facts = self.state()
-        told = json.loads(self.processes.told(json.dumps(facts)))
-        self.processes.of_first([tensors[name] for name in sorted(tensors)])
+        told = json.loads(self.processes.broadcast_text(json.dumps(facts)))
+        self.processes.broadcast([tensors[name] for name in sorted(tensors)])
         if not self.processes.first:
             self.restore(tensors, told, "what the first process sent")
 

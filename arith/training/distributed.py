@@ -1,0 +1,132 @@
+"""One training shared among processes, as torchrun starts them.
+
+Process r of N takes rows r, r + N, ... of every batch, gradients are summed, and all take the same
+step. DistributedDataParallel is not used: a batch goes through in groups, and its hooks would sum
+the gradients after each group. Only numbers and JSON are sent, never a pickle.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib import import_module
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor
+
+from arith.data.task import Problems, chosen
+from arith.errors import Failure
+
+_TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+# Longer than the first process takes to score the small grid while the others wait.
+_TIMEOUT = timedelta(minutes=30)
+
+
+class PeerLost(Failure):
+    """Another process of this training ended; it printed why."""
+
+
+@dataclass(frozen=True)
+class ProcessGroup:
+    """This process's rank among those of one training; SINGLE if there is only this one."""
+
+    rank: int = 0
+    size: int = 1
+    device: str = "cpu"
+
+    @property
+    def first(self) -> bool:
+        """Whether this process reads and writes the run's folder and prints messages."""
+        return self.rank == 0
+
+    def rows(
+        self, problems: Problems, keys: NDArray[np.int64]
+    ) -> tuple[Problems, NDArray[np.int64]]:
+        """Select this process's share of a batch."""
+        if self.size == 1:
+            return problems, keys
+        own = np.arange(self.rank, len(keys), self.size)
+        return chosen(problems, own), keys[own]
+
+    def all_reduce(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its sum over all processes, equal bit for bit in each of them."""
+        if self.size == 1:
+            return
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        with _explain_lost_peer():
+            dist.all_reduce(flat)
+        for tensor, piece in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+            tensor.copy_(piece.view_as(tensor))
+
+    def any(self, flag: bool) -> bool:
+        """Tell whether `flag` is set in any process."""
+        if self.size == 1:
+            return flag
+        count = torch.tensor([float(flag)], device=self.device)
+        with _explain_lost_peer():
+            dist.all_reduce(count)
+        return bool(count.item())
+
+    def broadcast(self, tensors: Sequence[Tensor]) -> None:
+        """Overwrite `tensors` with those of the first process."""
+        for tensor in tensors if self.size > 1 else ():
+            with _explain_lost_peer():
+                dist.broadcast(tensor, src=0)
+
+    def broadcast_text(self, text: str = "") -> str:
+        """Return the `text` of the first process in every process."""
+        if self.size == 1:
+            return text
+        content = torch.tensor(list(text.encode()), dtype=torch.uint8, device=self.device)
+        length = torch.tensor([len(content)], device=self.device)
+        with _explain_lost_peer():
+            dist.broadcast(length, src=0)
+            if not self.first:
+                content = torch.empty(int(length), dtype=torch.uint8, device=self.device)
+            dist.broadcast(content, src=0)
+        return bytes(content.tolist()).decode()
+
+
+SINGLE = ProcessGroup()
+
+
+@contextmanager
+def _explain_lost_peer() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise PeerLost("another process of this training is gone") from error
+
+
+@contextmanager
+def process_group() -> Iterator[ProcessGroup]:
+    """Join the processes that torchrun started; yield SINGLE if it started none.
+
+    Raises Failure if the processes do not reach each other.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2 or any(
+        v not in os.environ for v in _TORCHRUN_VARIABLES
+    ):
+        yield SINGLE
+        return
+    device = "cpu"
+    if torch.cuda.is_available():
+        device = f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}"
+        torch.cuda.set_device(device)
+    backend = "gloo" if device == "cpu" else "nccl"
+    # Import before the group exists (an optimizer's first step would import it later): defaults of
+    # its functions would hold the group beyond `destroy_process_group`, threads included, and a
+    # thread that frees a tensor while Python ends aborts the process.
+    import_module("torch.distributed.nn.functional")
+    try:
+        dist.init_process_group(backend, timeout=_TIMEOUT)
+    except (RuntimeError, ValueError) as error:
+        raise Failure(f"the processes of this training do not reach each other: {error}") from error
+    try:
+        yield ProcessGroup(dist.get_rank(), dist.get_world_size(), device)
+    finally:
+        dist.destroy_process_group()
