@@ -1,4 +1,9 @@
-"""Files that are whole or not there: written beside their place, synced, then renamed."""
+"""Atomic writes and bounded reads.
+
+Files are written beside their place, synced, then renamed: they are whole or not there. What a
+user sends us is not trusted: a named pipe in a file's place must not hang, and a huge file must not
+fill the memory.
+"""
 
 import errno
 import hashlib
@@ -7,89 +12,89 @@ import json
 import os
 import re
 import shutil
+import stat
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from arith.errors import Failure
+from arith.errors import Corrupt, Failure
 from arith.processes import alive, host
-from arith.reading import sha256
-from arith.schemas import read_document, sealed
 
-__all__ = [
-    "append_line",
-    "atomic",
-    "neighbour",
-    "read_json",
-    "remove",
-    "remove_dead",
-    "sha256",
-    "sync_folder",
-    "write_json",
-    "write_text",
-]
+MOST_BYTES = 32 * 2**20
+"""Limit of a file that is read whole. As JSON it takes up to 35 times as much memory: 1.2 GB. A
+grid to 700 digits is smaller, and so are the metrics of 500,000 steps."""
+MOST_TOML_BYTES = 20_000
+"""TOML is written by people. Nested tables cost a time that grows with the square of their depth.
+"""
+MOST_INTEGER = 2**63 - 1
 
 _calls = itertools.count()
-_open: set[Path] = set()
-"""What this process is writing."""
+_being_written: set[Path] = set()
+"""Temporary files of this process."""
 
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """Yield a temporary neighbour of `path`; when the block ends well it takes `path`'s place.
+    """Yield a temporary file that replaces `path` when the block ends without an error.
 
-    Errors: Failure, naming `path`, where the disk refuses; nothing half-written stays behind. What
-    a kill left behind goes with the next writing of `path`.
+    Removes what a killed writer of `path` left. Raises Failure, naming `path`, if the disk refuses;
+    nothing half-written stays behind.
     """
-    temporary = neighbour(path)
-    _open.add(temporary)
+    temporary = temporary_beside(path)
+    _being_written.add(temporary)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        remove_dead(path.parent, path.name)
+        remove_stale_temporaries(path.parent, path.name)
         yield temporary
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
         sync_folder(path.parent)
     except BaseException as error:
-        # Where `path` cannot be (its parent is a file, its name too long), nor can this.
+        # If `path` cannot exist (its parent is a file, its name too long), nor can this.
         with suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError):
             raise Failure(f"cannot write {path}: {error.strerror or error}") from error
         raise
     finally:
-        _open.discard(temporary)
+        _being_written.discard(temporary)
 
 
-def neighbour(path: Path) -> Path:
-    """A temporary name beside `path`, which no other writer has: it tells of whom it is."""
+def temporary_beside(path: Path) -> Path:
+    """Return a temporary name beside `path`, unique to this writer, that names its process."""
     return path.with_name(f".{path.name}.{_host()}-{os.getpid()}-{next(_calls)}.partial")
 
 
-def remove_dead(folder: Path, name: str | None = None) -> None:
-    """Remove from `folder` what is left of writers that were killed, of every file or of that
-    `name`, as far as one can know: what is another machine's stays."""
+def remove_stale_temporaries(folder: Path, name: str | None = None) -> None:
+    """Remove temporary files in `folder` whose writer on this machine was killed.
+
+    Takes those of the file `name`, by default of every file. Another machine's stay, because nobody
+    here can tell whether their writer lives.
+    """
     written = ".+" if name is None else re.escape(name)
-    ours = re.compile(rf"\.{written}\.{_host()}-(\d+)-\d+\.partial")
+    pattern = re.compile(rf"\.{written}\.{_host()}-(\d+)-\d+\.partial")
     for file in folder.iterdir():
-        match = ours.fullmatch(file.name)
-        if match and file not in _open and not _writes(int(match[1])):
+        match = pattern.fullmatch(file.name)
+        if match and file not in _being_written and not _is_other_writer(int(match[1])):
             remove(file)
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder with all that is in it; none need be there. Errors: OSError."""
+    """Remove a file or a folder and its content, if it exists. Raises OSError."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
 
 
-def _writes(pid: int) -> bool:
-    # Of our own number and not open: of an earlier process, as in a container that started anew.
+def _is_other_writer(pid: int) -> bool:
+    # Our own number on a file that we do not write: an earlier process had it, as happens in
+    # containers that are started again.
     return pid != os.getpid() and alive(pid)
 
 
@@ -99,7 +104,7 @@ def _host() -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename inside `folder` survive a power cut."""
+    """Flush `folder` to the disk, so that a rename inside it survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -108,15 +113,16 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write a file, whole or not at all. Raises Failure if the disk refuses."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def append_line(path: Path, text: str) -> None:
-    """Add a line to the end of `path`: all of it, or nothing. Errors: Failure, naming `path`."""
+    """Append a line to `path`, whole or not at all. Raises Failure, naming `path`."""
     line = (text + "\n").encode()
     try:
-        # One write to the end: two processes that add to one file never share a line.
+        # One write in append mode: lines of two processes never mix.
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         try:
             written = os.write(descriptor, line)
@@ -129,13 +135,70 @@ def append_line(path: Path, text: str) -> None:
         raise Failure(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a document of ours, of the kind that it says, with its schema and checksum."""
-    text = json.dumps(sealed(content, content["kind"]), indent=1, allow_nan=False)
-    write_text(path, text + "\n")
+def open_file(path: Path) -> BufferedReader:
+    """Open a regular file, or a link to one, for reading. Raises Failure, naming it."""
+    try:
+        # A plain open() of a named pipe without a writer would wait for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise Failure(f"cannot read {path}: {getattr(error, 'strerror', error)}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Failure(f"cannot read {path}: it is not a file")
+    return open(descriptor, "rb")
 
 
-def read_json(path: Path, kind: str) -> dict[str, Any]:
-    """The document of `kind` in `path`, without its checksum. Errors: Failure, naming it; Corrupt
-    where it is damaged."""
-    return read_document(path, kind)
+def read_bytes(path: Path, limit: int = MOST_BYTES) -> bytes:
+    """Read a file of at most `limit` bytes. Raises Failure, naming it."""
+    with open_file(path) as file:
+        try:
+            content = file.read(limit + 1)
+        except OSError as error:
+            raise Failure(f"cannot read {path}: {error.strerror or error}") from error
+    if len(content) > limit:
+        raise Failure(f"{path} is larger than the {limit:,} bytes that are read of such a file")
+    return content
+
+
+def read_text(path: Path, limit: int = MOST_BYTES) -> str:
+    """Read a file as UTF-8. Raises Failure, naming it; Corrupt if it is not UTF-8."""
+    try:
+        return read_bytes(path, limit).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Corrupt(f"{path} is corrupt: not UTF-8 ({error})") from error
+
+
+def parse_toml(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the text of a TOML file and its content.
+
+    Raises Failure, naming it, if it cannot be read; ValueError if it is not TOML.
+    """
+    text = read_text(path, MOST_TOML_BYTES)
+    try:
+        return text, tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON. Raises ValueError if it is none, nested too deep, or holds NaN or Infinity."""
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def sha256(path: Path) -> str:
+    """Return the hex SHA-256 of a file, read in pieces. Raises Failure if it cannot be read."""
+    with open_file(path) as file:
+        try:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise Failure(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not a number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

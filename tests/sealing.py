@@ -4,7 +4,37 @@ import json
 from pathlib import Path
 from typing import Any
 
-from arith.schemas import checksum
+from arith.documents import checksum
+
+MACHINE: dict[str, Any] = {
+    "tape-arith": "0.8.0",
+    "commit": None,
+    "command": "tape-arith train",
+    "python": "3.11",
+    "torch": "2.6",
+    "device": "cpu",
+    "hardware": "x",
+    "dtype": "float32",
+    "threads": 1,
+    "attention": "eager",
+    "compiled": False,
+    "system": "Linux",
+    "processes": 1,
+}
+"""What environment.json says."""
+LINE: dict[str, Any] = {
+    "step": 20,
+    "loss": 2.5,
+    "learning_rate": 0.001,
+    "gradient_norm": 1.0,
+    "tokens": 640,
+    "tokens_per_second": 100.0,
+    "seconds": 6.4,
+    "exact_match": 0.5,
+    "small_grid": {"in_distribution": 0.5, "out_of_distribution": None, "by_length": {"1": 0.5}},
+    "state": {"norm": [1.0, 2.0]},
+}
+"""A line of metrics.jsonl."""
 
 
 def resealed(text: bytes) -> bytes:

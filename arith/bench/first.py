@@ -7,8 +7,8 @@ from pathlib import Path
 
 from arith.bench.measure import Options
 from arith.bench.running import run
+from arith.documents import read_content
 from arith.errors import Failure
-from arith.files import read_json
 from arith.suite.progress import say
 from arith.suite.sweep import Sweep, folder_of
 from models.hardware import detect
@@ -60,7 +60,7 @@ def _measured_here(file: Path) -> bool:
     if not file.exists():
         return False
     try:
-        before = read_json(file, "bench")
+        before = read_content(file, "bench")
     except Failure as error:
         say(f"measuring again: {error}")
         return False

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 
 from arith.bench.measure import Measurement, Options
-from arith.files import write_json
+from arith.documents import write_document
 
 COLUMNS = ("stage", "what", "measured", "limit or peer", "ratio", "note")
 # Of the plain table; the note takes what it needs.
@@ -91,7 +91,7 @@ def _plain(row: tuple[str, ...]) -> str:
 def content(
     lines: Iterable[Measurement], environment: dict[str, Any], options: Options, complete: bool
 ) -> dict[str, Any]:
-    """What --json writes, but for its schema and checksum (arith/schemas.py): keys are stable.
+    """What --json writes, but for what arith/documents.py adds: keys are stable.
 
     `value` null is what was not measured, and `note` says why; `ratio` is value / limit.
     `complete` is false while stages that were asked for are not done.
@@ -103,7 +103,6 @@ def content(
     for key in ("directory", "run", "plot"):
         asked[key] = None if asked[key] is None else str(asked[key])
     return {
-        "kind": "bench",
         "complete": complete,
         "environment": environment,
         "options": asked,
@@ -119,4 +118,4 @@ def write(
     complete: bool,
 ) -> None:
     """Write `content` to `path`, whole or not at all. Errors: Failure where the disk refuses."""
-    write_json(path, content(lines, environment, options, complete))
+    write_document(path, content(lines, environment, options, complete), "bench")

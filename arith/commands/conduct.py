@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from arith.errors import UsageError
+from arith.files import MOST_INTEGER
 from arith.plain import plain
-from arith.reading import MOST_INTEGER
 
 if TYPE_CHECKING:
     from arith.scoring.grid import Grid
@@ -44,10 +44,10 @@ def chosen_config(
 
 def show(grid: "Grid", as_json: bool, asked: "Asked | None" = None) -> None:
     """A grid, on what was `asked`, on stdout: its means in a line, or all of it."""
-    from arith.schemas import sealed
+    from arith.documents import with_checksum
     from arith.suite.words import summary
 
-    print(json.dumps(sealed(grid.content(), "grid")) if as_json else summary(grid, asked))
+    print(json.dumps(with_checksum(grid.content(), "grid")) if as_json else summary(grid, asked))
 
 
 def whole_numbers(option: str, text: str) -> list[int]:

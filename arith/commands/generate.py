@@ -8,7 +8,7 @@ import typer
 from arith.commands.conduct import chosen_config
 from arith.commands.options import Fresh, Preset, Settings, TaskName
 from arith.errors import UsageError
-from arith.reading import MOST_INTEGER
+from arith.files import MOST_INTEGER
 
 EXAMPLE = "tape-arith generate --preset mini --workers 2"
 

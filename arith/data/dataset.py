@@ -16,8 +16,7 @@ from arith.data.manifest import Manifest, Shard, again
 from arith.data.npy import HEADER_BYTES, npy_header
 from arith.data.task import Problems, load_task
 from arith.errors import Failure
-from arith.files import sha256
-from arith.reading import opened
+from arith.files import open_file, sha256
 
 _STRIDE = 1024  # problems between two token offsets that are kept: one for each would be 160 MB
 _COMPARED = 1000  # problems of each shard that `verify` makes anew
@@ -175,7 +174,7 @@ def verify(directory: Path) -> Manifest:
 
 def _mapped(path: Path, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
     # What numpy's reader would make of a header is not asked: there is one that is right.
-    with opened(path) as file:
+    with open_file(path) as file:
         right = file.read(HEADER_BYTES) == npy_header(dtype, count)
     if not right:
         raise Failure(

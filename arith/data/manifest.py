@@ -1,68 +1,93 @@
 """What a dataset's folder says about itself: `manifest.json`."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+import math
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, ClassVar
 
-from arith.checking import Wrong, digest, text, whole
+import numpy as np
+from pydantic import Field
+
 from arith.data import vocabulary
 from arith.data.bucket import LENGTH_TYPE, Bucket
-from arith.data.expected_seen import expected_seen
 from arith.data.npy import HEADER_BYTES
-from arith.errors import Failure, UsageError
-from arith.files import read_json, write_json
+from arith.documents import (
+    Count,
+    Part,
+    Positive,
+    Sha256,
+    Share,
+    Strict,
+    Text,
+    read_document,
+    write_document,
+)
+from arith.errors import Corrupt, Failure, UsageError
 
 FILE = "manifest.json"
 KIND = "dataset"
+REMEDY = (
+    "tape-arith generate --fresh --out {folder}, with the options that made it (--preset, --set, "
+    "--task, --count, --seed), writes it again"
+)
+# The name is joined to the folder's path: it must not lead out of it.
+_FileName = Annotated[str, Field(pattern=r"^(tokens|lengths)-[0-9]{5,}\.npy$")]
+
+
+class Identity(Part):
+    """What decides every byte of the problems in a dataset."""
+
+    task: Text
+    version: Count
+    seed: Count
+    split: Text
+    max_digits: Positive
+    count: Positive
+
+    def __str__(self) -> str:
+        return (
+            f"{self.count:,} problems of {self.task} up to {self.max_digits} digits "
+            f"(seed {self.seed}, split {self.split}, version {self.version})"
+        )
 
 
 @dataclass(frozen=True)
-class Shard:
+class Shard(Strict):
     """One run of consecutive problems on disk, in two .npy files beside the manifest."""
 
-    tokens: str
+    tokens: _FileName
     """name of the file of all tokens, uint8[num_tokens]"""
-    lengths: str
+    lengths: _FileName
     """name of the file of the problems' lengths in tokens, uint16[count]"""
-    count: int
+    count: Positive
     """problems"""
-    num_tokens: int
-    tokens_sha256: str
-    lengths_sha256: str
+    num_tokens: Positive
+    tokens_sha256: Sha256
+    lengths_sha256: Sha256
 
-    @classmethod
-    def of(cls, entry: object, path: Path) -> "Shard":
-        """The shard that a JSON object describes. Errors: Failure naming `path`."""
-        names = [field.name for field in fields(cls)]
-        if not isinstance(entry, dict) or entry.keys() != set(names):
-            raise Failure(f"{path} is corrupt: a shard has the keys {', '.join(names)}")
-        try:
-            shard = cls(
-                tokens=text(entry["tokens"], "tokens"),
-                lengths=text(entry["lengths"], "lengths"),
-                count=whole(entry["count"], "count", 1),
-                num_tokens=whole(entry["num_tokens"], "num_tokens", 1),
-                tokens_sha256=digest(entry["tokens_sha256"], "tokens_sha256"),
-                lengths_sha256=digest(entry["lengths_sha256"], "lengths_sha256"),
-            )
-        except Wrong as error:
-            raise Failure(f"{path} is corrupt: {error}") from error
-        # A name is joined to the folder's path: it must not lead out of it.
-        if Path(shard.tokens).name != shard.tokens or Path(shard.lengths).name != shard.lengths:
-            raise Failure(f"{path} is corrupt: a shard lies beside its manifest")
-        return shard
+
+class _ManifestDocument(Identity):
+    kind: ClassVar[str] = KIND
+    remedy: ClassVar[str] = REMEDY
+
+    pairs: Positive
+    vocabulary: list[str]
+    num_tokens: Positive
+    sha256: Sha256
+    shards: tuple[Shard, ...]
+    expected_seen: list[list[Share]]
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(**{name: getattr(self, name) for name in Identity.model_fields})
 
 
 @dataclass(frozen=True)
 class Manifest:
     """A finished dataset: the first `count` problems of `bucket`.
 
-    In the file stands, beside this, "expected_seen": row i - 1, column j - 1 is the share of the
-    evaluation problems with operands of i and j digits that can be expected to occur among the
-    training problems (`arith.data.expected_seen`). Cells beyond `max_digits` are not in it: their
-    share is 0, by construction.
+    The file also holds "expected_seen", see `expected_seen`.
     """
 
     bucket: Bucket
@@ -80,31 +105,25 @@ class Manifest:
     def num_tokens(self) -> int:
         return sum(shard.num_tokens for shard in self.shards)
 
-    @property
-    def expected_seen(self) -> list[list[float]]:
-        """As in the file: see above."""
-        return expected_seen(self.bucket, self.count)
-
     def save(self, directory: Path) -> None:
         """Write the file, whole or not at all."""
         content = {
-            "kind": KIND,
-            **identity(self.bucket, self.count),
+            **identity(self.bucket, self.count).model_dump(),
             "pairs": self.bucket.num_pairs,
-            "vocabulary": [*vocabulary.SPECIAL, *vocabulary.SYMBOLS],
+            "vocabulary": _vocabulary(),
             "num_tokens": self.num_tokens,
             "sha256": self.sha256,
             "shards": [asdict(shard) for shard in self.shards],
-            "expected_seen": self.expected_seen,
+            "expected_seen": expected_seen(self.bucket, self.count),
         }
-        write_json(directory / FILE, content)
+        write_document(directory / FILE, content, KIND)
 
     @classmethod
     def load(cls, directory: Path) -> "Manifest":
         """Read and check the manifest in `directory`.
 
-        Errors: UsageError where there is none; Failure where it is corrupt, or of a task or a
-        version that this installation does not have.
+        Raises UsageError if there is none; Failure if it is corrupt, or of a task or a version that
+        this installation does not have.
         """
         path = directory / FILE
         if not path.exists():
@@ -113,21 +132,19 @@ class Manifest:
                 f"tape-arith generate --out {directory}, with the options of what is to be in it "
                 "(--preset, --set, --task, --count, --seed), makes or finishes one"
             )
-        content = read(directory)
-        bucket = _bucket(content, path)
-        count = _get(content, "count", int, path)
-        shards = tuple(Shard.of(entry, path) for entry in _get(content, "shards", list, path))
-        manifest = cls(bucket, count, shards)
-        if sum(shard.count for shard in shards) != count:
-            raise Failure(
-                f"{path} is corrupt: its shards do not hold {count} problems; {again(directory)}"
+        document = _read(directory)
+        manifest = cls(_bucket(document, path), document.count, document.shards)
+        if sum(shard.count for shard in manifest.shards) != manifest.count:
+            raise Corrupt(
+                f"{path} is corrupt: its shards do not hold {manifest.count} problems; "
+                f"{again(directory)}"
             )
-        if content.get("sha256") != manifest.sha256:
-            raise Failure(f"{path} is corrupt: the hash of its shards differs; {again(directory)}")
+        if document.sha256 != manifest.sha256:
+            raise Corrupt(f"{path} is corrupt: the hash of its shards differs; {again(directory)}")
         return manifest
 
     def check_sizes(self, directory: Path) -> None:
-        """Errors: Failure naming the first file that is missing or not of the size it should be."""
+        """Raise Failure, naming the first file that is missing or has the wrong size."""
         for shard in self.shards:
             for name, size in (
                 (shard.tokens, shard.num_tokens),
@@ -135,80 +152,83 @@ class Manifest:
             ):
                 path = directory / name
                 try:
-                    found = path.stat().st_size
+                    file_size = path.stat().st_size
                 except OSError as error:
                     raise Failure(
                         f"cannot read {path}: {error.strerror}; {again(directory)}"
                     ) from error
-                if found != HEADER_BYTES + size:
+                if file_size != HEADER_BYTES + size:
                     raise Failure(
-                        f"{path} is not the shard in the manifest ({found:,} bytes instead of "
+                        f"{path} is not the shard in the manifest ({file_size:,} bytes instead of "
                         f"{HEADER_BYTES + size:,}); {again(directory)}"
                     )
 
 
 def again(directory: Path) -> str:
-    """What to do about a corrupt dataset, at the end of an error."""
-    return (
-        f"tape-arith generate --fresh --out {directory}, with the options that made it (--preset, "
-        "--set, --task, --count, --seed), writes it again"
+    """Say what to do about a corrupt dataset, at the end of an error."""
+    return REMEDY.format(folder=directory)
+
+
+def read_identity(directory: Path) -> Identity:
+    """Return what the dataset in `directory` is. Raises Failure if its manifest is corrupt."""
+    return _read(directory).identity
+
+
+def identity(bucket: Bucket, count: int) -> Identity:
+    """Return the identity of the first `count` problems of `bucket`."""
+    return Identity(
+        task=bucket.task,
+        version=bucket.version,
+        seed=bucket.seed,
+        split=bucket.split,
+        max_digits=bucket.max_digits,
+        count=count,
     )
 
 
-def read(directory: Path) -> dict[str, Any]:
-    """The manifest's content, unchecked. Errors: Failure where it is no manifest of ours."""
+def expected_seen(bucket: Bucket, count: int) -> list[list[float]]:
+    """Return the share of evaluation problems that can be expected among the training problems.
+
+    Row i - 1, column j - 1 is for operands of i and j digits. Longer ones have none in training.
+
+    Evaluation problems are drawn from another stream, uniformly from the N ordered pairs of such
+    operands. With n of the first `count` training problems in that cell, each of the N is among
+    them with probability 1 - (1 - 1/N)**n. With 12,500 drawn: all 81 of (1, 1), 1.5 % of (3, 3),
+    one in 600,000 of (5, 5). N of 300 and 300 digits is past every float: it stays an integer.
+    """
+    numbers = [9 * 10 ** (digits - 1) for digits in range(1, bucket.max_digits + 1)]
+    blocks, rest = divmod(count, bucket.num_pairs)
+    drawn = np.full((bucket.max_digits, bucket.max_digits), blocks)
+    lengths = bucket.operand_lengths(count - rest, count)
+    np.add.at(drawn, (lengths[:, 0] - 1, lengths[:, 1] - 1), 1)
+    return [
+        # 1 / N of two integers is rounded rightly, to 0.0 if it is past every float.
+        [
+            -math.expm1(n * math.log1p(-1 / (first * second)))
+            for second, n in zip(numbers, row, strict=True)
+        ]
+        for first, row in zip(numbers, drawn.tolist(), strict=True)
+    ]
+
+
+def _read(directory: Path) -> _ManifestDocument:
+    return read_document(directory / FILE, _ManifestDocument)
+
+
+def _vocabulary() -> list[str]:
+    return [*vocabulary.SPECIAL, *vocabulary.SYMBOLS]
+
+
+def _bucket(document: _ManifestDocument, path: Path) -> Bucket:
     try:
-        return read_json(directory / FILE, KIND)
-    except Failure as error:
-        raise Failure(f"{error}; {again(directory)}") from error
-
-
-def identity(bucket: Bucket, count: int) -> dict[str, str | int]:
-    """What decides every byte of a dataset's shards."""
-    return {
-        "task": bucket.task,
-        "version": bucket.version,
-        "seed": bucket.seed,
-        "split": bucket.split,
-        "max_digits": bucket.max_digits,
-        "count": count,
-    }
-
-
-def described(content: dict[str, Any]) -> str:
-    """An identity as a person reads it."""
-    count = content.get("count")
-    number = f"{count:,}" if isinstance(count, int) else "?"
-    return (
-        f"{number} problems of {content.get('task')} up to {content.get('max_digits')} digits "
-        f"(seed {content.get('seed')}, split {content.get('split')}, "
-        f"version {content.get('version')})"
-    )
-
-
-def _bucket(content: dict[str, Any], path: Path) -> Bucket:
-    values = {
-        name: _get(content, name, kind, path)
-        for name, kind in (("task", str), ("max_digits", int), ("seed", int), ("split", str))
-    }
-    try:
-        bucket = Bucket(**values)
+        bucket = Bucket(document.task, document.max_digits, document.seed, document.split)
     except UsageError as error:
         raise Failure(f"{path}: {error}") from error
-    version = _get(content, "version", int, path)
-    if version != bucket.version:
+    if document.version != bucket.version:
         raise Failure(
-            f"{path} is of version {version} of {bucket.task}; this tape-arith makes and reads "
-            f"version {bucket.version}: install the one that made it, or {again(path.parent)}"
+            f"{path} is of version {document.version} of {bucket.task}; this tape-arith makes and "
+            f"reads version {bucket.version}: install the one that made it, or {again(path.parent)}"
         )
-    expected: Sequence[str] = [*vocabulary.SPECIAL, *vocabulary.SYMBOLS]
-    if content.get("vocabulary") != expected:
+    if document.vocabulary != _vocabulary():
         raise Failure(f"{path} has another vocabulary than this tape-arith; {again(path.parent)}")
     return bucket
-
-
-def _get(content: dict[str, Any], name: str, kind: type, path: Path) -> Any:
-    value = content.get(name)
-    if type(value) is not kind:  # not isinstance: True is no number of problems
-        raise Failure(f"{path} is corrupt: {name} is {value!r}; {again(path.parent)}")
-    return value

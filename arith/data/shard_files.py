@@ -12,21 +12,36 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 from arith.data.bucket import LENGTH_TYPE, Bucket
-from arith.data.manifest import Shard, identity
+from arith.data.manifest import REMEDY, Identity, Shard, identity
 from arith.data.npy import write_header
+from arith.documents import Part, Positive, write_document
 from arith.errors import Failure
-from arith.files import atomic, sha256, write_json
-
-SHARD_KIND = "dataset shard"
-"""Of the note that a finished shard leaves."""
+from arith.files import atomic, sha256
 
 Progress = Callable[[int], None]
+
+
+class PartialIdentity(Identity):
+    """What decides every byte of a shard."""
+
+    shard_size: Positive
+
+
+class ShardNote(Part):
+    """shard-*.json, which a finished shard leaves."""
+
+    kind: ClassVar[str] = "dataset shard"
+    remedy: ClassVar[str] = REMEDY
+
+    identity: PartialIdentity
+    shard: Shard
 
 
 @dataclass(frozen=True)
@@ -43,8 +58,9 @@ class Plan:
         return -(-self.count // self.shard_size)
 
     @property
-    def identity(self) -> dict[str, str | int]:
-        return {**identity(self.bucket, self.count), "shard_size": self.shard_size}
+    def identity(self) -> PartialIdentity:
+        whole = identity(self.bucket, self.count).model_dump()
+        return PartialIdentity(**whole, shard_size=self.shard_size)
 
     def range(self, number: int) -> tuple[int, int]:
         """The problems of one shard, from and up to."""
@@ -165,6 +181,6 @@ def _write_shard(plan: Plan, number: int) -> Shard:
         tokens_sha256=tokens_sha256,
         lengths_sha256=lengths_sha256,
     )
-    note = {"kind": SHARD_KIND, "identity": plan.identity, "shard": asdict(shard)}
-    write_json(plan.path("shard", number), note)
+    note = ShardNote(identity=plan.identity, shard=shard)
+    write_document(plan.path("shard", number), note.model_dump(), ShardNote.kind)
     return shard

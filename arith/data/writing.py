@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from arith.data.bucket import Bucket
-from arith.data.manifest import FILE, KIND, Manifest, Shard, again, described, identity, read
-from arith.data.shard_files import SHARD_KIND, Plan, Progress, write_shards
+from arith.data.manifest import FILE, KIND, Identity, Manifest, Shard, identity, read_identity
+from arith.data.shard_files import Plan, Progress, ShardNote, write_shards
+from arith.documents import read_document
 from arith.errors import Failure, UsageError
-from arith.files import read_json, sha256
-from arith.reading import parse_json, read_text
+from arith.files import parse_json, read_text, sha256
 
 SHARD_SIZE = 1_000_000
 """Problems a shard. It does not change what a dataset holds, only where it is cut."""
@@ -82,14 +82,10 @@ def _noted(plan: Plan) -> dict[int, Shard]:
     for path in sorted(plan.directory.glob("shard-*.json")):
         if not _NOTE.fullmatch(path.name):  # somebody's copy
             continue
-        try:
-            note = read_json(path, SHARD_KIND)
-        except Failure as error:
-            raise Failure(f"{error}; {again(plan.directory)}") from error
-        held = note.get("identity")
-        if held != plan.identity:
-            raise _holds(plan.directory, "an unfinished dataset of ", held, plan)
-        shard = Shard.of(note.get("shard"), path)
+        note = read_document(path, ShardNote)
+        if note.identity != plan.identity:
+            raise _holds("an unfinished dataset of ", note.identity, plan)
+        shard = note.shard
         # Hashing costs far less than writing it again.
         if _is(plan.directory / shard.tokens, shard.tokens_sha256) and _is(
             plan.directory / shard.lengths, shard.lengths_sha256
@@ -106,20 +102,17 @@ def _finished(plan: Plan) -> Manifest | None:
     path = plan.directory / FILE
     if not path.exists():
         return None
-    content = read(plan.directory)
-    asked = identity(plan.bucket, plan.count)
-    if {name: content.get(name) for name in asked} != asked:
-        raise _holds(plan.directory, "", content, plan)
+    held = read_identity(plan.directory)
+    if held != identity(plan.bucket, plan.count):
+        raise _holds("", held, plan)
     manifest = Manifest.load(plan.directory)
     manifest.check_sizes(plan.directory)
     return manifest
 
 
-def _holds(directory: Path, what: str, held: object, plan: Plan) -> UsageError:
-    found = described(held) if isinstance(held, dict) else "something unknown"
-    asked = described(identity(plan.bucket, plan.count))
+def _holds(state: str, held: Identity, plan: Plan) -> UsageError:
     return UsageError(
-        f"{directory} holds {what}{found}, not {asked}: "
+        f"{plan.directory} holds {state}{held}, not {identity(plan.bucket, plan.count)}: "
         "choose another --out, or --fresh to write over it"
     )
 

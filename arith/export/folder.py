@@ -5,8 +5,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from arith.documents import read_content, write_document
 from arith.errors import Failure, UsageError
-from arith.files import neighbour, read_json, remove, remove_dead, write_json
+from arith.files import remove, remove_stale_temporaries, temporary_beside
 
 MARK = "tape-arith.json"
 """In every exported folder: what it was made of."""
@@ -15,22 +16,21 @@ _KIND = "exported run"
 
 @contextmanager
 def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
-    """Yield an empty neighbour of `out`; when the block ends well it takes `out`'s place, with
-    `facts` in the file MARK.
+    """Yield an empty folder that replaces `out` when the block ends without an error.
 
-    Errors: UsageError where `out` holds something, unless that is an export and `fresh`; Failure
-    from the disk.
+    Writes `facts` to its file MARK. Raises UsageError if `out` holds something, unless that is an
+    export and `fresh`; Failure from the disk.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         _check_ours(out, fresh)
-    temporary = neighbour(out)
-    before = neighbour(out)
+    temporary = temporary_beside(out)
+    before = temporary_beside(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        remove_dead(out.parent, out.name)
+        remove_stale_temporaries(out.parent, out.name)
         temporary.mkdir()
         yield temporary
-        write_json(temporary / MARK, {"kind": _KIND, **facts})
+        write_document(temporary / MARK, facts, _KIND)
         if out.exists():
             out.rename(before)
         temporary.rename(out)
@@ -49,7 +49,7 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
 
 def _check_ours(out: Path, fresh: bool) -> None:
     try:
-        read_json(out / MARK, _KIND)
+        read_content(out / MARK, _KIND)
     except Failure:
         raise UsageError(
             f"{out} is there and no export of tape-arith: choose another --out"

@@ -6,20 +6,30 @@ Beside PATH stands PATH.json, with what the file holds and its SHA-256.
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from arith.data import vocabulary
 from arith.data.bucket import Bucket
-from arith.data.manifest import described, identity
+from arith.data.manifest import Identity, identity
 from arith.data.task import Problems
+from arith.documents import Count, Sha256, Text, read_document, write_document
 from arith.errors import Failure, UsageError
-from arith.files import atomic, read_json, sha256, write_json
-
-_KIND = "exported dataset"
+from arith.files import atomic, sha256
 
 Progress = Callable[[int], None]
+
+
+class _ExportNote(Identity):
+    """PATH.json: what PATH holds."""
+
+    kind: ClassVar[str] = "exported dataset"
+    remedy: ClassVar[str] = "--fresh writes it again"
+
+    format: Text
+    bytes: Count
+    sha256: Sha256
 
 
 def write_text(
@@ -113,16 +123,15 @@ def _is_there(path: Path, bucket: Bucket, count: int, form: str, fresh: bool) ->
     beside = _beside(path)
     if not beside.exists():
         raise UsageError(f"{path} is there and not ours: choose another --out, or --fresh")
-    note = read_json(beside, _KIND)
-    asked = {**identity(bucket, count), "format": form}
-    if {name: note.get(name) for name in asked} != asked:
+    note = read_document(beside, _ExportNote)
+    held = Identity(**note.model_dump(include=set(Identity.model_fields)))
+    if (held, note.format) != (identity(bucket, count), form):
         raise UsageError(
-            f"{path} holds {described(note)} as {note.get('format')}: "
+            f"{path} holds {held} as {note.format}: "
             "choose another --out, or --fresh to write over it"
         )
-    size = note.get("bytes", path.stat().st_size)  # notes of before do not say it
     # The size first: a file that was blown up is not read to its end.
-    if path.stat().st_size != size or sha256(path) != note.get("sha256"):
+    if path.stat().st_size != note.bytes or sha256(path) != note.sha256:
         raise Failure(f"{path} is not as the hash in {beside} says: --fresh writes it again")
     return True
 
@@ -130,9 +139,10 @@ def _is_there(path: Path, bucket: Bucket, count: int, form: str, fresh: bool) ->
 def _note(path: Path, bucket: Bucket, count: int, form: str, temporary: Path) -> None:
     """Of what is in `temporary`, before it is at `path`: a kill in between leaves a note of
     nothing, which the next call replaces, never a file that nobody knows."""
-    content = {"kind": _KIND, **identity(bucket, count), "format": form}
     size, digest = temporary.stat().st_size, sha256(temporary)
-    write_json(_beside(path), {**content, "bytes": size, "sha256": digest})
+    content = {"format": form, "bytes": size, "sha256": digest}
+    content = identity(bucket, count).model_dump() | content
+    write_document(_beside(path), content, _ExportNote.kind)
 
 
 def _beside(path: Path) -> Path:

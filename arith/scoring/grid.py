@@ -225,7 +225,6 @@ class Grid:
     def content(self) -> dict[str, Any]:
         """What the file says, as plain Python: means instead of sums, None instead of nan."""
         return {
-            "kind": "grid",
             "encoding": self.encoding,
             "extrapolation": self.extrapolation,
             "preset": self.preset,

@@ -1,35 +1,95 @@
-"""The file of a grid: JSON, and a reader that believes nothing it has not checked."""
+"""The file of a grid: a document that says means instead of sums, a row of cells a line."""
 
 import json
-import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
-from arith.checking import Wrong, digest, known_keys, mapping, number, text, whole
-from arith.errors import Corrupt
-from arith.files import read_json, write_text
-from arith.schemas import sealed
+from arith.documents import (
+    Count,
+    NonNegative,
+    Part,
+    Positive,
+    Sha256,
+    Share,
+    Text,
+    read_document,
+    with_checksum,
+)
+from arith.files import write_text
 from arith.scoring.grid import SHARE_UNIT, Floats, Grid, Ints
 from arith.scoring.sizes import MOST_PER_CELL
 
 _CELLS = ("exact", "total", "right_share", "first_wrong")
-_KEYS = {
-    *("schema", "kind", "encoding", "extrapolation", "preset", "seed", "trained_digits"),
-    *("budget", "evaluation", "scoring", "blocks_done", *_CELLS),
-}
-_PRESET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@-]*")
-_SETTINGS, _PART = "settings", "part"
-"""There only where the preset was changed, and where it is not the whole of a grid."""
 REMEDY = "put back a copy that is whole, or score the run again with --fresh"
+_Scalar = int | float | Text
+
+
+class _Evaluation(Part):
+    task: Text
+    version: Count
+    split: Text | None = None
+    seed: Count
+    max_digits: Positive
+    problems_per_cell: Annotated[int, Field(ge=1, le=MOST_PER_CELL)]
+    sha256: Sha256
+
+
+class _GridDocument(Part):
+    kind: ClassVar[str] = "grid"
+    remedy: ClassVar[str] = REMEDY
+
+    encoding: Text
+    extrapolation: Text | None
+    # It names a folder.
+    preset: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+=@-]*$")]
+    settings: dict[Text, _Scalar] = Field(default={})
+    """Only in the file if the preset was changed."""
+    part: Text | None = None
+    """Only in the file if it is not the whole of a grid."""
+    seed: Count
+    trained_digits: Positive
+    budget: dict[Text, _Scalar]
+    evaluation: _Evaluation
+    scoring: dict[Text, NonNegative | Text]
+    blocks_done: Count
+    exact: list[list[Count]]
+    total: list[list[Count]]
+    right_share: list[list[Share | None]]
+    first_wrong: list[list[Annotated[float, Field(ge=0, le=MOST_PER_CELL)] | None]]
+
+    @model_validator(mode="after")
+    def _check_cells(self) -> Self:
+        size = self.evaluation.max_digits
+        if self.trained_digits > size:
+            raise ValueError("'trained_digits' must be at most 'evaluation.max_digits'")
+        for name in _CELLS:
+            rows = getattr(self, name)
+            if len(rows) != size or any(len(row) != size for row in rows):
+                raise ValueError(f"'{name}' must be {size} rows of {size}")
+        exact, total = np.array(self.exact), np.array(self.total)
+        if total.max() > self.evaluation.problems_per_cell:
+            raise ValueError("more problems in a cell than 'evaluation.problems_per_cell'")
+        if total.min() < self.blocks_done:  # a block holds a problem of every cell
+            raise ValueError("'total' disagrees with 'blocks_done'")
+        if (exact > total).any():
+            raise ValueError("more exact answers than problems in a cell")
+        for name, counts in (("right_share", total), ("first_wrong", total - exact)):
+            if not np.array_equal(np.isnan(_array(getattr(self, name))), counts == 0):
+                raise ValueError(f"'{name}' must be null where nothing was counted, and only there")
+        right_sum = _right_sum(self.right_share, total)
+        if (right_sum < exact).any() or (right_sum > total).any():
+            raise ValueError("'right_share' disagrees with 'exact'")
+        return self
 
 
 def save(grid: Grid, path: Path) -> None:
-    """Write `grid`, a row of cells a line. Errors: Failure where the disk refuses."""
+    """Write `grid`. Raises Failure if the disk refuses."""
     entries = []
-    for key, value in sealed(grid.content(), "grid").items():
-        entry = json.dumps(value, allow_nan=False)
+    for key, value in with_checksum(grid.content(), _GridDocument.kind).items():
+        entry = json.dumps(value)
         if key in _CELLS:
             entry = "[\n  " + ",\n  ".join(json.dumps(row) for row in value) + "\n ]"
         entries.append(f'"{key}": {entry}')
@@ -37,112 +97,34 @@ def save(grid: Grid, path: Path) -> None:
 
 
 def load(path: Path) -> Grid:
-    """Read what `save` wrote. Errors: Failure, naming the file and what is wrong in it; Corrupt,
-    with what to do, where it is damaged."""
-    try:
-        return _checked(read_json(path, "grid"))
-    except Corrupt as error:
-        raise Corrupt(f"{error}; {REMEDY}") from error
-    except Wrong as error:
-        raise Corrupt(f"{path} is corrupt: {error}; {REMEDY}") from error
-
-
-def _checked(content: dict[str, Any]) -> Grid:
-    known_keys(content, _KEYS, frozenset({_SETTINGS, _PART}))
-    encoding, preset = text(content["encoding"], "encoding"), text(content["preset"], "preset")
-    if not _PRESET.fullmatch(preset):  # it names a folder
-        raise Wrong(f"'preset' must be the name of a preset, not {preset[:40]!r}")
-    seed, blocks_done = whole(content["seed"], "seed"), whole(content["blocks_done"], "blocks_done")
-    extrapolation = content["extrapolation"]
-    if extrapolation is not None:
-        extrapolation = text(extrapolation, "extrapolation")
-    budget, evaluation, scoring = (
-        mapping(content[key], key) for key in ("budget", "evaluation", "scoring")
-    )
-    text(evaluation.get("task"), "evaluation.task")
-    digest(evaluation.get("sha256"), "evaluation.sha256")
-    if "split" in evaluation:
-        text(evaluation["split"], "evaluation.split")
-    for key in ("version", "seed"):
-        whole(evaluation.get(key), f"evaluation.{key}", 0)
-    size = whole(evaluation.get("max_digits"), "evaluation.max_digits", 1)
-    per_cell = whole(
-        evaluation.get("problems_per_cell"), "evaluation.problems_per_cell", 1, MOST_PER_CELL
-    )
-    trained = whole(content["trained_digits"], "trained_digits", 1, size)
-    if "config_sha256" in budget:
-        digest(budget["config_sha256"], "budget.config_sha256")
-    for key, value in scoring.items():
-        if key == "threshold":
-            number(value, "scoring.threshold", 0)
-        else:
-            text(value, f"scoring.{key}")
-
-    settings = mapping(content.get(_SETTINGS, {}), _SETTINGS)
-    for key, value in settings.items():
-        text(key, _SETTINGS)
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise Wrong(f"'{_SETTINGS}.{key}' must be a number or text")
-        if isinstance(value, str):
-            text(value, f"{_SETTINGS}.{key}")
-
-    total = np.array(_rows(content["total"], "total", size, per_cell), dtype=np.int64)
-    exact = np.array(_rows(content["exact"], "exact", size, per_cell), dtype=np.int64)
-    if total.min() < blocks_done:  # a block holds a problem of every cell
-        raise Wrong("'total' disagrees with 'blocks_done'")
-    if (exact > total).any():
-        raise Wrong("more exact answers than problems in a cell")
-    share = _means(content["right_share"], "right_share", total, 1.0)
-    place = _means(content["first_wrong"], "first_wrong", total - exact, float(MOST_PER_CELL))
-    # Sums are multiples of a known unit, so means give them back to the last bit.
-    right_sum = np.rint(share * total / SHARE_UNIT) * SHARE_UNIT
-    if (right_sum < exact).any() or (right_sum > total).any():
-        raise Wrong("'right_share' disagrees with 'exact'")
+    """Read a grid. Raises Failure, naming the file; Corrupt if it is damaged."""
+    document = read_document(path, _GridDocument)
+    exact, total = np.array(document.exact), np.array(document.total)
+    first_wrong = np.nan_to_num(_array(document.first_wrong))
     return Grid(
-        encoding,
-        extrapolation,
-        preset,
-        seed,
-        trained,
-        budget,
-        evaluation,
+        document.encoding,
+        document.extrapolation,
+        document.preset,
+        document.seed,
+        document.trained_digits,
+        document.budget,
+        document.evaluation.model_dump(exclude_none=True),
         exact=exact,
         total=total,
-        right_sum=right_sum,
-        first_wrong_sum=np.rint(place * (total - exact)).astype(np.int64),
-        blocks_done=blocks_done,
-        scoring=scoring,
-        settings=settings,
-        part=text(content[_PART], _PART) if _PART in content else "",
+        right_sum=_right_sum(document.right_share, total),
+        first_wrong_sum=np.rint(first_wrong * (total - exact)).astype(np.int64),
+        blocks_done=document.blocks_done,
+        scoring=document.scoring,
+        settings=document.settings,
+        part=document.part or "",
     )
 
 
-def _square(value: object, name: str, size: int) -> list[list[object]]:
-    if (
-        not isinstance(value, list)
-        or len(value) != size
-        or not all(isinstance(row, list) and len(row) == size for row in value)
-    ):
-        raise Wrong(f"{name!r} must be {size} rows of {size}, as 'evaluation.max_digits' says")
-    return value
+def _array(means: list[list[float | None]]) -> Floats:
+    """Return means as float64, nan for None."""
+    return np.array(means, dtype=np.float64)
 
 
-def _rows(value: object, name: str, size: int, high: int) -> list[list[int]]:
-    return [[whole(cell, name, 0, high) for cell in row] for row in _square(value, name, size)]
-
-
-def _means(value: object, name: str, counts: Ints, high: float) -> Floats:
-    """float64[N, N] of the means in a file, 0 where `counts` is 0 and the file says null."""
-    result = np.zeros(counts.shape)
-    for i, row in enumerate(_square(value, name, len(counts))):
-        for j, cell in enumerate(row):
-            if counts[i, j] == 0:
-                if cell is not None:
-                    raise Wrong(f"{name!r} has a mean over nothing")
-            elif isinstance(cell, bool) or not isinstance(cell, int | float):
-                raise Wrong(f"{name!r} must be numbers where something was counted")
-            elif not 0 <= cell <= high:  # nan too
-                raise Wrong(f"{name!r} must lie between 0 and {high:g}")
-            else:
-                result[i, j] = cell
-    return result
+def _right_sum(means: list[list[float | None]], total: Ints) -> Floats:
+    # Sums are multiples of a known unit, so that means give them back to the last bit.
+    return np.rint(np.nan_to_num(_array(means)) * total / SHARE_UNIT) * SHARE_UNIT

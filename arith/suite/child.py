@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from arith.reading import opened
+from arith.files import open_file
 from arith.suite.version import ROOT
 
 COMMAND_LINE = ROOT / "cli.py"
@@ -48,7 +48,7 @@ def begin(
 
 def last_line(log: Path) -> str:
     """What a job said last, without the name of the command before it."""
-    with opened(log) as file:
+    with open_file(log) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
         lines = file.read(_LAST_BYTES).decode(errors="replace").strip().splitlines()
     said = lines[-1] if lines else ""

@@ -19,15 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arith.checking import mapping, number, text
-from arith.errors import Failure
-from arith.files import append_line, read_json, write_json, write_text
-from arith.reading import read_bytes
+from arith.documents import read_document, write_document
+from arith.errors import Corrupt
+from arith.files import append_line, write_text
 from arith.scoring.shards import Shard
 from arith.suite.asked import USUAL, Asked
-from arith.suite.metrics_line import line_of, read_line, read_lines
+from arith.suite.metrics_line import CUT_SHORT, line_of, read_lines
 from arith.suite.progress import say
-from arith.suite.record import RunRecord
+from arith.suite.record import Environment, RunRecord, Timings
 from models.names.parse import Encoding, NamePart
 
 
@@ -49,6 +48,10 @@ class RunFolder:
     def tracking(self) -> Path:
         """What trackers write of it."""
         return self.path / "tracking"
+
+    @property
+    def environment_file(self) -> Path:
+        return self.path / "environment.json"
 
     @property
     def timings_file(self) -> Path:
@@ -129,41 +132,43 @@ class RunFolder:
         return any(any(self.path.glob(pattern)) for pattern in found)
 
     def record(self) -> RunRecord:
-        """Errors: Failure where there is none or it is corrupt."""
-        content = read_json(self.record_file, "run")
-        try:
-            return RunRecord.of(content)
-        except KeyError as error:
-            raise Failure(f"{self.record_file} is corrupt: {error} is missing") from error
-        except ValueError as error:
-            raise Failure(f"{self.record_file} is corrupt: {error}") from error
+        """Read run.json. Raises Failure if there is none or it is corrupt."""
+        return read_document(self.record_file, RunRecord)
 
     def write_record(self, record: RunRecord) -> None:
-        write_json(self.record_file, {"kind": "run", **record.content()})
+        write_document(self.record_file, record.to_dict(), RunRecord.kind)
+
+    def environment(self) -> Environment:
+        """Read environment.json. Raises Failure if there is none or it is corrupt."""
+        return read_document(self.environment_file, Environment)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl; none where there is no such file."""
-        return read_lines(self.metrics_file) if self.metrics_file.exists() else []
+        """Read metrics.jsonl; [] if there is no file.
+
+        Leaves out a last line that was cut short, and says so. Raises Corrupt if another line is
+        not what training writes.
+        """
+        lines, faults = self._metrics_and_faults()
+        if faults == [CUT_SHORT]:
+            say(f"note: left out of {self.metrics_file}: {CUT_SHORT}")
+        elif faults:
+            remedy = "put back a whole copy, or remove that line: it only logs"
+            raise Corrupt(f"{self.metrics_file} is corrupt: {faults[0]}; {remedy}")
+        return lines
+
+    def _metrics_and_faults(self) -> tuple[list[dict[str, Any]], list[str]]:
+        return read_lines(self.metrics_file) if self.metrics_file.exists() else ([], [])
 
     def add_metrics(self, content: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl. Errors: Failure where the disk refuses."""
         append_line(self.metrics_file, line_of(content))
 
     def keep_metrics_to(self, step: int) -> None:
-        """Drop the lines of steps that will be taken again, and a line that a kill cut short. One
-        that is damaged goes too, which is told."""
-        kept = []
-        if self.metrics_file.exists():
-            text = read_bytes(self.metrics_file).decode(errors="replace")
-            *lines, _ = text.split("\n")  # after the last end of a line: nothing, or half of one
-            for number, line in enumerate(lines, 1):
-                try:
-                    content = read_line(line)
-                except ValueError as error:
-                    say(f"note: {self.metrics_file}, line {number}, is left out: {error}")
-                    continue
-                if content["step"] <= step:
-                    kept.append(line + "\n")
+        """Drop the lines of steps that will be taken again, and corrupt ones, naming those."""
+        lines, faults = self._metrics_and_faults()
+        for fault in faults:
+            say(f"note: left out of {self.metrics_file}: {fault}")
+        kept = (line_of(line) + "\n" for line in lines if line["step"] <= step)
         write_text(self.metrics_file, "".join(kept))
 
     def remove_partial(self) -> None:
@@ -173,20 +178,14 @@ class RunFolder:
                 path.unlink()
 
     def timings(self) -> dict[str, float]:
-        """Seconds of each stage; none where there is no such file. Errors: Failure."""
+        """Return the seconds of each stage, {} if there is no file. Raises Failure."""
         if not self.timings_file.exists():
             return {}
-        content = read_json(self.timings_file, "timings")
-        try:
-            stages = mapping(content.get("seconds"), "seconds")
-            return {text(stage, "stage"): number(s, stage, 0) for stage, s in stages.items()}
-        except ValueError as error:
-            why = f"{error}; remove it, it only times"
-            raise Failure(f"{self.timings_file} is corrupt: {why}") from error
+        return read_document(self.timings_file, Timings).seconds
 
     def write_timing(self, stage: str, seconds: float) -> None:
         stages = self.timings() | {stage: round(seconds, 3)}
-        write_json(self.timings_file, {"kind": "timings", "seconds": stages})
+        write_document(self.timings_file, {"seconds": stages}, Timings.kind)
 
 
 def run_folder(root: Path, preset: str, encoding: Encoding, seed: int) -> RunFolder:

@@ -8,7 +8,6 @@ from arith.errors import Failure, UsageError
 from arith.figures.captions import Panel, footnote, source
 from arith.figures.standings import Board, Comparison, Section, Standing, Training
 from arith.figures.table import Row
-from arith.files import read_json
 from arith.scoring.comparisons import Welch, holm, welch
 from arith.scoring.grid import Grid
 from arith.scoring.reach import SOLVED, solved_to
@@ -148,12 +147,11 @@ def _folders(root: Path) -> dict[Key, RunFolder]:
     found: dict[Key, RunFolder] = {}
     for folder in find_runs(root):
         try:
-            content = read_json(folder.record_file, "run")
+            record = folder.record()
         except Failure as error:
             say(f"note: {error}")
             continue
-        key = content.get("preset"), content.get("encoding"), content.get("seed")
-        found[key] = folder  # type: ignore[index]
+        found[record.preset, record.encoding, record.seed] = folder
     return found
 
 
@@ -182,14 +180,14 @@ def _training(run: RunFolder | None, name: str, config: Config) -> Training:
     if run is None:
         return Training()
     try:
-        lines, environment = run.metrics(), read_json(run.path / "environment.json", "environment")
+        lines, environment = run.metrics(), run.environment()
     except Failure as error:
         say(f"note: {error}")
         return Training()
     if not lines or not lines[-1]["seconds"]:
         return Training()
     rate = lines[-1]["tokens"] / lines[-1]["seconds"]
-    mfu = _mfu(rate, name, config, environment.get("hardware"), run)
+    mfu = _mfu(rate, name, config, environment.hardware, run)
     return Training(lines[-1]["loss"], rate, mfu)
 
 

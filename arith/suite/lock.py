@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from arith.errors import EXIT_AGAIN, Failure
-from arith.files import neighbour, remove, remove_dead
+from arith.files import parse_json, read_text, remove, remove_stale_temporaries, temporary_beside
 from arith.processes import alive, born, host
-from arith.reading import parse_json, read_text
 from arith.suite.folders import RunFolder
 
 NAME = ".lock"
@@ -131,7 +130,7 @@ def work(folder: Path) -> str | None:
 def tidy(folder: Path) -> None:
     """Remove what one who was killed left in `folder`, where there is nothing else to do in it."""
     with suppress(OSError, Busy):  # a disk that is only read; somebody at work
-        remove_dead(folder)
+        remove_stale_temporaries(folder)
         if (folder / NAME).exists():
             _bury(folder)
 
@@ -145,7 +144,7 @@ def _take(folder: Path, token: str, work: str) -> None:
         # looked at whether what is there is one.
         with suppress(FileExistsError, FileNotFoundError):
             folder.mkdir(parents=True, exist_ok=True)
-            remove_dead(folder)
+            remove_stale_temporaries(folder)
             descriptor = os.open(folder / NAME, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
             try:
                 if os.write(descriptor, line) < len(line):
@@ -168,7 +167,7 @@ def _bury(folder: Path) -> None:
     there, lock = _holder(folder), folder / NAME
     if there and not _dead(folder, there, _now(folder)):
         raise Busy(f"{folder} is being written by {_words(there)}: wait for it, or end it")
-    aside = neighbour(lock)
+    aside = temporary_beside(lock)
     with suppress(FileNotFoundError):
         os.rename(lock, aside)
         if _read(aside).get("token") != there.get("token"):  # somebody was faster
@@ -179,7 +178,7 @@ def _bury(folder: Path) -> None:
 
 def _now(folder: Path) -> float:
     """By the clock of the file system, which beats are told by."""
-    file = neighbour(folder / NAME)
+    file = temporary_beside(folder / NAME)
     descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     try:
         return os.fstat(descriptor).st_mtime

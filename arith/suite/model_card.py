@@ -8,7 +8,6 @@ from arith.data.task import load_task
 from arith.errors import Failure
 from arith.figures.table import percent
 from arith.figures.tabular import pipe_table
-from arith.files import read_json
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.regions import REGION_WORDS
@@ -96,7 +95,7 @@ def _changed(record: RunRecord) -> str:
 def _time(folder: RunFolder) -> str:
     try:
         seconds = folder.timings().get("train")
-        on = read_json(folder.path / "environment.json", "environment").get("hardware")
+        on = folder.environment().hardware
     except Failure:
         return NOT_MEASURED
     return NOT_MEASURED if seconds is None else f"{seconds:,.0f} s on {on}"

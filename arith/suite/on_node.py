@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_FAILED
-from arith.reading import parse_json, read_text
+from arith.files import parse_json, read_text
 from arith.suite.child import begin, last_line
 from arith.suite.stopping import hear
 from arith.suite.tickets import State, Ticket, write_ticket

@@ -9,14 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from arith.checking import Wrong, digest, mapping, text, whole
 from arith.data.bucket import EVALUATION, Bucket
+from arith.documents import InvalidValue, Part, Positive, Sha256, Text, validated
 from arith.errors import Failure
-from arith.files import write_text
-from arith.reading import parse_json, read_text
-from arith.schemas import sealed, unsealed
+from arith.files import parse_json, read_text, write_text
 from arith.scoring import grid_file
 from arith.scoring.grid import Grid
 from arith.scoring.shards import Shard
@@ -31,8 +29,6 @@ from models.names.backends import AUTO, AttentionChoice
 from models.names.parse import Name
 
 Kind = Literal["generate", "train", "score", "merge"]
-_DOCUMENT = "document"
-"""Under which key a line says that it is one of jobs: "kind" is the job's."""
 TOKENS_A_SHARD = 20_000_000
 """A grid of more tokens is scored in parts: half a minute each on a large GPU."""
 
@@ -265,9 +261,7 @@ def number_of_shards(config: Config, split: str = EVALUATION) -> int:
 
 def write_jobs(jobs: Sequence[Job], folder: Path) -> None:
     """jobs.jsonl: what there is to do, for people, `status` and other engines."""
-    documents = (sealed(job.line(), "job", _DOCUMENT) for job in jobs)
-    lines = "".join(json.dumps(line) + "\n" for line in documents)
-    write_text(folder / "jobs.jsonl", lines)
+    write_text(folder / "jobs.jsonl", "".join(json.dumps(job.line()) + "\n" for job in jobs))
 
 
 def read_jobs(folder: Path) -> Iterator[dict[str, Any]]:
@@ -275,32 +269,28 @@ def read_jobs(folder: Path) -> Iterator[dict[str, Any]]:
     file = folder / "jobs.jsonl"
     for line in read_text(file).splitlines():
         try:
-            content = parse_json(line)
-            # Lines of before said nothing of themselves.
-            if isinstance(content, dict) and content.keys() & {_DOCUMENT, "schema", "checksum"}:
-                content = unsealed(content, "job", _DOCUMENT)
-            yield _job(mapping(content, "a line"))
+            job = validated(parse_json(line), _JobLine)
+            if job.shard is not None:
+                Shard.parse(job.shard)
+                if len(Path(job.folder).parts) < 4:
+                    raise InvalidValue("'folder' must be that of a part of a grid")
+            if job.kind in ("score", "merge") and job.grid is None:
+                raise InvalidValue("'grid' is missing")
         except ValueError as error:
-            why = str(error).removeprefix("is corrupt: ")
-            raise Failure(f"{file} is corrupt: {why}: plan the sweep again") from error
+            raise Failure(f"{file} is corrupt: {error}: plan the sweep again") from error
+        yield job.model_dump()
 
 
-def _job(content: dict[str, Any]) -> dict[str, Any]:
-    """What a line says, where it says all that `status` asks. Errors: ValueError."""
-    for key in ("id", "folder", *(["grid"] if content.get("grid") is not None else [])):
-        text(content.get(key), key)
-    if content.get("kind") not in get_args(Kind):
-        raise Wrong(f"'kind' must be one of {', '.join(get_args(Kind))}")
-    if content.get("kind") in ("score", "merge"):
-        text(content.get("grid"), "grid")
-    if content.get("shard") is not None:
-        Shard.parse(text(content["shard"], "shard"))
-        if len(Path(content["folder"]).parts) < 4:
-            raise Wrong("'folder' must be that of a part of a grid")
-    if not isinstance(content.get("depends", []), list):
-        raise Wrong("'depends' must be a list")
-    for key in content.get("depends", []):
-        text(key, "depends")
-    whole(content.get("steps"), "steps", 1)
-    digest(content.get("config_sha256"), "config_sha256")
-    return content
+class _JobLine(Part):
+    """A line of jobs.jsonl: see `Job.line`."""
+
+    id: Text
+    kind: Kind
+    argv: list[str]
+    resources: dict[Text, Positive]
+    depends: list[Text]
+    folder: Text
+    grid: Text | None
+    shard: Text | None
+    steps: Positive
+    config_sha256: Sha256

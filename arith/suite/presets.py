@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arith.errors import Failure, UsageError, unknown
-from arith.reading import parse_toml, read_text
+from arith.files import parse_toml, read_text
 from arith.training.config import Config
 
 FOLDER = Path(__file__).parent / "presets"
@@ -23,7 +23,7 @@ def known(name: str | None) -> str | None:
 
 
 def load_preset(name: str) -> Config:
-    """The config of a preset. Errors: UsageError for an unknown name."""
+    """Return the config of a preset. Raises UsageError for an unknown name."""
     known(name)
     path = FOLDER / f"{name}.toml"
     try:

@@ -1,12 +1,14 @@
-"""What a run is: what stands in its run.json. No torch here."""
+"""The documents of a run's folder: run.json, environment.json, timings.json. No torch here."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from arith.checking import digest, known_keys, mapping, text, whole
+from pydantic import AfterValidator, Field
+
 from arith.data.task import load_task
+from arith.documents import Count, NonNegative, Part, Positive, Sha256, Strict, Text
 from arith.errors import Failure, UsageError
 from arith.suite.presets import load_preset, presets
 from arith.training.config import Config
@@ -15,56 +17,49 @@ from arith.training.schedule import Schedule
 from models.names.locate import locate
 from models.names.parse import Name, parse, source_hashes
 
-FIRST_TASK_VERSION = 1
-"""Of the runs that do not say: until they did, there was no other."""
+
+@dataclass(frozen=True)
+class InitFrom(Strict):
+    """The finished run from whose final weights another began.
+
+    `steps` and `problems` count its training, and that of the run which it began from itself.
+    """
+
+    encoding: Text
+    seed: Count
+    config_sha256: Sha256
+    steps: Count
+    problems: Count
+    weights_sha256: Sha256
 
 
 @dataclass(frozen=True)
-class InitFrom:
-    """The finished run from whose final weights another began: what it was, the steps and problems
-    that it was trained for (and the one that it began from itself), the hash of its weights."""
+class RunRecord(Strict):
+    """run.json: what a run is.
 
-    encoding: str
-    seed: int
-    config_sha256: str
-    steps: int
-    problems: int
-    weights_sha256: str
+    `steps` in `config` is the present budget, `first_steps` the one it began with, which fixed the
+    warm-up. `data` is the hash of the dataset it began on, None if problems are made as needed:
+    both give the same run. `version` is that of tape-arith. `sources` holds the SHA-256 of the file
+    of each part of the encoding that is the user's or an installed package's. `init_from` is None
+    for a run that drew its own weights. `on_nonfinite` says what becomes of a step whose loss or
+    gradient is not finite, `skipped_steps` how many of a trained run were left out for that.
+    """
 
-    @classmethod
-    def of(cls, content: dict[str, Any]) -> "InitFrom":
-        """What stands in run.json. Errors: ValueError."""
-        known_keys(content, {field.name for field in fields(cls)}, frozenset())
-        return cls(
-            encoding=text(content["encoding"], "init_from.encoding"),
-            config_sha256=digest(content["config_sha256"], "init_from.config_sha256"),
-            weights_sha256=digest(content["weights_sha256"], "init_from.weights_sha256"),
-            **{n: whole(content[n], f"init_from.{n}") for n in ("seed", "steps", "problems")},
-        )
+    kind: ClassVar[str] = "run"
+    remedy: ClassVar[str] = "put back a whole copy, or train the run anew with --fresh"
 
-
-@dataclass(frozen=True)
-class RunRecord:
-    """What a run is: run.json. `steps` in `config` is the present budget, `first_steps` the one
-    it began with (which fixed the warm-up); `task_version` that of the problems it is trained on;
-    `data` the hash of the dataset it began on, None where problems are made as needed: both give
-    the same run; `version` that of tape-arith; `sources` the hash of the file of each part of the
-    encoding that is the user's or an installed package's; `init_from` whose weights it began from,
-    None where it drew its own; `on_nonfinite` what becomes of a step whose loss or gradient is not
-    finite, and `skipped_steps` how many were left out for that, of a run that is trained."""
-
-    encoding: str
-    seed: int
-    preset: str
+    encoding: Text
+    seed: Count
+    preset: Text
     config: Config
-    task_version: int
-    first_steps: int
-    data: str | None
-    version: str
-    sources: dict[str, str] = field(default_factory=dict)
+    task_version: Count
+    first_steps: Positive
+    data: Sha256 | None
+    version: Text
+    sources: dict[Text, Sha256] = field(default_factory=dict)
     init_from: InitFrom | None = None
-    on_nonfinite: str = "stop"
-    skipped_steps: int = 0
+    on_nonfinite: Annotated[str, AfterValidator(checked_policy)] = "stop"
+    skipped_steps: Count = 0
 
     @cached_property
     def name(self) -> Name:
@@ -117,34 +112,45 @@ class RunRecord:
         version = load_task(self.config.task).version
         return (self.task_version, self.sources) == (version, sources)
 
-    @classmethod
-    def of(cls, content: dict[str, Any]) -> "RunRecord":
-        """What stands in run.json. Errors: KeyError, ValueError."""
-        of = mapping(content.get("sources", {}), "sources")
-        sources = {text(part, "sources"): digest(sha, part) for part, sha in of.items()}
-        encoding = text(content["encoding"], "encoding")
-        before, policy = content.get("init_from"), content.get("on_nonfinite", "stop")
-        return cls(
-            # What is not ours need not be on this machine for its results to be read.
-            encoding=encoding if sources else str(parse(encoding)),
-            seed=whole(content["seed"], "seed"),
-            preset=text(content["preset"], "preset"),
-            config=Config.from_dict(mapping(content["config"], "config")),
-            task_version=whole(content.get("task_version", FIRST_TASK_VERSION), "task_version"),
-            first_steps=whole(content["first_steps"], "first_steps", 1),
-            data=None if content["data"] is None else digest(content["data"], "data"),
-            version=text(content["version"], "version"),
-            sources=sources,
-            init_from=None if before is None else InitFrom.of(mapping(before, "init_from")),
-            on_nonfinite=checked_policy(text(policy, "on_nonfinite")),
-            skipped_steps=whole(content.get("skipped_steps", 0), "skipped_steps"),
-        )
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of run.json."""
+        return asdict(self)
 
-    def content(self) -> dict[str, Any]:
-        """What `of` reads."""
-        before = None if self.init_from is None else vars(self.init_from)
-        content = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**content, "config": self.config.as_dict(), "init_from": before}
+
+class Machine(Part):
+    """What a part of a run ran on."""
+
+    tape_arith: Text = Field(alias="tape-arith")
+    commit: Text | None
+    command: str
+    python: Text
+    torch: Text
+    device: Text
+    hardware: Text
+    dtype: Text
+    threads: Count
+    attention: Text | None
+    compiled: bool
+    system: Text
+    processes: Positive
+
+
+class Environment(Machine):
+    """environment.json: what a run ran on, and what it ran on before."""
+
+    kind: ClassVar[str] = "environment"
+    remedy: ClassVar[str] = "put back a whole copy, or remove it: it only says what the run ran on"
+
+    earlier: list[Machine] = Field(default=[])
+
+
+class Timings(Part):
+    """timings.json: seconds of each stage."""
+
+    kind: ClassVar[str] = "timings"
+    remedy: ClassVar[str] = "remove it, it only times"
+
+    seconds: dict[Text, NonNegative]
 
 
 def unchanged(path: Path, record: RunRecord) -> None:

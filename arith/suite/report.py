@@ -11,7 +11,6 @@ from typing import Any
 
 from arith.errors import Failure, UsageError
 from arith.figures.report.content import Curve, Report, Run
-from arith.files import read_json
 from arith.scoring.grid import Grid
 from arith.suite import leaderboard
 from arith.suite.advice import scored_as
@@ -182,7 +181,7 @@ def _record(folder: RunFolder, grid: Grid) -> RunRecord | None:
 
 def _environment(folder: RunFolder) -> dict[str, str]:
     try:
-        content = read_json(folder.path / "environment.json", "environment")
+        content = folder.environment().model_dump(by_alias=True, exclude={"earlier"})
     except Failure:
         return {}
     return {key: str(value) for key, value in content.items() if value is not None}

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from arith.data.dataset import Dataset
+from arith.documents import write_document
 from arith.errors import Failure, UsageError
-from arith.files import read_json, write_json
 from arith.suite.advice import untrained
 from arith.suite.beginning import beginning, named, write_first_state
 from arith.suite.building import check, dataset_of, training_bucket
@@ -17,7 +17,7 @@ from arith.suite.folders import RunFolder, run_folder
 from arith.suite.foreign import as_user_error
 from arith.suite.lock import alone, confirm
 from arith.suite.progress import bar, say
-from arith.suite.record import RunRecord, unchanged
+from arith.suite.record import Environment, RunRecord, unchanged
 from arith.suite.states import States
 from arith.suite.tracking import tracked
 from arith.suite.trainers import EVALUATE_EVERY, LOG_EVERY, SAVE_EVERY, trainer_of
@@ -281,23 +281,20 @@ def resume_environment(
 ) -> None:
     """Record what the run runs on, and what it ran on before, where that was another; on resuming,
     say what keeps it from being bit for bit."""
-    file = folder.path / "environment.json"
     now = environment(hardware) | {"processes": processes.size}
     earlier: list[dict[str, Any]] = []
-    if file.exists():
-        before = read_json(file, "environment")
-        of_old = before.get("earlier")
-        earlier = of_old if isinstance(of_old, list) else []
-        earlier = [*earlier, {key: before.get(key) for key in now}]
+    if folder.environment_file.exists():
+        recorded = folder.environment().model_dump(by_alias=True)
+        earlier = [*recorded["earlier"], {key: recorded[key] for key in now}]
     if earlier and folder.unfinished():
         before = earlier[-1]
-        changed = [key for key in DECIDES_BITS if before[key] not in (None, now[key])]
+        changed = [key for key in DECIDES_BITS if before[key] != now[key]]
         if changed:
-            what = ", ".join(f"{key} {before.get(key)}, now {now[key]}" for key in changed)
+            what = ", ".join(f"{key} {before[key]}, now {now[key]}" for key in changed)
             say(f"note: this will not be bit for bit an unbroken run: it began with {what}")
     others = [one for n, one in enumerate(earlier) if one != now and one not in earlier[:n]]
     kept = {"earlier": others[-MOST_EARLIER:]} if others else {}
-    write_json(file, {"kind": "environment", **now, **kept})
+    write_document(folder.environment_file, {**now, **kept}, Environment.kind)
 
 
 def forget(folder: RunFolder) -> None:

@@ -5,14 +5,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from arith.checking import Wrong, mapping, text, whole
+from pydantic import Field
+
+from arith.documents import Count, InvalidValue, Part, Text, validated_json
 from arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY, UsageError
-from arith.files import append_line
+from arith.files import append_line, read_bytes
 from arith.plain import plain
-from arith.reading import parse_json, read_bytes
-from arith.schemas import sealed, unsealed
 from arith.suite import lock
 from arith.suite.finding import find_runs
 from arith.suite.folders import RunFolder
@@ -25,6 +25,16 @@ STATES = ("waiting", "running", "trained", "scored", "failed")
 SECONDS_OF_QUIET = 60.0
 """For so long a sweep that was begun again may show nothing of what it does: processes start."""
 _NO_FAILURE = (EXIT_DONE, EXIT_PARTLY, EXIT_AGAIN, EXIT_INTERRUPTED)
+
+
+class _End(Part):
+    """A line of ends.jsonl: how a job ended."""
+
+    id: Text
+    exit: Annotated[int, Field(ge=-1000, le=1000)]
+    reason: str | None
+    log: str | None
+    time: Count
 
 
 @dataclass(frozen=True)
@@ -47,8 +57,7 @@ class Row:
 def note_end(folder: Path, job: str, code: int, reason: str, log: Path | None) -> None:
     """Add how a job ended to a sweep's ends.jsonl: for people, never asked what is done."""
     line = {"id": job, "exit": code, "reason": reason, "log": log and log.as_posix()}
-    document = sealed(line | {"time": round(time.time())}, "end")
-    append_line(folder / "ends.jsonl", json.dumps(document))
+    append_line(folder / "ends.jsonl", json.dumps(line | {"time": round(time.time())}))
 
 
 def status(place: Path) -> list[Row]:
@@ -206,14 +215,6 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
         return
     for written in read_bytes(file).decode(errors="replace").splitlines():
         try:
-            line = mapping(parse_json(written), "a line")
-            if line.keys() & {"schema", "kind", "checksum"}:  # lines of before said none of it
-                line = unsealed(line, "end")
-            text(line.get("id"), "id")
-            whole(line.get("exit"), "exit", -1000, 1000)
-            for key in ("reason", "log"):
-                if not isinstance(line.get(key), str | None):
-                    raise Wrong(f"{key!r} must be text")
-        except ValueError:
+            yield validated_json(written, _End).model_dump()
+        except InvalidValue:
             continue
-        yield line

@@ -22,14 +22,17 @@ after the sweep, so that they never lie among the preset's. Nothing but the lear
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from arith.data.bucket import EVALUATION, known_split
+from arith.documents import Count, InvalidValue, Part, validated
 from arith.errors import Failure, UsageError, unknown
-from arith.reading import MOST_INTEGER, parse_toml
+from arith.files import parse_toml
 from arith.suite.folders import RunFolder, run_folder, slug
 from arith.suite.presets import load_preset
 from arith.training.config import Config
@@ -37,14 +40,11 @@ from models.names.locate import known_names
 from models.names.parse import Name, parse
 
 FOLDER = Path(__file__).parent / "sweeps"
-ORDERS = ("seeds", "encodings")
 MOST_SEEDS, MOST_SHARDS, MOST_SECONDS = 1000, 1000, 3600
 """A slip of the hand must not plan more jobs than fit into the memory."""
 TUNABLE = "learning_rate"
 """What the tuned track of the protocol chooses for each encoding: all else in one ranked table is
 equal, or it would hold several budgets, sizes or evaluation sets."""
-_GROUP = ("encodings", "seeds")
-_KEYS = ("preset", *_GROUP, "groups", "order", "splits", "shards", "measure", "set", "tune")
 
 
 @dataclass(frozen=True)
@@ -169,33 +169,35 @@ def load_sweep(text: str) -> Sweep:
     summary = lines.split("\n")[0].removeprefix("#").strip() if lines.startswith("#") else ""
     try:
         return _checked(path.stem, summary, content)
-    except UsageError as error:
+    except (InvalidValue, UsageError) as error:
         raise UsageError(f"{path}: {error}") from error
 
 
+class _GroupTable(Part):
+    encodings: Annotated[list[str], Field(min_length=1)]
+    seeds: Annotated[list[Count], Field(min_length=1, max_length=MOST_SEEDS)]
+
+
+class _SweepFile(Part):
+    """The keys of a sweep's file."""
+
+    preset: str
+    encodings: list[str] | None = None
+    seeds: list[Count] | None = None
+    groups: Annotated[list[_GroupTable], Field(min_length=1)] | None = None
+    order: Literal["seeds", "encodings"] = "seeds"
+    splits: Annotated[list[str], Field(min_length=1)] = Field(default=[EVALUATION])
+    shards: Annotated[int, Field(ge=1, le=MOST_SHARDS)] | None = None
+    measure: Annotated[int, Field(ge=0, le=MOST_SECONDS)] = 0
+    settings: dict[str, Any] = Field(default={}, alias="set")
+    tune: dict[str, list[Any]] = Field(default={}, max_length=1)
+
+
 def _checked(name: str, summary: str, content: Mapping[str, Any]) -> Sweep:
-    _only(content, _KEYS)
-    preset = content.get("preset")
-    if not isinstance(preset, str):
-        raise UsageError('say which preset: preset = "mini"')
-    usual = load_preset(preset)
-    config = _set(usual, _table(content, "set"))
-    order = content.get("order", "seeds")
-    if order not in ORDERS:
-        raise unknown("order", str(order), ORDERS)
-    splits = _list(content, "splits", str) if "splits" in content else [EVALUATION]
-    shards = content.get("shards")
-    if shards is not None and (type(shards) is not int or not 1 <= shards <= MOST_SHARDS):
-        raise UsageError(f"shards must be a whole number from 1 to {MOST_SHARDS:,}")
-    measure = content.get("measure", 0)
-    if type(measure) is not int or not 0 <= measure <= MOST_SECONDS:
-        raise UsageError(f"measure must be a whole number of seconds up to {MOST_SECONDS:,}")
-    tune = _table(content, "tune")
-    if len(tune) > 1:
-        raise UsageError(f"tune takes one setting, not {', '.join(tune)}")
-    tuned, values = next(iter(tune.items()), (None, ()))
-    several = isinstance(values, list) and len(set(map(repr, values))) == len(values) > 1
-    if tuned is not None and not several:
+    file = validated(content, _SweepFile)
+    config = _set(load_preset(file.preset), file.settings)
+    tuned, values = next(iter(file.tune.items()), (None, []))
+    if tuned is not None and not len(set(map(repr, values))) == len(values) > 1:
         raise UsageError(f"tune.{tuned} must be a list of several values")
     for value in values:
         _set(config, {str(tuned): value})
@@ -208,50 +210,39 @@ def _checked(name: str, summary: str, content: Mapping[str, Any]) -> Sweep:
     return Sweep(
         name,
         summary,
-        preset,
+        file.preset,
         config,
-        _groups(content),
-        order,
-        tuple(known_split(split) for split in splits),
-        shards,
+        _groups(file),
+        file.order,
+        tuple(known_split(split) for split in file.splits),
+        file.shards,
         tuned,
         tuple(values),
-        measure,
+        file.measure,
     )
 
 
-def _groups(content: Mapping[str, Any]) -> tuple[Group, ...]:
-    tables = content.get("groups")
-    if (tables is None) != any(key in content for key in _GROUP):
+def _groups(file: _SweepFile) -> tuple[Group, ...]:
+    if (file.groups is None) == (file.encodings is None and file.seeds is None):
         raise UsageError("give encodings and seeds, or [[groups]] that have them")
-    if tables is None:
-        tables = [{key: content[key] for key in _GROUP if key in content}]
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise UsageError("groups are tables: [[groups]]")
-    for table in tables:
-        _only(table, _GROUP)
-        _list(table, "encodings", str)
-        seeds = _list(table, "seeds", int)
-        if not all(0 <= seed <= MOST_INTEGER for seed in seeds):
-            raise UsageError(f"seeds must be 0 or more, up to {MOST_INTEGER}")
-        if len(seeds) > MOST_SEEDS:
-            raise UsageError(f"{len(seeds):,} seeds: give at most {MOST_SEEDS:,}")
-    if [n for table in tables for n in table["encodings"]].count("*") > 1:
+    tables = file.groups or [
+        validated({"encodings": file.encodings, "seeds": file.seeds}, _GroupTable)
+    ]
+    texts = [text for table in tables for text in table.encodings]
+    if texts.count("*") > 1:
         raise UsageError("* is named twice")
-    named = [parse(n) for table in tables for n in table["encodings"] if n != "*"]
+    named = [parse(text) for text in texts if text != "*"]
     for name, times in Counter(named).items():
         if times > 1:
             raise UsageError(f"{name} is named twice")
-    alone = {str(name) for name in named}
-    others = [parse(n) for n in known_names("encoding") if n not in alone]
+    written = {str(name) for name in named}
+    rest = [parse(n) for n in known_names("encoding") if n not in written]
     result = []
     for table in tables:
         names = [
-            found
-            for text in table["encodings"]
-            for found in (others if text == "*" else [parse(text)])
+            name for text in table.encodings for name in (rest if text == "*" else [parse(text)])
         ]
-        result.append(Group(tuple(names), tuple(dict.fromkeys(table["seeds"]))))
+        result.append(Group(tuple(names), tuple(dict.fromkeys(table.seeds))))
     first, *more = [name for group in result for name in group.names]
     for name in more:
         if _beginnings(name) != _beginnings(first):
@@ -266,31 +257,6 @@ def _beginnings(name: Name) -> int:
     """How many trainings lie before the one of `name`."""
     origin = name.encoding.origin
     return 0 if origin is None else 1 + _beginnings(Name(origin.encoding))
-
-
-def _only(content: Mapping[str, Any], keys: Sequence[str]) -> None:
-    for key in content:
-        if key in ("overrides", "settings") and "set" in keys:  # as other tools call it
-            raise UsageError(
-                f"unknown key '{key}': what changes the preset stands in a table [set]"
-            )
-        if key not in keys:
-            raise unknown("key", key, keys)
-
-
-def _table(content: Mapping[str, Any], key: str) -> dict[str, Any]:
-    table = content.get(key, {})
-    if not isinstance(table, dict):
-        raise UsageError(f"{key} must be a table: [{key}]")
-    return table
-
-
-def _list(table: Mapping[str, Any], key: str, kind: type) -> list[Any]:
-    values = table.get(key)
-    if not isinstance(values, list) or not values or any(type(v) is not kind for v in values):
-        kinds = "names" if kind is str else "whole numbers"
-        raise UsageError(f"{key} must be a list of {kinds}, with one at least")
-    return values
 
 
 def _set(config: Config, settings: Mapping[str, Any]) -> Config:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from arith.errors import Failure
-from arith.files import write_text
-from arith.reading import parse_json, read_text
+from arith.files import parse_json, read_text, write_text
 
 State = Literal["queued", "running", "stopped", "ended"]
 

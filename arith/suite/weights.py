@@ -9,7 +9,7 @@ from arith.errors import Corrupt, Failure, UsageError
 from arith.suite.advice import made_again, untrained
 from arith.suite.building import blueprint, decoder_for, resolve_attention
 from arith.suite.folders import RunFolder
-from arith.suite.record import FIRST_TASK_VERSION, RunRecord, unchanged
+from arith.suite.record import RunRecord, unchanged
 from arith.training import checkpoint
 from models.build import Blueprint, describe
 from models.decoder import Decoder
@@ -35,7 +35,6 @@ def load_state(
     # Adam keeps two numbers for each weight.
     weights = 3 * blueprint(record.config, record.name).num_bytes
     tensors, facts = checkpoint.load(path, device, weights + checkpoint.MOST_HEADER)
-    facts = {"task_version": FIRST_TASK_VERSION, **facts}
     for key, value in identity(record).items():
         if facts.get(key) != value:
             raise Failure(f"{path} belongs to another run: {key} is {facts.get(key)}, not {value}")

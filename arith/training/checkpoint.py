@@ -1,7 +1,7 @@
-"""Checkpoints: one safetensors file each, with what it is in the header. Never a pickle.
+"""Checkpoints: one safetensors file each. Never a pickle.
 
-The header holds the facts, as JSON, and among them the SHA-256 of the other facts and of the
-tensors. Schema 1 had no such digest; it is read too. Equal checkpoints are equal files.
+The header holds facts as JSON, with a schema number and the SHA-256 of the other facts and of the
+tensors. Equal checkpoints are equal files.
 """
 
 import hashlib
@@ -16,55 +16,54 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from arith.checking import Wrong
+from arith.documents import SCHEMA, other_schema
 from arith.errors import Corrupt, Failure
-from arith.files import atomic
-from arith.reading import parse_json
-from arith.schemas import NEWEST, readable
+from arith.files import atomic, parse_json
 
-SCHEMA = NEWEST["checkpoint"]
-# In the header one key alone: safetensors writes several in any order.
-FACTS, DIGEST = "tape-arith", "sha256"
-MOST_FACTS = 2**20
-"""Characters of what a header tells."""
+# One key in the header: safetensors writes several in any order.
+_FACTS, _SHA256 = "tape-arith", "sha256"
+_MOST_FACTS = 2**20
+"""Limit of the facts in a header, in characters."""
 MOST_HEADER = 2**25
-"""Bytes of a whole header, generously: a line of some 120 for each tensor."""
+"""Limit of a whole header in bytes, generously: about 120 for each tensor."""
 
 
 def save(
     path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], keep: Path | None = None
 ) -> None:
-    """Write `tensors` and `facts` (JSON) to `path`, whole or not at all; what stood there before is
-    moved to `keep`, if that is given."""
-    told = {"schema": SCHEMA, **facts} | {"schema": SCHEMA}
+    """Write `tensors` and `facts` (JSON) to `path`, whole or not at all.
+
+    Moves an older checkpoint to `keep` first, if that is given.
+    """
+    facts = {"schema": SCHEMA, **facts}
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    text = json.dumps({**told, DIGEST: digest(told, plain)}, allow_nan=False)
+    text = json.dumps({**facts, _SHA256: sha256_hex(facts, plain)}, allow_nan=False)
     with atomic(path) as temporary:
         try:
-            save_file(plain, temporary, metadata={FACTS: text})
+            save_file(plain, temporary, metadata={_FACTS: text})
         except SafetensorError as error:  # how it reports a full disk
             raise Failure(f"cannot write {path}: {error}") from error
         if keep is not None and path.exists():
-            with open(temporary, "rb") as file:  # the old one leaves its place only for a whole one
+            with open(temporary, "rb") as file:  # the old one makes way for a whole one only
                 os.fsync(file.fileno())
             os.replace(path, keep)
 
 
 def load(
-    path: Path, device: str, most: int | None = None
+    path: Path, device: str, max_bytes: int | None = None
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and facts of a checkpoint of at most `most` bytes, as they were written.
+    """Return the tensors and facts of a checkpoint of at most `max_bytes`.
 
-    Errors: Corrupt for a damaged or foreign file, where an older one may still be good; Failure for
-    one that cannot be read or that a newer version wrote.
+    Raises Corrupt for a damaged or foreign file, where an older one may still be good; Failure for
+    one that cannot be read or that another version wrote.
     """
-    if path.exists() and not path.is_file():  # one would wait for ever for a named pipe
+    if path.exists() and not path.is_file():  # opening a named pipe would wait for ever
         raise Corrupt(f"{path} is not a file")
     try:
         size = path.stat().st_size
-        # Before its SHA-256 is taken: holes make terabytes of nothing that take hours to read.
-        if most is not None and size > most:
-            raise Corrupt(f"{path} is corrupt: {size:,} bytes, where {most:,} would do")
+        # Before its SHA-256 is taken: terabytes of holes take no space, and hours to read.
+        if max_bytes is not None and size > max_bytes:
+            raise Corrupt(f"{path} is corrupt: {size:,} bytes, where {max_bytes:,} would do")
         with safe_open(path, framework="pt", device="cpu") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -72,14 +71,14 @@ def load(
         raise Failure(f"cannot read {path}: {error.strerror or error}") from error
     except (SafetensorError, ValueError, RuntimeError) as error:
         raise Corrupt(f"{path} is corrupt: {' '.join(str(error).split())}") from error
-    if FACTS not in header:
+    if _FACTS not in header:
         raise Corrupt(f"{path} is not a checkpoint of tape-arith")
-    facts = _facts(header[FACTS], tensors, path)
+    facts = _facts(header[_FACTS], tensors, path)
     return {name: tensor.to(device) for name, tensor in tensors.items()}, facts
 
 
-def digest(facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
-    """Hex SHA-256 of the facts and of every tensor: name, type, shape and bytes (on a CPU)."""
+def sha256_hex(facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of the facts and of each tensor: name, type, shape, bytes on a CPU."""
     whole = hashlib.sha256(json.dumps(facts).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -89,8 +88,7 @@ def digest(facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
 
 
 def _facts(text: str, tensors: Mapping[str, Tensor], path: Path) -> dict[str, Any]:
-    """What the header tells, its digest left out."""
-    if len(text) > MOST_FACTS:
+    if len(text) > _MOST_FACTS:
         raise Corrupt(f"{path} is corrupt: its header is larger than any that is written")
     try:
         facts = parse_json(text)
@@ -98,14 +96,10 @@ def _facts(text: str, tensors: Mapping[str, Tensor], path: Path) -> dict[str, An
         raise Corrupt(f"{path} is corrupt: {error}") from error
     if not isinstance(facts, dict):
         raise Corrupt(f"{path} is corrupt: its header holds no object")
-    found = facts.pop(DIGEST, None)
-    # Before anything of it is believed, its schema included.
-    if found is not None and found != digest(facts, tensors):
-        raise Corrupt(f"{path} is corrupt: it is not what its SHA-256 says")
-    try:
-        schema = readable(facts.get("schema"), "checkpoint")
-    except Wrong as error:
-        raise Failure(f"{path} {error}") from error
-    if schema > 1 and found is None:
-        raise Corrupt(f"{path} is corrupt: its SHA-256 is missing")
+    # Before its schema is believed: a flipped bit must not read as another version.
+    if facts.pop(_SHA256, None) != sha256_hex(facts, tensors):
+        raise Corrupt(f"{path} is corrupt: its SHA-256 does not match its content")
+    schema = facts.pop("schema", None)
+    if type(schema) is not int or schema != SCHEMA:
+        raise Failure(other_schema(path, schema))
     return facts

@@ -3,11 +3,13 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from arith.data.bucket import MOST_DIGITS
+from arith.documents import InvalidValue, Strict, validated
 from arith.errors import UsageError, unknown
+from arith.files import MOST_INTEGER
 from arith.scoring.sizes import MOST_PER_CELL, check_size
 
 MOST = {
@@ -18,13 +20,14 @@ MOST = {
     **{name: 2**20 for name in ("batch_size", "groups")},
     "problems_per_cell": MOST_PER_CELL,
     **{name: 10**12 for name in ("num_problems", "steps")},
+    "evaluation_seed": MOST_INTEGER,
 }
 """The most of each: more is a slip or a broken file, and fills the memory before it is told."""
 _WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text"}
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Strict):
     """One recipe: task, size of the decoder, optimization, evaluation.
 
     Operand lengths are in digits; `warmup` and `cooldown` are shares of `steps`; `groups` is how
@@ -115,27 +118,11 @@ class Config:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "Config":
-        """Strict: every key but those of later versions, no other, each of its type.
-
-        Errors: UsageError.
-        """
-        later = {field.name: field.default for field in fields(cls) if field.default is not MISSING}
-        content = {**later, **content}
-        kinds = {field.name: field.type for field in fields(cls)}
-        for key in content:
-            if key not in kinds:
-                raise unknown("setting", key, kinds)
-        for key, kind in kinds.items():
-            if key not in content:
-                raise UsageError(f"setting '{key}' is missing")
-            accepted = (int, float) if kind is float else (kind,)
-            if not isinstance(content[key], accepted) or isinstance(content[key], bool):  # type: ignore[arg-type]
-                raise UsageError(f"setting '{key}' must be {_WORDS[kind]}, not {content[key]!r}")
-        for key, value in content.items():
-            if isinstance(value, int | float) and not abs(value) <= 2**63 - 1:  # nan too
-                raise UsageError(f"setting '{key}' must be a number of 64 bits")
-        values: dict[str, Any] = {k: kinds[k](v) for k, v in content.items()}  # type: ignore[operator]
-        return cls(**values)
+        """Read settings of a file. Raises UsageError if one is unknown, missing or wrong."""
+        try:
+            return validated(content, cls)
+        except InvalidValue as error:
+            raise UsageError(str(error)) from None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

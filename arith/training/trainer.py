@@ -6,16 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from math import isfinite
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field
 from torch import Tensor
 
-from arith.checking import number, whole
 from arith.data.bucket import Bucket
 from arith.data.task import Problems
+from arith.documents import Count, InvalidValue, NonNegative, Part, Positive, validated
 from arith.errors import Failure
 from arith.scoring.score import score
 from arith.training.batches import Source
@@ -29,11 +30,24 @@ from models.decoder import Decoder
 from models.hardware import Hardware
 
 HELD_OUT_PROBLEMS = 512
-LONGEST, LARGEST = 1e9, 1e12
-"""Seconds of a training, and a loss: what a state tells beyond them was never written."""
 LONG_SAVE, SAVING_SHARE = 1.0, 0.05
 """A state that takes longer to save, in seconds, is saved so seldom that all of them take no more
 than this share of the training: at the paper's size one has 1.4 GB."""
+
+
+class _Progress(Part):
+    """The facts of a state that training goes on from; it also says of which run it is."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    step: Count
+    tokens: Count
+    seconds: Annotated[float, Field(ge=0, le=1e9)]
+    losses: list[Annotated[float, Field(ge=0, le=1e12)]]
+    gradient_norm: NonNegative
+    skipped: Count
+    skipped_in_a_row: Count
+    finer: Positive
 
 
 class Trainer(Stepper):
@@ -250,19 +264,17 @@ class Trainer(Stepper):
         return tensors, facts
 
     def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any], path: object) -> None:
-        """Continue from a state, of an older version too. Errors: Failure, naming `path`, where it
-        does not fit."""
+        """Continue from a state. Raises Failure, naming `path`, if it does not fit."""
         try:
-            self.step = whole(facts["step"], "step", 0, self.config.steps)
-            self.tokens = whole(facts["tokens"], "tokens")
-            self.seconds = number(facts["seconds"], "seconds", 0, LONGEST)
+            progress = validated(facts, _Progress)
+            if not progress.skipped <= progress.step <= self.config.steps:
+                raise InvalidValue(f"step {progress.step} of {self.config.steps}")
             device = self.hardware.device
-            losses = [number(loss, "losses", 0, LARGEST) for loss in facts["losses"]]
-            self.losses = [torch.tensor(loss, device=device) for loss in losses]
-            self.norm = number(facts.get("gradient_norm", 0.0), "gradient_norm", 0)
-            self.skipped = whole(facts.get("skipped", 0), "skipped", 0, self.step)
-            self.in_a_row = whole(facts.get("skipped_in_a_row", 0), "skipped_in_a_row")
-            self.finer = whole(facts.get("finer", 1), "finer", 1)
+            self.step, self.tokens = progress.step, progress.tokens
+            self.seconds, self.norm = progress.seconds, progress.gradient_norm
+            self.losses = [torch.tensor(loss, device=device) for loss in progress.losses]
+            self.skipped, self.in_a_row = progress.skipped, progress.skipped_in_a_row
+            self.finer = progress.finer
             for name, value in self.decoder.state_dict().items():
                 value.copy_(fitting(tensors[f"model/{name}"], value))
             for name, parameter in trained(self.decoder):

@@ -54,7 +54,7 @@ KINDS = {
     "lengths": Kind(Path("set/lengths-00000.npy"), tokens, VERIFY),
     "record": Kind(RUN.record_file, lambda _: RUN.record(), SCORE),
     "timings": Kind(RUN.timings_file, lambda _: RUN.timings(), SCORE),
-    "grid": Kind(RUN.path / "grid.json", lambda path: grid_file.load(path).content(), ("table",)),
+    "grid": Kind(RUN.path / "grid.json", lambda path: grid_file.load(path).content(), SCORE[:2]),
     "weights": Kind(RUN.final, tensors, SCORE),
     "state": Kind(RUN.before_cooldown, tensors, ("train", RUN.path, "--steps", 90)),
     "metrics": Kind(
@@ -244,7 +244,7 @@ def test_a_command_names_the_damaged_file(original_world: Path, world: Path, nam
     content = kind.path.read_bytes()
     # The first lines of a file of lines are one too.
     parts = [] if kind.path.suffix == ".jsonl" else [content[: len(content) // 2], b""]
-    for damaged in (*parts, b"\xff" * 3000, CONTENTS["deep lists"]):
+    for damaged in (*parts, b"\xff" * 3000, CONTENTS["deep lists"] + b"\n"):
         kind.path.write_bytes(damaged)
         result = call(*kind.command)
         shutil.rmtree("runs")

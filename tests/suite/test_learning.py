@@ -1,4 +1,4 @@
-"""Curves and last states out of lines of metrics, old ones included."""
+"""Curves and last states out of lines of metrics."""
 
 import statistics
 from pathlib import Path
@@ -8,9 +8,6 @@ import pytest
 from arith.suite.folders import RunFolder
 from arith.suite.learning import by_length, curve, last_states, states
 from tests.suite.tiny import done, settings
-
-# As version 0.1 left it: no small grid was scored on the way then.
-OLD = RunFolder(Path(__file__).parents[1] / "published_by_0_1/mini/rope/seed-0")
 
 
 def line(step: int, inside: float, outside: float | None) -> dict[str, object]:
@@ -54,11 +51,10 @@ def test_nothing_longer_was_tested() -> None:
     assert last_states(made, "in_distribution") is not None
 
 
-def test_lines_of_older_runs_have_no_curves() -> None:
-    old = OLD.metrics()
-    assert len(old) == 50
-    assert last_states(old) is None and curve(old, "in_distribution") == []
-    assert by_length(old) == {} and states(old) == {}
+def test_a_run_that_was_not_looked_at_has_no_curves() -> None:
+    made: list[dict[str, object]] = [{"step": 20, "loss": 2.0, "exact_match": None}]
+    assert last_states(made) is None and curve(made, "in_distribution") == []
+    assert by_length(made) == {} and states(made) == {}
 
 
 def test_a_run_by_command(here: Path) -> None:

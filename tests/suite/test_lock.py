@@ -175,7 +175,7 @@ def test_where_no_thread_can_be_started_it_is_told_and_nothing_is_left(
 
 def test_what_the_killed_left_goes(tmp_path: Path) -> None:
     (tmp_path / "kept").touch()
-    ours = files.neighbour(tmp_path / lock.NAME)
+    ours = files.temporary_beside(tmp_path / lock.NAME)
     gone = ours.with_name(ours.name.replace(f"-{os.getpid()}-", "-4194305-"))  # no such number
     gone.touch()
     with lock.hold(tmp_path):

@@ -64,11 +64,11 @@ def test_a_preset_in_one_file(mine: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("steps = 4\n", "", "setting 'steps' is missing"),
+        ("steps = 4\n", "", "'steps' is missing"),
         ("steps =", "stpes =", "did you mean 'steps'"),
-        ("steps = 4", 'steps = "4"', "setting 'steps' must be a whole number, not '4'"),
-        ("steps = 4", "steps = true", "setting 'steps' must be a whole number, not True"),
-        ("clip = 0.5", 'clip = "x"', "setting 'clip' must be a number, not 'x'"),
+        ("steps = 4", 'steps = "4"', "'steps' must be an integer, not '4'"),
+        ("steps = 4", "steps = true", "'steps' must be an integer, not True"),
+        ("clip = 0.5", 'clip = "x"', "'clip' must be a number, not 'x'"),
         ("steps = 4", "steps = ", "mine.toml"),
     ],
 )

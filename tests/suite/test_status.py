@@ -67,7 +67,11 @@ def test_a_training_on_its_way(listed: Path) -> None:
     for grid in ROPE.glob("grid*.json"):
         grid.unlink()
     folder.final.rename(folder.latest)
-    lines = [{"step": 1, "loss": 3.0, "seconds": 2.0}, {"step": 2, "loss": 2.5, "seconds": 5.0}]
+    (whole,) = folder.metrics()
+    lines = [
+        {**whole, "step": step, "loss": loss, "seconds": seconds}
+        for step, loss, seconds in ((1, 3.0, 2.0), (2, 2.5, 5.0))
+    ]
     folder.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     now = states()[TRAIN]
     assert (now["state"], now["step"], now["loss"]) == ("waiting", 2, 2.5)

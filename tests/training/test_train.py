@@ -18,6 +18,7 @@ from arith.errors import UsageError
 from arith.suite import runs, trainers
 from arith.suite.building import decoder_for
 from arith.suite.folders import RunFolder
+from arith.suite.metrics_line import line_of
 from arith.suite.runs import continue_run, extend_run
 from arith.suite.weights import load_weights
 from arith.training import checkpoint
@@ -260,7 +261,7 @@ def test_a_run_without_cooldown_is_extended_from_its_end(tmp_path: Path) -> None
 def test_metrics_cut_short_by_a_kill_are_mended(tmp_path: Path, uninterrupted: Outcome) -> None:
     folder = run(tmp_path, small(), stop=17)
     with open(folder.metrics_file, "a") as file:
-        file.write('{"step": 20, "loss": 1.0}\n{"step": 25, "lo')
+        file.write(line_of({**folder.metrics()[-1], "step": 20}) + '\n{"step": 25, "lo')
     assert untimed(run(tmp_path, small()).metrics()) == uninterrupted[1]
 
 

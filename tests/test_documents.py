@@ -1,0 +1,400 @@
+"""Damaged documents of every kind: each is refused in one line that names the file."""
+
+import json
+import os
+import random
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from arith.data.bucket import Bucket
+from arith.data.manifest import Manifest
+from arith.data.shard_files import ShardNote
+from arith.data.writing import generate
+from arith.documents import read_content, read_document, with_checksum, write_document
+from arith.errors import Failure, UsageError
+from arith.export.problems import write_text
+from arith.scoring import grid_file
+from arith.suite import presets, status
+from arith.suite.folders import RunFolder
+from arith.suite.plan import How, plan, read_jobs, write_jobs
+from arith.suite.presets import load_preset
+from arith.suite.record import RunRecord
+from arith.suite.sweep import Run, load_sweep
+from arith.training.config import Config
+from models.names.parse import parse
+from tests.scoring.made import EVALUATION, filled
+from tests.sealing import LINE, MACHINE
+
+BUCKET, COUNT, SHARD_SIZE = Bucket("addition", 2, 0, "train"), 64, 32
+SHA256 = "ab" * 32
+SWEEP = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0, 1]\n[set]\nsteps = 7\n'
+
+
+class Kind(NamedTuple):
+    """A kind of file: where one lies and what reads it. `has_checksum` means that every damage is
+    found; `is_lines`, that a part of it reads as a shorter file."""
+
+    file: str
+    read: Callable[[Path], Any]
+    has_checksum: bool = True
+    is_lines: bool = False
+
+
+def read_preset(path: Path) -> Config:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(presets, "FOLDER", path.parent)
+        return load_preset(path.stem)
+
+
+KINDS = {
+    "run": Kind("run/run.json", lambda path: RunFolder(path.parent).record()),
+    "environment": Kind("run/environment.json", lambda path: RunFolder(path.parent).environment()),
+    "timings": Kind("run/timings.json", lambda path: RunFolder(path.parent).timings()),
+    "metrics": Kind(
+        "run/metrics.jsonl", lambda path: RunFolder(path.parent).metrics(), False, True
+    ),
+    "grid": Kind("run/grid.json", lambda path: grid_file.load(path).content()),
+    "dataset": Kind("set/manifest.json", lambda path: Manifest.load(path.parent)),
+    "dataset shard": Kind("set/shard-00000.json", lambda path: read_document(path, ShardNote)),
+    "exported dataset": Kind(
+        "problems.txt.json", lambda path: write_text(path.with_suffix(""), BUCKET, COUNT)
+    ),
+    "jobs": Kind("sweep/jobs.jsonl", lambda path: [*read_jobs(path.parent)], False, True),
+    "sweep": Kind("mine.toml", lambda path: load_sweep(str(path)), False),
+    "preset": Kind("presets/mine.toml", read_preset, False),
+}
+DOCUMENTS = [name for name, kind in KINDS.items() if kind.has_checksum]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a good file of each kind."""
+    folder = tmp_path_factory.mktemp("documents")
+    run, config = RunFolder(folder / "run"), load_preset("mini")
+    run.write_record(
+        RunRecord("rope", 0, "mini", config, 1, config.steps, SHA256, "0.8.0", {"mine.py": SHA256})
+    )
+    write_document(run.environment_file, {**MACHINE, "earlier": [MACHINE]}, "environment")
+    run.write_timing("train", 6.5)
+    for step in (20, 40):
+        run.add_metrics({**LINE, "step": step})
+    grid = filled([[3] * 4] * 4, total=10, settings={"task": "subtraction", "steps": 9})
+    grid_file.save(grid, run.grid_file())
+    manifest = generate(folder / "set", BUCKET, COUNT, shard_size=SHARD_SIZE)
+    identity = read_content(folder / "set/manifest.json", "dataset")
+    keys = ("task", "version", "seed", "split", "max_digits", "count")
+    note = {
+        "identity": {**{key: identity[key] for key in keys}, "shard_size": SHARD_SIZE},
+        "shard": vars(manifest.shards[0]),
+    }
+    write_document(folder / "set/shard-00000.json", note, "dataset shard")
+    write_text(folder / "problems.txt", BUCKET, COUNT)
+    runs = [Run(parse("rope"), seed, "mini", config, folder) for seed in (0, 1)]
+    write_jobs(plan(runs, How(), folder), folder / "sweep")
+    (folder / "mine.toml").write_text(SWEEP)
+    (folder / "presets").mkdir()
+    (folder / "presets/mine.toml").write_text((presets.FOLDER / "mini.toml").read_text())
+    return folder
+
+
+@pytest.fixture
+def good(made: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Kind, Path]]:
+    """A kind and its good file, which is put back after the test."""
+    kind = KINDS[request.param]
+    path = made / kind.file
+    content = path.read_bytes()
+    yield kind, path
+    if path.is_dir():
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)
+    path.write_bytes(content)
+
+
+def refusal(kind: Kind, path: Path) -> str | None:
+    """The line that says what is wrong with a file; None if it is read."""
+    try:
+        kind.read(path)
+    except (Failure, UsageError) as error:
+        message = str(error)
+        assert str(path) in message, message
+        assert message.isprintable(), message
+        return message
+    return None
+
+
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def resealed(**changes: Any) -> Callable[[Path], None]:
+    """Change fields of a document and give it the checksum of what it says then."""
+
+    def damage(path: Path) -> None:
+        content = json.loads(path.read_text())
+        del content["checksum"]
+        kind = changes.get("kind", content["kind"])
+        path.write_text(json.dumps(with_checksum({**content, **changes}, kind)))
+
+    return damage
+
+
+def replaced(old: bytes, new: bytes) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        content = path.read_bytes()
+        assert old in content
+        path.write_bytes(content.replace(old, new, 1))
+
+    return damage
+
+
+BYTES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "empty": (lambda path: path.write_bytes(b""), "corrupt|is not|missing|say which"),
+    "zeros": (lambda path: path.write_bytes(b"\0" * 3000), "corrupt|TOML|toml"),
+    "not UTF-8": (lambda path: path.write_bytes(b"\xff\xfe\0"), "not UTF-8"),
+    "a pickle": (lambda path: path.write_bytes(b"\x80\x04\x95posix\x8c\x06system\x93."), "corrupt"),
+    "deep": (lambda path: path.write_bytes(b"[" * 15_000 + b"\n"), "corrupt|nested|TOML|toml"),
+    "40 GB": (lambda path: os.truncate(path, 40 * 2**30), "larger than the"),
+    "a pipe": (a_pipe, "cannot read .*: it is not a file"),
+    "a folder": (a_folder, "cannot read"),
+}
+
+
+@pytest.mark.parametrize("name", BYTES)
+@pytest.mark.parametrize("good", KINDS, indirect=True)
+def test_what_is_no_such_file_is_refused(name: str, good: tuple[Kind, Path]) -> None:
+    kind, path = good
+    damage, words = BYTES[name]
+    damage(path)
+    if kind.is_lines and name in ("empty", "zeros", "a pickle"):
+        return  # no line, or half of one
+    assert_matches(refusal(kind, path), words)
+
+
+OF_DOCUMENTS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "a list": (lambda path: path.write_text("[1]"), "is not a .* of tape-arith"),
+    "another kind": (resealed(kind="bench"), "is not a .* of tape-arith"),
+    "a newer schema": (
+        resealed(schema=3),
+        "has schema 3 and this version reads 2: use the version",
+    ),
+    "an older schema": (resealed(schema=1), "has schema 1 and this version reads 2"),
+    "no checksum": (replaced(b'"checksum"', b'"checksun"'), "corrupt: its checksum"),
+    "NaN": (replaced(b": ", b": NaN, "), "corrupt: not JSON .NaN is not a number"),
+    "an unknown field": (resealed(odd=1), "corrupt: unknown key 'odd': .*Known: .*; "),
+}
+
+
+@pytest.mark.parametrize("name", OF_DOCUMENTS)
+@pytest.mark.parametrize("good", DOCUMENTS, indirect=True)
+def test_what_is_no_such_document_is_refused(name: str, good: tuple[Kind, Path]) -> None:
+    kind, path = good
+    damage, words = OF_DOCUMENTS[name]
+    damage(path)
+    assert_matches(refusal(kind, path), words)
+
+
+@pytest.mark.parametrize("good", DOCUMENTS, indirect=True)
+def test_every_cut_and_every_changed_byte_is_found(good: tuple[Kind, Path]) -> None:
+    kind, path = good
+    content, expected, draw = path.read_bytes(), kind.read(path), random.Random(0)
+    for _ in range(30):
+        place, byte = draw.randrange(len(content)), draw.randrange(256)
+        for damaged in (
+            content[:place],
+            content[:place] + bytes([byte]) + content[place + 1 :],
+            content[:place] + content[place + 1 :],
+        ):
+            path.write_bytes(damaged)
+            # A line break for a space, or none at the end, changes nothing that is said.
+            assert refusal(kind, path) or kind.read(path) == expected
+
+
+CONFIG = load_preset("mini").as_dict()
+NOTE = {"task": "addition", "version": 1, "seed": 0, "split": "train", "max_digits": 2, "count": 64}
+FIELDS: list[tuple[str, dict[str, Any], str]] = [
+    ("run", {"seed": -1}, "'seed' must be at least 0, not -1"),
+    ("run", {"seed": True}, "'seed' must be an integer, not True"),
+    ("run", {"seed": 2**63}, "'seed' must be at most 9223372036854775807"),
+    ("run", {"encoding": "\x1b[31m"}, "'encoding' must not hold control characters"),
+    ("run", {"data": "ab"}, "'data' must be a SHA-256, not 'ab'"),
+    ("run", {"sources": {"mine.py": "ab"}}, "must be a SHA-256"),
+    ("run", {"init_from": {}}, "'init_from.encoding' is missing"),
+    ("run", {"on_nonfinite": "hope"}, "'hope': .*Known: skip, stop"),
+    ("run", {"config": {**CONFIG, "steps": 0}}, "steps must be 1 or more, not 0"),
+    ("run", {"config": {**CONFIG, "clip": "x"}}, "'config.clip' must be a number, not 'x'"),
+    ("run", {"config": {**CONFIG, "num_layers": 10**9}}, "num_layers must be 4,096 at most"),
+    ("environment", {"threads": "1"}, "'threads' must be an integer, not '1'"),
+    ("environment", {"earlier": [{}]}, "'earlier.0.tape-arith' is missing"),
+    ("timings", {"seconds": {"train": -1}}, "'seconds.train' must be at least 0"),
+    ("timings", {"seconds": 7}, "'seconds' must be an object, not 7; remove it"),
+    ("dataset", {"count": 65}, "do not hold 65 problems; tape-arith generate --fresh --out"),
+    ("dataset", {"sha256": SHA256}, "the hash of its shards differs"),
+    ("dataset", {"version": 9}, "of version 9 of addition"),
+    ("dataset", {"task": "nope"}, "unknown task 'nope'"),
+    ("dataset", {"vocabulary": ["a"]}, "another vocabulary"),
+    ("dataset", {"shards": [{}]}, "'shards.0.tokens' is missing"),
+    ("dataset shard", {"identity": NOTE}, "'identity.shard_size' is missing"),
+    ("dataset shard", {"shard": {"tokens": "../x.npy"}}, "'shard.tokens' must match"),
+    ("exported dataset", {"bytes": -1}, "'bytes' must be at least 0, not -1; --fresh"),
+    ("exported dataset", {"sha256": SHA256}, "not as the hash"),
+    ("grid", {"extrapolation": ""}, "'extrapolation' must have at least 1 character"),
+    ("grid", {"preset": "../x"}, "'preset' must match"),
+    ("grid", {"seed": True}, "'seed' must be an integer"),
+    ("grid", {"blocks_done": 99}, "'total' disagrees with 'blocks_done'"),
+    ("grid", {"trained_digits": 5}, "'trained_digits' must be at most"),
+    ("grid", {"budget": []}, "'budget' must be an object"),
+    ("grid", {"settings": {"steps": None}}, "'settings.steps.* must be"),
+    ("grid", {"evaluation": {}}, "'evaluation.task' is missing"),
+    ("grid", {"evaluation": {**EVALUATION, "max_digits": 5}}, "must be 5 rows of 5"),
+    ("grid", {"evaluation": {**EVALUATION, "problems_per_cell": 9}}, "more problems in a cell"),
+    ("grid", {"total": [[10] * 4] * 3}, "'total' must be 4 rows of 4"),
+    ("grid", {"exact": [[0.5] * 4] * 4}, "'exact.0.0' must be an integer, not 0.5"),
+    ("grid", {"exact": [[11] * 4] * 4}, "more exact answers than problems"),
+    ("grid", {"right_share": [[None] * 4] * 4}, "'right_share' must be null where nothing"),
+    ("grid", {"right_share": [[1.5] * 4] * 4}, "'right_share.0.0' must be at most 1"),
+    ("grid", {"right_share": [[0.1] * 4] * 4}, "'right_share' disagrees with 'exact'"),
+    ("grid", {"first_wrong": [[1e300] * 4] * 4}, "'first_wrong.0.0' must be at most"),
+]
+
+
+@pytest.mark.parametrize(("good", "changes", "words"), FIELDS, indirect=["good"])
+def test_a_wrong_field_is_named(
+    good: tuple[Kind, Path], changes: dict[str, Any], words: str
+) -> None:
+    kind, path = good
+    resealed(**changes)(path)
+    assert_matches(refusal(kind, path), words)
+
+
+LINES = [
+    ("metrics", {"step": 20}, "line 2: step 20 comes after step 20"),
+    ("metrics", {"loss": "x"}, "line 2: 'loss' must be a number, not 'x'; .*or remove that line"),
+    ("metrics", {"exact_match": 2}, "'exact_match' must be at most 1"),
+    ("metrics", {"odd": 2}, "unknown key 'odd'"),
+    ("metrics", {"small_grid": {}}, "'small_grid.in_distribution' is missing"),
+    ("metrics", {"state": {"norm": [None]}}, "'state.norm.0' must be a number"),
+    ("jobs", {"kind": "hope"}, "'kind' must be 'generate'"),
+    ("jobs", {"depends": "x"}, "'depends' must be"),
+    ("jobs", {"grid": None}, "'grid' is missing: plan the sweep again"),
+]
+
+
+@pytest.mark.parametrize(("good", "changes", "words"), LINES, indirect=["good"])
+def test_a_wrong_line_is_named(
+    good: tuple[Kind, Path], changes: dict[str, Any], words: str
+) -> None:
+    kind, path = good
+    *lines, last = path.read_text().splitlines()
+    text = "\n".join([*lines, json.dumps({**json.loads(last), **changes})]) + "\n"
+    path.write_text(text)
+    assert_matches(refusal(kind, path), words)
+
+
+TABLES = [
+    ("sweep", "preset =", "presett =", "unknown key 'presett': did you mean 'preset'"),
+    ("sweep", "[0, 1]", "[0, -1]", "seeds"),
+    ("sweep", "[0, 1]", '"0"', "seeds"),
+    ("sweep", '["rope"]', '["rope", "rope"]', "rope is named twice"),
+    ("sweep", "steps = 7", "steps = 1979-05-27", "steps"),
+    ("sweep", "[set]", "[set", "is not TOML"),
+    ("preset", "steps = ", "stpes = ", "unknown key 'stpes': did you mean 'steps'"),
+    ("preset", "steps = ", f"a{'.a' * 3000} = 1\nsteps = ", "nested too deep"),
+    ("preset", "clip = ", "clip = nan #", "'clip' must be a finite number, not nan"),
+    ("preset", "batch_size = ", "batch_size = 4e9 #", "'batch_size' must be an integer"),
+]
+
+
+@pytest.mark.parametrize(("good", "old", "new", "words"), TABLES, indirect=["good"])
+def test_a_wrong_table_is_named(good: tuple[Kind, Path], old: str, new: str, words: str) -> None:
+    kind, path = good
+    replaced(old.encode(), new.encode())(path)
+    assert_matches(refusal(kind, path), words)
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=3)
+    | st.sampled_from([2**63 - 1, 2**64, 1e308, "../../x", "\x1b[31m", "x" * 20_000]),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(), values, max_size=2),
+    max_leaves=4,
+)
+
+
+@pytest.mark.parametrize("good", DOCUMENTS, indirect=True)
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_any_value_anywhere_is_read_or_refused(
+    good: tuple[Kind, Path], data: st.DataObject
+) -> None:
+    kind, path = good
+    whole = path.read_bytes()
+    content = json.loads(whole)
+    holder, key = data.draw(st.sampled_from(list(places(content))))
+    holder[key] = data.draw(VALUES)
+    path.write_text(json.dumps(content))
+    resealed()(path)
+    refusal(kind, path)
+    path.write_bytes(whole)
+
+
+def test_a_line_that_was_cut_short_is_left_out(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder(tmp_path)
+    whole = (made / "run/metrics.jsonl").read_text()
+    folder.metrics_file.write_text(whole[:-9])
+    assert [line["step"] for line in folder.metrics()] == [20]
+    assert "the last line was cut short" in capsys.readouterr().err
+    folder.keep_metrics_to(40)
+    folder.add_metrics({**LINE, "step": 40})
+    assert folder.metrics_file.read_text() == whole
+
+
+def test_a_damaged_line_of_ends_is_none(tmp_path: Path) -> None:
+    for code in (1, 0):
+        status.note_end(tmp_path, f"job {code}", code, "no space", None)
+    with open(tmp_path / "ends.jsonl", "a") as file:
+        file.write('{"id": "other"}\n\0\0{"id')
+    assert list(status._ends(tmp_path)) == ["job 1", "job 0"]
+
+
+def test_a_document_comes_back_and_holds_no_nan(tmp_path: Path) -> None:
+    path, content = tmp_path / "file", {"name": "Peña", "x": 0.1, "none": None, "betas": (0.9, 1)}
+    write_document(path, content, "bench")
+    assert read_content(path, "bench") == {**content, "betas": [0.9, 1]}
+    with pytest.raises(ValueError, match="JSON"):
+        write_document(path, {"x": float("nan")}, "bench")
+    assert read_content(path, "bench")["x"] == 0.1
+
+
+def assert_matches(message: str | None, words: str) -> None:
+    assert message is not None and re.search(words, message), message
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every (holder, key) inside nested lists and objects."""
+    inside = enumerate(value) if isinstance(value, list) else ()
+    for key, item in value.items() if isinstance(value, dict) else inside:
+        yield value, key
+        yield from places(item)
