@@ -22,6 +22,7 @@ from arith.commands.options import (
     complete_encoding,
 )
 from arith.errors import EXIT_FAILED, UsageError
+from arith.files import MOST_INTEGER
 from arith.training.nonfinite import POLICIES, checked_policy
 from models.names.backends import AttentionChoice
 from models.names.parse import parse_list
@@ -48,7 +49,11 @@ def command(
     preset: Preset = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Initialization, training problems, positions (default: 0)."),
+        typer.Option(
+            min=0,
+            max=MOST_INTEGER,
+            help="Initialization, training problems, positions (default: 0).",
+        ),
     ] = None,
     settings: Settings = None,
     task: TaskName = None,

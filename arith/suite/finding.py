@@ -1,6 +1,6 @@
 """Which runs and grids there are below a folder. No torch here."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from arith.data.bucket import EVALUATION
@@ -24,16 +24,19 @@ def find_grids(
     names: Sequence[Name] | None = None,
     asked: Asked = USUAL,
 ) -> list[Grid]:
-    """The grids below `root` on what is `asked`: all, or those of `names`.
+    """Return the grids below `root` on what is `asked`: all, or those of `names`.
 
-    Errors: Failure for a grid that is asked for and corrupt. Of `names`, another grid of the same
-    run that is corrupt is told on stderr, and the runs of other encodings are not opened.
-    UsageError where the runs of one encoding are of two versions of the user's file.
+    A corrupt grid is named on stderr and left out; of `names`, the runs of other encodings are not
+    opened. Raises UsageError if the runs of one encoding are of two versions of the user's file.
     """
     if names is None:
         folders = list(map(RunFolder, sorted(root.glob(f"{preset or '*'}/*/seed-*"))))
         of_one_source(folders)
-        return [grid for folder in folders for grid in _on(asked, folder, list(_grids(folder)))]
+        return [
+            grid
+            for folder in folders
+            for grid in _on(asked, folder, [*read_grids(folder).values()])
+        ]
     result = []
     for encoding in dict.fromkeys(name.encoding for name in names):
         ways = [name for name in names if name.encoding == encoding]
@@ -42,9 +45,7 @@ def find_grids(
         of_one_source([RunFolder(path) for path in paths])
         for path in paths:
             folder = RunFolder(path)
-            told = asked.of(_tested_digits(folder) or 0)
-            files = [folder.grid_file(name.extrapolation, told) for name in ways]
-            grids = [grid for grid in _grids(folder, files) if grid.name in wanted]
+            grids = [grid for grid in read_grids(folder).values() if grid.name in wanted]
             result += _on(asked, folder, grids)
     return result
 
@@ -67,15 +68,15 @@ def of_one_source(folders: Sequence[RunFolder]) -> None:
             )
 
 
-def _grids(folder: RunFolder, asked: Sequence[Path] | None = None) -> Iterator[Grid]:
-    """All grids of a run. Errors: Failure for a corrupt one among those `asked` for, or of all."""
+def read_grids(folder: RunFolder) -> dict[str, Grid]:
+    """Return the grids of a run by their files' names; a corrupt one is named and left out."""
+    grids = {}
     for file in sorted(folder.path.glob("grid*.json")):
         try:
-            yield grid_file.load(file)
+            grids[file.stem] = grid_file.load(file)
         except Failure as error:
-            if asked is None or file in asked:
-                raise
-            say(f"note: {error}")
+            say(f"note: left out: {error}")
+    return grids
 
 
 def _on(asked: Asked, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
@@ -96,7 +97,8 @@ def _told_apart(asked: Asked, folder: RunFolder, grids: list[Grid]) -> list[Grid
         if digits is None:
             # A grid is worth showing without its record, where it is the only one of its name.
             if len({grid.name for grid in of_split}) < len(of_split):
-                folder.record()
+                say(f"note: left out: {folder.path}: its run.json does not say which grid is meant")
+                return []
             return of_split
     return [grid for grid in of_split if grid.max_digits == digits]
 

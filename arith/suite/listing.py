@@ -8,7 +8,7 @@ from typing import Any
 from arith.data.task import task_places, tasks
 from arith.errors import Failure, UsageError
 from arith.plain import plain
-from arith.suite.finding import find_runs
+from arith.suite.finding import find_runs, read_grids
 from arith.suite.folders import RunFolder
 from arith.suite.presets import describe, load_preset, presets
 from arith.suite.progress import say
@@ -94,14 +94,13 @@ def run(folder: RunFolder) -> dict[str, Any]:
         return {"path": str(folder.path), "state": f"unreadable: {error}"}
     step = metrics[-1]["step"] if metrics else 0
     state = "trained" if folder.finished() else f"step {step} of {record.config.steps}"
-    grids = sorted(file.stem for file in folder.path.glob("grid*.json"))
     return {
         "path": str(folder.path),
         "preset": record.preset,
         "encoding": record.encoding,
         "seed": record.seed,
         "state": state,
-        "grids": grids,
+        "grids": list(read_grids(folder)),
     }
 
 
