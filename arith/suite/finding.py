@@ -71,7 +71,7 @@ def of_one_source(folders: Sequence[RunFolder]) -> None:
 def read_grids(folder: RunFolder) -> dict[str, Grid]:
     """Return the grids of a run by their files' names; a corrupt one is named and left out."""
     grids = {}
-    for file in sorted(folder.path.glob("grid*.json")):
+    for file in sorted(folder.path.glob("grid*.json"), key=lambda file: file.stem):
         try:
             grids[file.stem] = grid_file.load(file)
         except Failure as error:
