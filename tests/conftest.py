@@ -2,12 +2,16 @@
 operation wait for each other beside other work. A GPU is for the tests that ask for one."""
 
 import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch looks; subprocesses inherit it
 
 import pytest
 import torch
+
+from tests.suite.tiny import done, settings
 
 
 def pytest_configure() -> None:
@@ -21,3 +25,27 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `data` and `runs` of rope, fire and tape+yarn. Not to be changed."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        done("run", "--pe", "rope,fire,tape+yarn", "--seeds", "0,1", *settings())
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def comparison(trained: Path, here: Path) -> Path:
+    """A working folder with a copy of `trained`."""
+    shutil.copytree(trained, here, dirs_exist_ok=True)
+    return here
