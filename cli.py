@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from arith.commands import (
+from tape_arith.arith.commands import (
     ablate,
     attention,
     bench,
@@ -34,7 +34,7 @@ from arith.commands import (
     table,
     train,
 )
-from arith.errors import (
+from tape_arith.arith.errors import (
     EXIT_AGAIN,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -42,10 +42,10 @@ from arith.errors import (
     Failure,
     UsageError,
 )
-from arith.plain import plain
-from arith.suite.stopping import hear
-from arith.suite.streams import open_streams
-from arith.suite.version import own_version
+from tape_arith.arith.escape_control import plain
+from tape_arith.arith.stopping import hear
+from tape_arith.arith.streams import open_streams
+from tape_arith.arith.version import own_version
 
 app = typer.Typer(
     pretty_exceptions_enable=False,

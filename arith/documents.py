@@ -15,8 +15,8 @@ from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from arith.errors import Corrupt, Failure, unknown
-from arith.files import MOST_INTEGER, parse_json, read_text, write_text
+from tape_arith.arith.errors import Corrupt, Failure, unknown
+from tape_arith.arith.files import MOST_INTEGER, parse_json, read_text, write_text
 
 SCHEMA = 2
 STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)

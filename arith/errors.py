@@ -1,6 +1,6 @@
 """The two kinds of error that the command line turns into one line, and the exit codes."""
 
-from models.errors import UsageError, unknown
+from tape_arith.models.errors import UsageError, unknown
 
 __all__ = [
     "EXIT_AGAIN",

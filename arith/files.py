@@ -21,8 +21,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from arith.errors import Corrupt, Failure
-from arith.processes import alive, host
+from tape_arith.arith.errors import Corrupt, Failure
+from tape_arith.arith.machine import alive, host
 
 MOST_BYTES = 32 * 2**20
 """Limit of a file that is read whole. As JSON it takes up to 35 times as much memory: 1.2 GB. A

@@ -7,17 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.backends import choose
-from models.backends.backend import Needs
-from models.combination import Combination
-from models.compile import CPU_OPTIONS, check_compiler, compile_blocks
-from models.decoder import Decoder, DecoderConfig
-from models.encoding import Extrapolation, PositionalEncoding, Setting
-from models.errors import UsageError
-from models.hardware import Hardware
-from models.names.declarations import read_declaration
-from models.names.locate import locate
-from models.names.parse import Name, NamePart, parse
+from tape_arith.models.backends import choose
+from tape_arith.models.backends.backend import Needs
+from tape_arith.models.combination import Combination
+from tape_arith.models.compile import CPU_OPTIONS, check_compiler, compile_blocks
+from tape_arith.models.decoder import Decoder, DecoderConfig
+from tape_arith.models.encoding import Extrapolation, PositionalEncoding, Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.names.declarations import read_declaration
+from tape_arith.models.names.locate import locate
+from tape_arith.models.names.parse import Name, NamePart, parse
 
 
 def build(name: Name | str, setting: Setting) -> PositionalEncoding:

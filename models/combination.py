@@ -8,10 +8,10 @@ from itertools import chain
 
 from torch import Tensor, nn
 
-from models.encoding import PositionalEncoding, State
-from models.errors import UsageError
-from models.flops import MatMul, Workload
-from models.sequences import Sequences
+from tape_arith.models.encoding import PositionalEncoding, State
+from tape_arith.models.errors import UsageError
+from tape_arith.models.flops import MatMul, Workload
+from tape_arith.models.sequences import Sequences
 
 
 class Combination(PositionalEncoding):

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from models.decoder import Decoder
-from models.errors import UsageError
-from models.hardware import Hardware
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.errors import UsageError
+from tape_arith.models.hardware import Hardware
 
 MOST_GRAPHS = 32
 """Graphs of one decoder whose blocks share them: the first, the last and those between, in training

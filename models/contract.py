@@ -16,15 +16,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from models.build import build_decoder
-from models.decoder import Decoder, DecoderConfig
-from models.encoding import Setting
-from models.errors import UsageError
-from models.flops import Workload
-from models.names.declarations import declarations, read_declaration
-from models.names.locate import USER_CODE_ERRORS, Location, describe_error, locate
-from models.names.parse import Name, source_hashes
-from models.sequences import Sequences
+from tape_arith.models.build import build_decoder
+from tape_arith.models.decoder import Decoder, DecoderConfig
+from tape_arith.models.encoding import Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.flops import Workload
+from tape_arith.models.names.declarations import declarations, read_declaration
+from tape_arith.models.names.locate import USER_CODE_ERRORS, Location, describe_error, locate
+from tape_arith.models.names.parse import Name, source_hashes
+from tape_arith.models.sequences import Sequences
 
 VOCABULARY = 19
 DIGITS, PLUS, EQUALS, END = tuple(range(4, 14)), 14, 17, 3

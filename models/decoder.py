@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.backends.backend import Backend, Needs
-from models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, State
-from models.errors import UsageError
-from models.norm import RMSNorm
-from models.sequences import Sequences
+from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, State
+from tape_arith.models.errors import UsageError
+from tape_arith.models.norm import RMSNorm
+from tape_arith.models.sequences import Sequences
 
 NORM_EPSILON = 1e-6
 

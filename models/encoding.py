@@ -23,10 +23,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from models.backends.backend import Backend, Needs
-from models.backends.eager import Eager
-from models.flops import MatMul, Workload
-from models.sequences import Sequences
+from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.backends.eager import Eager
+from tape_arith.models.flops import MatMul, Workload
+from tape_arith.models.sequences import Sequences
 
 # A NamedTuple of tensors of the encoding's own, opaque to the decoder; () where it carries nothing.
 State = Any

@@ -14,7 +14,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from models.names.backends import AUTO, AttentionChoice
+from tape_arith.models.names.backends import AUTO, AttentionChoice
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

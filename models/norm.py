@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.hardware import use_custom_backward
+from tape_arith.models.hardware import use_custom_backward
 
 
 class RMSNorm(nn.Module):

@@ -11,7 +11,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch looks; subprocesses inhe
 import pytest
 import torch
 
-from tests.suite.tiny import done, settings
+from tests.helpers.tiny_runs import done, settings
 
 
 def pytest_configure() -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from arith.suite import estimate
-from arith.suite.folders import RunFolder
-from arith.suite.version import own_version
-from models.hardware import Hardware
-from tests.suite.tiny import contents, done, refused, settings, untouched
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.sweeps import estimate
+from tape_arith.arith.version import own_version
+from tape_arith.models.hardware import Hardware
+from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 
 ROOT = Path(__file__).resolve().parents[1]
-MODULE = [sys.executable, str(ROOT / "cli.py")]
+MODULE = [sys.executable, "-m", "tape_arith"]
 
 
 @pytest.fixture(autouse=True)

@@ -12,24 +12,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arith.data.bucket import Bucket
-from arith.data.manifest import Manifest
-from arith.data.shard_files import ShardNote
-from arith.data.writing import generate
-from arith.documents import read_content, read_document, with_checksum, write_document
-from arith.errors import Failure, UsageError
-from arith.export.problems import write_text
-from arith.scoring import grid_file
-from arith.suite import presets, status
-from arith.suite.folders import RunFolder
-from arith.suite.plan import How, plan, read_jobs, write_jobs
-from arith.suite.presets import load_preset
-from arith.suite.record import RunRecord
-from arith.suite.sweep import Run, load_sweep
-from arith.training.config import Config
-from models.names.parse import parse
-from tests.scoring.made import EVALUATION, filled
-from tests.sealing import LINE, MACHINE
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.formats import write_text
+from tape_arith.arith.data.manifest import Manifest
+from tape_arith.arith.data.shard_files import ShardNote
+from tape_arith.arith.data.writing import generate
+from tape_arith.arith.documents import read_content, read_document, with_checksum, write_document
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.runs import presets
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.sweeps import status
+from tape_arith.arith.sweeps.jobs import How, plan, read_jobs, write_jobs
+from tape_arith.arith.sweeps.sweep import Run, load_sweep
+from tape_arith.arith.training.config import Config
+from tape_arith.models.names.parse import parse
+from tests.helpers.made_grids import EVALUATION, filled
+from tests.helpers.sealing import LINE, MACHINE
 
 BUCKET, COUNT, SHARD_SIZE = Bucket("addition", 2, 0, "train"), 64, 32
 SHA256 = "ab" * 32

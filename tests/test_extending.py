@@ -15,18 +15,18 @@ from pathlib import Path
 
 import pytest
 
-import arith.data.task
-import arith.data.tasks
-import models
-import models.encodings
-from arith.commands.options import complete_encoding
-from arith.suite.folders import RunFolder
-from models.errors import UsageError
-from models.names.declarations import Option, declaration
-from models.names.locate import FOLDERS, installed, locate
-from models.names.parse import parse
+import tape_arith.arith.tasks
+import tape_arith.arith.tasks.task
+import tape_arith.models.encodings
+from tape_arith import models
+from tape_arith.arith.commands.options import complete_encoding
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.models.errors import UsageError
+from tape_arith.models.names.declarations import Option, declaration
+from tape_arith.models.names.locate import FOLDERS, installed, locate
+from tape_arith.models.names.parse import parse
+from tests.helpers.tiny_runs import SETTINGS, done, refused, settings
 from tests.models.test_contract import HEAD, SLIPS
-from tests.suite.tiny import SETTINGS, done, refused, settings
 
 ENCODING = '''"""A user's own."""
 
@@ -36,8 +36,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from models.encoding import PositionalEncoding, Setting
-from models.sequences import Sequences
+from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.sequences import Sequences
 
 Path("imported").touch()
 
@@ -69,7 +69,7 @@ TASK = '''"""Repeating the first operand."""
 
 from pathlib import Path
 
-from arith.data.task import Digits, Task
+from tape_arith.arith.tasks.task import Digits, Task
 
 Path("imported").touch()
 
@@ -120,7 +120,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def clear_caches() -> None:
     installed.cache_clear()
-    arith.data.task.load_task.cache_clear()
+    tape_arith.arith.tasks.task.load_task.cache_clear()
 
 
 def install(site: Path, package: str, points: str, **files: str) -> None:
@@ -198,7 +198,7 @@ def test_a_name_cannot_be_two_things(folder: Path, site: Path) -> None:
     assert "'randpe' is of package theirs 1.2" in refused("check", "randpe")
     message = refused("check", "mine")
     assert "package theirs 1.2" in message and "package others 1.2" in message
-    task = "the task 'addition' is of arith/data/tasks/addition.py and of package theirs 1.2"
+    task = "the task 'addition' is of arith/tasks/addition.py and of package theirs 1.2"
     assert task in refused("train", "--pe", "fire", *settings())
     assert [line for line in done("list").out.splitlines() if both in line]
     assert str(parse("fire")) == "fire" and not Path("imported").exists()
@@ -343,7 +343,7 @@ def test_an_encoding_in_one_file(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     encodings = folder / "encodings"
     shutil.copytree(FOLDERS["encoding"], encodings)
     monkeypatch.setitem(FOLDERS, "encoding", encodings)
-    monkeypatch.setattr(models.encodings, "__path__", [str(encodings)])
+    monkeypatch.setattr(tape_arith.models.encodings, "__path__", [str(encodings)])
     (encodings / "zz_test.py").write_text(ENCODING.replace("Mine", "ZzTest"))
     declared = declaration("encoding", "zz-test")
     assert declared.class_name == "ZzTest"
@@ -355,7 +355,7 @@ def test_an_encoding_in_one_file(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     try:
         done("run", "--pe", "zz_test:scale=2,rope", *settings(steps=2))
     finally:
-        sys.modules.pop("models.encodings.zz_test", None)
+        sys.modules.pop("tape_arith.models.encodings.zz_test", None)
     run = RunFolder(Path("runs/mini/zz-test@scale=2/seed-0"))
     assert run.record().encoding == "zz-test:scale=2" and run.record().sources == {}
     assert run.grid_file().exists() and Path("runs/mini/zz-test@scale=2-rope.png").exists()
@@ -366,9 +366,9 @@ def test_an_encoding_in_one_file(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_task_in_one_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = folder / "tasks"
-    shutil.copytree(arith.data.task._TASKS, tasks)
-    monkeypatch.setattr(arith.data.task, "_TASKS", tasks)
-    monkeypatch.setattr(arith.data.tasks, "__path__", [str(tasks)])
+    shutil.copytree(tape_arith.arith.tasks.task._TASKS, tasks)
+    monkeypatch.setattr(tape_arith.arith.tasks.task, "_TASKS", tasks)
+    monkeypatch.setattr(tape_arith.arith.tasks, "__path__", [str(tasks)])
     (tasks / "zz_repeat.py").write_text(TASK)
     clear_caches()
     assert "  zz-repeat" in done("list").out.splitlines()
@@ -381,7 +381,7 @@ def test_a_task_in_one_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert '"version": 3' in run.grid_file().read_text()
     assert "holds another run (task" in refused("train", "--pe", "rope", *settings(steps=2))
     clear_caches()
-    sys.modules.pop("arith.data.tasks.zz_repeat", None)
+    sys.modules.pop("tape_arith.arith.tasks.zz_repeat", None)
 
 
 def test_the_readme_s_task(folder: Path, site: Path) -> None:

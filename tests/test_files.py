@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from arith.errors import Failure
-from arith.files import (
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.files import (
     append_line,
     atomic,
     parse_json,
@@ -80,7 +80,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: 
 ADDS = """
 import sys
 from pathlib import Path
-from arith.files import append_line, atomic
+from tape_arith.arith.files import append_line, atomic
 file, letter = Path(sys.argv[1]), sys.argv[2]
 for number in range(300):
     append_line(file, letter * 2000)

@@ -25,7 +25,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-import cli
+from tape_arith import cli
 
 GOLDEN = Path(__file__).parent / "golden.json"
 RESULTS = Path(__file__).parent.parent / "results"

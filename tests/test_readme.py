@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import typer
 
-import cli
-from arith.suite.compare import ALL
-from arith.suite.presets import presets
-from models.names.parse import parse_list
+from tape_arith import cli
+from tape_arith.arith.compare.panels import ALL
+from tape_arith.arith.runs.presets import presets
+from tape_arith.models.names.parse import parse_list
 
 README = (Path(cli.__file__).parent / "README.md").read_text(encoding="utf-8")
 COMMANDS: dict[str, Any] = vars(typer.main.get_command(cli.app))["commands"]

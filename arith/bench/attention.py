@@ -14,21 +14,21 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from arith.bench import limits
-from arith.bench.measure import Measurement, Options, interleaved, not_measured
-from arith.bench.sizes import training_config
-from arith.errors import UsageError
-from arith.suite.building import blueprint
-from arith.training.config import Config
-from arith.training.flops import causal
-from models import backends
-from models.backends.backend import Backend, Needs
-from models.flops import MatMul
-from models.hardware import Hardware, detect
-from models.names.backends import backend_names
-from models.names.locate import known_names
-from models.names.parse import Name, parse
-from models.sequences import Sequences
+from tape_arith.arith.bench import limits
+from tape_arith.arith.bench.measure import Measurement, Options, interleaved, not_measured
+from tape_arith.arith.bench.sizes import training_config
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.runs.build import blueprint
+from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.flops import causal
+from tape_arith.models import backends
+from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.flops import MatMul
+from tape_arith.models.hardware import Hardware, detect
+from tape_arith.models.names.backends import backend_names
+from tape_arith.models.names.locate import known_names
+from tape_arith.models.names.parse import Name, parse
+from tape_arith.models.sequences import Sequences
 
 STAGE = "attention"
 TAKES = frozenset({"encodings", "preset", "settings", "lengths", "attention"})

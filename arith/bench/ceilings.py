@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import torch
 
-from arith.bench import limits
-from arith.bench.measure import Measurement, Options
-from arith.bench.sizes import training_config
-from arith.training.config import Config
-from models.hardware import Hardware, detect
+from tape_arith.arith.bench import limits
+from tape_arith.arith.bench.measure import Measurement, Options
+from tape_arith.arith.bench.sizes import training_config
+from tape_arith.arith.training.config import Config
+from tape_arith.models.hardware import Hardware, detect
 
 STAGE = "ceilings"
 TAKES = frozenset({"preset", "settings", "directory"})

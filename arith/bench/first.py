@@ -5,15 +5,15 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from arith.bench.measure import Options
-from arith.bench.running import run
-from arith.documents import read_content
-from arith.errors import Failure
-from arith.suite.progress import say
-from arith.suite.sweep import Sweep, folder_of
-from models.hardware import detect
-from models.names.backends import AUTO, AttentionChoice
-from models.names.parse import Name
+from tape_arith.arith.bench.measure import Options
+from tape_arith.arith.bench.running import run
+from tape_arith.arith.documents import read_content
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.sweeps.sweep import Sweep, folder_of
+from tape_arith.arith.terminal import say
+from tape_arith.models.hardware import detect
+from tape_arith.models.names.backends import AUTO, AttentionChoice
+from tape_arith.models.names.parse import Name
 
 STAGES = ("ceilings", "attention", "train")
 ENCODINGS = 4

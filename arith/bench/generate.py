@@ -15,8 +15,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from arith.bench import limits
-from arith.bench.measure import (
+from tape_arith.arith.bench import limits
+from tape_arith.arith.bench.measure import (
     Measurement,
     Options,
     Timing,
@@ -25,12 +25,12 @@ from arith.bench.measure import (
     rounds,
     timed,
 )
-from arith.bench.memory import TreeMemory
-from arith.data.bucket import LENGTH_TYPE, Bucket
-from arith.data.manifest import Manifest
-from arith.data.vocabulary import EOS, SYMBOLS, token
-from arith.errors import Failure
-from arith.training.config import Config
+from tape_arith.arith.bench.memory import TreeMemory
+from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
+from tape_arith.arith.data.manifest import Manifest
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.tasks.vocabulary import EOS, SYMBOLS, token
+from tape_arith.arith.training.config import Config
 
 STAGE = "generate"
 TAKES = frozenset({"preset", "settings", "directory", "count"})

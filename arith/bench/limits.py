@@ -21,10 +21,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from arith.bench.measure import Timing, synchronize, threads_of
-from arith.errors import Failure
-from arith.training.config import Config
-from models.hardware import Hardware
+from tape_arith.arith.bench.measure import Timing, synchronize, threads_of
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.training.config import Config
+from tape_arith.models.hardware import Hardware
 
 ROUNDS = 3
 SQUARES = {"cpu": (512, 1024, 2048), "cuda": (2048, 4096, 8192)}

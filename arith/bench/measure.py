@@ -18,13 +18,13 @@ from typing import NamedTuple, TypeVar
 
 import torch
 
-from arith.errors import UsageError
-from arith.suite.presets import load_preset
-from arith.suite.version import ROOT
-from arith.training.config import Config
-from models.hardware import Hardware
-from models.names.backends import AttentionChoice
-from models.names.parse import Name, parse
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.training.config import Config
+from tape_arith.arith.version import ROOT
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.names.parse import Name, parse
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from arith.bench.measure import synchronize
+from tape_arith.arith.bench.measure import synchronize
 
 
 class Peak:

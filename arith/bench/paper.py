@@ -16,18 +16,18 @@ from typing import NamedTuple, cast
 
 import torch
 
-from arith.bench.attention import lacking
-from arith.bench.measure import Measurement, Options, Timing, interleaved, not_measured
-from arith.errors import UsageError
-from arith.training.flops import counted, forward_flops, matmuls, padded
-from models import backends
-from models.backends.backend import Backend
-from models.build import build, build_decoder
-from models.decoder import Block, Decoder, DecoderConfig
-from models.encoding import PositionalEncoding, PositionalLayer, Setting, State
-from models.hardware import Hardware, detect
-from models.names.parse import parse
-from models.sequences import Sequences
+from tape_arith.arith.bench.attention import lacking
+from tape_arith.arith.bench.measure import Measurement, Options, Timing, interleaved, not_measured
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.training.flops import counted, forward_flops, matmuls, padded
+from tape_arith.models import backends
+from tape_arith.models.backends.backend import Backend
+from tape_arith.models.build import build, build_decoder
+from tape_arith.models.decoder import Block, Decoder, DecoderConfig
+from tape_arith.models.encoding import PositionalEncoding, PositionalLayer, Setting, State
+from tape_arith.models.hardware import Hardware, detect
+from tape_arith.models.names.parse import parse
+from tape_arith.models.sequences import Sequences
 
 STAGE = "paper"
 TAKES = frozenset({"encodings"})

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from arith.data.vocabulary import SIZE
-from arith.training.config import Config
+from tape_arith.arith.tasks.vocabulary import SIZE
+from tape_arith.arith.training.config import Config
 
 ROOM = 2048
 """The longest sequence that they make room for: nothing is learned of it."""

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from arith.bench.measure import (
+from tape_arith.arith.bench.measure import (
     Measurement,
     Options,
     Timing,
@@ -37,18 +37,18 @@ from arith.bench.measure import (
     steps_in_turn,
     threads_of,
 )
-from arith.bench.peer_models import PEERS, Peer, found
-from arith.bench.sizes import training_config
-from arith.bench.train import Contender as Training
-from arith.bench.train import trainer_for, warm_up
-from arith.data.batches import Rows, pad
-from arith.suite.building import decoder_for, training_bucket
-from arith.training.config import Config
-from arith.training.step import summed_loss
-from models.build import prepare
-from models.compile import raise_graph_limit
-from models.hardware import Hardware, detect
-from models.names.parse import parse
+from tape_arith.arith.bench.peer_models import PEERS, Peer, found
+from tape_arith.arith.bench.sizes import training_config
+from tape_arith.arith.bench.train import Contender as Training
+from tape_arith.arith.bench.train import trainer_for, warm_up
+from tape_arith.arith.data.rows import Rows, pad
+from tape_arith.arith.runs.build import decoder_for, training_bucket
+from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.step import summed_loss
+from tape_arith.models.build import prepare
+from tape_arith.models.compile import raise_graph_limit
+from tape_arith.models.hardware import Hardware, detect
+from tape_arith.models.names.parse import parse
 
 STAGE = "peers"
 TAKES = frozenset({"preset", "settings", "attention", "compiled"})

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from arith.bench.measure import Measurement, Options
-from arith.documents import write_document
+from tape_arith.arith.bench.measure import Measurement, Options
+from tape_arith.arith.documents import write_document
 
 COLUMNS = ("stage", "what", "measured", "limit or peer", "ratio", "note")
 # Of the plain table; the note takes what it needs.

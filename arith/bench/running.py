@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from arith.bench import report, stages
-from arith.bench.measure import Measurement, Options, not_measured
-from arith.errors import Failure, UsageError
-from arith.suite.environment import environment
-from arith.suite.presets import known
-from models.hardware import detect
+from tape_arith.arith.bench import report, stages
+from tape_arith.arith.bench.measure import Measurement, Options, not_measured
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.runs.environment import environment
+from tape_arith.arith.runs.presets import known
+from tape_arith.models.hardware import detect
 
 #: What every stage takes.
 COMMON = frozenset({"seconds", "quick", "threads"})

@@ -9,7 +9,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import NamedTuple
 
-from arith.bench.measure import (
+from tape_arith.arith.bench.measure import (
     Measurement,
     Options,
     Timing,
@@ -18,21 +18,21 @@ from arith.bench.measure import (
     steps_in_turn,
     threads_of,
 )
-from arith.bench.sizes import TINY
-from arith.bench.train import Contender, compile_all, contender
-from arith.data.bucket import Bucket
-from arith.figures.captions import NBSP
-from arith.figures.figure_file import figure_format
-from arith.figures.scaling import Panel, Series, draw
-from arith.scoring.score import score
-from arith.suite.building import decoder_for
-from arith.suite.environment import environment
-from arith.suite.progress import say
-from arith.training.config import Config
-from models.build import prepare
-from models.compile import raise_graph_limit
-from models.hardware import Hardware, detect
-from models.names.parse import Name
+from tape_arith.arith.bench.sizes import TINY
+from tape_arith.arith.bench.train import Contender, compile_all, contender
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.figures.captions import NBSP
+from tape_arith.arith.figures.figure_file import figure_format
+from tape_arith.arith.figures.scaling import Panel, Series, draw
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.environment import environment
+from tape_arith.arith.scoring.score import score
+from tape_arith.arith.terminal import say
+from tape_arith.arith.training.config import Config
+from tape_arith.models.build import prepare
+from tape_arith.models.compile import raise_graph_limit
+from tape_arith.models.hardware import Hardware, detect
+from tape_arith.models.names.parse import Name
 
 STAGE = "scaling"
 TAKES = frozenset({"encodings", "preset", "settings", "lengths", "plot", "attention", "compiled"})

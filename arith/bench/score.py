@@ -15,28 +15,28 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from arith.bench import limits
-from arith.bench.measure import Measurement, Options, Timing, not_measured, rounds, timed
-from arith.bench.sizes import TINY
-from arith.bench.token_by_token import cell_of, decoded, end_to_end, lattice, sampled
-from arith.data.bucket import Bucket
-from arith.data.task import Problems
-from arith.errors import Failure, UsageError
-from arith.scoring.score import PROBE_ROWS, Outcome, low_precision_threshold, score
-from arith.suite.advice import untrained
-from arith.suite.building import decoder_for
-from arith.suite.finding import existing_run
-from arith.suite.folders import RunFolder
-from arith.suite.record import RunRecord
-from arith.suite.scores import score_run
-from arith.suite.version import own_version
-from arith.suite.weights import identity, load_state, load_weights
-from arith.training import checkpoint
-from arith.training.flops import causal, forward_flops, matmuls
-from models.build import prepare
-from models.decoder import Decoder
-from models.hardware import Hardware, detect
-from models.names.parse import Name, source_hashes
+from tape_arith.arith.bench import limits
+from tape_arith.arith.bench.measure import Measurement, Options, Timing, not_measured, rounds, timed
+from tape_arith.arith.bench.sizes import TINY
+from tape_arith.arith.bench.token_by_token import cell_of, decoded, end_to_end, lattice, sampled
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.command_lines import untrained
+from tape_arith.arith.runs.find import existing_run
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.score import score_run
+from tape_arith.arith.runs.weights import identity, load_state, load_weights
+from tape_arith.arith.scoring.score import PROBE_ROWS, Outcome, low_precision_threshold, score
+from tape_arith.arith.tasks.task import Problems
+from tape_arith.arith.training import checkpoint
+from tape_arith.arith.training.flops import causal, forward_flops, matmuls
+from tape_arith.arith.version import own_version
+from tape_arith.models.build import prepare
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.hardware import Hardware, detect
+from tape_arith.models.names.parse import Name, source_hashes
 
 STAGE = "score"
 TAKES = frozenset({"encodings", "preset", "settings", "run", "lengths"})

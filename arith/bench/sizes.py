@@ -1,8 +1,8 @@
 """The sizes that are measured where the command line names none."""
 
-from arith.bench.measure import Options
-from arith.training.config import Config
-from models.hardware import Hardware
+from tape_arith.arith.bench.measure import Options
+from tape_arith.arith.training.config import Config
+from tape_arith.models.hardware import Hardware
 
 #: Every line in a moment.
 TINY = {

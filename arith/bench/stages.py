@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from arith.errors import unknown
+from tape_arith.arith.errors import unknown
 
 FOLDER = Path(__file__).parent
 ALL = "all"
@@ -34,4 +34,4 @@ def chosen(names: Sequence[str]) -> list[str]:
 
 def module(stage: str) -> Any:
     """The stage itself: its `measure(options)`, and TAKES, the options that it takes."""
-    return import_module(f"arith.bench.{stage}")
+    return import_module(f"tape_arith.arith.bench.{stage}")

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from arith.bench.measure import Measurement, Options, child_environment, interleaved
-from arith.errors import Failure
+from tape_arith.arith.bench.measure import Measurement, Options, child_environment, interleaved
+from tape_arith.arith.errors import Failure
 
 STAGE = "startup"
 TAKES: frozenset[str] = frozenset()

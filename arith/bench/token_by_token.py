@@ -14,12 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from arith.data.bucket import Bucket
-from arith.data.task import Problems, concatenate
-from arith.data.vocabulary import EOS, PAD
-from models.decoder import Decoder
-from models.hardware import Hardware
-from models.sequences import Sequences
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.tasks.task import Problems, concatenate
+from tape_arith.arith.tasks.vocabulary import EOS, PAD
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.sequences import Sequences
 
 
 class Cell(NamedTuple):

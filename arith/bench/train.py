@@ -14,8 +14,8 @@ from typing import cast
 
 from torch.profiler import ProfilerActivity, profile
 
-from arith.bench import limits
-from arith.bench.measure import (
+from tape_arith.arith.bench import limits
+from tape_arith.arith.bench.measure import (
     Measurement,
     Options,
     Timing,
@@ -24,17 +24,17 @@ from arith.bench.measure import (
     once,
     steps_in_turn,
 )
-from arith.bench.memory import peak_memory
-from arith.bench.sizes import training_config
-from arith.suite.building import decoder_for, training_bucket
-from arith.training.config import Config
-from arith.training.flops import useful_training_flops
-from arith.training.schedule import Schedule
-from arith.training.trainer import Trainer
-from models.compile import raise_graph_limit
-from models.encoding import PositionalLayer
-from models.hardware import Hardware, datasheet, detect
-from models.names.parse import Name, parse
+from tape_arith.arith.bench.memory import peak_memory
+from tape_arith.arith.bench.sizes import training_config
+from tape_arith.arith.runs.build import decoder_for, training_bucket
+from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.flops import useful_training_flops
+from tape_arith.arith.training.schedule import Schedule
+from tape_arith.arith.training.trainer import Trainer
+from tape_arith.models.compile import raise_graph_limit
+from tape_arith.models.encoding import PositionalLayer
+from tape_arith.models.hardware import Hardware, datasheet, detect
+from tape_arith.models.names.parse import Name, parse
 
 STAGE = "train"
 TAKES = frozenset({"encodings", "preset", "settings", "lengths", "attention", "compiled"})

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.conduct import conclude, stopper_for, use_threads
-from arith.commands.options import (
+from tape_arith.arith.commands.job_options import conclude, stopper_for, use_threads
+from tape_arith.arith.commands.options import (
     Attention,
     Compiled,
     DryRun,
@@ -18,7 +18,7 @@ from arith.commands.options import (
     TimeLimit,
     complete_sweep,
 )
-from models.names.backends import AttentionChoice
+from tape_arith.models.names.backends import AttentionChoice
 
 EXAMPLE = "tape-arith ablate tape-ablations --dry-run"
 
@@ -47,20 +47,21 @@ def command(
     no_curves: NoCurves = False,
 ) -> None:
     """Train and score a set of ablations, then draw each beside the encoding it is taken from."""
-    from arith.suite.engines import elsewhere
-    from arith.suite.sweep import folder_of, load_sweep
+    from tape_arith.arith.sweeps.engines import elsewhere
+    from tape_arith.arith.sweeps.sweep import folder_of, load_sweep
 
     content = load_sweep(sweep)
     stopper = stopper_for(time_limit)
     sent = elsewhere(engine, slots, folder_of(content, out))
     if figure is not None:
-        from arith.figures.figure_file import figure_format
+        from tape_arith.arith.figures.figure_file import figure_format
 
         figure_format(figure)
     use_threads(threads)
-    from arith.suite import ablating, sweeping
-    from arith.suite.namesakes import tell_what_is_replaced
-    from arith.suite.plan import How
+    from tape_arith.arith.sweeps import ablations as ablating
+    from tape_arith.arith.sweeps import run_sweep as sweeping
+    from tape_arith.arith.sweeps.jobs import How
+    from tape_arith.arith.sweeps.namesakes import tell_what_is_replaced
 
     with stopper.listening():
         made = sweeping.prepared(

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.conduct import whole_numbers
-from arith.errors import UsageError
+from tape_arith.arith.commands.job_options import whole_numbers
+from tape_arith.arith.errors import UsageError
 
 EXAMPLE = "tape-arith attention runs/mini/*/seed-0 --problem 123+45 --plot attention.png"
 
@@ -40,16 +40,16 @@ def command(
     }
     if problem is not None and plot is None and not as_json:
         raise UsageError("the maps of --problem are drawn, or told as JSON: add --plot or --json")
-    from arith.figures.attention.draw import draw
-    from arith.figures.attention.study import chosen
-    from arith.figures.attention_table import to_json, to_markdown
-    from arith.figures.figure_file import figure_format
+    from tape_arith.arith.figures.figure_file import figure_format
+    from tape_arith.arith.studies.attention_figure.draw import draw
+    from tape_arith.arith.studies.attention_figure.study import chosen
+    from tape_arith.arith.studies.attention_table import to_json, to_markdown
 
     if plot is not None:
         figure_format(plot)
-    from arith.suite.attention import attention_study
-    from arith.suite.progress import say
-    from arith.suite.studied import comparable_runs
+    from tape_arith.arith.studies.attention import attention_study
+    from tape_arith.arith.studies.inputs import comparable_runs
+    from tape_arith.arith.terminal import say
 
     studied = comparable_runs(runs)
     config = studied[0].record.config

@@ -5,23 +5,17 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.conduct import use_threads, whole_numbers
-from arith.commands.options import (
-    Compiled,
-    Preset,
-    Settings,
-    Threads,
-    complete_encoding,
-)
-from arith.errors import EXIT_PARTLY
-from models.names.backends import known_backend
-from models.names.parse import parse_list
+from tape_arith.arith.commands.job_options import use_threads, whole_numbers
+from tape_arith.arith.commands.options import Compiled, Preset, Settings, Threads, complete_encoding
+from tape_arith.arith.errors import EXIT_PARTLY
+from tape_arith.models.names.backends import known_backend
+from tape_arith.models.names.parse import parse_list
 
 EXAMPLE = "tape-arith bench train --pe rope,tape --lengths 20,40"
 
 
 def complete_stage(incomplete: str) -> list[str]:
-    from arith.bench.stages import ALL, stages
+    from tape_arith.arith.bench.stages import ALL, stages
 
     return [name for name in [*stages(), ALL] if name.startswith(incomplete)]
 
@@ -73,13 +67,13 @@ def command(
     """Measure this machine's limits and each stage beside them."""
     names = parse_list(pe)
     sizes = whole_numbers("--lengths", lengths) if lengths else []
-    from arith.bench.stages import ALL, chosen
+    from tape_arith.arith.bench.stages import ALL, chosen
 
     wanted = chosen(stages or [ALL])
     use_threads(threads)
-    from arith.bench.measure import Options
-    from arith.bench.running import run as run_stages
-    from arith.suite.presets import pairs
+    from tape_arith.arith.bench.measure import Options
+    from tape_arith.arith.bench.running import run as run_stages
+    from tape_arith.arith.runs.presets import pairs
 
     options = Options(
         encodings=tuple(names),

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.options import complete_encoding
-from arith.errors import EXIT_FAILED, Failure
+from tape_arith.arith.commands.options import complete_encoding
+from tape_arith.arith.errors import EXIT_FAILED, Failure
 
 EXAMPLE = "tape-arith check mine.py:Mine"
 SCHEMA = 1
@@ -29,8 +29,8 @@ def command(
     Exits with 1 where it breaks a promise, and says of each what was expected, what happened and
     how that usually comes about.
     """
-    from models.contract import as_text, examine, first_failure
-    from models.names.parse import parse
+    from tape_arith.models.contract import as_text, examine, first_failure
+    from tape_arith.models.names.parse import parse
 
     report = examine(parse(name))
     if as_json:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.options import complete_encoding
-from arith.errors import UsageError
+from tape_arith.arith.commands.options import complete_encoding
+from tape_arith.arith.errors import UsageError
 
 EXAMPLE = "tape-arith cite --pe tape,fire"
 SCHEMA = 1
@@ -25,8 +25,8 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Print BibTeX of the methods used: encodings, what is added at test time, and this suite."""
-    from arith.suite.citing import bibtex, cited, everything, suite
-    from models.names.parse import parse_list
+    from tape_arith.arith.export.citations import bibtex, cited, everything, suite
+    from tape_arith.models.names.parse import parse_list
 
     names = everything() if pe == "all" else parse_list(pe)
     if not names:

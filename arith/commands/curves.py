@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.options import Compared, Preset, Runs
-from models.names.parse import parse_list
+from tape_arith.arith.commands.options import Compared, Preset, Runs
+from tape_arith.models.names.parse import parse_list
 
 EXAMPLE = "tape-arith curves --compare rope,tape --preset mini"
 
@@ -27,10 +27,10 @@ def command(
     `--compare all` draws every run of the preset that was trained like the others; what is left out
     is named.
     """
-    from arith.figures.curves import draw, to_json
-    from arith.suite.compare import ALL
-    from arith.suite.curves import figure_path, study, study_all
-    from arith.suite.presets import known
+    from tape_arith.arith.compare.curves import figure_path, study, study_all
+    from tape_arith.arith.compare.panels import ALL
+    from tape_arith.arith.figures.curves import draw, to_json
+    from tape_arith.arith.runs.presets import known
 
     of = known(preset)
     found = study_all(runs, of) if compare == ALL else study(runs, parse_list(compare), of)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arith.commands.options import Preset, Runs
-from arith.errors import EXIT_FAILED
+from tape_arith.arith.commands.options import Preset, Runs
+from tape_arith.arith.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
-    from arith.suite.checkup.finding import Finding
+    from tape_arith.arith.doctor.finding import Finding
 
 EXAMPLE = "tape-arith doctor --preset paper-40"
 STYLES = {"ok": "green", "slow": "yellow", "missing": "cyan", "broken": "bold red"}
@@ -28,8 +28,8 @@ def command(
     Slow works, missing is not needed; what can be done about either stands beside it. With a
     preset, whether its runs fit on the disk.
     """
-    from arith.suite.doctor import as_line, content, examine, summary, works
-    from arith.suite.presets import known
+    from tape_arith.arith.doctor.doctor import as_line, content, examine, summary, works
+    from tape_arith.arith.runs.presets import known
 
     found: list[Finding] = []
     for finding in examine(known(preset), runs, data):

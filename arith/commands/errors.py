@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.conduct import use_threads
-from arith.commands.options import Attention, Split, Threads
-from models.names.backends import AttentionChoice
+from tape_arith.arith.commands.job_options import use_threads
+from tape_arith.arith.commands.options import Attention, Split, Threads
+from tape_arith.models.names.backends import AttentionChoice
 
 EXAMPLE = "tape-arith errors runs/mini/rope/seed-0 runs/mini/fire/seed-0 --out errors.png"
 
@@ -30,16 +30,16 @@ def command(
     attention: Attention = "auto",
 ) -> None:
     """Count wrong answers by carry chain, by place and by kind of the first error."""
-    from arith.data.bucket import known_split
-    from arith.figures.figure_file import figure_format
+    from tape_arith.arith.data.bucket import known_split
+    from tape_arith.arith.figures.figure_file import figure_format
 
     known_split(split)
     if out is not None:
         figure_format(out)
     use_threads(threads)
-    from arith.figures.errors import draw
-    from arith.figures.errors_table import to_json, to_markdown
-    from arith.suite.errors import error_study
+    from tape_arith.arith.studies.errors import error_study
+    from tape_arith.arith.studies.errors_figure import draw
+    from tape_arith.arith.studies.errors_table import to_json, to_markdown
 
     study = error_study(runs, split, problems, AttentionChoice(attention, compiled=False))
     print((to_json if as_json else to_markdown)(study), end="")

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.options import Fresh
-from arith.errors import UsageError
-from models.names.parse import parse_extrapolation
+from tape_arith.arith.commands.options import Fresh
+from tape_arith.arith.errors import UsageError
+from tape_arith.models.names.parse import parse_extrapolation
 
 EXAMPLE = "tape-arith export runs/mini/rope/seed-0 --format transformers"
 
@@ -36,8 +36,8 @@ def command(
     fresh: Fresh = False,
 ) -> None:
     """Write a trained run as transformers or lm-evaluation-harness takes it; prints the folder."""
-    from arith.suite.exporting import export_run
-    from arith.suite.finding import existing_run
+    from tape_arith.arith.export.export_run import export_run
+    from tape_arith.arith.runs.find import existing_run
 
     if format != "lm-eval" and per_cell is not None:
         raise UsageError("--per-cell counts the problems of --format lm-eval")

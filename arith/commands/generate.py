@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.conduct import chosen_config
-from arith.commands.options import Fresh, Preset, Settings, TaskName
-from arith.errors import UsageError
-from arith.files import MOST_INTEGER
+from tape_arith.arith.commands.job_options import chosen_config
+from tape_arith.arith.commands.options import Fresh, Preset, Settings, TaskName
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.files import MOST_INTEGER
 
 EXAMPLE = "tape-arith generate --preset mini --workers 2"
 
@@ -39,7 +39,7 @@ def command(
     Of a preset's (default: paper-40). What is there and finished is looked at by its sizes alone:
     --verify checks every hash.
     """
-    from arith.suite import problems
+    from tape_arith.arith.runs import datasets as problems
 
     if verify is not None:
         given = (preset, out, count, seed or None, workers or None, format, task, settings)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.options import Compared, MaxDigits, Preset, Runs, Split
+from tape_arith.arith.commands.options import Compared, MaxDigits, Preset, Runs, Split
 
 EXAMPLE = "tape-arith heatmap --compare rope,rand-rope,nope,fire,tape"
 
@@ -30,13 +30,13 @@ def command(
     `--compare all` draws every scored encoding: by mean out of distribution, then those that know
     where digits stand, then those that did not converge.
     """
-    from arith.data.bucket import known_split
-    from arith.figures.heatmap import draw
-    from arith.suite.asked import Asked
-    from arith.suite.compare import ALL, selection
-    from arith.suite.order import in_words
-    from arith.suite.presets import known
-    from arith.suite.words import figure_path
+    from tape_arith.arith.compare.order import in_words
+    from tape_arith.arith.compare.panels import ALL, selection
+    from tape_arith.arith.compare.words import figure_path
+    from tape_arith.arith.data.bucket import known_split
+    from tape_arith.arith.figures.heatmap import draw
+    from tape_arith.arith.runs.presets import known
+    from tape_arith.arith.scoring.evaluation_set import Asked
 
     asked = Asked(known_split(split), max_digits)
     chosen = selection(runs, compare, known(preset), asked=asked, seed=seed, sort=sort)

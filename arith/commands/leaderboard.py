@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.options import MaxDigits, Preset, Runs, Split
-from arith.errors import UsageError
+from tape_arith.arith.commands.options import MaxDigits, Preset, Runs, Split
+from tape_arith.arith.errors import UsageError
 
 EXAMPLE = "tape-arith leaderboard --preset mini --out leaderboard.tex --figure leaderboard.pdf"
 ENDINGS = {".md": "markdown", ".txt": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
@@ -34,13 +34,13 @@ def command(
     Runs of another budget or evaluation set are left out and named. The table goes to stdout; with
     --out or --figure, what is printed is the files written.
     """
-    from arith.data.bucket import known_split
-    from arith.figures.standings_text import FORMATS
-    from arith.files import write_text
-    from arith.suite.asked import Asked
-    from arith.suite.leaderboard import board
-    from arith.suite.left_out import tell
-    from arith.suite.presets import known
+    from tape_arith.arith.compare.leaderboard import board
+    from tape_arith.arith.compare.select import tell
+    from tape_arith.arith.data.bucket import known_split
+    from tape_arith.arith.figures.leaderboard_table import FORMATS
+    from tape_arith.arith.files import write_text
+    from tape_arith.arith.runs.presets import known
+    from tape_arith.arith.scoring.evaluation_set import Asked
 
     if format is None and out and out.suffix.lower() not in ENDINGS:
         known_endings = ", ".join(ENDINGS)
@@ -51,7 +51,7 @@ def command(
     if kind not in FORMATS:
         raise UsageError(f"unknown format '{format}'. Known: {', '.join(FORMATS)}")
     if figure:
-        from arith.figures.figure_file import figure_format
+        from tape_arith.arith.figures.figure_file import figure_format
 
         figure_format(figure)  # before anything is written
     asked = Asked(known_split(split), max_digits)
@@ -61,7 +61,7 @@ def command(
         write_text(out, FORMATS[kind](found))
         print(out)
     if figure:
-        from arith.figures.leaderboard import draw
+        from tape_arith.arith.figures.leaderboard import draw
 
         draw(found, figure)
         print(figure)

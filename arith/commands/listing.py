@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.options import Runs
+from tape_arith.arith.commands.options import Runs
 
 EXAMPLE = "tape-arith list --json"
 
@@ -19,7 +19,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Show encodings with their options, presets, tasks and runs."""
-    from arith.suite.listing import as_text, everything
+    from tape_arith.arith.compare.catalogue import as_text, everything
 
     content = everything(runs, costs=costs)
     print(json.dumps(content, indent=1) if as_json else as_text(content))

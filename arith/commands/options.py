@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from models.names.backends import backend_names, known_backend
-from models.names.locate import known_names
+from tape_arith.models.names.backends import backend_names, known_backend
+from tape_arith.models.names.locate import known_names
 
 
 def complete_encoding(incomplete: str) -> list[str]:
@@ -20,14 +20,14 @@ def complete_encoding(incomplete: str) -> list[str]:
 
 
 def _complete_preset(incomplete: str) -> list[str]:
-    from arith.suite.presets import presets
+    from tape_arith.arith.runs.presets import presets
 
     return [name for name in presets() if name.startswith(incomplete)]
 
 
 def complete_sweep(incomplete: str) -> list[str]:
     """The sweeps that come along."""
-    from arith.suite.sweep import sweeps
+    from tape_arith.arith.sweeps.sweep import sweeps
 
     return [name for name in sweeps() if name.startswith(incomplete)]
 
@@ -37,19 +37,19 @@ def _complete_attention(incomplete: str) -> list[str]:
 
 
 def _complete_engine(incomplete: str) -> list[str]:
-    from arith.suite import engines
+    from tape_arith.arith.sweeps import engines
 
     return [name for name in engines.names() if name.startswith(incomplete)]
 
 
 def _complete_tracker(incomplete: str) -> list[str]:
-    from arith.suite.tracking import trackers
+    from tape_arith.arith.runs.tracking import trackers
 
     return [name for name in trackers() if name.startswith(incomplete)]
 
 
 def _complete_task(incomplete: str) -> list[str]:
-    from arith.data.task import tasks
+    from tape_arith.arith.tasks.task import tasks
 
     return [name for name in tasks() if name.startswith(incomplete)]
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.options import MaxDigits, Preset, Runs, Split, complete_encoding
-from arith.errors import UsageError
+from tape_arith.arith.commands.options import MaxDigits, Preset, Runs, Split, complete_encoding
+from tape_arith.arith.errors import UsageError
 
 EXAMPLE = "tape-arith report --preset mini --out report.html"
 
@@ -35,14 +35,14 @@ def command(
     ] = False,
 ) -> None:
     """Write one HTML page: leaderboard, heatmaps, differences, curves, and how runs came about."""
-    from arith.data.bucket import known_split
-    from arith.suite.asked import Asked
-    from arith.suite.presets import known
+    from tape_arith.arith.data.bucket import known_split
+    from tape_arith.arith.runs.presets import known
+    from tape_arith.arith.scoring.evaluation_set import Asked
 
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"cannot write {out.name}: a report's name ends in .html")
-    from arith.figures.report.page import write
-    from arith.suite.report import collect
+    from tape_arith.arith.compare.report import collect
+    from tape_arith.arith.figures.report.page import write
 
     asked = Asked(known_split(split), max_digits)
     report = collect(runs, compare, known(preset), asked, costs=costs)

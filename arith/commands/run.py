@@ -5,8 +5,14 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.conduct import chosen_config, conclude, stopper_for, use_threads, whole_numbers
-from arith.commands.options import (
+from tape_arith.arith.commands.job_options import (
+    chosen_config,
+    conclude,
+    stopper_for,
+    use_threads,
+    whole_numbers,
+)
+from tape_arith.arith.commands.options import (
     Attention,
     Compiled,
     Engine,
@@ -22,8 +28,8 @@ from arith.commands.options import (
     Track,
     complete_encoding,
 )
-from models.names.backends import AttentionChoice
-from models.names.parse import parse_list
+from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.names.parse import parse_list
 
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
 
@@ -55,9 +61,9 @@ def command(
     stopper = stopper_for(time_limit)
     use_threads(threads)
     name, config = chosen_config(preset, settings, task, leading_bos)
-    from arith.suite import pipeline
-    from arith.suite.plan import How
-    from arith.suite.tracking import chosen
+    from tape_arith.arith.runs.tracking import chosen
+    from tape_arith.arith.sweeps import run_jobs as pipeline
+    from tape_arith.arith.sweeps.jobs import How
 
     with stopper.listening():
         outcome = pipeline.run_all(

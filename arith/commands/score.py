@@ -5,11 +5,19 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.conduct import leave, show, stopper_for, use_threads
-from arith.commands.options import Attention, Compiled, Fresh, MaxDigits, Split, Threads, TimeLimit
-from arith.errors import UsageError
-from models.names.backends import AttentionChoice
-from models.names.parse import parse_extrapolation
+from tape_arith.arith.commands.job_options import leave, show, stopper_for, use_threads
+from tape_arith.arith.commands.options import (
+    Attention,
+    Compiled,
+    Fresh,
+    MaxDigits,
+    Split,
+    Threads,
+    TimeLimit,
+)
+from tape_arith.arith.errors import UsageError
+from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.names.parse import parse_extrapolation
 
 EXAMPLE = "tape-arith score runs/mini/rope/seed-0 --with yarn"
 
@@ -36,10 +44,10 @@ def command(
     fresh: Fresh = False,
 ) -> None:
     """Score a run on the grid of operand lengths, by one teacher-forced pass."""
-    from arith.data.bucket import known_split
-    from arith.scoring.shards import Shard
-    from arith.suite.asked import Asked
-    from arith.suite.finding import existing_run
+    from tape_arith.arith.data.bucket import known_split
+    from tape_arith.arith.runs.find import existing_run
+    from tape_arith.arith.scoring.evaluation_set import Asked
+    from tape_arith.arith.scoring.shards import Shard
 
     asked = Asked(known_split(split), max_digits)
     extrapolation = parse_extrapolation(with_) if with_ else None
@@ -49,13 +57,13 @@ def command(
             raise UsageError(
                 "--merge takes parts that are done: no --shard, --fresh, --attention or --compile"
             )
-        from arith.suite.merging import merge_run
+        from tape_arith.arith.runs.merging import merge_run
 
         show(merge_run(existing_run(run), extrapolation, asked=asked, of=merge), as_json, asked)
         return
     stopper = stopper_for(time_limit)
     use_threads(threads)
-    from arith.suite.scores import score_run
+    from tape_arith.arith.runs.score import score_run
 
     with stopper.listening():
         grid = score_run(

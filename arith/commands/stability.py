@@ -26,14 +26,14 @@ def command(
     ] = None,
 ) -> None:
     """Measure how attention changes when indices start elsewhere or [BOS] comes first."""
-    from arith.figures.figure_file import figure_format
+    from tape_arith.arith.figures.figure_file import figure_format
 
     if plot is not None:
         figure_format(plot)
-    from arith.figures.stability import draw
-    from arith.figures.stability_table import to_csv, to_json, to_markdown
-    from arith.files import write_text
-    from arith.suite.stability import stability_study
+    from tape_arith.arith.files import write_text
+    from tape_arith.arith.studies.stability import stability_study
+    from tape_arith.arith.studies.stability_figure import draw
+    from tape_arith.arith.studies.stability_table import to_csv, to_json, to_markdown
 
     study = stability_study(runs, problems, ("float32", "float64") if double else ("float32",))
     print((to_json if as_json else to_markdown)(study), end="")

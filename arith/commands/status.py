@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.options import complete_sweep
+from tape_arith.arith.commands.options import complete_sweep
 
 EXAMPLE = "tape-arith status mini-all --watch"
 SECONDS_BETWEEN_LOOKS = 2.0
@@ -32,9 +32,9 @@ def command(
     what they say goes to its stderr. With more slots, or elsewhere, it goes to
     RUNS/sweeps/NAME/logs.
     """
-    from arith.errors import UsageError
-    from arith.suite import status
-    from arith.suite.sweep import sweeps
+    from tape_arith.arith.errors import UsageError
+    from tape_arith.arith.sweeps import status
+    from tape_arith.arith.sweeps.sweep import sweeps
 
     if watch and as_json:
         raise UsageError("--watch is for people: leave --json out")

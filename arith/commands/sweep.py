@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.conduct import conclude, stopper_for, use_threads
-from arith.commands.options import (
+from tape_arith.arith.commands.job_options import conclude, stopper_for, use_threads
+from tape_arith.arith.commands.options import (
     Attention,
     Compiled,
     DryRun,
@@ -20,8 +20,8 @@ from arith.commands.options import (
     Track,
     complete_sweep,
 )
-from arith.errors import UsageError
-from models.names.backends import AttentionChoice
+from tape_arith.arith.errors import UsageError
+from tape_arith.models.names.backends import AttentionChoice
 
 EXAMPLE = "tape-arith sweep paper-20 --time-limit 25m"
 
@@ -31,7 +31,7 @@ def command(
         str,
         typer.Argument(
             metavar="SWEEP",
-            help="A sweep that comes along (arith/suite/sweeps), or a .toml file of yours.",
+            help="A sweep that comes along (arith/sweeps/bundled), or a .toml file of yours.",
             autocompletion=complete_sweep,
         ),
     ],
@@ -48,8 +48,8 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="The jobs, as JSON.")] = False,
 ) -> None:
     """Train and score all runs of a sweep, in its order; what is done is never done again."""
-    from arith.suite.engines import elsewhere, printer_for
-    from arith.suite.sweep import folder_of, load_sweep
+    from tape_arith.arith.sweeps.engines import elsewhere, printer_for
+    from tape_arith.arith.sweeps.sweep import folder_of, load_sweep
 
     content = load_sweep(sweep)
     stopper = stopper_for(time_limit)
@@ -58,11 +58,11 @@ def command(
         raise UsageError(f"--json is for what is run: --engine {engine} prints YAML")
     sent = None if printer else elsewhere(engine, slots, folder_of(content, out))
     use_threads(threads)
-    from arith.suite import sweeping
-    from arith.suite.namesakes import tell_what_is_replaced
-    from arith.suite.plan import How
-    from arith.suite.progress import say
-    from arith.suite.tracking import chosen
+    from tape_arith.arith.runs.tracking import chosen
+    from tape_arith.arith.sweeps import run_sweep as sweeping
+    from tape_arith.arith.sweeps.jobs import How
+    from tape_arith.arith.sweeps.namesakes import tell_what_is_replaced
+    from tape_arith.arith.terminal import say
 
     with stopper.listening():
         here = printer is None and sent is None
@@ -75,7 +75,7 @@ def command(
             print(json.dumps(made.forecast, indent=1) if as_json else made.as_text())
             return
         if here and made.forecast["left"]["jobs"]:
-            from arith.bench.first import measure_first
+            from tape_arith.arith.bench.first import measure_first
 
             measure_first(content, out, how.compute)
         tell_what_is_replaced(made.jobs, folder_of(content, out), sweep)

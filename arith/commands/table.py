@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.options import MaxDigits, Preset, Runs, Split
-from arith.errors import UsageError
+from tape_arith.arith.commands.options import MaxDigits, Preset, Runs, Split
+from tape_arith.arith.errors import UsageError
 
 EXAMPLE = "tape-arith table --compare rope,fire,tape --format csv"
 
@@ -23,12 +23,12 @@ def command(
     format: Annotated[str, typer.Option(help="markdown, csv, latex or json")] = "markdown",
 ) -> None:
     """Print the means of scored runs with their intervals."""
-    from arith.data.bucket import known_split
-    from arith.figures.captions import SPLITS
-    from arith.figures.table import FORMATS, rows
-    from arith.suite.asked import Asked
-    from arith.suite.compare import selection
-    from arith.suite.presets import known
+    from tape_arith.arith.compare.panels import selection
+    from tape_arith.arith.data.bucket import known_split
+    from tape_arith.arith.figures.captions import SPLITS
+    from tape_arith.arith.figures.table import FORMATS, rows
+    from tape_arith.arith.runs.presets import known
+    from tape_arith.arith.scoring.evaluation_set import Asked
 
     if format not in FORMATS:
         raise UsageError(f"unknown format '{format}'. Known: {', '.join(FORMATS)}")

@@ -6,8 +6,14 @@ from typing import Annotated
 
 import typer
 
-from arith.commands.conduct import chosen_config, leave, show, stopper_for, use_threads
-from arith.commands.options import (
+from tape_arith.arith.commands.job_options import (
+    chosen_config,
+    leave,
+    show,
+    stopper_for,
+    use_threads,
+)
+from tape_arith.arith.commands.options import (
     Attention,
     Compiled,
     Fresh,
@@ -21,11 +27,11 @@ from arith.commands.options import (
     Track,
     complete_encoding,
 )
-from arith.errors import EXIT_FAILED, UsageError
-from arith.files import MOST_INTEGER
-from arith.training.nonfinite import POLICIES, checked_policy
-from models.names.backends import AttentionChoice
-from models.names.parse import parse_list
+from tape_arith.arith.errors import EXIT_FAILED, UsageError
+from tape_arith.arith.files import MOST_INTEGER
+from tape_arith.arith.training.nonfinite import POLICIES, checked_policy
+from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.names.parse import parse_list
 
 
 def complete_policy(incomplete: str) -> list[str]:
@@ -118,24 +124,24 @@ def command(
         raise UsageError(f"train takes one encoding: `tape-arith run --pe {pe}` takes several")
     if on_nonfinite is not None:
         checked_policy(on_nonfinite)
-    from arith.suite.tracking import chosen
+    from tape_arith.arith.runs.tracking import chosen
 
     tracks = chosen(track)
 
     stopper = stopper_for(time_limit)
     if processes > 1:
-        from arith.suite.launching import launch, without
+        from tape_arith.arith.runs.launching import launch, without
 
         with stopper.listening():
             code = launch(without("--processes", sys.argv[1:]), processes, stopper)
         raise typer.Exit(code)
     use_threads(threads)
     compute = AttentionChoice(attention, compiled)
-    from arith.suite import runs as suite
-    from arith.suite.finding import existing_run
-    from arith.suite.scores import score_run
-    from arith.suite.trainers import follow
-    from arith.training.distributed import process_group
+    from tape_arith.arith.runs import train as suite
+    from tape_arith.arith.runs.find import existing_run
+    from tape_arith.arith.runs.score import score_run
+    from tape_arith.arith.runs.trainers import follow
+    from tape_arith.arith.training.distributed import process_group
 
     with stopper.listening(), process_group() as among:
         if not among.first:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from arith.data import vocabulary
-from arith.data.bucket import LENGTH_TYPE, Bucket
-from arith.data.manifest import Manifest, Shard, again
-from arith.data.npy import HEADER_BYTES, npy_header
-from arith.data.task import Problems, load_task
-from arith.errors import Failure
-from arith.files import open_file, sha256
+from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
+from tape_arith.arith.data.manifest import Manifest, Shard, again
+from tape_arith.arith.data.npy import HEADER_BYTES, npy_header
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.files import open_file, sha256
+from tape_arith.arith.tasks import vocabulary
+from tape_arith.arith.tasks.task import Problems, load_task
 
 _STRIDE = 1024  # problems between two token offsets that are kept: one for each would be 160 MB
 _COMPARED = 1000  # problems of each shard that `verify` makes anew

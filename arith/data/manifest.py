@@ -9,10 +9,9 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from arith.data import vocabulary
-from arith.data.bucket import LENGTH_TYPE, Bucket
-from arith.data.npy import HEADER_BYTES
-from arith.documents import (
+from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
+from tape_arith.arith.data.npy import HEADER_BYTES
+from tape_arith.arith.documents import (
     Count,
     Part,
     Positive,
@@ -23,7 +22,8 @@ from arith.documents import (
     read_document,
     write_document,
 )
-from arith.errors import Corrupt, Failure, UsageError
+from tape_arith.arith.errors import Corrupt, Failure, UsageError
+from tape_arith.arith.tasks import vocabulary
 
 FILE = "manifest.json"
 KIND = "dataset"

@@ -18,12 +18,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from arith.data.bucket import LENGTH_TYPE, Bucket
-from arith.data.manifest import REMEDY, Identity, Shard, identity
-from arith.data.npy import write_header
-from arith.documents import Part, Positive, write_document
-from arith.errors import Failure
-from arith.files import atomic, sha256
+from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
+from tape_arith.arith.data.manifest import REMEDY, Identity, Shard, identity
+from tape_arith.arith.data.npy import write_header
+from tape_arith.arith.documents import Part, Positive, write_document
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.files import atomic, sha256
 
 Progress = Callable[[int], None]
 

@@ -11,12 +11,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from arith.data.bucket import Bucket
-from arith.data.manifest import FILE, KIND, Identity, Manifest, Shard, identity, read_identity
-from arith.data.shard_files import Plan, Progress, ShardNote, write_shards
-from arith.documents import read_document
-from arith.errors import Failure, UsageError
-from arith.files import parse_json, read_text, sha256
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.manifest import (
+    FILE,
+    KIND,
+    Identity,
+    Manifest,
+    Shard,
+    identity,
+    read_identity,
+)
+from tape_arith.arith.data.shard_files import Plan, Progress, ShardNote, write_shards
+from tape_arith.arith.documents import read_document
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.files import parse_json, read_text, sha256
 
 SHARD_SIZE = 1_000_000
 """Problems a shard. It does not change what a dataset holds, only where it is cut."""

@@ -5,9 +5,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from arith.documents import read_content, write_document
-from arith.errors import Failure, UsageError
-from arith.files import remove, remove_stale_temporaries, temporary_beside
+from tape_arith.arith.documents import read_content, write_document
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.files import remove, remove_stale_temporaries, temporary_beside
 
 MARK = "tape-arith.json"
 """In every exported folder: what it was made of."""

@@ -1,6 +1,6 @@
 """A trained decoder as `transformers` loads it, all but its weights: code, config, tokenizer.
 
-The tokenizer has a token a character, with the ids of `arith.data.vocabulary`. It turns no number
+The tokenizer has a token a character, with the ids of `arith.tasks.vocabulary`. It turns no number
 around: text is written as everywhere in this suite, least significant digit first.
 """
 
@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from arith.data.task import Task, load_task
-from arith.data.vocabulary import BOS, EOS, PAD, SPECIAL, SYMBOLS, UNK
-from arith.errors import UsageError
-from arith.export.carried import carried
-from arith.files import write_text
-from models.names.parse import Name, NamePart
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.export.source_files import carried
+from tape_arith.arith.files import write_text
+from tape_arith.arith.tasks.task import Task, load_task
+from tape_arith.arith.tasks.vocabulary import BOS, EOS, PAD, SPECIAL, SYMBOLS, UNK
+from tape_arith.models.names.parse import Name, NamePart
 
 WEIGHTS = "model.safetensors"
 PREFIX = "decoder."
@@ -28,8 +28,8 @@ _EVERYTHING = "{everything}"
 
 @dataclass(frozen=True)
 class Model:
-    """What config.json says: the encoding, the task, `models.decoder.DecoderConfig` and
-    `models.encoding.Setting` as plain values."""
+    """What config.json says: the encoding, the task, `tape_arith.models.decoder.DecoderConfig` and
+    `tape_arith.models.encoding.Setting` as plain values."""
 
     name: Name
     task: str

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from arith.data import vocabulary
-from arith.data.bucket import Bucket
-from arith.data.task import load_task
-from arith.files import atomic, write_text
-from arith.scoring.regions import Bools, Region, mask
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.files import atomic, write_text
+from tape_arith.arith.scoring.regions import Bools, Region, mask
+from tape_arith.arith.tasks import vocabulary
+from tape_arith.arith.tasks.task import load_task
 
 LEAVES: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
 """The regions that part a grid; their tasks are called as they are."""

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from arith.data.bucket import CARRY, EVALUATION
-from arith.errors import UsageError
-from arith.scoring.comparable import comparable
-from arith.scoring.grid import CONVERGED, Grid
-from arith.scoring.regions import REGION_WORDS, Region
-from arith.scoring.statistics import Interval, over_seeds
+from tape_arith.arith.data.bucket import CARRY, EVALUATION
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.scoring.comparable import comparable
+from tape_arith.arith.scoring.grid import CONVERGED, Grid
+from tape_arith.arith.scoring.regions import REGION_WORDS, Region
+from tape_arith.arith.scoring.statistics import Interval, over_seeds
 
 Panel = Sequence[Grid]
 """The grids of one encoding, one a seed."""

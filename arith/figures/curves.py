@@ -18,13 +18,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from arith.figures.captions import NBSP, preset_words
-from arith.figures.figure_file import DPI, STYLE, figure_format, save
-from arith.figures.foot import put_legend, put_note
-from arith.figures.heatmap import lines
-from arith.figures.looks import bound, looks
-from arith.figures.panel import shrink
-from arith.figures.scaling import LETTERS
+from tape_arith.arith.figures.captions import NBSP, preset_words
+from tape_arith.arith.figures.figure_file import DPI, STYLE, figure_format, save
+from tape_arith.arith.figures.foot import put_legend, put_note
+from tape_arith.arith.figures.heatmap import lines
+from tape_arith.arith.figures.looks import bound, looks
+from tape_arith.arith.figures.panel import shrink
+from tape_arith.arith.figures.scaling import LETTERS
 
 BAND = 0.18
 LAYERS = "flare"

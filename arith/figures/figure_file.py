@@ -6,8 +6,8 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from arith.errors import UsageError
-from arith.files import atomic
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.files import atomic
 
 FORMATS = ("png", "svg", "pdf")
 DPI = 300

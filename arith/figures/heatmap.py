@@ -16,12 +16,12 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
 
-from arith.figures import captions, panel
-from arith.figures.captions import Panel
-from arith.figures.figure_file import DPI, STYLE, figure_format, save
-from arith.scoring.comparisons import false_discovery, two_proportion
-from arith.scoring.grid import Floats, Grid
-from arith.scoring.regions import REGION_WORDS, Bools, Region
+from tape_arith.arith.figures import captions, panel
+from tape_arith.arith.figures.captions import Panel
+from tape_arith.arith.figures.figure_file import DPI, STYLE, figure_format, save
+from tape_arith.arith.scoring.comparisons import false_discovery, two_proportion
+from tape_arith.arith.scoring.grid import Floats, Grid
+from tape_arith.arith.scoring.regions import REGION_WORDS, Bools, Region
 
 COLOURS = "viridis"
 DIFFERENCES = "vlag"

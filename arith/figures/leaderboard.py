@@ -14,12 +14,12 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
 
-from arith.figures.captions import NBSP, places
-from arith.figures.figure_file import DPI, STYLE, figure_format, save
-from arith.figures.heatmap import lines
-from arith.figures.looks import bound
-from arith.figures.standings import Board, Standing
-from arith.scoring.statistics import Interval
+from tape_arith.arith.figures.captions import NBSP, places
+from tape_arith.arith.figures.figure_file import DPI, STYLE, figure_format, save
+from tape_arith.arith.figures.heatmap import lines
+from tape_arith.arith.figures.leaderboard_data import Board, Standing
+from tape_arith.arith.figures.looks import bound
+from tape_arith.arith.scoring.statistics import Interval
 
 # Inches: the page (a paper's column) and its edge, a row, the heads above and the axis below.
 WIDTH, EDGE, ROW, ABOVE, BELOW, SIGN = 3.4, 0.05, 0.135, 0.24, 0.29, 0.115

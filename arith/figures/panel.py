@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 
-from arith.scoring.grid import Floats
-from arith.scoring.regions import Bools
+from tape_arith.arith.scoring.grid import Floats
+from tape_arith.arith.scoring.regions import Bools
 
 NOT_SIGNIFICANT = "#cfcfcf"
 SMALLEST = 3.5

@@ -18,11 +18,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from arith.errors import UsageError
-from arith.figures.captions import NBSP
-from arith.figures.figure_file import DPI, STYLE, figure_format, save
-from arith.figures.foot import put_note
-from arith.scoring.statistics import t_quantile
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures.captions import NBSP
+from tape_arith.arith.figures.figure_file import DPI, STYLE, figure_format, save
+from tape_arith.arith.figures.foot import put_note
+from tape_arith.arith.scoring.statistics import t_quantile
 
 LETTERS = 7.0
 MARKERS = "osD^vPX*"

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from arith.figures import captions
-from arith.figures.captions import Panel
-from arith.figures.tabular import booktabs, pipe_table
-from arith.scoring.regions import REGION_WORDS, REGIONS, Region
-from arith.scoring.statistics import Interval, over_seeds
+from tape_arith.arith.figures import captions
+from tape_arith.arith.figures.captions import Panel
+from tape_arith.arith.figures.tabular import booktabs, pipe_table
+from tape_arith.arith.scoring.regions import REGION_WORDS, REGIONS, Region
+from tape_arith.arith.scoring.statistics import Interval, over_seeds
 
 HEAD = ["encoding", "seeds", *(f"{name}, %" for name in REGION_WORDS.values()), "converged"]
 ALIGN = f"l{'r' * (len(HEAD) - 2)}l"

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from arith.errors import UsageError
+from tape_arith.arith.errors import UsageError
 
 if TYPE_CHECKING:  # a grid asks here whether another is of its run
-    from arith.scoring.grid import Grid
+    from tape_arith.arith.scoring.grid import Grid
 
 _FIGURE = ("preset", "trained_digits", "split", "evaluation", "budget")
 RUN = ("encoding", "extrapolation", "seed", *_FIGURE)

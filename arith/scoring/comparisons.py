@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arith.scoring.grid import Floats
-from arith.scoring.regions import Bools
-from arith.scoring.statistics import mean_and_variance, t_two_sided
+from tape_arith.arith.scoring.grid import Floats
+from tape_arith.arith.scoring.regions import Bools
+from tape_arith.arith.scoring.statistics import mean_and_variance, t_two_sided
 
 
 class Welch(NamedTuple):

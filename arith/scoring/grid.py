@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from arith.data.bucket import EVALUATION
-from arith.errors import UsageError
-from arith.scoring.comparable import RUN, difference
-from arith.scoring.regions import Bools, Region, mask
-from arith.scoring.sizes import check_size
+from tape_arith.arith.data.bucket import EVALUATION
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.scoring.comparable import RUN, difference
+from tape_arith.arith.scoring.limits import check_size
+from tape_arith.arith.scoring.regions import Bools, Region, mask
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from arith.documents import (
+from tape_arith.arith.documents import (
     Count,
     NonNegative,
     Part,
@@ -18,9 +18,9 @@ from arith.documents import (
     read_document,
     with_checksum,
 )
-from arith.files import write_text
-from arith.scoring.grid import SHARE_UNIT, Floats, Grid, Ints
-from arith.scoring.sizes import MOST_PER_CELL
+from tape_arith.arith.files import write_text
+from tape_arith.arith.scoring.grid import SHARE_UNIT, Floats, Grid, Ints
+from tape_arith.arith.scoring.limits import MOST_PER_CELL
 
 _CELLS = ("exact", "total", "right_share", "first_wrong")
 REMEDY = "put back a copy that is whole, or score the run again with --fresh"

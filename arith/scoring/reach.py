@@ -5,7 +5,7 @@ from math import fsum
 
 import numpy as np
 
-from arith.scoring.grid import Grid
+from tape_arith.arith.scoring.grid import Grid
 
 SOLVED = (0.9, 0.99)
 """Shares of exact answers from which a length counts as solved."""

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from arith.errors import UsageError
+from tape_arith.arith.errors import UsageError
 
 Bools = NDArray[np.bool_]
 Region = Literal["in_distribution", "out_of_distribution", "one_longer", "both_longer", "all_cells"]

@@ -16,17 +16,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from arith.data.batches import Rows, groups_of_tokens
-from arith.data.bucket import Bucket
-from arith.data.task import Problems
-from arith.data.vocabulary import PAD
-from arith.scoring.grid import Grid
-from arith.scoring.shards import all_of, blocks_a_chunk
-from models.build import prepare
-from models.compile import compile_state_changed
-from models.decoder import Decoder
-from models.hardware import Hardware
-from models.sequences import Sequences
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.rows import Rows, groups_of_tokens
+from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.scoring.shards import all_of, blocks_a_chunk
+from tape_arith.arith.tasks.task import Problems
+from tape_arith.arith.tasks.vocabulary import PAD
+from tape_arith.models.build import prepare
+from tape_arith.models.compile import compile_state_changed
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.sequences import Sequences
 
 # Tokens of a forward: enough to fill the device, little enough to stay in its caches or memory.
 TOKENS_A_BATCH = {"cpu": 8_192, "cuda": 131_072}

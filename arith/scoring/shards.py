@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-from arith.errors import UsageError
-from arith.scoring.grid import Grid
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.scoring.grid import Grid
 
 # Rows between two savings of a grid.
 ROWS_A_CHUNK = 16_384

@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from arith.scoring.grid import Floats, Grid
-from arith.scoring.regions import Region
+from tape_arith.arith.scoring.grid import Floats, Grid
+from tape_arith.arith.scoring.regions import Region
 
 
 @dataclass(frozen=True)

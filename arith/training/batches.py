@@ -10,10 +10,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from arith.data.batches import Rows, few_shapes, groups_of_few_shapes, lead, pack
-from arith.data.bucket import Bucket
-from arith.data.task import Problems, concatenate, load_task
-from arith.training.config import Config
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.rows import Rows, few_shapes, groups_of_few_shapes, lead, pack
+from tape_arith.arith.tasks.task import Problems, concatenate, load_task
+from tape_arith.arith.training.config import Config
 
 # On a CPU: more of them leave its caches, fewer are all overhead.
 TOKENS_A_GROUP = 2_300

@@ -16,9 +16,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from arith.documents import SCHEMA, other_schema
-from arith.errors import Corrupt, Failure
-from arith.files import atomic, parse_json
+from tape_arith.arith.documents import SCHEMA, other_schema
+from tape_arith.arith.errors import Corrupt, Failure
+from tape_arith.arith.files import atomic, parse_json
 
 # One key in the header: safetensors writes several in any order.
 _FACTS, _SHA256 = "tape-arith", "sha256"

@@ -18,8 +18,8 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from arith.data.task import Problems, chosen
-from arith.errors import Failure
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.tasks.task import Problems, chosen
 
 _TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 # Longer than the first process takes to score the small grid while the others wait.

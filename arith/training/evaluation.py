@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from arith.data.batches import Rows, pack, pad
-from arith.data.bucket import Bucket
-from arith.data.task import Problems, chosen, concatenate
-from arith.scoring.score import score, sequences
-from arith.training.config import Config
-from models.build import prepare
-from models.decoder import Decoder
-from models.hardware import Hardware
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.rows import Rows, pack, pad
+from tape_arith.arith.scoring.score import score, sequences
+from tape_arith.arith.tasks.task import Problems, chosen, concatenate
+from tape_arith.arith.training.config import Config
+from tape_arith.models.build import prepare
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.hardware import Hardware
 
 SPLIT = "small grid"
 """Of the problems of the small grid: drawn apart from those of training and of any result's

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import torch
 
-from arith.errors import Failure
-from models.compile import compiling_failed
+from tape_arith.arith.errors import Failure
+from tape_arith.models.compile import compiling_failed
 
 # How a failed allocation reads: from torch's allocator on a CPU, C++, the libraries of a GPU, and a
 # graph compiled for a CPU.

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from arith.training.evaluation import Measures
+from tape_arith.arith.training.evaluation import Measures
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What to do at a step whose loss or gradient is not finite. Imports no torch."""
 
-from arith.errors import Failure, unknown
+from tape_arith.arith.errors import Failure, unknown
 
 # What to do at a step whose loss or gradient is not finite. Such a step never changes a weight: the
 # optimizer leaves its update out, on the device, so that nothing waits for it. "stop" ends training

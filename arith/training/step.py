@@ -13,23 +13,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from arith.data.batches import Rows
-from arith.data.bucket import Bucket
-from arith.data.task import Problems
-from arith.errors import Failure
-from arith.scoring.score import logits_of_answers, sent
-from arith.training.batches import Batches, Source
-from arith.training.config import Config
-from arith.training.distributed import (
-    SINGLE,
-    ProcessGroup,
-)
-from arith.training.failures import compilation_failure, is_out_of_memory
-from arith.training.schedule import Schedule
-from models.build import prepare
-from models.compile import compile_state_changed, compiling_failed
-from models.decoder import Decoder
-from models.hardware import Hardware
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.rows import Rows
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.scoring.score import logits_of_answers, sent
+from tape_arith.arith.tasks.task import Problems
+from tape_arith.arith.training.batches import Batches, Source
+from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
+from tape_arith.arith.training.failures import compilation_failure, is_out_of_memory
+from tape_arith.arith.training.schedule import Schedule
+from tape_arith.models.build import prepare
+from tape_arith.models.compile import compile_state_changed, compiling_failed
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.hardware import Hardware
 
 
 def to_stderr(line: str) -> None:

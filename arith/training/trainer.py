@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 from torch import Tensor
 
-from arith.data.bucket import Bucket
-from arith.data.task import Problems
-from arith.documents import Count, InvalidValue, NonNegative, Part, Positive, validated
-from arith.errors import Failure
-from arith.scoring.score import score
-from arith.training.batches import Source
-from arith.training.config import Config
-from arith.training.evaluation import STATE_PROBLEMS, SmallGrid, state_measures
-from arith.training.metrics import Metrics
-from arith.training.nonfinite import MAX_SKIPPED_IN_A_ROW, NotFinite
-from arith.training.schedule import Schedule
-from arith.training.step import Stepper, trained
-from models.decoder import Decoder
-from models.hardware import Hardware
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.documents import Count, InvalidValue, NonNegative, Part, Positive, validated
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.scoring.score import score
+from tape_arith.arith.tasks.task import Problems
+from tape_arith.arith.training.batches import Source
+from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.evaluation import STATE_PROBLEMS, SmallGrid, state_measures
+from tape_arith.arith.training.metrics import Metrics
+from tape_arith.arith.training.nonfinite import MAX_SKIPPED_IN_A_ROW, NotFinite
+from tape_arith.arith.training.schedule import Schedule
+from tape_arith.arith.training.step import Stepper, trained
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.hardware import Hardware
 
 HELD_OUT_PROBLEMS = 512
 LONG_SAVE, SAVING_SHARE = 1.0, 0.05

@@ -2,10 +2,10 @@
 
 import importlib
 
-from models.backends.backend import Backend, Needs
-from models.errors import UsageError
-from models.hardware import Hardware
-from models.names.backends import backend_names, known_backend
+from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.errors import UsageError
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.names.backends import backend_names, known_backend
 
 # `auto` takes the first that meets the needs. On a CPU plain products are the fastest at these
 # lengths; "flex" is only used on request.

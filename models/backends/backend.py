@@ -7,8 +7,8 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from models.hardware import Hardware
-from models.sequences import Sequences
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.sequences import Sequences
 
 
 class Needs(NamedTuple):

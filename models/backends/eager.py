@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from models.attention import attention_weights, gathered
-from models.backends.backend import Backend, Needs
-from models.hardware import Hardware
-from models.sequences import Sequences, pack, unpack
+from tape_arith.models.attention import attention_weights, gathered
+from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.sequences import Sequences, pack, unpack
 
 
 class Eager(Backend):

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
-from models.backends.backend import Backend, Needs
-from models.hardware import Hardware
-from models.sequences import Sequences
+from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.sequences import Sequences
 
 
 @cache

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from models.backends.backend import Backend, Needs
-from models.compile import raise_graph_limit
-from models.hardware import Hardware
-from models.sequences import Sequences
+from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.compile import raise_graph_limit
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.sequences import Sequences
 
 
 @cache

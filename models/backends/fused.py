@@ -8,10 +8,10 @@ import os
 import torch
 from torch import Tensor
 
-from models.backends.backend import Backend, Needs
-from models.hardware import Hardware
-from models.kernels import WIDEST
-from models.sequences import Sequences
+from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.kernels import WIDEST
+from tape_arith.models.sequences import Sequences
 
 
 class Fused(Backend):
@@ -33,7 +33,7 @@ class Fused(Backend):
         if on_gpu and torch.cuda.get_device_capability() < (8, 0):
             return "needs a GPU of compute capability 8.0 or higher"
         # Not imported before: Triton takes a second.
-        from models.kernels.language import AVAILABLE, INTERPRETED
+        from tape_arith.models.kernels.language import AVAILABLE, INTERPRETED
 
         if not AVAILABLE:
             return "needs Triton, which is not installed"
@@ -51,7 +51,7 @@ class Fused(Backend):
         scale: float | None = None,
         bias: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
-        from models.kernels.multi_value import multi_value_attention
+        from tape_arith.models.kernels.multi_value import multi_value_attention
 
         assert bias is None
         batch, tokens, heads, width = q.shape

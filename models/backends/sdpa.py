@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from models.backends.backend import Backend, Needs
-from models.hardware import Hardware
-from models.sequences import Sequences
+from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.sequences import Sequences
 
 
 class SDPA(Backend):

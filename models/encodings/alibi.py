@@ -5,9 +5,9 @@ Legend: B batch, T tokens, H heads.
 
 from torch import Tensor
 
-from models.backends.backend import Needs
-from models.encoding import constant
-from models.families.additive_bias import CommonAdditiveBias, Distances
+from tape_arith.models.backends.backend import Needs
+from tape_arith.models.encoding import constant
+from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances
 
 
 def geometric(num_heads: int) -> list[float]:

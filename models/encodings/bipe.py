@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.encoding import Setting
-from models.errors import UsageError
-from models.families.digit_places import draw, since
-from models.families.learned_table import LearnedTable
-from models.families.rotary import Rotary
-from models.sequences import Sequences
+from tape_arith.models.encoding import Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.digit_places import draw, since
+from tape_arith.models.families.learned_table import LearnedTable
+from tape_arith.models.families.rotary import Rotary
+from tape_arith.models.sequences import Sequences
 
 
 class BiPE(LearnedTable, Rotary):

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from models.encoding import Setting
-from models.errors import UsageError
-from models.families.digit_places import PlaceTable, operand_digits
+from tape_arith.models.encoding import Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.digit_places import PlaceTable, operand_digits
 
 
 class Coupling(PlaceTable):

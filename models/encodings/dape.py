@@ -9,14 +9,14 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.attention import scaled_scores
-from models.build import build
-from models.encoding import PositionalLayer, Setting, State
-from models.errors import UsageError
-from models.families.additive_bias import AdditiveBiasLayer
-from models.families.attention_scores import FromScores, ScoresLayer
-from models.flops import MatMul, Workload
-from models.sequences import Sequences
+from tape_arith.models.attention import scaled_scores
+from tape_arith.models.build import build
+from tape_arith.models.encoding import PositionalLayer, Setting, State
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.additive_bias import AdditiveBiasLayer
+from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
+from tape_arith.models.flops import MatMul, Workload
+from tape_arith.models.sequences import Sequences
 
 
 class DAPELayer(ScoresLayer):

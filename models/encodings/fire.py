@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from models.encoding import PositionalLayer, Setting
-from models.errors import UsageError
-from models.families.additive_bias import AdditiveBias, AdditiveBiasLayer, Distances
-from models.flops import MatMul, Workload
+from tape_arith.models.encoding import PositionalLayer, Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.additive_bias import AdditiveBias, AdditiveBiasLayer, Distances
+from tape_arith.models.flops import MatMul, Workload
 
 EPSILON = 1e-6
 

@@ -9,10 +9,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.backends.backend import Needs
-from models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, Setting, State
-from models.flops import MatMul, Workload
-from models.sequences import Sequences
+from tape_arith.models.backends.backend import Needs
+from tape_arith.models.encoding import (
+    INITIAL_STD,
+    PositionalEncoding,
+    PositionalLayer,
+    Setting,
+    State,
+)
+from tape_arith.models.flops import MatMul, Workload
+from tape_arith.models.sequences import Sequences
 
 
 class FoXLayer(PositionalLayer):

@@ -8,10 +8,10 @@ from typing import Literal
 
 from torch import Tensor
 
-from models.backends.backend import Needs
-from models.encoding import Setting, constant
-from models.errors import UsageError
-from models.families.additive_bias import CommonAdditiveBias, Distances
+from tape_arith.models.backends.backend import Needs
+from tape_arith.models.encoding import Setting, constant
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances
 
 
 class HardALiBi(CommonAdditiveBias):

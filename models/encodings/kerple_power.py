@@ -5,7 +5,7 @@ Legend: B batch, T tokens, H heads.
 
 from torch import Tensor
 
-from models.families.kerple import Kerple
+from tape_arith.models.families.kerple import Kerple
 
 
 class KerplePower(Kerple):

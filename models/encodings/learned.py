@@ -1,8 +1,8 @@
 """Learned absolute embeddings."""
 
-from models.encoding import Setting
-from models.errors import UsageError
-from models.families.learned_table import LearnedTable
+from tape_arith.models.encoding import Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.learned_table import LearnedTable
 
 
 class Learned(LearnedTable):

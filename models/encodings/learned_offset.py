@@ -5,10 +5,10 @@ Legend: n sequences, B batch, T tokens.
 
 from torch import Tensor
 
-from models.encoding import Setting
-from models.encodings.learned import Learned
-from models.philox import words
-from models.sequences import Sequences
+from tape_arith.models.encoding import Setting
+from tape_arith.models.encodings.learned import Learned
+from tape_arith.models.philox import words
+from tape_arith.models.sequences import Sequences
 
 
 class LearnedOffset(Learned):

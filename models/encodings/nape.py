@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from models.encoding import Setting
-from models.encodings.alibi import ALiBi, geometric
+from tape_arith.models.encoding import Setting
+from tape_arith.models.encodings.alibi import ALiBi, geometric
 
 
 class NAPE(ALiBi):

@@ -1,6 +1,6 @@
 """NoPE: no positional encoding."""
 
-from models.encoding import PositionalEncoding
+from tape_arith.models.encoding import PositionalEncoding
 
 
 class NoPE(PositionalEncoding):

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from models.encoding import Setting
-from models.errors import UsageError
-from models.families.rotary import Rotary
+from tape_arith.models.encoding import Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.rotary import Rotary
 
 
 class PRoPE(Rotary):

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.attention import scaled_scores
-from models.encoding import INITIAL_STD, PositionalLayer, Setting, State
-from models.errors import UsageError
-from models.families.attention_scores import FromScores, ScoresLayer
-from models.flops import MatMul, Workload
+from tape_arith.models.attention import scaled_scores
+from tape_arith.models.encoding import INITIAL_STD, PositionalLayer, Setting, State
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
+from tape_arith.models.flops import MatMul, Workload
 
 TAPS = 3
 EPSILON = 1e-6

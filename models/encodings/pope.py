@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.backends.backend import Needs
-from models.encoding import PositionalLayer, Setting
-from models.families.rotary import Rotary, powers, rotation, traces
-from models.flops import MatMul, Workload
-from models.sequences import Sequences
+from tape_arith.models.backends.backend import Needs
+from tape_arith.models.encoding import PositionalLayer, Setting
+from tape_arith.models.families.rotary import Rotary, powers, rotation, traces
+from tape_arith.models.flops import MatMul, Workload
+from tape_arith.models.sequences import Sequences
 
 
 class Angles(NamedTuple):

@@ -1,8 +1,8 @@
 """ALiBi at randomized positions."""
 
-from models.encoding import Setting
-from models.encodings.alibi import ALiBi
-from models.families.randomized import Randomized
+from tape_arith.models.encoding import Setting
+from tape_arith.models.encodings.alibi import ALiBi
+from tape_arith.models.families.randomized import Randomized
 
 
 class RandALiBi(Randomized, ALiBi):

@@ -1,8 +1,8 @@
 """FIRE at randomized positions."""
 
-from models.encoding import Setting
-from models.encodings.fire import FIRE
-from models.families.randomized import Randomized
+from tape_arith.models.encoding import Setting
+from tape_arith.models.encodings.fire import FIRE
+from tape_arith.models.families.randomized import Randomized
 
 
 class RandFIRE(Randomized, FIRE):

@@ -1,9 +1,9 @@
 """Learned embeddings at randomized positions."""
 
-from models.encoding import Setting
-from models.families.learned_table import LearnedTable
-from models.families.randomized import Randomized
-from models.sequences import Sequences
+from tape_arith.models.encoding import Setting
+from tape_arith.models.families.learned_table import LearnedTable
+from tape_arith.models.families.randomized import Randomized
+from tape_arith.models.sequences import Sequences
 
 
 class RandLearned(Randomized, LearnedTable):

@@ -1,8 +1,8 @@
 """RandPE: rotary position embedding at randomized positions."""
 
-from models.encoding import Setting
-from models.encodings.rope import RoPE
-from models.families.randomized import Randomized
+from tape_arith.models.encoding import Setting
+from tape_arith.models.encodings.rope import RoPE
+from tape_arith.models.families.randomized import Randomized
 
 
 class RandRoPE(Randomized, RoPE):

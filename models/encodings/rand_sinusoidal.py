@@ -1,8 +1,8 @@
 """Sinusoidal embeddings at randomized positions."""
 
-from models.encoding import Setting
-from models.encodings.sinusoidal import Sinusoidal
-from models.families.randomized import Randomized
+from tape_arith.models.encoding import Setting
+from tape_arith.models.encodings.sinusoidal import Sinusoidal
+from tape_arith.models.families.randomized import Randomized
 
 
 class RandSinusoidal(Randomized, Sinusoidal):

@@ -1,6 +1,6 @@
 """RoPE: rotary position embedding."""
 
-from models.families.rotary import Rotary
+from tape_arith.models.families.rotary import Rotary
 
 
 class RoPE(Rotary):

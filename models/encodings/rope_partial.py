@@ -6,9 +6,9 @@ Legend: B batch, T tokens, H heads, K head dim, d rotated dimensions.
 import torch
 from torch import Tensor
 
-from models.encoding import PositionalLayer, Setting
-from models.errors import UsageError
-from models.families.rotary import Rotary, RotaryLayer, Rotation, powers, rotate
+from tape_arith.models.encoding import PositionalLayer, Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.rotary import Rotary, RotaryLayer, Rotation, powers, rotate
 
 
 class RoPEPartialLayer(RotaryLayer):

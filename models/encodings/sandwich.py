@@ -6,10 +6,10 @@ Legend: B batch, T tokens, H heads.
 import torch
 from torch import Tensor
 
-from models.backends.backend import Needs
-from models.encoding import Setting
-from models.errors import UsageError
-from models.families.additive_bias import CommonAdditiveBias, Distances
+from tape_arith.models.backends.backend import Needs
+from tape_arith.models.encoding import Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances
 
 
 class Sandwich(CommonAdditiveBias):

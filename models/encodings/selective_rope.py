@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, Setting
-from models.errors import UsageError
-from models.families.rotary import rotate, rotation
-from models.flops import MatMul, Workload
-from models.sequences import Sequences, pack, unpack
+from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.rotary import rotate, rotation
+from tape_arith.models.flops import MatMul, Workload
+from tape_arith.models.sequences import Sequences, pack, unpack
 
 BASE = 500_000.0
 TAPS = 4

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from models.encoding import PositionalLayer, Setting
-from models.errors import UsageError
-from models.families.additive_bias import AdditiveBias, distances
-from models.flops import MatMul, Workload
-from models.sequences import Sequences
+from tape_arith.models.encoding import PositionalLayer, Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.additive_bias import AdditiveBias, distances
+from tape_arith.models.flops import MatMul, Workload
+from tape_arith.models.sequences import Sequences
 
 
 class Clipped(NamedTuple):

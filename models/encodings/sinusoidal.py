@@ -6,9 +6,9 @@ Legend: B batch, T tokens, D hidden.
 import torch
 from torch import Tensor
 
-from models.encoding import PositionalEncoding, Setting
-from models.errors import UsageError
-from models.sequences import Sequences
+from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.sequences import Sequences
 
 
 class Sinusoidal(PositionalEncoding):

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.encoding import PositionalLayer
-from models.families.attention_scores import FromScores, ScoresLayer
+from tape_arith.models.encoding import PositionalLayer
+from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
 
 
 class StickBreakingLayer(ScoresLayer):

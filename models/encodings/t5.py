@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.encoding import INITIAL_STD, Setting, constant
-from models.errors import UsageError
-from models.families.additive_bias import CommonAdditiveBias, Distances
+from tape_arith.models.encoding import INITIAL_STD, Setting, constant
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances
 
 BUCKETS = 32
 EXACT = BUCKETS // 2

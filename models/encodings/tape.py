@@ -9,16 +9,21 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from models.backends.backend import Needs
-from models.encoding import PositionalLayer, Setting
-from models.errors import UsageError
-from models.families.contextual import ContextualRotary, check_options
-from models.families.contextual_layer import ContextualLayer, ReadOut
-from models.families.rotary import Rotation, rotate, rotation, swap
-from models.families.tape_ablations import NonEquivariantLayer, ShareLayer, VectorLayer, VectorState
-from models.flops import MatMul, Workload
-from models.hardware import use_custom_backward
-from models.sequences import Sequences
+from tape_arith.models.backends.backend import Needs
+from tape_arith.models.encoding import PositionalLayer, Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.contextual import ContextualRotary, check_options
+from tape_arith.models.families.contextual_layer import ContextualLayer, ReadOut
+from tape_arith.models.families.rotary import Rotation, rotate, rotation, swap
+from tape_arith.models.families.tape_ablations import (
+    NonEquivariantLayer,
+    ShareLayer,
+    VectorLayer,
+    VectorState,
+)
+from tape_arith.models.flops import MatMul, Workload
+from tape_arith.models.hardware import use_custom_backward
+from tape_arith.models.sequences import Sequences
 
 
 class TapeState(NamedTuple):

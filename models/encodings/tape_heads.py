@@ -10,12 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.backends.backend import Needs
-from models.encoding import INITIAL_STD, PositionalLayer, Setting, State
-from models.families.contextual import ContextualRotary, check_options, clamped, with_share
-from models.families.rotary import rotate, rotation, traces
-from models.flops import MatMul, Workload
-from models.sequences import Sequences
+from tape_arith.models.backends.backend import Needs
+from tape_arith.models.encoding import INITIAL_STD, PositionalLayer, Setting, State
+from tape_arith.models.families.contextual import (
+    ContextualRotary,
+    check_options,
+    clamped,
+    with_share,
+)
+from tape_arith.models.families.rotary import rotate, rotation, traces
+from tape_arith.models.flops import MatMul, Workload
+from tape_arith.models.sequences import Sequences
 
 # The decoder's own standard deviation, as in the code.
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from models.backends.eager import Eager
-from models.encoding import PositionalLayer, Setting
-from models.errors import UsageError
-from models.families.rotary import Rotary, Rotation, rotate, rotation, traces
-from models.sequences import Sequences
+from tape_arith.models.backends.eager import Eager
+from tape_arith.models.encoding import PositionalLayer, Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.rotary import Rotary, Rotation, rotate, rotation, traces
+from tape_arith.models.sequences import Sequences
 
 GAMMA = 0.4
 MAX_EXPONENT_FLOAT32, MAX_EXPONENT_FLOAT64 = 60, 600  # of e: what leaves room for q k^T as well

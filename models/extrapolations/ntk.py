@@ -5,8 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from models.encoding import Setting
-from models.families.rotary import Rescaling, of_one_base
+from tape_arith.models.encoding import Setting
+from tape_arith.models.families.rotary import Rescaling, of_one_base
 
 
 class NTK(Rescaling):

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from models.encoding import Setting
-from models.errors import UsageError
-from models.extrapolations.ntk import lacks_a_base, rebased
-from models.families.rotary import Rescaling
+from tape_arith.models.encoding import Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.extrapolations.ntk import lacks_a_base, rebased
+from tape_arith.models.families.rotary import Rescaling
 
 
 class NTKDynamic(Rescaling):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from models.families.randomized import Numbering
+from tape_arith.models.families.randomized import Numbering
 
 
 class Plain(Numbering):

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from models.errors import UsageError
-from models.families.randomized import Numbering, subset
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.randomized import Numbering, subset
 
 
 class Redraw(Numbering):

@@ -6,9 +6,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from models.encoding import Setting
-from models.errors import UsageError
-from models.families.rotary import Rescaling, of_one_base
+from tape_arith.models.encoding import Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.rotary import Rescaling, of_one_base
 
 # Rotations within the trained length: from BETA_FAST on a frequency is kept, below BETA_SLOW it
 # is interpolated fully (the paper's alpha = 1 and beta = 32).

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from models.backends.backend import Needs
-from models.encoding import PositionalEncoding, PositionalLayer, State
-from models.sequences import Sequences
+from tape_arith.models.backends.backend import Needs
+from tape_arith.models.encoding import PositionalEncoding, PositionalLayer, State
+from tape_arith.models.sequences import Sequences
 
 
 class Distances(NamedTuple):

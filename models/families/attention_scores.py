@@ -6,10 +6,10 @@ Legend: B batch, T tokens, D hidden, H heads, K head dim.
 import torch
 from torch import Tensor
 
-from models.attention import causal_softmax, gathered, scaled_scores
-from models.backends.backend import Needs
-from models.encoding import PositionalEncoding, PositionalLayer, State
-from models.sequences import Sequences
+from tape_arith.models.attention import causal_softmax, gathered, scaled_scores
+from tape_arith.models.backends.backend import Needs
+from tape_arith.models.encoding import PositionalEncoding, PositionalLayer, State
+from tape_arith.models.sequences import Sequences
 
 
 class ScoresLayer(PositionalLayer):

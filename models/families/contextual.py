@@ -10,12 +10,12 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from models.encoding import INITIAL_STD, State
-from models.errors import UsageError
-from models.families.rotary import Rotary, swap
-from models.hardware import use_custom_backward
-from models.philox import words
-from models.sequences import Sequences
+from tape_arith.models.encoding import INITIAL_STD, State
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.rotary import Rotary, swap
+from tape_arith.models.hardware import use_custom_backward
+from tape_arith.models.philox import words
+from tape_arith.models.sequences import Sequences
 
 
 def norms(state: tuple[Tensor, ...]) -> Tensor:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.encoding import PositionalLayer, State, constant
-from models.families.contextual import clamped
-from models.flops import MatMul
-from models.sequences import Sequences
+from tape_arith.models.encoding import PositionalLayer, State, constant
+from tape_arith.models.families.contextual import clamped
+from tape_arith.models.flops import MatMul
+from tape_arith.models.sequences import Sequences
 
 
 class ContextualLayer(PositionalLayer):

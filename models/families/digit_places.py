@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.encoding import Setting
-from models.errors import UsageError
-from models.families.learned_table import LearnedTable
-from models.philox import words
-from models.sequences import Sequences
+from tape_arith.models.encoding import Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.learned_table import LearnedTable
+from tape_arith.models.philox import words
+from tape_arith.models.sequences import Sequences
 
 
 def since(mark: Tensor, seqs: Sequences) -> Tensor:

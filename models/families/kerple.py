@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from models.encoding import Setting
-from models.families.additive_bias import CommonAdditiveBias, Distances
+from tape_arith.models.encoding import Setting
+from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances
 
 # As in the authors' code: the kernel wants both numbers positive.
 LEAST = 0.01

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.encoding import INITIAL_STD, PositionalEncoding
-from models.errors import UsageError
-from models.sequences import Sequences
+from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding
+from tape_arith.models.errors import UsageError
+from tape_arith.models.sequences import Sequences
 
 
 class LearnedTable(PositionalEncoding):

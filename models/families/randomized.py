@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from models.encoding import Extrapolation, PositionalEncoding
-from models.errors import UsageError
-from models.flops import MatMul, Workload
-from models.philox import words
-from models.sequences import Sequences, pack
+from tape_arith.models.encoding import Extrapolation, PositionalEncoding
+from tape_arith.models.errors import UsageError
+from tape_arith.models.flops import MatMul, Workload
+from tape_arith.models.philox import words
+from tape_arith.models.sequences import Sequences, pack
 
 
 class Randomized(PositionalEncoding):

@@ -9,10 +9,16 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from models.encoding import Extrapolation, PositionalEncoding, PositionalLayer, Setting, State
-from models.errors import UsageError
-from models.hardware import use_custom_backward
-from models.sequences import Sequences
+from tape_arith.models.encoding import (
+    Extrapolation,
+    PositionalEncoding,
+    PositionalLayer,
+    Setting,
+    State,
+)
+from tape_arith.models.errors import UsageError
+from tape_arith.models.hardware import use_custom_backward
+from tape_arith.models.sequences import Sequences
 
 
 class Rotation(NamedTuple):

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from models.encoding import State
-from models.families.contextual import with_share
-from models.families.contextual_layer import ContextualLayer, ReadOut
-from models.flops import MatMul
+from tape_arith.models.encoding import State
+from tape_arith.models.families.contextual import with_share
+from tape_arith.models.families.contextual_layer import ContextualLayer, ReadOut
+from tape_arith.models.flops import MatMul
 
 
 class ShareLayer(ContextualLayer):

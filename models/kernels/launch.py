@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from models.kernels import long, short
+from tape_arith.models.kernels import long, short
 
 
 class Tile(NamedTuple):

@@ -10,8 +10,8 @@ R queries and C keys of a tile; K2 and V2 are K and V rounded up to a power of t
 are the strides of tokens and heads.
 """
 
-from models.kernels.language import kernel, tl
-from models.kernels.tiles import (
+from tape_arith.models.kernels.language import kernel, tl
+from tape_arith.models.kernels.tiles import (
     LOG2_E,
     bound,
     causal,

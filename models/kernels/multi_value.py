@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.kernels import WIDEST, launch
+from tape_arith.models.kernels import WIDEST, launch
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
 

@@ -8,8 +8,8 @@ S tokens of a tile; K2 and V2 are K and V rounded up to a power of two. `*_t` an
 strides of tokens and heads.
 """
 
-from models.kernels.language import inline, kernel, tl
-from models.kernels.tiles import (
+from tape_arith.models.kernels.language import inline, kernel, tl
+from tape_arith.models.kernels.tiles import (
     LOG2_E,
     causal,
     clear,

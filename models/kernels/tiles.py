@@ -6,7 +6,7 @@ Legend: T tokens, H heads, W the width of a row (head dim or value width), W2 th
 power of two. A place is the address of one head's row at one token.
 """
 
-from models.kernels.language import INTERPRETED, inline, tl
+from tape_arith.models.kernels.language import INTERPRETED, inline, tl
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 

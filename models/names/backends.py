@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from models.errors import unknown
+from tape_arith.models.errors import unknown
 
 _FOLDER = Path(__file__).parents[1] / "backends"
 

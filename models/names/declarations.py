@@ -9,8 +9,15 @@ from functools import cache
 from math import isfinite
 from typing import Any
 
-from models.errors import UsageError
-from models.names.locate import Location, locate, locations, matching, single, source_file
+from tape_arith.models.errors import UsageError
+from tape_arith.models.names.locate import (
+    Location,
+    locate,
+    locations,
+    matching,
+    single,
+    source_file,
+)
 
 Value = str | int | float | bool | None
 _ATTENTION_HOOKS = ("layer", "start")

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from models.errors import UsageError, unknown
+from tape_arith.models.errors import UsageError, unknown
 
 FOLDERS = {kind: Path(__file__).parents[1] / f"{kind}s" for kind in ("encoding", "extrapolation")}
 _MAX_BYTES = 2**20
@@ -45,7 +45,8 @@ class Location:
     def __str__(self) -> str:
         if self.package:
             return f"package {self.package} ({self.module})"
-        return f"{self.module.replace('.', '/')}.py" if self.module else self.name
+        path = self.module.removeprefix("tape_arith.").replace(".", "/")
+        return f"{path}.py" if path else self.name
 
     @property
     def is_builtin(self) -> bool:
@@ -88,7 +89,10 @@ class Location:
 
 def locations(kind: str) -> list[Location]:
     """All locations of a kind ("encoding", "extrapolation"), those of installed packages too."""
-    return [*in_folder(FOLDERS[kind], f"models.{kind}s"), *installed(f"tape_arith.{kind}s")]
+    return [
+        *in_folder(FOLDERS[kind], f"tape_arith.models.{kind}s"),
+        *installed(f"tape_arith.{kind}s"),
+    ]
 
 
 def known_names(kind: str) -> list[str]:

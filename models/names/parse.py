@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from models.errors import UsageError, unknown
-from models.names.declarations import Value, defines_attention, read_declaration
-from models.names.locate import (
+from tape_arith.models.errors import UsageError, unknown
+from tape_arith.models.names.declarations import Value, defines_attention, read_declaration
+from tape_arith.models.names.locate import (
     FOLDERS,
     Location,
     known_names,

@@ -8,20 +8,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from arith.bench import attention
-from arith.bench.measure import Measurement, Options
-from arith.errors import UsageError
-from arith.suite.building import setting_for
-from arith.suite.presets import load_preset
-from arith.training.flops import counted
-from models import backends
-from models.backends.backend import Backend, Needs
-from models.backends.eager import Eager
-from models.build import build
-from models.hardware import Hardware
-from models.names.backends import backend_names
-from models.names.locate import known_names
-from models.names.parse import parse, parse_list
+from tape_arith.arith.bench import attention
+from tape_arith.arith.bench.measure import Measurement, Options
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.runs.build import setting_for
+from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.training.flops import counted
+from tape_arith.models import backends
+from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.backends.eager import Eager
+from tape_arith.models.build import build
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.names.backends import backend_names
+from tape_arith.models.names.locate import known_names
+from tape_arith.models.names.parse import parse, parse_list
 
 CPU = Hardware("cpu", torch.float32)
 CONFIG = replace(load_preset("mini"), num_heads=2, head_dim=8)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from arith.bench import ceilings
-from arith.bench.ceilings import one_and_all
-from arith.bench.measure import Options
-from models.hardware import Hardware
+from tape_arith.arith.bench import ceilings
+from tape_arith.arith.bench.ceilings import one_and_all
+from tape_arith.arith.bench.measure import Options
+from tape_arith.models.hardware import Hardware
 
 CPU = Hardware("cpu", torch.float32)
 TWO = Hardware("cpu", torch.float32, threads=2)

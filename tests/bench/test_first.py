@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from arith.bench import first
-from arith.bench.measure import Options
-from arith.documents import read_content, write_document
-from arith.errors import UsageError
-from arith.suite.sweep import Sweep, folder_of, load_sweep
-from models.hardware import detect
+from tape_arith.arith.bench import first
+from tape_arith.arith.bench.measure import Options
+from tape_arith.arith.documents import read_content, write_document
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.sweeps.sweep import Sweep, folder_of, load_sweep
+from tape_arith.models.hardware import detect
 
 TINY = """
 preset = "mini"

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arith.bench import generate, limits
-from arith.bench.generate import field_texts, field_tokens, generated, limit
-from arith.bench.measure import Options
-from arith.data.bucket import Bucket
-from arith.data.dataset import Dataset, verify
-from arith.data.vocabulary import EOS
-from arith.errors import Failure
-from arith.suite.presets import load_preset
+from tape_arith.arith.bench import generate, limits
+from tape_arith.arith.bench.generate import field_texts, field_tokens, generated, limit
+from tape_arith.arith.bench.measure import Options
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.dataset import Dataset, verify
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.tasks.vocabulary import EOS
 
 
 def operands(text: str) -> tuple[int, int, int]:

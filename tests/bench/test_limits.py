@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from arith.bench import limits
-from arith.bench.limits import QUICK
-from arith.errors import Failure
-from arith.suite.presets import load_preset
-from models.hardware import Hardware
+from tape_arith.arith.bench import limits
+from tape_arith.arith.bench.limits import QUICK
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.runs.presets import load_preset
+from tape_arith.models.hardware import Hardware
 
 CPU = Hardware("cpu", torch.float32)
 TWO = Hardware("cpu", torch.float32, threads=2)

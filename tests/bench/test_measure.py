@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from arith.bench.measure import (
+from tape_arith.arith.bench.measure import (
     TURN,
     Measurement,
     Options,
@@ -15,8 +15,8 @@ from arith.bench.measure import (
     steps_in_turn,
     timed,
 )
-from arith.errors import UsageError
-from models.names.parse import parse
+from tape_arith.arith.errors import UsageError
+from tape_arith.models.names.parse import parse
 
 
 def test_the_ratio_is_measured_over_limit() -> None:

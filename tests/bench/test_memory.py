@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from arith.bench.memory import TreeMemory, descendants, high_water, peak_memory
+from tape_arith.arith.bench.memory import TreeMemory, descendants, high_water, peak_memory
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc here")
 MB = 1_000_000

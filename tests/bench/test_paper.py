@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 import torch
 
-from arith.bench import paper
-from arith.bench.measure import Measurement, Options
-from arith.training import flops
-from arith.training.flops import forward_flops, matmuls, padded
-from models.build import build
-from models.decoder import Decoder
-from models.encoding import PositionalEncoding
-from models.encodings.tape import TapeLayer
-from models.hardware import Hardware
-from models.names.locate import known_names
-from models.names.parse import parse
+from tape_arith.arith.bench import paper
+from tape_arith.arith.bench.measure import Measurement, Options
+from tape_arith.arith.training import flops
+from tape_arith.arith.training.flops import forward_flops, matmuls, padded
+from tape_arith.models.build import build
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.encoding import PositionalEncoding
+from tape_arith.models.encodings.tape import TapeLayer
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.names.locate import known_names
+from tape_arith.models.names.parse import parse
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from arith.bench import peer_models, peers
-from arith.bench.measure import Measurement, Options, Timing
-from arith.bench.sizes import TINY
-from arith.data.batches import Rows
-from arith.suite.presets import load_preset
-from arith.training.config import Config
-from models.hardware import Hardware
+from tape_arith.arith.bench import peer_models, peers
+from tape_arith.arith.bench.measure import Measurement, Options, Timing
+from tape_arith.arith.bench.sizes import TINY
+from tape_arith.arith.data.rows import Rows
+from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.training.config import Config
+from tape_arith.models.hardware import Hardware
 
 CPU = Hardware("cpu", torch.float32)
 QUICK = Options(quick=True)

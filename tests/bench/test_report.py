@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from arith.bench import report
-from arith.bench.measure import Measurement, Options, not_measured
-from arith.errors import Failure
-from models.names.parse import parse
+from tape_arith.arith.bench import report
+from tape_arith.arith.bench.measure import Measurement, Options, not_measured
+from tape_arith.arith.errors import Failure
+from tape_arith.models.names.parse import parse
 
 FULL = Measurement("train", "rope: step", 0.3, "s", 0.2, "rope's", "a note", 0.03, 5)
 MISSING = not_measured("train", "rope: MFU", "FLOP/s", "there is no GPU")

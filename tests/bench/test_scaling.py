@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from arith.bench import scaling
-from arith.bench.measure import TURN, Options, Timing
-from arith.bench.scaling import Sizes, lines, measure, sweeps_over
-from arith.errors import UsageError
-from arith.figures.scaling import Series
-from models.names.parse import parse
-from tests.training.small import small
+from tape_arith.arith.bench import scaling
+from tape_arith.arith.bench.measure import TURN, Options, Timing
+from tape_arith.arith.bench.scaling import Sizes, lines, measure, sweeps_over
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures.scaling import Series
+from tape_arith.models.names.parse import parse
+from tests.helpers.small_training import small
 
 NAMES = [parse("rope"), parse("tape")]
 

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from arith.bench import score as stage
-from arith.bench.measure import Options
-from arith.bench.score import measure
-from arith.errors import UsageError
-from arith.suite.building import decoder_for
-from arith.suite.finding import existing_run
-from models.names.parse import parse
-from tests.suite.test_foreign import READS, write
-from tests.suite.tiny import call, contents, done, settings
-from tests.training.small import cpu
+from tape_arith.arith.bench import score as stage
+from tape_arith.arith.bench.measure import Options
+from tape_arith.arith.bench.score import measure
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.find import existing_run
+from tape_arith.models.names.parse import parse
+from tests.helpers.small_training import cpu
+from tests.helpers.tiny_runs import call, contents, done, settings
+from tests.runs.test_user_encodings import READS, write
 
 
 def test_the_lines_with_random_weights() -> None:
@@ -47,7 +47,7 @@ def test_weights_of_any_encoding(
 
 
 def test_a_grid_that_the_time_cuts_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("arith.scoring.shards.ROWS_A_CHUNK", 1)
+    monkeypatch.setattr("tape_arith.arith.scoring.shards.ROWS_A_CHUNK", 1)
     monkeypatch.setattr(stage, "monotonic", iter([0.0, *[0.1] * 2, *[1e9] * 1000]).__next__)
     lines = {line.name: line for line in measure(Options(quick=True))}
     grid = lines["rope: the 4x4 grid, 5 a cell"]

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from arith.bench import running, stages
-from arith.bench.measure import Measurement, Options
-from arith.errors import Failure, UsageError
-from tests.suite.tiny import call, contents, done, refused
+from tape_arith.arith.bench import running, stages
+from tape_arith.arith.bench.measure import Measurement, Options
+from tape_arith.arith.errors import Failure, UsageError
+from tests.helpers.tiny_runs import call, contents, done, refused
 
 FAST = ("ceilings", "startup")
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from arith.bench import startup
-from arith.bench.measure import Options
-from arith.errors import Failure
+from tape_arith.arith.bench import startup
+from tape_arith.arith.bench.measure import Options
+from tape_arith.arith.errors import Failure
 
 REPORT = """\
 import time: self [us] | cumulative | imported package

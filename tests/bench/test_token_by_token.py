@@ -5,16 +5,16 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from arith.bench.token_by_token import cell_of, decoded, lattice, sampled, token_by_token
-from arith.data.bucket import Bucket
-from arith.data.task import Problems, concatenate
-from arith.data.vocabulary import EOS
-from arith.scoring.score import score
-from arith.suite.building import decoder_for
-from models.decoder import Decoder
-from models.names.parse import parse
-from models.sequences import Sequences
-from tests.training.small import cpu, perturbed, small
+from tape_arith.arith.bench.token_by_token import cell_of, decoded, lattice, sampled, token_by_token
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.scoring.score import score
+from tape_arith.arith.tasks.task import Problems, concatenate
+from tape_arith.arith.tasks.vocabulary import EOS
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.names.parse import parse
+from tape_arith.models.sequences import Sequences
+from tests.helpers.small_training import cpu, perturbed, small
 
 CONFIG = small(trained_digits=3, tested_digits=6)
 BUCKET = Bucket("addition", 6, 0, "evaluation")

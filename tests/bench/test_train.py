@@ -7,17 +7,25 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from arith.bench import train
-from arith.bench.measure import Measurement, Options, Timing
-from arith.bench.train import Contender, class_of, compared, contender, measure, mfu, profiled
-from arith.suite.building import training_bucket
-from arith.training.flops import useful_training_flops
-from models import build as builder
-from models import compile as compilation
-from models.compile import MOST_GRAPHS
-from models.hardware import Hardware
-from models.names.parse import parse
-from tests.training.small import cpu, small
+from tape_arith.arith.bench import train
+from tape_arith.arith.bench.measure import Measurement, Options, Timing
+from tape_arith.arith.bench.train import (
+    Contender,
+    class_of,
+    compared,
+    contender,
+    measure,
+    mfu,
+    profiled,
+)
+from tape_arith.arith.runs.build import training_bucket
+from tape_arith.arith.training.flops import useful_training_flops
+from tape_arith.models import build as builder
+from tape_arith.models import compile as compilation
+from tape_arith.models.compile import MOST_GRAPHS
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.names.parse import parse
+from tests.helpers.small_training import cpu, small
 
 CONFIG = small(trained_digits=5, tested_digits=5, batch_size=24)
 

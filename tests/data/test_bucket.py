@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from arith.data import bucket as bucket_module
-from arith.data.bucket import Bucket
-from arith.data.task import Problems
-from arith.errors import UsageError
+from tape_arith.arith.data import bucket as bucket_module
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.tasks.task import Problems
 
 # The first 10,000 problems. Where one of these changes, the task's version must be raised and the
 # changelog must say so under "Changes numbers": results before and after do not compare.

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arith.data.bucket import Bucket
-from arith.data.dataset import Dataset, verify
-from arith.data.manifest import Manifest, expected_seen
-from arith.data.writing import generate
-from arith.errors import Failure, UsageError
-from tests.sealing import replaced
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.dataset import Dataset, verify
+from tape_arith.arith.data.manifest import Manifest, expected_seen
+from tape_arith.arith.data.writing import generate
+from tape_arith.arith.errors import Failure, UsageError
+from tests.helpers.sealing import replaced
 
 BUCKET = Bucket("addition", 8, 0, "train")
 COUNT, SHARD = 5000, 1500

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from arith.data.task import load_task
-from arith.data.tasks.addition import Addition
-from arith.errors import UsageError
-from arith.export.carried import carried
-from arith.export.hub_folder import answer_width
-from models.names.locate import locations
-from models.names.parse import parse
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.export.hub_folder import answer_width
+from tape_arith.arith.export.source_files import carried
+from tape_arith.arith.tasks.addition import Addition
+from tape_arith.arith.tasks.task import load_task
+from tape_arith.models.names.locate import locations
+from tape_arith.models.names.parse import parse
 
 OURS = [place.name for place in locations("encoding") if place.is_builtin]
 
@@ -55,7 +55,7 @@ def test_nothing_is_taken_that_is_not_needed() -> None:
 
 MINE = '''"""Mine."""
 {imports}
-from models.encodings.rope import RoPE
+from tape_arith.models.encodings.rope import RoPE
 
 
 class Mine(RoPE):
@@ -75,9 +75,9 @@ def test_a_file_of_the_users_goes_along(tmp_path: Path) -> None:
     [
         ("import numpy", "imports numpy"),
         ("from . import beside", r"imports \."),
-        ("import models.norm", "imports models.norm"),
+        ("import tape_arith.models.norm", "imports tape_arith.models.norm"),
         ("from models import names", "imports models,"),
-        ("from models.names.parse import parse", "looks into folders"),
+        ("from tape_arith.models.names.parse import parse", "looks into folders"),
     ],
 )
 def test_what_cannot_go_along_is_refused(tmp_path: Path, imports: str, told: str) -> None:
@@ -90,7 +90,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     for folder, summary in (("one", "Two"), ("two", "Three")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "mine.py").write_text(
-            f'"""{summary}."""\n\nfrom models.encodings.abacus import Abacus\n\n\n'
+            f'"""{summary}."""\n\nfrom tape_arith.models.encodings.abacus import Abacus\n\n\n'
             f'class {summary}(Abacus):\n    """{summary}."""\n'
         )
     both = f"{tmp_path}/one/mine.py:Two+{tmp_path}/two/mine.py:Three"

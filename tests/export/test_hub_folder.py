@@ -13,13 +13,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from arith.data.batches import pad
-from arith.scoring.score import sequences
-from arith.suite.exporting import export_run
-from models.decoder import Decoder
-from models.names.locate import locations
-from models.names.parse import parse
-from tests.export.made import greedy, made_run, problems
+from tape_arith.arith.data.rows import pad
+from tape_arith.arith.export.export_run import export_run
+from tape_arith.arith.scoring.score import sequences
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.names.locate import locations
+from tape_arith.models.names.parse import parse
+from tests.helpers.exported_runs import greedy, made_run, problems
 
 EVERY = [place.name for place in locations("encoding") if place.is_builtin]
 JOINED = [
@@ -38,7 +38,7 @@ MINE = '''"""A file of the user's."""
 
 import math
 
-from models.encodings.rope import RoPE
+from tape_arith.models.encodings.rope import RoPE
 
 
 class Mine(RoPE):

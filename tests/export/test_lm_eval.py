@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from arith.data.bucket import Bucket
-from arith.data.vocabulary import EOS, SYMBOLS, decode, token
-from arith.export.lm_eval import guide, write_tasks
-from arith.suite.exporting import export_run
-from models.decoder import Decoder
-from tests.export.made import greedy, made_run
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.export.export_run import export_run
+from tape_arith.arith.export.lm_eval import guide, write_tasks
+from tape_arith.arith.tasks.vocabulary import EOS, SYMBOLS, decode, token
+from tape_arith.models.decoder import Decoder
+from tests.helpers.exported_runs import greedy, made_run
 
 BUCKET = Bucket("addition", 5, 0, "evaluation")
 GROUP = "tape_arith_addition_3_5"

@@ -9,8 +9,8 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from arith.errors import UsageError
-from arith.figures.curves import Learner, Series, Study, compose, draw, footnote, to_json
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures.curves import Learner, Series, Study, compose, draw, footnote, to_json
 
 STEPS = (100, 200, 300)
 

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from arith.errors import Failure, UsageError
-from arith.figures.heatmap import cells, compose, draw, layout, significant
-from arith.figures.panel import ticks
-from arith.scoring.grid import Grid
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.figures.heatmap import cells, compose, draw, layout, significant
+from tape_arith.arith.figures.panel import ticks
+from tape_arith.arith.scoring.grid import Grid
 
 
 def grid(

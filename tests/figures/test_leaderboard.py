@@ -10,10 +10,10 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from arith.errors import UsageError
-from arith.figures.leaderboard import COLOUR, GREY, compose, draw, placed
-from arith.figures.standings import Board, Section
-from tests.figures.boards import board, standing
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures.leaderboard import COLOUR, GREY, compose, draw, placed
+from tape_arith.arith.figures.leaderboard_data import Board, Section
+from tests.helpers.boards import board, standing
 
 STRUCTURED = "these know where digits stand, a prior that the others do not have"
 FAILED = "below 99 % in distribution (not converged), or not fully scored"

@@ -10,15 +10,22 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from arith.errors import UsageError
-from arith.figures import captions
-from arith.figures.report.board import reach, sort_values, unknown_columns
-from arith.figures.report.content import CURVES, MOST_POINTS, Run, colours, content, thinned
-from arith.figures.report.markup import element, named
-from arith.figures.report.page import page
-from arith.figures.standings import Training
-from arith.figures.standings_text import columns
-from tests.figures.pages import HOSTILE, Page, data, grid, report, run
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures import captions
+from tape_arith.arith.figures.leaderboard_data import Training
+from tape_arith.arith.figures.leaderboard_table import columns
+from tape_arith.arith.figures.report.board import reach, sort_values, unknown_columns
+from tape_arith.arith.figures.report.content import (
+    CURVES,
+    MOST_POINTS,
+    Run,
+    colours,
+    content,
+    thinned,
+)
+from tape_arith.arith.figures.report.markup import element, named
+from tape_arith.arith.figures.report.page import page
+from tests.helpers.pages import HOSTILE, Page, data, grid, report, run
 
 
 def lose(made: object, row: int, column: int) -> None:

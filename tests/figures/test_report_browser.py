@@ -12,14 +12,14 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from arith.figures.captions import signed
-from arith.figures.heatmap import cells, significant
-from arith.figures.report.page import write
-from arith.scoring.comparisons import false_discovery, two_proportion
-from arith.scoring.grid import Grid
-from arith.scoring.statistics import wilson
-from tests.browser import NAMES, Browser, browser, executable
-from tests.figures.pages import HOSTILE, grid, report, run
+from tape_arith.arith.figures.captions import signed
+from tape_arith.arith.figures.heatmap import cells, significant
+from tape_arith.arith.figures.report.page import write
+from tape_arith.arith.scoring.comparisons import false_discovery, two_proportion
+from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.scoring.statistics import wilson
+from tests.helpers.browser import NAMES, Browser, browser, executable
+from tests.helpers.pages import HOSTILE, grid, report, run
 
 pytestmark = [
     pytest.mark.slow,

@@ -7,9 +7,9 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
-from arith.errors import Failure, UsageError
-from arith.figures.figure_file import figure_format
-from arith.figures.scaling import Panel, Series, compose, draw, power_law
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.figures.figure_file import figure_format
+from tape_arith.arith.figures.scaling import Panel, Series, compose, draw, power_law
 
 SIZES = (4.0, 8.0, 16.0, 32.0, 64.0)
 

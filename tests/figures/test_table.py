@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arith.errors import UsageError
-from arith.figures.table import rows, to_csv, to_json, to_latex, to_markdown
-from arith.scoring.grid import Grid
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures.table import rows, to_csv, to_json, to_latex, to_markdown
+from tape_arith.arith.scoring.grid import Grid
 
 
 def panel(encoding: str, outside: int, inside: int = 100, seeds: int = 2) -> list[Grid]:

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models import contract
-from models.decoder import Decoder, DecoderConfig
-from models.encoding import PositionalEncoding, Setting
-from models.sequences import Sequences
+from tape_arith.models import contract
+from tape_arith.models.decoder import Decoder, DecoderConfig
+from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.sequences import Sequences
 
 NUMBERINGS = ("even", "plain", "redraw")
 """The extrapolations that change randomized positions; the others change frequencies."""

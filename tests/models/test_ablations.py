@@ -16,20 +16,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models import contract
-from models.build import build
-from models.decoder import Decoder, DecoderConfig
-from models.encoding import PositionalEncoding, PositionalLayer, Setting
-from models.encodings import tape
-from models.encodings.tape import TAPE, TapeState, _Added
-from models.encodings.tape_heads import TapeHeads, TapeHeadsState
-from models.errors import UsageError
-from models.families import contextual, rotary
-from models.families.contextual import DEFAULT_WIDTH, clamped
-from models.families.rotary import Rotation, rotate, rotation
-from models.names.declarations import declaration
-from models.names.parse import parse
-from models.sequences import Sequences
+from tape_arith.models import contract
+from tape_arith.models.build import build
+from tape_arith.models.decoder import Decoder, DecoderConfig
+from tape_arith.models.encoding import PositionalEncoding, PositionalLayer, Setting
+from tape_arith.models.encodings import tape
+from tape_arith.models.encodings.tape import TAPE, TapeState, _Added
+from tape_arith.models.encodings.tape_heads import TapeHeads, TapeHeadsState
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families import contextual, rotary
+from tape_arith.models.families.contextual import DEFAULT_WIDTH, clamped
+from tape_arith.models.families.rotary import Rotation, rotate, rotation
+from tape_arith.models.names.declarations import declaration
+from tape_arith.models.names.parse import parse
+from tape_arith.models.sequences import Sequences
 from tests.models import naive
 from tests.models.naive_ablations import AblatedTAPE, AblatedTAPEHeads
 from tests.models.small import assert_holds

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.build import build
-from models.decoder import Decoder, DecoderConfig
-from models.encoding import PositionalEncoding, Setting
-from models.sequences import Sequences
+from tape_arith.models.build import build
+from tape_arith.models.decoder import Decoder, DecoderConfig
+from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.sequences import Sequences
 from tests.models import naive
 
 SHAPE = naive.Shape(num_layers=3, num_heads=2, head_dim=8)

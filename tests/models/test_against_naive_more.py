@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.build import build
-from models.decoder import Decoder, DecoderConfig
-from models.encoding import PositionalEncoding, Setting
-from models.families.rotary import Rotary
-from models.sequences import Sequences
+from tape_arith.models.build import build
+from tape_arith.models.decoder import Decoder, DecoderConfig
+from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.families.rotary import Rotary
+from tape_arith.models.sequences import Sequences
 from tests.models import naive, naive_bias, naive_content, naive_rotary, naive_task
 from tests.models.test_against_naive import LOGITS_TOLERANCE, error
 

@@ -8,26 +8,26 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from arith.commands.options import complete_encoding
-from arith.suite.folders import RunFolder
-from arith.training.flops import counted, forward_flops, matmuls, padded, training_flops
-from models import contract
-from models.build import build, build_decoder
-from models.combination import Combination
-from models.contract import decoder_for, example_batch, forward
-from models.decoder import Decoder, DecoderConfig
-from models.encoding import PositionalEncoding, Setting
-from models.encodings.abacus import Abacus
-from models.encodings.fire import FIRE
-from models.encodings.rope import RoPE
-from models.errors import UsageError
-from models.families.digit_places import PlaceTable
-from models.flops import Workload
-from models.names.declarations import defines_attention
-from models.names.locate import known_names, locate
-from models.sequences import Sequences
+from tape_arith.arith.commands.options import complete_encoding
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.training.flops import counted, forward_flops, matmuls, padded, training_flops
+from tape_arith.models import contract
+from tape_arith.models.build import build, build_decoder
+from tape_arith.models.combination import Combination
+from tape_arith.models.contract import decoder_for, example_batch, forward
+from tape_arith.models.decoder import Decoder, DecoderConfig
+from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.encodings.abacus import Abacus
+from tape_arith.models.encodings.fire import FIRE
+from tape_arith.models.encodings.rope import RoPE
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.digit_places import PlaceTable
+from tape_arith.models.flops import Workload
+from tape_arith.models.names.declarations import defines_attention
+from tape_arith.models.names.locate import known_names, locate
+from tape_arith.models.sequences import Sequences
+from tests.helpers.tiny_runs import done, settings
 from tests.models.small import assert_holds
-from tests.suite.tiny import done, settings
 
 JOINED = [
     "abacus+fire",

@@ -16,14 +16,19 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
 from torch._functorch.compilers import nop
 
-from arith.data.batches import pack
-from arith.scoring.score import logits_of_answers, score
-from models import build as builder
-from models import compile as compilation
-from models.backends.eager import Eager
-from models.compile import MOST_GRAPHS, compile_blocks, compile_state_changed, raise_graph_limit
-from models.hardware import Hardware
-from tests.training.small import cpu, perturbed, small, trainer
+from tape_arith.arith.data.rows import pack
+from tape_arith.arith.scoring.score import logits_of_answers, score
+from tape_arith.models import build as builder
+from tape_arith.models import compile as compilation
+from tape_arith.models.backends.eager import Eager
+from tape_arith.models.compile import (
+    MOST_GRAPHS,
+    compile_blocks,
+    compile_state_changed,
+    raise_graph_limit,
+)
+from tape_arith.models.hardware import Hardware
+from tests.helpers.small_training import cpu, perturbed, small, trainer
 
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=24, num_layers=4)
 COMPILED = Hardware("cpu", torch.float32, compiled=True)

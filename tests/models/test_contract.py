@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from models import contract
-from models.contract import CheckOutcome, ContractReport, as_text, examine
-from models.names.locate import known_names
-from models.names.parse import parse
+from tape_arith.models import contract
+from tape_arith.models.contract import CheckOutcome, ContractReport, as_text, examine
+from tape_arith.models.names.locate import known_names
+from tape_arith.models.names.parse import parse
+from tests.helpers.tiny_runs import call, refused
 from tests.models.small import NUMBERINGS, assert_holds
-from tests.suite.tiny import call, refused
 
 NAMES = [
     *known_names("encoding"),
@@ -48,8 +48,8 @@ HEAD = """
 import torch
 from torch import nn
 
-from models.encoding import PositionalEncoding, PositionalLayer
-from models.families.rotary import Rotary
+from tape_arith.models.encoding import PositionalEncoding, PositionalLayer
+from tape_arith.models.families.rotary import Rotary
 
 """
 # A slip in each, the check that catches it, and what it tells.

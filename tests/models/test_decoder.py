@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from models.build import build, build_decoder
-from models.contract import example_batch
-from models.decoder import Decoder, DecoderConfig
-from models.encoding import Setting
-from models.names.locate import known_names
+from tape_arith.models.build import build, build_decoder
+from tape_arith.models.contract import example_batch
+from tape_arith.models.decoder import Decoder, DecoderConfig
+from tape_arith.models.encoding import Setting
+from tape_arith.models.names.locate import known_names
 from tests.models.small import setting_of
 
 PAPER = DecoderConfig(19, 16, 1024, 16, 64, 1024)

@@ -15,11 +15,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.backends.backend import Backend
-from models.build import build
-from models.decoder import Decoder, DecoderConfig
-from models.encoding import PositionalEncoding, Setting
-from models.sequences import Sequences
+from tape_arith.models.backends.backend import Backend
+from tape_arith.models.build import build
+from tape_arith.models.decoder import Decoder, DecoderConfig
+from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.sequences import Sequences
 
 NUM_LAYERS, HIDDEN, NUM_HEADS, HEAD_DIM, TOKENS, VOCABULARY = 6, 32, 4, 8, 40, 19
 FREQUENCIES = HEAD_DIM // 2

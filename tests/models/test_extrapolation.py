@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.build import build
-from models.decoder import Decoder
-from models.encoding import PositionalEncoding, Setting
-from models.errors import UsageError
-from models.sequences import Sequences
+from tape_arith.models.build import build
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.sequences import Sequences
 from tests.models import naive, small
 from tests.models.small import error, logits_of, redrawn, sequences
 

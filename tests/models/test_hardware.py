@@ -8,9 +8,9 @@ from contextvars import ContextVar
 import pytest
 import torch
 
-from models import hardware
-from models.hardware import Hardware, detect
-from models.names.backends import AttentionChoice
+from tape_arith.models import hardware
+from tape_arith.models.hardware import Hardware, detect
+from tape_arith.models.names.backends import AttentionChoice
 
 
 @pytest.fixture(autouse=True)

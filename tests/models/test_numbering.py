@@ -5,12 +5,12 @@ from itertools import pairwise
 import pytest
 import torch
 
-from models import contract
-from models.build import build
-from models.errors import UsageError
-from models.families.randomized import Randomized, subset
-from models.names.locate import known_names
-from models.sequences import Sequences
+from tape_arith.models import contract
+from tape_arith.models.build import build
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.randomized import Randomized, subset
+from tape_arith.models.names.locate import known_names
+from tape_arith.models.sequences import Sequences
 from tests.models.encodings.test_bias import setting
 from tests.models.encodings.test_randomized import NAMES, plain
 from tests.models.small import NUMBERINGS

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.philox import philox, words
+from tape_arith.models.philox import philox, words
 
 KNOWN = [
     (

@@ -12,15 +12,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.attention import attention_weights
-from models.backends.eager import Eager
-from models.build import build
-from models.encoding import PositionalEncoding, Setting
-from models.errors import UsageError
-from models.families.rotary import Rotary
-from models.names.locate import known_names
-from models.norm import RMSNorm
-from models.sequences import Sequences
+from tape_arith.models.attention import attention_weights
+from tape_arith.models.backends.eager import Eager
+from tape_arith.models.build import build
+from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.rotary import Rotary
+from tape_arith.models.names.locate import known_names
+from tape_arith.models.norm import RMSNorm
+from tape_arith.models.sequences import Sequences
 from tests.models import small
 
 HEADS, WIDTH, HIDDEN, TOKENS = 2, 16, 32, 40

@@ -3,11 +3,11 @@
 import pytest
 from torch import Tensor
 
-from models.build import build
-from models.encoding import State
-from models.errors import UsageError
-from models.families.rotary import Rotary, rotation
-from models.sequences import Sequences
+from tape_arith.models.build import build
+from tape_arith.models.encoding import State
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.rotary import Rotary, rotation
+from tape_arith.models.sequences import Sequences
 from tests.models.small import setting
 
 
@@ -32,7 +32,7 @@ def test_builtin_starts_are_accepted(name: str) -> None:
 
 
 def test_a_start_of_its_own_that_ignores_the_change() -> None:
-    from models.extrapolations.pi import PI
+    from tape_arith.models.extrapolations.pi import PI
 
     assert "nothing would change" in (PI().why_unsupported(OwnAngles(setting())) or "")
     assert PI().why_unsupported(Rotary(setting())) is None

@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from models import contract
-from models.backends.sdpa import SDPA
-from models.decoder import Decoder
-from models.encoding import PositionalLayer
-from models.errors import UsageError
-from models.names.locate import known_names
-from models.sequences import Sequences
+from tape_arith.models import contract
+from tape_arith.models.backends.sdpa import SDPA
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.encoding import PositionalLayer
+from tape_arith.models.errors import UsageError
+from tape_arith.models.names.locate import known_names
+from tape_arith.models.sequences import Sequences
 
 NAMES = [*known_names("encoding"), "rope+yarn", "tape+yarn", "abacus+fire", "abacus+tape"]
 LAYERS = 3

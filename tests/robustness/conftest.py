@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.tiny import SETTINGS, done, settings
+from tests.helpers.tiny_runs import SETTINGS, done, settings
 
 SWEEP = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n[set]\n' + "".join(
     f"{key} = {value}\n" for key, value in SETTINGS.items()

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arith.data.dataset import Dataset
-from arith.errors import Failure, UsageError
-from arith.scoring import grid_file
-from arith.suite.folders import RunFolder
-from arith.suite.sweep import load_sweep
-from arith.training import checkpoint
-from tests.sealing import resealed, without
-from tests.suite.tiny import call
+from tape_arith.arith.data.dataset import Dataset
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.sweeps.sweep import load_sweep
+from tape_arith.arith.training import checkpoint
+from tests.helpers.sealing import resealed, without
+from tests.helpers.tiny_runs import call
 
 RUN = RunFolder(Path("runs/mini/rope/seed-0"))
 REFUSED = object()

@@ -14,7 +14,7 @@ import pytest
 
 from tests.helpers.child_processes import BUSY, PREEMPTED, Process, finish, start, wait
 from tests.helpers.stored_results import assert_whole, results
-from tests.suite.tiny import settings
+from tests.helpers.tiny_runs import settings
 
 pytestmark = [
     pytest.mark.slow,

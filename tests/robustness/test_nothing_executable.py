@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.figures.pages import HOSTILE, Page
-from tests.sealing import changed
-from tests.suite.tiny import call, done, settings
+from tests.helpers.pages import HOSTILE, Page
+from tests.helpers.sealing import changed
+from tests.helpers.tiny_runs import call, done, settings
 
 RUN = Path("runs/mini/rope/seed-0")
 TRAP = '''"""An encoding that leaves a mark when it is imported."""
 
-from models.encodings.rope import RoPE
+from tape_arith.models.encodings.rope import RoPE
 
 open("sprung", "w").close()
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from arith.suite import runs
+from tape_arith.arith.runs import train as runs
 from tests.helpers.child_processes import COMMAND_LINE
 from tests.helpers.stored_results import assert_whole, results
+from tests.helpers.tiny_runs import SETTINGS, call, done, settings
 from tests.helpers.watched_writes import refusing
-from tests.suite.tiny import SETTINGS, call, done, settings
 
 pytestmark = [
     pytest.mark.slow,

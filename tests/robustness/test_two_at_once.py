@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from arith.suite import lock
+from tape_arith.arith.runs import lock
 from tests.helpers.child_processes import BUSY, Process, finish, start, wait
 from tests.helpers.stored_results import results
-from tests.suite.tiny import SETTINGS, contents, settings
+from tests.helpers.tiny_runs import SETTINGS, contents, settings
 
 pytestmark = pytest.mark.slow
 

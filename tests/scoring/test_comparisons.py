@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from arith.scoring.comparisons import false_discovery, holm, two_proportion, welch
+from tape_arith.arith.scoring.comparisons import false_discovery, holm, two_proportion, welch
 
 shares = st.lists(st.integers(0, 20_000).map(lambda right: right / 20_000), min_size=2, max_size=6)
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arith.errors import UsageError
-from arith.scoring.comparable import comparable
-from arith.scoring.regions import REGIONS, mask
-from tests.scoring.made import blank, filled, scored
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.scoring.comparable import comparable
+from tape_arith.arith.scoring.regions import REGIONS, mask
+from tests.helpers.made_grids import blank, filled, scored
 
 
 class TestRegions:

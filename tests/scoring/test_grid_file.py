@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arith.scoring import grid_file
-from arith.scoring.comparable import comparable
-from tests.scoring.made import blank, scored
+from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.scoring.comparable import comparable
+from tests.helpers.made_grids import blank, scored
 
 RESULTS = Path(__file__).parents[2] / "results"
 

@@ -5,14 +5,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from arith.data.batches import Rows
-from arith.data.bucket import Bucket
-from arith.data.vocabulary import SIZE
-from arith.scoring import score as module
-from arith.scoring.score import score
-from arith.suite.building import decoder_for
-from models.names.parse import parse
-from tests.training.small import cpu, small
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.rows import Rows
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.scoring import score as module
+from tape_arith.arith.scoring.score import score
+from tape_arith.arith.tasks.vocabulary import SIZE
+from tape_arith.models.names.parse import parse
+from tests.helpers.small_training import cpu, small
 
 
 @pytest.mark.parametrize("other", [0.0, float("nan")])

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arith.scoring.reach import by_length, solved_to
-from tests.scoring.made import filled
+from tape_arith.arith.scoring.reach import by_length, solved_to
+from tests.helpers.made_grids import filled
 
 
 def test_by_the_longer_operand() -> None:

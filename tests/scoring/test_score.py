@@ -15,14 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from arith.data.batches import groups_of_tokens, pad
-from arith.data.bucket import Bucket
-from arith.data.task import Problems
-from arith.data.vocabulary import EOS, SIZE
-from arith.scoring import grid_file, shards
-from arith.scoring import score as module
-from arith.scoring.grid import Grid
-from arith.scoring.score import (
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.rows import groups_of_tokens, pad
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.scoring import grid_file, shards
+from tape_arith.arith.scoring import score as module
+from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.scoring.score import (
     Outcome,
     answer_logits,
     logits_of_answers,
@@ -30,12 +29,13 @@ from arith.scoring.score import (
     score,
     score_grid,
 )
-from arith.suite.building import decoder_for
-from models.decoder import Decoder
-from models.hardware import Hardware
-from models.names.parse import parse
-from models.sequences import Sequences
-from tests.training.small import cpu, perturbed, small, train, trainer
+from tape_arith.arith.tasks.task import Problems
+from tape_arith.arith.tasks.vocabulary import EOS, SIZE
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.names.parse import parse
+from tape_arith.models.sequences import Sequences
+from tests.helpers.small_training import cpu, perturbed, small, train, trainer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 # One of each way to know positions; that prefixes equal the whole, the contract asks of all.
@@ -208,7 +208,7 @@ def test_a_trained_decoder_is_right_and_wrong(trained: Decoder) -> None:
 def test_held_out_exact_match_is_their_mean(
     trained: Decoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arith.training.trainer.HELD_OUT_PROBLEMS", 60)
+    monkeypatch.setattr("tape_arith.arith.training.trainer.HELD_OUT_PROBLEMS", 60)
     of = trainer(ONE_DIGIT)
     of.decoder = trained
     held_out = Bucket("addition", 1, 0, "held-out")

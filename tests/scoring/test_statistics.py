@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from arith.scoring.grid import Grid
-from arith.scoring.statistics import (
+from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.scoring.statistics import (
     mean_and_variance,
     one_run,
     over_seeds,

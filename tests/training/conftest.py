@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from arith.suite import runs, trainers
-from arith.suite.folders import RunFolder
-from arith.training import trainer
-from arith.training.metrics import Metrics
-from models.hardware import Hardware
-from tests.training import small
+from tape_arith.arith.runs import train as runs
+from tape_arith.arith.runs import trainers
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.training import trainer
+from tape_arith.arith.training.metrics import Metrics
+from tape_arith.models.hardware import Hardware
+from tests.helpers import small_training as small
 
 HELD_OUT_PROBLEMS = 32
 

@@ -8,16 +8,13 @@ from pathlib import Path
 
 import torch
 
-from arith.suite.building import decoder_for, training_bucket
-from arith.training.distributed import (
-    ProcessGroup,
-    process_group,
-)
-from arith.training.schedule import Schedule
-from arith.training.trainer import Trainer
-from models.hardware import Hardware
-from models.names.parse import parse
-from tests.training.small import small
+from tape_arith.arith.runs.build import decoder_for, training_bucket
+from tape_arith.arith.training.distributed import ProcessGroup, process_group
+from tape_arith.arith.training.schedule import Schedule
+from tape_arith.arith.training.trainer import Trainer
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.names.parse import parse
+from tests.helpers.small_training import small
 
 
 def losses(name: str, steps: int, processes: ProcessGroup) -> list[float]:

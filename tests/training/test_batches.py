@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from arith.data.batches import Rows
-from arith.data.task import load_task
-from tests.training.small import small, trainer
+from tape_arith.arith.data.rows import Rows
+from tape_arith.arith.tasks.task import load_task
+from tests.helpers.small_training import small, trainer
 
 STEPS = 40
 

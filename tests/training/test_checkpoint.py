@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from arith.errors import Failure, UsageError
-from arith.suite.folders import RunFolder
-from arith.suite.runs import continue_run, extend_run
-from arith.suite.scores import score_run
-from arith.training import checkpoint
-from tests.training.small import (
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.score import score_run
+from tape_arith.arith.runs.train import continue_run, extend_run
+from tape_arith.arith.training import checkpoint
+from tests.helpers.small_training import (
     Outcome,
     assert_same_bits,
     contents,

@@ -12,16 +12,16 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from arith.data.batches import Rows
-from arith.scoring.score import answer_logits
-from arith.training.step import summed_loss
-from arith.training.trainer import Trainer
-from models.build import extrapolate
-from models.hardware import Hardware
-from models.names.locate import known_names
-from models.names.parse import parse_extrapolation
+from tape_arith.arith.data.rows import Rows
+from tape_arith.arith.scoring.score import answer_logits
+from tape_arith.arith.training.step import summed_loss
+from tape_arith.arith.training.trainer import Trainer
+from tape_arith.models.build import extrapolate
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.names.locate import known_names
+from tape_arith.models.names.parse import parse_extrapolation
+from tests.helpers.small_training import small, trainer
 from tests.models.small import NUMBERINGS
-from tests.training.small import small, trainer
 
 ROTARY, RANDOMIZED = ("rope", "tape"), ("rand-rope",)
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=8, groups=1)

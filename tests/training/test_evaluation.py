@@ -8,19 +8,24 @@ import pytest
 import torch
 from torch import Tensor
 
-from arith.data.bucket import Bucket
-from arith.data.task import Problems
-from arith.data.vocabulary import EOS, decode, token
-from arith.training import evaluation
-from arith.training.config import Config
-from arith.training.evaluation import PROBLEMS_A_CELL, SmallGrid, chosen_lengths, state_measures
-from arith.training.metrics import Metrics
-from arith.training.trainer import Trainer
-from models.backends.eager import Eager
-from models.decoder import Decoder
-from models.encodings.tape import TapeState
-from models.sequences import Sequences
-from tests.training.small import (
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.tasks.task import Problems
+from tape_arith.arith.tasks.vocabulary import EOS, decode, token
+from tape_arith.arith.training import evaluation
+from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.evaluation import (
+    PROBLEMS_A_CELL,
+    SmallGrid,
+    chosen_lengths,
+    state_measures,
+)
+from tape_arith.arith.training.metrics import Metrics
+from tape_arith.arith.training.trainer import Trainer
+from tape_arith.models.backends.eager import Eager
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.encodings.tape import TapeState
+from tape_arith.models.sequences import Sequences
+from tests.helpers.small_training import (
     assert_same_bits,
     cpu,
     perturbed,

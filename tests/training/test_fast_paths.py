@@ -5,9 +5,13 @@ import importlib
 import pytest
 import torch
 
-from tests.training.small import small, trainer
+from tests.helpers.small_training import small, trainer
 
-BY_HAND = ("models.norm", "models.families.rotary", "models.encodings.tape")
+BY_HAND = (
+    "tape_arith.models.norm",
+    "tape_arith.models.families.rotary",
+    "tape_arith.models.encodings.tape",
+)
 
 
 def losses(name: str, steps: int) -> torch.Tensor:

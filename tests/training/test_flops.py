@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from arith.training.flops import (
+from tape_arith.arith.training.flops import (
     causal,
     counted,
     forward_flops,
@@ -12,11 +12,11 @@ from arith.training.flops import (
     training_flops,
     useful_training_flops,
 )
-from models.build import build, build_decoder
-from models.decoder import Decoder, DecoderConfig
-from models.encoding import PositionalEncoding, Setting
-from models.names.locate import known_names
-from models.sequences import Sequences
+from tape_arith.models.build import build, build_decoder
+from tape_arith.models.decoder import Decoder, DecoderConfig
+from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.names.locate import known_names
+from tape_arith.models.sequences import Sequences
 from tests.models.small import setting_of
 
 PAPER = DecoderConfig(19, 16, 1024, 16, 64, 1024)

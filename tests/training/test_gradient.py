@@ -8,18 +8,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from arith.data.batches import pad
-from arith.data.bucket import Bucket
-from arith.data.task import concatenate
-from arith.data.vocabulary import PAD
-from arith.suite.building import decoder_for
-from arith.training.step import make_optimizer, summed_loss
-from arith.training.trainer import Trainer
-from models.decoder import Decoder
-from models.names.locate import known_names
-from models.names.parse import parse
-from models.sequences import Sequences
-from tests.training.small import perturbed, small, trainer
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.rows import pad
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.tasks.task import concatenate
+from tape_arith.arith.tasks.vocabulary import PAD
+from tape_arith.arith.training.step import make_optimizer, summed_loss
+from tape_arith.arith.training.trainer import Trainer
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.names.locate import known_names
+from tape_arith.models.names.parse import parse
+from tape_arith.models.sequences import Sequences
+from tests.helpers.small_training import perturbed, small, trainer
 
 BUCKET = Bucket("addition", 3, 0, "train")
 

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from arith.data.batches import lead, pack, pad
-from arith.data.bucket import Bucket
-from arith.data.task import Problems
-from arith.data.vocabulary import BOS, PAD
-from arith.scoring import grid_file
-from arith.suite.building import setting_for
-from arith.suite.folders import RunFolder
-from models.backends.eager import Eager
-from tests.suite.tiny import done, refused, settings
-from tests.training.small import small, trainer
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.rows import lead, pack, pad
+from tape_arith.arith.runs.build import setting_for
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.tasks.task import Problems
+from tape_arith.arith.tasks.vocabulary import BOS, PAD
+from tape_arith.models.backends.eager import Eager
+from tests.helpers.small_training import small, trainer
+from tests.helpers.tiny_runs import done, refused, settings
 
 MOST = 3
 WITH_TABLES = ("learned", "fire", "abacus", "coupling", "rand-rope", "tape")

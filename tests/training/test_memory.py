@@ -6,18 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from arith.data.batches import Rows
-from arith.errors import Failure
-from arith.suite.runs import continue_run
-from arith.training import step as step_file
-from arith.training.failures import (
-    explain_out_of_memory,
-    is_out_of_memory,
-)
-from arith.training.trainer import Trainer
-from models.backends.eager import Eager
-from models.decoder import Decoder
-from tests.training.small import (
+from tape_arith.arith.data.rows import Rows
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.runs.train import continue_run
+from tape_arith.arith.training import step as step_file
+from tape_arith.arith.training.failures import explain_out_of_memory, is_out_of_memory
+from tape_arith.arith.training.trainer import Trainer
+from tape_arith.models.backends.eager import Eager
+from tape_arith.models.decoder import Decoder
+from tests.helpers.small_training import (
     assert_same_bits,
     final_weights,
     never,

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from arith.errors import Failure
-from arith.suite import runs
-from arith.suite.folders import RunFolder
-from arith.suite.runs import continue_run, extend_run
-from arith.training import checkpoint
-from arith.training.nonfinite import MAX_SKIPPED_IN_A_ROW, NotFinite
-from arith.training.step import Stepper
-from arith.training.trainer import Trainer
-from tests.training.small import (
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.runs import train as runs
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.train import continue_run, extend_run
+from tape_arith.arith.training import checkpoint
+from tape_arith.arith.training.nonfinite import MAX_SKIPPED_IN_A_ROW, NotFinite
+from tape_arith.arith.training.step import Stepper
+from tape_arith.arith.training.trainer import Trainer
+from tests.helpers.small_training import (
     assert_same_bits,
     final_weights,
     never,

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from arith.training import step
-from arith.training.config import Config
-from arith.training.step import trained
-from arith.training.trainer import Trainer
-from models.names.locate import known_names
-from tests.training.small import SMALL, perturbed, trainer
+from tape_arith.arith.training import step
+from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.step import trained
+from tape_arith.arith.training.trainer import Trainer
+from tape_arith.models.names.locate import known_names
+from tests.helpers.small_training import SMALL, perturbed, trainer
 
 MORE = (
     "tape:form=non-equivariant",

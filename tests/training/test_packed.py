@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from arith.data.bucket import Bucket
-from arith.scoring.score import score
-from arith.suite.building import decoder_for, setting_for
-from models.backends.eager import Eager
-from models.build import build
-from models.names.locate import known_names
-from models.names.parse import parse
-from tests.training.small import cpu, perturbed, small, trainer
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.runs.build import decoder_for, setting_for
+from tape_arith.arith.scoring.score import score
+from tape_arith.models.backends.eager import Eager
+from tape_arith.models.build import build
+from tape_arith.models.names.locate import known_names
+from tape_arith.models.names.parse import parse
+from tests.helpers.small_training import cpu, perturbed, small, trainer
 from tests.training.test_gradient import step_gradient
 
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=24)

@@ -10,16 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arith.data.bucket import Bucket
-from arith.data.task import chosen
-from arith.suite.folders import RunFolder
-from arith.training.distributed import (
-    SINGLE,
-    ProcessGroup,
-    process_group,
-)
-from tests.suite.tiny import settings
-from tests.training.small import final_weights
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.tasks.task import chosen
+from tape_arith.arith.training.distributed import SINGLE, ProcessGroup, process_group
+from tests.helpers.small_training import final_weights
+from tests.helpers.tiny_runs import settings
 
 ROOT = Path(__file__).parents[2]
 PAPER = "nope,rope,rand-rope,fire,tape,tape-heads,alibi,abacus,fox,cope"
@@ -94,7 +90,7 @@ def torchrun(folder: Path, processes: int, *arguments: object, code: int = 0) ->
     """Train on some processes; returns stderr."""
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     ended = subprocess.run(
-        [sys.executable, *launch, str(ROOT / "cli.py"), "train", *map(str, arguments)],
+        [sys.executable, *launch, "-m", "tape_arith", "train", *map(str, arguments)],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,

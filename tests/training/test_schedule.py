@@ -2,7 +2,7 @@
 
 import pytest
 
-from arith.training.schedule import Schedule
+from tape_arith.arith.training.schedule import Schedule
 
 
 def test_the_recipe() -> None:

@@ -11,24 +11,25 @@ from typing import Any
 import pytest
 import torch
 
-from arith.data.bucket import Bucket
-from arith.data.dataset import Dataset
-from arith.data.writing import generate
-from arith.errors import UsageError
-from arith.suite import runs, trainers
-from arith.suite.building import decoder_for
-from arith.suite.folders import RunFolder
-from arith.suite.metrics_line import line_of
-from arith.suite.runs import continue_run, extend_run
-from arith.suite.weights import load_weights
-from arith.training import checkpoint
-from arith.training.config import Config
-from arith.training.metrics import Metrics
-from arith.training.schedule import Schedule
-from models.decoder import Decoder
-from models.names.locate import known_names
-from models.names.parse import parse
-from tests.training.small import (
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.dataset import Dataset
+from tape_arith.arith.data.writing import generate
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.runs import train as runs
+from tape_arith.arith.runs import trainers
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.metrics import line_of
+from tape_arith.arith.runs.train import continue_run, extend_run
+from tape_arith.arith.runs.weights import load_weights
+from tape_arith.arith.training import checkpoint
+from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.metrics import Metrics
+from tape_arith.arith.training.schedule import Schedule
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.names.locate import known_names
+from tape_arith.models.names.parse import parse
+from tests.helpers.small_training import (
     Outcome,
     assert_same_bits,
     contents,
@@ -120,7 +121,7 @@ def test_a_state_that_takes_long_is_saved_seldom(
     """On this clock a step takes a second."""
     made, now, at = trainer(small()), [0.0], list[int]()
     clock = SimpleNamespace(perf_counter=lambda: now[0])
-    monkeypatch.setattr("arith.training.trainer.time", clock)
+    monkeypatch.setattr("tape_arith.arith.training.trainer.time", clock)
 
     def pass_by(seconds: float) -> None:
         now[0] += seconds

@@ -5,13 +5,13 @@ from dataclasses import replace
 from functools import partial
 from statistics import median
 
-from arith.figures.report.content import Report
-from arith.figures.report.markup import Markup, element, escaped, joined, named, scrolled
-from arith.figures.standings import Board, Standing
-from arith.figures.standings_text import columns
-from arith.figures.table import Row
-from arith.scoring.reach import SOLVED
-from arith.scoring.regions import REGION_WORDS, Region
+from tape_arith.arith.figures.leaderboard_data import Board, Standing
+from tape_arith.arith.figures.leaderboard_table import columns
+from tape_arith.arith.figures.report.content import Report
+from tape_arith.arith.figures.report.markup import Markup, element, escaped, joined, named, scrolled
+from tape_arith.arith.figures.table import Row
+from tape_arith.arith.scoring.reach import SOLVED
+from tape_arith.arith.scoring.regions import REGION_WORDS, Region
 
 STRIP = 96.0
 """Width of the strip that shows seeds as points."""

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from arith.figures import captions
-from arith.figures.captions import Panel
-from arith.figures.heatmap import COLOURS, DIFFERENCES, DISCOVERY_RATE
-from arith.figures.standings import Board, Section
-from arith.scoring.grid import Grid, Ints
+from tape_arith.arith.figures import captions
+from tape_arith.arith.figures.captions import Panel
+from tape_arith.arith.figures.heatmap import COLOURS, DIFFERENCES, DISCOVERY_RATE
+from tape_arith.arith.figures.leaderboard_data import Board, Section
+from tape_arith.arith.scoring.grid import Grid, Ints
 
 SCHEMA = 2
 MOST_POINTS = 200

@@ -1,11 +1,11 @@
 """The heatmaps in the page: room for what its script draws, and what can be read without it."""
 
-from arith.figures import captions
-from arith.figures.captions import Panel
-from arith.figures.panel import ticks
-from arith.figures.report.board import grouped
-from arith.figures.report.content import MEAN, Report
-from arith.figures.report.markup import Markup, element, hidden, joined, named
+from tape_arith.arith.figures import captions
+from tape_arith.arith.figures.captions import Panel
+from tape_arith.arith.figures.panel import ticks
+from tape_arith.arith.figures.report.board import grouped
+from tape_arith.arith.figures.report.content import MEAN, Report
+from tape_arith.arith.figures.report.markup import Markup, element, hidden, joined, named
 
 LEFT, BOTTOM, SIDE = 15.0, 15.0, 84.0
 """Where the cells of a map lie in its square of 100 x 100; style.css says the same of canvas."""

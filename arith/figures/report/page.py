@@ -8,10 +8,10 @@ import zlib
 from importlib.resources import files
 from pathlib import Path
 
-from arith.figures.report import board, content, maps, provenance
-from arith.figures.report.content import Report
-from arith.figures.report.markup import Markup, element, escaped
-from arith.files import write_text
+from tape_arith.arith.figures.report import board, content, maps, provenance
+from tape_arith.arith.figures.report.content import Report
+from tape_arith.arith.figures.report.markup import Markup, element, escaped
+from tape_arith.arith.files import write_text
 
 SCRIPTS = (
     "data",
@@ -88,4 +88,4 @@ def policy(style: str, script: str) -> str:
 
 
 def _package_file(name: str) -> str:
-    return files("arith.figures.report").joinpath(name).read_text(encoding="utf-8")
+    return files("tape_arith.arith.figures.report").joinpath(name).read_text(encoding="utf-8")

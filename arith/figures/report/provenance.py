@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from arith.figures import captions
-from arith.figures.report.content import Report, Run
-from arith.figures.report.markup import Markup, element, escaped, joined, scrolled
+from tape_arith.arith.figures import captions
+from tape_arith.arith.figures.report.content import Report, Run
+from tape_arith.arith.figures.report.markup import Markup, element, escaped, joined, scrolled
 
 HASH = 12
 """So much of a hash tells two runs apart; the whole of it is in the list of facts."""

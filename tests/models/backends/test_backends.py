@@ -13,18 +13,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from models.backends import choose, load, sdpa
-from models.backends.backend import Backend, Needs
-from models.backends.eager import Eager
-from models.backends.flash_attn import FlashAttn, kernel
-from models.backends.flex import Flex
-from models.backends.sdpa import SDPA
-from models.contract import assert_close, decoder_for, example_batch, forward
-from models.errors import UsageError
-from models.hardware import Hardware
-from models.names.backends import backend_names
-from models.names.locate import known_names
-from models.sequences import Sequences
+from tape_arith.models.backends import choose, load, sdpa
+from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.backends.eager import Eager
+from tape_arith.models.backends.flash_attn import FlashAttn, kernel
+from tape_arith.models.backends.flex import Flex
+from tape_arith.models.backends.sdpa import SDPA
+from tape_arith.models.contract import assert_close, decoder_for, example_batch, forward
+from tape_arith.models.errors import UsageError
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.names.backends import backend_names
+from tape_arith.models.names.locate import known_names
+from tape_arith.models.sequences import Sequences
 
 CPU = Hardware("cpu", torch.float32)
 GPU = Hardware("cuda", torch.bfloat16)

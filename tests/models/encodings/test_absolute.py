@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from models import contract
-from models.build import build
-from models.encoding import PositionalEncoding
-from models.encodings.learned_offset import LearnedOffset
-from models.errors import UsageError
-from models.families.learned_table import LearnedTable
-from models.sequences import Sequences
+from tape_arith.models import contract
+from tape_arith.models.build import build
+from tape_arith.models.encoding import PositionalEncoding
+from tape_arith.models.encodings.learned_offset import LearnedOffset
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.learned_table import LearnedTable
+from tape_arith.models.sequences import Sequences
 from tests.models.encodings.test_bias import setting
 
 ABSOLUTE = ["sinusoidal", "learned:rows=3100", "learned-offset:rows=3100"]

@@ -10,18 +10,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from models import contract
-from models.attention import attention
-from models.build import build
-from models.encoding import PositionalEncoding, Setting
-from models.encodings.alibi import ALiBi, geometric
-from models.encodings.hard_alibi import HardALiBi
-from models.encodings.nape import NAPE
-from models.encodings.shaw import Shaw, ShawLayer
-from models.encodings.t5 import T5, first_distances
-from models.errors import UsageError
-from models.families.kerple import Kerple
-from models.sequences import Sequences
+from tape_arith.models import contract
+from tape_arith.models.attention import attention
+from tape_arith.models.build import build
+from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.encodings.alibi import ALiBi, geometric
+from tape_arith.models.encodings.hard_alibi import HardALiBi
+from tape_arith.models.encodings.nape import NAPE
+from tape_arith.models.encodings.shaw import Shaw, ShawLayer
+from tape_arith.models.encodings.t5 import T5, first_distances
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.kerple import Kerple
+from tape_arith.models.sequences import Sequences
 from tests.models import small
 
 RELATIVE = [

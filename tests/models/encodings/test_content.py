@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models import contract
-from models.backends.eager import Eager
-from models.build import build
-from models.decoder import Decoder
-from models.encoding import PositionalLayer, Setting
-from models.encodings.cope import CoPELayer
-from models.encodings.dape import DAPE, DAPELayer
-from models.encodings.fox import FoXLayer
-from models.encodings.path import PaTHLayer
-from models.encodings.stick_breaking import StickBreakingLayer
-from models.errors import UsageError
-from models.sequences import Sequences
+from tape_arith.models import contract
+from tape_arith.models.backends.eager import Eager
+from tape_arith.models.build import build
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.encoding import PositionalLayer, Setting
+from tape_arith.models.encodings.cope import CoPELayer
+from tape_arith.models.encodings.dape import DAPE, DAPELayer
+from tape_arith.models.encodings.fox import FoXLayer
+from tape_arith.models.encodings.path import PaTHLayer
+from tape_arith.models.encodings.stick_breaking import StickBreakingLayer
+from tape_arith.models.errors import UsageError
+from tape_arith.models.sequences import Sequences
 from tests.models.test_against_naive import error
 
 DAPES = ["dape:base=alibi", "dape", "dape:base=fire"]

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.build import build
-from models.encodings.fire import FIRE
-from models.families.rotary import Rotary
+from tape_arith.models.build import build
+from tape_arith.models.encodings.fire import FIRE
+from tape_arith.models.families.rotary import Rotary
 from tests.models.encodings.test_bias import setting
 
 WIDE = replace(setting(), num_layers=3, num_heads=8, head_dim=16, hidden_size=128, max_length=64)

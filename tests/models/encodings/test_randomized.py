@@ -8,16 +8,16 @@ import dataclasses
 import pytest
 import torch
 
-from models import contract
-from models.build import build
-from models.decoder import Decoder
-from models.encodings.rand_fire import RandFIRE
-from models.errors import UsageError
-from models.families.learned_table import LearnedTable
-from models.families.randomized import Randomized
-from models.flops import Workload
-from models.names.locate import known_names
-from models.sequences import Sequences
+from tape_arith.models import contract
+from tape_arith.models.build import build
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.encodings.rand_fire import RandFIRE
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.learned_table import LearnedTable
+from tape_arith.models.families.randomized import Randomized
+from tape_arith.models.flops import Workload
+from tape_arith.models.names.locate import known_names
+from tape_arith.models.sequences import Sequences
 from tests.models.encodings.test_bias import setting
 
 NAMES = [name for name in known_names("encoding") if name.startswith("rand-")]

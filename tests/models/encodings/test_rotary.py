@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from arith.training.flops import counted, matmuls, padded, training_flops
-from models.backends.backend import Backend
-from models.build import build
-from models.contract import decoder_for
-from models.decoder import Decoder
-from models.encoding import PositionalEncoding, Setting
-from models.encodings.pope import PoPE
-from models.encodings.selective_rope import SelectiveRoPELayer
-from models.errors import UsageError
-from models.sequences import Sequences
+from tape_arith.arith.training.flops import counted, matmuls, padded, training_flops
+from tape_arith.models.backends.backend import Backend
+from tape_arith.models.build import build
+from tape_arith.models.contract import decoder_for
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.encodings.pope import PoPE
+from tape_arith.models.encodings.selective_rope import SelectiveRoPELayer
+from tape_arith.models.errors import UsageError
+from tape_arith.models.sequences import Sequences
 from tests.models import small
 from tests.models.small import VOCABULARY, error, logits_of, redrawn
 

@@ -6,17 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.build import build, build_decoder
-from models.contract import assert_close, decoder_for, example_batch, forward
-from models.decoder import DecoderConfig
-from models.encoding import PositionalEncoding, Setting
-from models.encodings.abacus import Abacus
-from models.encodings.bipe import BiPE
-from models.encodings.coupling import Coupling
-from models.errors import UsageError
-from models.families import digit_places
-from models.families.digit_places import PlaceTable, draw
-from models.sequences import Sequences
+from tape_arith.models.build import build, build_decoder
+from tape_arith.models.contract import assert_close, decoder_for, example_batch, forward
+from tape_arith.models.decoder import DecoderConfig
+from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.encodings.abacus import Abacus
+from tape_arith.models.encodings.bipe import BiPE
+from tape_arith.models.encodings.coupling import Coupling
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families import digit_places
+from tape_arith.models.families.digit_places import PlaceTable, draw
+from tape_arith.models.sequences import Sequences
 
 # Ids that no rule of thumb would find: digits apart from each other, one of them the pad.
 DIGITS = (20, 3, 9, 4, 15, 6, 17, 8, 0, 11)

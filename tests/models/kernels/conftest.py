@@ -27,14 +27,14 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = hidden
     # Where tests of other folders imported kernels first, which are for a GPU.
     for name in ("language", "tiles", "short", "long"):
-        if (module := sys.modules.get(f"models.kernels.{name}")) is not None:
+        if (module := sys.modules.get(f"tape_arith.models.kernels.{name}")) is not None:
             importlib.reload(module)
 
 
 @pytest.fixture(scope="session")
 def device() -> str:
     """Where kernels run in these tests."""
-    from models.kernels.language import AVAILABLE, INTERPRETED
+    from tape_arith.models.kernels.language import AVAILABLE, INTERPRETED
 
     if not AVAILABLE:
         pytest.skip("Triton is not installed")

@@ -24,7 +24,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction, mangle_type
 
-from models.kernels import launch
+from tape_arith.models.kernels import launch
 
 HEADS, WIDTH, TOKENS = 16, 64, 256
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.kernels.multi_value import multi_value_attention, reference
+from tape_arith.models.kernels.multi_value import multi_value_attention, reference
 
 HALF = torch.bfloat16
 SCALE = 0.3

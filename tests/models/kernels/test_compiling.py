@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from models.kernels.language import AVAILABLE
+from tape_arith.models.kernels.language import AVAILABLE
 
 pytestmark = [
     pytest.mark.slow,

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.backends.backend import Needs
-from models.backends.fused import Fused
-from models.hardware import Hardware
-from models.sequences import Sequences
+from tape_arith.models.backends.backend import Needs
+from tape_arith.models.backends.fused import Fused
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.sequences import Sequences
 from tests.models.kernels.problem import distance
 
 CPU, GPU = Hardware("cpu", torch.float32), Hardware("cuda", torch.bfloat16)
@@ -85,7 +85,7 @@ def test_when_it_says_no(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
 
 
 def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.kernels.language.AVAILABLE", False)
+    monkeypatch.setattr("tape_arith.models.kernels.language.AVAILABLE", False)
     assert "not installed" in (Fused().why_unsupported(Needs(), GPU) or "")
 
 

@@ -16,10 +16,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from models.kernels import launch
-from models.kernels.language import kernel, tl
-from models.kernels.multi_value import attend, attend_backward, multi_value_attention, reference
-from models.kernels.tiles import place
+from tape_arith.models.kernels import launch
+from tape_arith.models.kernels.language import kernel, tl
+from tape_arith.models.kernels.multi_value import (
+    attend,
+    attend_backward,
+    multi_value_attention,
+    reference,
+)
+from tape_arith.models.kernels.tiles import place
 from tests.models.kernels.problem import HALF, SCALE, Problem, distance, exact, problem
 
 EXACT = 3e-6

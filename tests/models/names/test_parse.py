@@ -8,10 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.errors import UsageError
-from models.names.declarations import Option, Value, declarations, defines_attention
-from models.names.locate import FOLDERS, locate, source_file
-from models.names.parse import Encoding, Name, NamePart, parse, parse_extrapolation, parse_list
+from tape_arith.models.errors import UsageError
+from tape_arith.models.names.declarations import Option, Value, declarations, defines_attention
+from tape_arith.models.names.locate import FOLDERS, locate, source_file
+from tape_arith.models.names.parse import (
+    Encoding,
+    Name,
+    NamePart,
+    parse,
+    parse_extrapolation,
+    parse_list,
+)
 
 
 @pytest.fixture
@@ -172,13 +179,16 @@ def test_files_are_found_without_importing(tmp_path: Path, monkeypatch: pytest.M
     assert "zz_package" not in sys.modules
 
 
+OURS = "tape_arith.models.encodings"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("from models.encodings.rope import RoPE\nclass Mine(RoPE): ...\n", True),
-        ("from models.encodings.abacus import Abacus\nclass Mine(Abacus): ...\n", False),
-        ("import models.encodings.abacus as a\nclass Mine(a.Abacus): ...\n", True),  # unreadable
-        ("from models.encodings.abacus import Abacus as Mine\nclass Mine(Mine): ...\n", True),
+        (f"from {OURS}.rope import RoPE\nclass Mine(RoPE): ...\n", True),
+        (f"from {OURS}.abacus import Abacus\nclass Mine(Abacus): ...\n", False),
+        (f"import {OURS}.abacus as a\nclass Mine(a.Abacus): ...\n", True),  # unreadable
+        (f"from {OURS}.abacus import Abacus as Mine\nclass Mine(Mine): ...\n", True),
         ("class Other(Mine): ...\nclass Mine(Other): ...\n", True),  # in a circle
     ],
 )
@@ -189,6 +199,6 @@ def test_whether_a_class_defines_attention(text: str, expected: bool, folder: Pa
 
 def test_a_base_of_the_same_name_is_the_imported_one(folder: Path) -> None:
     for name, expected in (("Abacus", False), ("RoPE", True)):
-        module = f"models.encodings.{name.lower()}"
+        module = f"tape_arith.models.encodings.{name.lower()}"
         Path("mine.py").write_text(f"from {module} import {name}\nclass {name}({name}): ...\n")
         assert defines_attention(locate("encoding", f"mine.py:{name}")) is expected

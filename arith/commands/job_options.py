@@ -1,0 +1,97 @@
+"""How every command behaves: what it takes, how it stops, how it exits."""
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.escape_control import plain
+from tape_arith.arith.files import MOST_INTEGER
+
+if TYPE_CHECKING:
+    from tape_arith.arith.runs.record import RunRecord
+    from tape_arith.arith.scoring.evaluation_set import Asked
+    from tape_arith.arith.scoring.grid import Grid
+    from tape_arith.arith.stopping import Stopper
+    from tape_arith.arith.sweeps.scheduler import Outcome
+    from tape_arith.arith.training.config import Config
+
+
+def chosen_config(
+    preset: str | None,
+    settings: list[str] | None,
+    task: str | None,
+    leading_bos: int = 0,
+    like: "RunRecord | None" = None,
+) -> "tuple[str, Config]":
+    """The preset's name and its settings with those of the command line; without a preset those of
+    the run `like`, if there is one."""
+    from tape_arith.arith.runs.presets import load_preset, pairs
+
+    chosen = pairs(settings or []) | ({"task": task} if task else {})
+    chosen |= {"leading_bos": str(leading_bos)} if leading_bos else {}
+    if preset is None and like is not None:
+        return like.preset, like.config.with_settings(chosen)
+    if preset is None:
+        from tape_arith.arith.sweeps.estimate import default_preset
+
+        preset, why = default_preset()
+        print(why, file=sys.stderr)
+    return preset, load_preset(preset).with_settings(chosen)
+
+
+def show(grid: "Grid", as_json: bool, asked: "Asked | None" = None) -> None:
+    """A grid, on what was `asked`, on stdout: its means in a line, or all of it."""
+    from tape_arith.arith.compare.words import summary
+    from tape_arith.arith.documents import with_checksum
+
+    print(json.dumps(with_checksum(grid.content(), "grid")) if as_json else summary(grid, asked))
+
+
+def whole_numbers(option: str, text: str) -> list[int]:
+    """ "0,1,2" as numbers, each once. Errors: UsageError, naming `option`."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise UsageError(f"{option} takes whole numbers with commas, as in 0,1,2, not '{text}'")
+    numbers = list(dict.fromkeys(map(int, parts)))
+    if max(numbers) > MOST_INTEGER:
+        raise UsageError(f"{option} takes numbers up to {MOST_INTEGER}, not {max(numbers)}")
+    return numbers
+
+
+def stopper_for(time_limit: str | None) -> "Stopper":
+    """What stops a command in good order when its time is up. Errors: UsageError."""
+    from tape_arith.arith.stopping import Stopper, seconds
+
+    try:
+        return Stopper(None if time_limit is None else seconds(time_limit))
+    except ValueError:
+        raise UsageError(f"--time-limit takes 90s, 25m or 3h, not '{time_limit}'") from None
+
+
+def use_threads(threads: int | None) -> None:
+    """As many CPU threads as --threads says; torch's own number where it says nothing."""
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def leave(stopper: "Stopper") -> None:
+    """Exit with what stopped us, if anything did."""
+    if stopper.exit_code:
+        print("stopped in good order: the same command goes on from here", file=sys.stderr)
+        raise typer.Exit(stopper.exit_code)
+
+
+def conclude(outcome: "Outcome", stopper: "Stopper") -> None:
+    """Say what failed, a line each, and exit with what came of a sweep."""
+    for ended in outcome.failed:
+        log = f", log: {ended.log}" if ended.log else ""
+        print(plain(f"tape-arith: {ended.reason} (job {ended.job.id}{log})"), file=sys.stderr)
+    if outcome.left:
+        leave(stopper)
+    if outcome.exit_code:
+        raise typer.Exit(outcome.exit_code)

@@ -1,0 +1,193 @@
+"""Problems as a model takes them: padded rows, sorted by length so that little of a batch is
+padding, or end to end, with none.
+
+Legend: n rows, T tokens of the longest row, or some more; packed: C tokens, N sequences, the n rows
+and fillers.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tape_arith.arith.random_bits import below, half_words
+from tape_arith.arith.tasks.task import Problems
+from tape_arith.arith.tasks.vocabulary import BOS, PAD
+
+Integers = NDArray[np.int64]
+# So that what is left over has few sizes, of which it fills up little.
+CAPACITY_STEP = 4096
+
+
+class Rows(NamedTuple):
+    """Right-padded rows. The end token is never an input, so inputs are T - 1 wide.
+
+    Or packed: inputs, targets and is_answer are [1, C], all rows end to end; final_lengths and
+    keys are [N], since what is left of C tokens is divided among sequences of padding, which count
+    for nothing. `starts` says where each sequence begins.
+
+    place           int64 [n]       where each row stood among the problems
+    inputs          int64 [n, T-1]  tokens but the last
+    targets         int64 [n, T-1]  the token after each input
+    is_answer       bool  [n, T-1]  targets that are scored: answer digits and the end token
+    prompt_lengths  int64 [n]
+    final_lengths   int64 [n]
+    keys            int64 [n]
+    answer_tokens   int64 [n]       how many targets of each row are scored, one at the least
+    starts          int32 [N + 1]   None where rows are padded
+    longest         packed: no sequence is longer
+    """
+
+    place: Integers
+    inputs: Integers
+    targets: Integers
+    is_answer: NDArray[np.bool_]
+    prompt_lengths: Integers
+    final_lengths: Integers
+    keys: Integers
+    answer_tokens: Integers
+    starts: NDArray[np.int32] | None = None
+    longest: int = 0
+
+    @property
+    def answers(self) -> Integers:
+        """Places of the scored tokens among all inputs, row after row: int64 [m]."""
+        return np.flatnonzero(self.is_answer)
+
+
+def lead(problems: Problems, keys: Integers, most: int) -> Problems:
+    """`problems` with 0 to `most` [BOS] in front of each, each number as probable as another; its
+    key, int64 [n], says which. Where a problem may end moves along."""
+    if most == 0:
+        return problems
+    count = below(most + 1, half_words(keys.astype(np.uint64)[:, None])[:, 0])
+    starts = np.cumsum(problems.lengths) - problems.lengths
+    return problems._replace(
+        tokens=np.insert(problems.tokens, np.repeat(starts, count), BOS),
+        lengths=problems.lengths + count,
+        prompt_lengths=problems.prompt_lengths + count,
+        final_lengths=problems.final_lengths + count,
+    )
+
+
+def pad(problems: Problems, keys: Integers, place: Integers, width: int | None = None) -> Rows:
+    """The rows of `problems` at `place`, in that order; inputs are `width` wide, no row being
+    longer, or as wide as the longest."""
+    lengths, prompts = problems.lengths[place], problems.prompt_lengths[place]
+    starts = (np.cumsum(problems.lengths) - problems.lengths)[place]
+    column = np.arange(lengths.max() if width is None else width + 1)
+    inside = column < lengths[:, None]
+    source = np.minimum(starts[:, None] + column, len(problems.tokens) - 1)
+    tokens = np.where(inside, problems.tokens[source], PAD).astype(np.int64)
+    return Rows(
+        place=place,
+        inputs=tokens[:, :-1],
+        targets=tokens[:, 1:],
+        is_answer=(inside & (column >= prompts[:, None]))[:, 1:],
+        prompt_lengths=prompts,
+        final_lengths=problems.final_lengths[place],
+        keys=keys[place],
+        answer_tokens=lengths - prompts,
+    )
+
+
+def pack(
+    problems: Problems,
+    keys: Integers,
+    place: Integers,
+    capacity: int | None = None,
+    longest: int | None = None,
+) -> Rows:
+    """The rows of `problems` at `place`, end to end; filled up to `capacity` tokens with sequences
+    of padding, so that shapes stay the same from batch to batch."""
+    widths = problems.lengths[place] - 1
+    prompts = problems.prompt_lengths[place]
+    longest = int(widths.max()) if longest is None else longest
+    ends = np.cumsum(widths)
+    used = int(ends[-1])
+    capacity = used if capacity is None else max(capacity, used)
+    # As many fillers as an empty batch would take, so that their number is the same for all.
+    fillers = used + longest * np.arange(1, -(-capacity // longest) + 1)
+    starts = np.concatenate(([0], ends, np.minimum(fillers, capacity))).astype(np.int32)
+    row = np.repeat(np.arange(len(place)), widths)
+    column = np.arange(used) - starts[row]
+    source = (np.cumsum(problems.lengths) - problems.lengths)[place][row] + column
+
+    def filled(values: NDArray[np.generic], shape: int, fill: int) -> NDArray[Any]:
+        return np.concatenate((values, np.full(shape - len(values), fill, values.dtype)))
+
+    tokens = problems.tokens.astype(np.int64)
+    count = len(starts) - 1
+    return Rows(
+        place=place,
+        inputs=filled(tokens[source], capacity, PAD)[None],
+        targets=filled(tokens[source + 1], capacity, PAD)[None],
+        is_answer=filled(column >= prompts[row] - 1, capacity, False)[None],
+        prompt_lengths=prompts,
+        final_lengths=filled(problems.final_lengths[place], count, longest),
+        keys=filled(keys[place], count, 0),
+        answer_tokens=problems.lengths[place] - prompts,
+        starts=starts,
+        longest=longest,
+    )
+
+
+def few_shapes(
+    lengths: Integers, count: int, tokens: int, widths: Integers
+) -> Iterator[tuple[slice, int]]:
+    """At most `count` groups of rows of `lengths` inputs, the longest first: which rows, and how
+    wide, by the `widths` that there are (ascending, the last no less than any length). All but the
+    last have as many rows as make about `tokens` inputs of their width (one at the least), so that
+    a width has one shape; the last takes what is left."""
+    start = 0
+    for group in range(count):
+        if start == len(lengths):
+            return
+        width = int(widths[np.searchsorted(widths, lengths[start])])
+        rows = max(1, round(tokens / width)) if group < count - 1 else len(lengths)
+        stop = min(start + rows, len(lengths))
+        yield slice(start, stop), width
+        start = stop
+
+
+def groups_of_few_shapes(
+    problems: Problems, keys: Integers, count: int, tokens: int, widths: Integers
+) -> Iterator[Rows]:
+    """The groups of `few_shapes`."""
+    order = np.argsort(-problems.lengths, kind="stable")
+    for rows, width in few_shapes(problems.lengths[order] - 1, count, tokens, widths):
+        yield pad(problems, keys, order[rows], width)
+
+
+def groups_of_tokens(
+    problems: Problems,
+    keys: Integers,
+    most: int,
+    among: Integers | None = None,
+    *,
+    packed: bool = False,
+) -> Iterator[Rows]:
+    """Groups, by length, of at most `most` tokens each (one row at the least), padding included,
+    of all problems or of those at the places `among`. Packed ones are filled up to `most`, so that
+    they have one shape; the last, which may hold little, to a multiple of CAPACITY_STEP."""
+    among = np.arange(len(problems.lengths)) if among is None else among
+    order = among[np.argsort(problems.lengths[among], kind="stable")]
+    lengths = problems.lengths[order]
+    start = 0
+    while start < len(order):
+        # Rows grow longer, so the last row that fits is found by the width it would force.
+        if packed:
+            size = np.cumsum(lengths[start:] - 1)
+        else:
+            size = np.arange(1, len(order) - start + 1) * lengths[start:]
+        stop = start + max(1, int(np.searchsorted(size, most, side="right")))
+        place = order[start:stop]
+        if packed:
+            used = int(size[stop - start - 1])
+            left_over = min(most, -(-used // CAPACITY_STEP) * CAPACITY_STEP)
+            capacity = most if stop < len(order) else left_over
+            yield pack(problems, keys, place, capacity)
+        else:
+            yield pad(problems, keys, place)
+        start = stop

@@ -1,0 +1,94 @@
+"""The commands that a line advises, and the words of those that score. No torch here."""
+
+from pathlib import Path
+
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.runs.folder import RunFolder, slug
+from tape_arith.arith.scoring.evaluation_set import Asked
+from tape_arith.models.names.parse import Name, NamePart
+
+_ANEW = (
+    "train it anew, into another folder with --out, or with --fresh, which drops its grids too "
+    "(run.json has its settings)"
+)
+
+
+def trains(name: Name, preset: str | None, root: Path) -> str:
+    """The command that trains `name` where a comparison in `root` finds it."""
+    there = "" if root == Path("runs") else f" --out {root}"
+    origin = name.encoding.origin
+    if origin is None:
+        of = "" if preset is None else f" --preset {preset}"
+        return f"tape-arith train --pe {name}{of}{there}"
+    only = " --only-positional" if origin.only_positional else ""
+    begun = f"{root}/{preset or 'PRESET'}/{slug(str(origin.encoding))}/seed-0"
+    return f"tape-arith train --pe {name.encoding.own} --init-from {begun}{only}{there}"
+
+
+def init_from_options(name: Name, source: Path) -> list[str]:
+    """Command-line options that start the training of `name` from the run in folder `source`."""
+    origin = name.encoding.origin
+    only = ["--only-positional"] if origin is not None and origin.only_positional else []
+    return ["--init-from", str(source), *only]
+
+
+def what_scores(root: Path, preset: str, name: Name, asked: Asked) -> str:
+    """The command that makes a missing grid: of the run that is there, whatever its settings, if
+    any is."""
+    found = sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json"))
+    folder = RunFolder(found[0].parent) if found else None
+    if folder is not None and folder.carried():
+        return untrained(folder)
+    if folder is None or not (folder.finished() or folder.unfinished()):
+        return trains(name, preset, root)
+    if folder.unfinished():
+        return f"tape-arith train {folder.path}"
+    return " ".join(
+        ["tape-arith", "score", str(folder.path), *scored_as(name.extrapolation, asked)]
+    )
+
+
+def scored_as(extrapolation: NamePart | str | None, asked: Asked) -> list[str]:
+    """What a command is told of how a run is scored: nothing where it is as usual."""
+    way = ["--with", str(extrapolation)] if extrapolation else []
+    return [*way, *asked.options]
+
+
+def untrained(folder: RunFolder) -> str:
+    """Why a run has no final weights, and how it gets them."""
+    if folder.carried():
+        return (
+            f"{folder.path} is scored, but its weights are not here: put {folder.final.name} into "
+            f"{folder.final.parent}, or {_ANEW}"
+        )
+    return f"{folder.path} is not trained to its end: `tape-arith train {folder.path}`"
+
+
+def made_again(folder: RunFolder) -> str:
+    """How a run whose final weights are wrong gets them again."""
+    train = f"`tape-arith train {folder.path}`"
+    if folder.before_cooldown.exists():
+        return f"remove it, then {train} takes the last steps again"
+    if folder.has_results():
+        return f"put back a copy that is whole, or {_ANEW}"
+    return f"remove it, then {train} takes the run again"
+
+
+def refuse_folder_of_preset(root: Path) -> None:
+    """Errors: UsageError, with what to name, where `root` is a preset's folder, not one of runs."""
+    if next(root.glob("*/seed-*/run.json"), None) is not None:
+        right = root / ".." if root.name in ("", "..") else root.parent
+        raise UsageError(
+            f"{root} is the folder of one preset: name the one above it, --runs {right}"
+        )
+
+
+def elsewhere(root: Path) -> str:
+    """Where below `root` there are runs that are not found from it: those of sweeps that change a
+    preset have a folder of their own."""
+    found = sorted({path.parents[3] for path in root.glob("*/*/*/seed-*/run.json")})
+    return (
+        f"; there are some in {', '.join(map(str, found[:5]))}: name one with --runs"
+        if found
+        else ""
+    )

@@ -1,0 +1,185 @@
+"""The documents of a run's folder: run.json, environment.json, timings.json. No torch here."""
+
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from tape_arith.arith.documents import Count, NonNegative, Part, Positive, Sha256, Strict, Text
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.runs.presets import load_preset, presets
+from tape_arith.arith.tasks.task import load_task
+from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.nonfinite import checked_policy
+from tape_arith.arith.training.schedule import Schedule
+from tape_arith.models.names.locate import locate
+from tape_arith.models.names.parse import Name, parse, source_hashes
+
+
+@dataclass(frozen=True)
+class InitFrom(Strict):
+    """The finished run from whose final weights another began.
+
+    `steps` and `problems` count its training, and that of the run which it began from itself.
+    """
+
+    encoding: Text
+    seed: Count
+    config_sha256: Sha256
+    steps: Count
+    problems: Count
+    weights_sha256: Sha256
+
+
+@dataclass(frozen=True)
+class RunRecord(Strict):
+    """run.json: what a run is.
+
+    `steps` in `config` is the present budget, `first_steps` the one it began with, which fixed the
+    warm-up. `data` is the hash of the dataset it began on, None if problems are made as needed:
+    both give the same run. `version` is that of tape-arith. `sources` holds the SHA-256 of the file
+    of each part of the encoding that is the user's or an installed package's. `init_from` is None
+    for a run that drew its own weights. `on_nonfinite` says what becomes of a step whose loss or
+    gradient is not finite, `skipped_steps` how many of a trained run were left out for that.
+    """
+
+    kind: ClassVar[str] = "run"
+    remedy: ClassVar[str] = "put back a whole copy, or train the run anew with --fresh"
+
+    encoding: Text
+    seed: Count
+    preset: Text
+    config: Config
+    task_version: Count
+    first_steps: Positive
+    data: Sha256 | None
+    version: Text
+    sources: dict[Text, Sha256] = field(default_factory=dict)
+    init_from: InitFrom | None = None
+    on_nonfinite: Annotated[str, AfterValidator(checked_policy)] = "stop"
+    skipped_steps: Count = 0
+
+    @cached_property
+    def name(self) -> Name:
+        """The parsed encoding. Raises UsageError if it is not on this machine."""
+        return parse(self.encoding)
+
+    @property
+    def schedule(self) -> Schedule:
+        config = self.config
+        return Schedule.of(config.steps, self.first_steps, config.warmup, config.cooldown)
+
+    @property
+    def budget(self) -> dict[str, Any]:
+        """What must be equal for two results to be compared."""
+        return {
+            "steps": self.config.steps,
+            "first_steps": self.first_steps,
+            "batch_size": self.config.batch_size,
+            "config_sha256": self.config.sha256,
+            **self._before,
+        }
+
+    @property
+    def _before(self) -> dict[str, int | float | str]:
+        """What was trained before this run began: the same for all seeds."""
+        before = self.init_from
+        if before is None:
+            return {}
+        return {"steps_before": before.steps, "config_before": before.config_sha256[:12]}
+
+    @property
+    def settings(self) -> dict[str, int | float | str]:
+        """The settings that are not the preset's: by --set or --task, a longer budget, a dataset
+        of another count; and for how many steps the weights were trained that it began from."""
+        before = {} if self.init_from is None else {"steps_before": self.init_from.steps}
+        if self.preset not in presets():  # another version's: nothing to tell them from
+            return {**before}
+        usual = load_preset(self.preset).as_dict()
+        changed = {key: x for key, x in self.config.as_dict().items() if x != usual[key]}
+        return {**before, **changed}
+
+    @property
+    def of_today(self) -> bool:
+        """Whether its task and its encoding are what they were then; an encoding that is not on
+        this machine counts as unchanged, for its results are read all the same."""
+        try:
+            sources = source_hashes(self.name.encoding)
+        except UsageError:
+            sources = self.sources
+        version = load_task(self.config.task).version
+        return (self.task_version, self.sources) == (version, sources)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of run.json."""
+        return asdict(self)
+
+
+class Machine(Part):
+    """What a part of a run ran on."""
+
+    tape_arith: Text = Field(alias="tape-arith")
+    commit: Text | None
+    command: str
+    python: Text
+    torch: Text
+    device: Text
+    hardware: Text
+    dtype: Text
+    threads: Count
+    attention: Text | None
+    compiled: bool
+    system: Text
+    processes: Positive
+
+
+class Environment(Machine):
+    """environment.json: what a run ran on, and what it ran on before."""
+
+    kind: ClassVar[str] = "environment"
+    remedy: ClassVar[str] = "put back a whole copy, or remove it: it only says what the run ran on"
+
+    earlier: list[Machine] = Field(default=[])
+
+
+class Timings(Part):
+    """timings.json: seconds of each stage."""
+
+    kind: ClassVar[str] = "timings"
+    remedy: ClassVar[str] = "remove it, it only times"
+
+    seconds: dict[Text, NonNegative]
+
+
+def unchanged(path: Path, record: RunRecord) -> None:
+    """Errors: UsageError where the run at `path` is of problems that this installation does not
+    make, or of an encoding whose file is another now: it could neither go on nor be scored as what
+    was trained."""
+    task = load_task(record.config.task)
+    if record.task_version != task.version:
+        raise UsageError(
+            f"{path} was trained on version {record.task_version} of {task.name}, and this "
+            f"tape-arith makes version {task.version}: go on with tape-arith {record.version}, or "
+            "train it anew, with --fresh or into another folder with --out"
+        )
+    try:
+        encoding = record.name.encoding
+        now = source_hashes(encoding)
+        places = [locate("encoding", part.name) for part in encoding.parts]
+    except UsageError as error:
+        raise UsageError(f"{path} was trained with {record.encoding}: {error}") from None
+    for part in now.keys() - record.sources.keys():
+        raise Failure(f"{path}/run.json names {part} without its SHA-256: nothing of it is run")
+    for place in places:
+        # To read somebody's run must not be to run what came along with it.
+        if place.file is not None and place.file.resolve().is_relative_to(path.resolve()):
+            raise Failure(f"{path} brings its own code ({place}): nothing of it is run")
+    for part, sha256 in record.sources.items():
+        if now.get(part) != sha256:
+            raise UsageError(
+                f"{path} was trained with another {part} (SHA-256 {sha256[:12]}, now "
+                f"{now.get(part, 'none')[:12]}): put that one back, or train it anew "
+                "with --fresh or another --out"
+            )

@@ -1,0 +1,116 @@
+"""Metrics in other people's tools, besides metrics.jsonl, which is the source of truth.
+
+What fails in a tracker ends no run and changes none: it is told once, and the run goes on without.
+"""
+
+import importlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tape_arith.arith.errors import UsageError, unknown
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.terminal import say
+
+if TYPE_CHECKING:
+    from tape_arith.arith.training.metrics import Metrics
+
+TRACKERS = Path(__file__).parent / "trackers"
+
+
+class Sink(Protocol):
+    """What takes each line of metrics."""
+
+    def __call__(self, metrics: "Metrics") -> None: ...
+
+    def close(self) -> None:
+        """Called once, whatever came before."""
+
+
+def trackers() -> list[str]:
+    """The names after --track: the files of the folder."""
+    return sorted(file.stem for file in TRACKERS.glob("*.py") if file.stem != "__init__")
+
+
+def chosen(text: str | None) -> tuple[str, ...]:
+    """The trackers in "tensorboard,wandb". Errors: UsageError for one that is not there, or whose
+    package is not installed: said before training begins."""
+    names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
+    for name in names:
+        if name not in trackers():
+            raise unknown("tracker", name, trackers())
+        package = _module(name).NEEDS
+        try:
+            importlib.import_module(package)
+        except ImportError as error:
+            raise UsageError(
+                f"--track {name} needs {package}: pip install 'tape-arith[tracking]'"
+            ) from error
+    return names
+
+
+@contextmanager
+def tracked(
+    names: Sequence[str], folder: RunFolder, record: RunRecord, step: int
+) -> Iterator[list["Guarded"]]:
+    """The sinks of `names` for a run that stands at `step`, closed when the block ends."""
+    with ExitStack() as stack:
+        sinks = [Guarded(name, folder, record, step) for name in names]
+        for sink in sinks:
+            stack.callback(sink.close)
+        yield sinks
+
+
+class Guarded:
+    """A tracker's sink, of which nothing gets out but a line on stderr, once."""
+
+    def __init__(self, name: str, folder: RunFolder, record: RunRecord, step: int) -> None:
+        self.name = name
+        self.sink: Sink | None = None
+        with self._guard():
+            self.sink = _module(name).opened(folder, record, step)
+
+    def __call__(self, metrics: "Metrics") -> None:
+        if self.sink is not None:
+            with self._guard():
+                self.sink(metrics)
+
+    def close(self) -> None:
+        sink, self.sink = self.sink, None
+        if sink is not None:
+            with self._guard():
+                sink.close()
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # whatever somebody else's code may raise
+            what = " ".join(f"{type(error).__name__}: {error}".split())
+            say(f"note: {self.name} failed, the run goes on without it ({what})")
+            failed, self.sink = self.sink, None
+            if failed is not None:
+                with suppress(Exception):
+                    failed.close()
+
+
+def scalars(metrics: "Metrics") -> dict[str, float]:
+    """Every number of a line of metrics but its step, by its path: "small_grid/by_length/3"."""
+    content = metrics.content()
+    del content["step"]
+    return dict(_numbers(content, ""))
+
+
+def _numbers(value: Any, path: str) -> Iterator[tuple[str, float]]:
+    if isinstance(value, dict | list):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, part in parts:
+            yield from _numbers(part, f"{path}/{key}" if path else str(key))
+    elif value is not None:
+        yield path, float(value)
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"tape_arith.arith.runs.trackers.{name}")

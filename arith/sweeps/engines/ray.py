@@ -1,0 +1,97 @@
+"""Ray: a job is a task of a Ray cluster whose nodes share the file system that it is sent from.
+
+What Ray carries is a small dictionary; the work is the command line on the node, as everywhere. A
+node that is lost takes its tasks with it: Ray runs them again on another, where they go on.
+"""
+
+import sys
+from contextlib import redirect_stdout
+from dataclasses import asdict
+from importlib.util import find_spec
+from logging import ERROR
+from pathlib import Path
+from time import sleep
+from typing import Any
+from uuid import uuid4
+
+from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, UsageError
+from tape_arith.arith.sweeps.engines.engine import NO_BOUND, Ended, handed_over
+from tape_arith.arith.sweeps.jobs import Job, log_file
+from tape_arith.arith.sweeps.tickets import Ticket, read_ticket, write_ticket
+from tape_arith.arith.sweeps.worker import Task, Worker
+
+
+class Ray:
+    """Up to `slots` jobs in the cluster at `address` ("auto": that of RAY_ADDRESS or of this
+    machine), each with so many CPUs and GPUs (a part of one, too); `retries` for lost nodes."""
+
+    def __init__(
+        self,
+        slots: int | None,
+        folder: Path,
+        *,
+        address: str = "auto",
+        cpus: float = 1,
+        gpus: float = 0,
+        retries: int = 3,
+    ) -> None:
+        import ray
+
+        self.slots, self.folder = slots or NO_BOUND, folder
+        self.cores = max(1, int(cpus))
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=ERROR)
+        except (ConnectionError, RuntimeError) as error:
+            raise UsageError(
+                f"engine ray: no cluster at '{address}': start one with `ray start --head`, or "
+                f"name it with ray:address=HOST:PORT ({str(error).splitlines()[0]})"
+            ) from error
+        self.ray: Any = ray
+        self.remote = ray.remote(_on_node)
+        self.options = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": retries}
+        self.jobs: dict[Any, Job] = {}
+
+    @staticmethod
+    def lacks() -> str | None:
+        """Why it cannot be used here, as the end of a sentence."""
+        if find_spec("ray") is None:
+            return "the package ray is not installed: pip install 'tape-arith[ray]'"
+        return None
+
+    @property
+    def free(self) -> int:
+        return self.slots - len(self.jobs)
+
+    def submit(self, job: Job, seconds: float | None) -> None:
+        task = handed_over(job, self.folder, "ray", uuid4().hex, self.cores)
+        self.jobs[self.remote.options(name=job.id, **self.options).remote(asdict(task))] = job
+
+    def wait(self, seconds: float) -> list[Ended]:
+        if not self.jobs:
+            sleep(seconds)
+            return []
+        with redirect_stdout(sys.stderr):  # where a thread of Ray's tells of nodes that are gone
+            over, _ = self.ray.wait([*self.jobs], num_returns=1, timeout=seconds)
+        ended = []
+        for reference in over:
+            job = self.jobs.pop(reference)
+            log = log_file(self.folder, job.id)
+            try:
+                code, reason = self.ray.get(reference)
+            except self.ray.exceptions.TaskCancelledError:
+                code, reason = EXIT_AGAIN, "cancelled"
+                write_ticket(log, Ticket("ray", "", "stopped"))
+            except self.ray.exceptions.RayError as error:
+                code, reason = EXIT_FAILED, f"lost by Ray: {str(error).strip().splitlines()[0]}"
+            ticket = read_ticket(log)
+            ended.append(Ended(job, code, reason, log, ticket.seconds if ticket else 0.0))
+        return ended
+
+    def stop(self) -> None:
+        """Waiting tasks are cancelled, running ones interrupted: they pass it on."""
+        for reference in self.jobs:
+            self.ray.cancel(reference, force=False)
+
+
+def _on_node(task: dict[str, Any]) -> tuple[int, str]:
+    return Worker().perform(Task(**task))

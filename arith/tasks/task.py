@@ -1,0 +1,229 @@
+"""What a task is, and how its problems become tokens: `a OP b = c` and the end token.
+
+A task is one file in `arith/data/tasks`, whose name is the task's name, or an entry point of the
+group `tape_arith.tasks` in an installed package. The base class lays out the tokens; a leaf says
+its version, its symbol and how the digits of its answer come about.
+
+    n  problems        W  most digits of an operand        C  most digits of an answer
+
+Digits stand least significant first everywhere, in arrays as in tokens.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tape_arith.arith.errors import UsageError, unknown
+from tape_arith.arith.tasks import vocabulary
+from tape_arith.models.names.locate import Location, in_folder, installed, single
+
+Int64 = npt.NDArray[np.int64]
+UInt8 = npt.NDArray[np.uint8]
+
+_TASKS = Path(__file__).parent
+_NO_TASK = {"task", "vocabulary", "carry-chains"}
+"""Files of the folder that hold what tasks share."""
+
+
+class Digits(NamedTuple):
+    """Numbers of any length: digit k of number r is `values[r, k]`, 0 from `lengths[r]` on."""
+
+    values: UInt8
+    """uint8[n, at least the longest length], in C order"""
+    lengths: Int64
+    """int64[n]: how many digits each number has"""
+
+
+class Problems(NamedTuple):
+    """n problems, end to end without padding."""
+
+    tokens: UInt8
+    """uint8[sum(lengths)]: the tokens of all problems, each with its end token"""
+    lengths: Int64
+    """int64[n]: tokens of each problem, the end token included"""
+    prompt_lengths: Int64
+    """int64[n]: tokens of each problem through '='"""
+    operand_lengths: Int64
+    """int64[n, 2]: digits of the two operands"""
+    final_lengths: Int64
+    """int64[n]: bounds on `lengths` from the prompts alone (the true length tells of a carry)"""
+
+
+def concatenate(parts: Sequence[Problems]) -> Problems:
+    """Problems end to end, of one part or more."""
+    if len(parts) == 1:  # nothing to copy
+        return parts[0]
+    return Problems(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def chosen(problems: Problems, place: Int64) -> Problems:
+    """The problems at `place`, int64[m], in that order."""
+    lengths = problems.lengths[place]
+    begins = (np.cumsum(problems.lengths) - problems.lengths)[place]
+    inside = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    tokens = problems.tokens[np.repeat(begins, lengths) + inside]
+    return Problems(tokens, *(field[place] for field in problems[1:]))
+
+
+class Task(ABC):
+    """One kind of problem. A leaf gives `version`, `symbol`, `answer_width` and `answer`."""
+
+    version: ClassVar[int]
+    """Raised whenever a problem changes: datasets and results of two versions never mix."""
+    symbol: ClassVar[str]
+    """The operator, one symbol of the vocabulary."""
+    name: str = ""
+    """As after --task; `load_task` gives it."""
+
+    @abstractmethod
+    def answer_width(self, max_digits: int) -> int:
+        """The most digits that an answer has when no operand has more than `max_digits`."""
+
+    @abstractmethod
+    def answer(self, a: Digits, b: Digits) -> Digits:
+        """The answers. `a` and `b` may be of different lengths, but their arrays have one shape."""
+
+    def carry_operands(
+        self, operand_lengths: Int64, halves: npt.NDArray[np.uint32]
+    ) -> tuple[Digits, Digits]:
+        """Operands of the split `carry`, hard for their digits rather than for their lengths:
+        int64[n, 2] and random half words uint32[n, 2 + W], all that may decide the digits.
+
+        Errors: UsageError, unless a leaf says which problems are hard.
+        """
+        raise UsageError(f"task {self.name} has no split 'carry': leave --split out")
+
+    def carry_chains(self, a: Digits, b: Digits) -> Int64:
+        """int64[n]: the length of the longest carry chain of each problem.
+
+        Errors: UsageError, unless a leaf says what its carries are.
+        """
+        raise UsageError(f"task {self.name} does not say what its carry chains are")
+
+    def longest(self, max_digits: int) -> int:
+        """Tokens of the longest problem, the end token included."""
+        prompt = int(self.prompt_lengths(np.full((1, 2), max_digits))[0])
+        return prompt + self.answer_width(max_digits) + 1
+
+    def prompt_lengths(self, operand_lengths: Int64) -> Int64:
+        """int64[n] from int64[n, 2]: tokens through '=': the operands, the symbol and '='."""
+        return operand_lengths[:, 0] + operand_lengths[:, 1] + 2  # not sum(): 20 times slower
+
+    def final_lengths(self, operand_lengths: Int64) -> Int64:
+        """int64[n] from int64[n, 2]: a bound on a problem's tokens, known from its prompt alone.
+
+        Addition: prompt + max(operand_lengths) + 2, for the last carry and the end token.
+        """
+        most = operand_lengths.max(axis=1)
+        answers = np.array([self.answer_width(digits) for digits in range(most.max(initial=0) + 1)])
+        bounds: Int64 = self.prompt_lengths(operand_lengths) + answers[most] + 1
+        return bounds
+
+    def problems(self, a: Digits, b: Digits, max_digits: int) -> Problems:
+        """The tokens of n problems whose operands have at most `max_digits` digits."""
+        c = self.answer(a, b)
+        widest, room = int(c.lengths.max(initial=0)), self.answer_width(max_digits)
+        if widest > room:  # digits would be cut off without a word
+            raise UsageError(
+                f"task {self.name} gives an answer of {widest} digits to operands of up to "
+                f"{max_digits}, and its answer_width says {room} at most: mend one of the two"
+            )
+        # Each field has a fixed slot that starts where it may start at the earliest, PAD after its
+        # last token: dropping the PADs is then one selection for all problems. Twice as fast as
+        # working out each token's place.
+        width = max_digits
+        second, third = width + 1, 2 * width + 2
+        slots = np.empty((len(a.lengths), self.longest(max_digits)), dtype=np.uint8)
+        slots[:, :width] = _tokens(a)[:, :width]
+        slots[:, width] = vocabulary.token(self.symbol)
+        slots[:, second : second + width] = _tokens(b)[:, :width]
+        slots[:, second + width] = vocabulary.token("=")
+        slots[:, third:-1] = _tokens(c)[:, : slots.shape[1] - 1 - third]
+        slots[:, -1] = vocabulary.EOS
+
+        operand_lengths = np.stack([a.lengths, b.lengths], axis=1)
+        prompt_lengths = self.prompt_lengths(operand_lengths)
+        return Problems(
+            tokens=slots[slots != vocabulary.PAD],
+            lengths=prompt_lengths + c.lengths + 1,
+            prompt_lengths=prompt_lengths,
+            operand_lengths=operand_lengths,
+            final_lengths=self.final_lengths(operand_lengths),
+        )
+
+    def text(self, a: int, b: int) -> str:
+        """One problem as it is written, without its end token: for examples and tests."""
+        width = len(str(max(a, b)))
+        problems = self.problems(_digits(a, width), _digits(b, width), width)
+        return vocabulary.decode(problems.tokens[:-1])
+
+
+def task_places() -> list[Location]:
+    """Where tasks are written: the files of the folder, and what installed packages add; none of
+    them is imported."""
+    files = in_folder(_TASKS, "tape_arith.arith.tasks")
+    ours = [place for place in files if place.name not in _NO_TASK]
+    return [*ours, *installed("tape_arith.tasks")]
+
+
+def tasks() -> list[str]:
+    """The names of all tasks, none of them imported."""
+    return sorted({place.name for place in task_places()})
+
+
+@lru_cache
+def load_task(name: str) -> Task:
+    """The task of this name. Errors: UsageError, naming the nearest, where there is none, and where
+    a package's is not one task or has a name that another has."""
+    found = [place for place in task_places() if place.name == name]
+    if not found:
+        raise unknown("task", name, tasks())
+    place = single("task", name, found)
+    module = place.load()
+    leaves = [
+        value
+        for key, value in vars(module).items()
+        if isinstance(value, type)
+        and issubclass(value, Task)
+        and (key == place.class_name if place.class_name else value.__module__ == module.__name__)
+    ]
+    if not leaves and place.class_name:
+        raise UsageError(f"{place} defines no task '{place.class_name}'")
+    if len(leaves) != 1:
+        raise UsageError(f"{place} must define exactly one task, not {len(leaves)}")
+    task: Task = leaves[0]()
+    task.name = name
+    try:
+        vocabulary.token(task.symbol)
+    except ValueError as error:
+        raise UsageError(f"{place}: the symbol of task {name}: {error}") from error
+    return task
+
+
+def _tokens(digits: Digits) -> UInt8:
+    """The digits' ids, and PAD (0) after the last digit of each number."""
+    return digits.values + _digit_ids(digits.values.shape[1]).take(digits.lengths, axis=0)
+
+
+@lru_cache(maxsize=16)
+def _digit_ids(width: int) -> UInt8:
+    """uint8[width + 1, width]: row l holds l times the id of zero, then PAD."""
+    return prefixes(width) * np.uint8(vocabulary.DIGIT_ZERO)
+
+
+@lru_cache(maxsize=16)
+def prefixes(width: int) -> UInt8:
+    """uint8[width + 1, width]: row l holds l ones, then zeros. Not to be written to."""
+    return np.tri(width + 1, width, k=-1, dtype=np.uint8)
+
+
+def _digits(number: int, width: int) -> Digits:
+    text = str(number)[::-1]
+    values = np.zeros((1, width), dtype=np.uint8)
+    values[0, : len(text)] = [int(digit) for digit in text]
+    return Digits(values, np.array([len(text)]))

@@ -1,0 +1,70 @@
+"""What programs read: the keys of `list --json`, `table` and `score --json` are promises."""
+
+import json
+from pathlib import Path
+
+from tape_arith.models.names.locate import known_names
+from tests.helpers.tiny_runs import done
+
+
+def test_list_as_json(comparison: Path) -> None:
+    content = json.loads(done("list", "--json").out)
+    assert list(content) == [
+        *("schema", "encodings", "combinations", "extrapolations", "presets", "tasks"),
+        *("task_packages", "runs"),
+    ]
+    assert content["schema"] == 1 and content["tasks"] == ["addition"]
+    assert content["task_packages"] == {}
+    keys = ["name", "kind", "summary", "paper", "aliases", "options", "package", "problem"]
+    for kind in ("encoding", "extrapolation"):
+        entries = content[f"{kind}s"]
+        assert [entry["name"] for entry in entries] == known_names(kind)
+        for entry in entries:
+            assert list(entry) == keys
+            assert entry["kind"] and entry["summary"].endswith(".") and "arXiv" in entry["paper"]
+            for option in entry["options"].values():
+                assert list(option) == ["type", "default"]
+    both = {entry["name"]: entry["kind"] for entry in content["combinations"]}
+    assert both == {
+        "abacus+fire": "task-structured + relative bias",
+        "abacus+rope": "task-structured + rotary",
+    }
+    assert all(list(entry) == keys for entry in content["combinations"])
+    for preset in content["presets"]:
+        assert list(preset) == ["name", "summary", "config"]
+    assert [run["path"] for run in content["runs"]] == sorted(
+        run["path"] for run in content["runs"]
+    )
+    assert content["runs"][2] == {
+        "path": "runs/mini/rope/seed-0",
+        "preset": "mini",
+        "encoding": "rope",
+        "seed": 0,
+        "state": "trained",
+        "grids": ["grid"],
+    }
+
+
+def test_costs_are_those_of_what_is_built() -> None:
+    content = json.loads(done("list", "--json", "--costs").out)
+    found = {e["name"]: e for e in (*content["encodings"], *content["combinations"])}
+    # By hand, at 16 layers, hidden 1024, 16 heads of 64 and 124 tokens.
+    assert (found["nope"]["parameters"], found["nope"]["flops_a_token"]) == (0, 0)
+    assert found["fire"]["parameters"] == 16 * (1 + 1 + 64 + 32 * 16 + 16)
+    assert found["fire"]["flops_a_token"] == 16 * 2 * 124 * (32 + 32 * 16)
+    assert found["tape"]["parameters"] == 15 * (64 * 48 + 48 + 96 + 96)
+    assert found["learned"]["parameters"] == 244 * 1024
+    for other in ("fire", "rope"):
+        both, parts = found[f"abacus+{other}"], (found["abacus"], found[other])
+        for key in ("parameters", "flops_a_token"):
+            assert both[key] == sum(part[key] for part in parts)
+
+
+def test_score_as_json(comparison: Path) -> None:
+    content = json.loads(done("score", "runs/mini/rope/seed-0", "--json").out)
+    assert content == json.loads(Path("runs/mini/rope/seed-0/grid.json").read_text())
+    assert content["schema"] == 2 and content["kind"] == "grid"
+    assert content["encoding"] == "rope" and content["extrapolation"] is None
+    assert sum(map(sum, content["total"])) == 27
+    line = done("score", "runs/mini/rope/seed-0").out
+    assert line.startswith("rope seed 0: out of distribution ") and "in distribution" in line

@@ -1,0 +1,475 @@
+"""The leaderboard against the raw files, read and counted by code of its own."""
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tape_arith.arith.documents import write_document
+from tape_arith.arith.runs.folder import RunFolder, slug
+from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.scoring.grid import Grid
+from tests.helpers.sealing import LINE, MACHINE
+from tests.helpers.tiny_runs import done, refused, untouched
+
+EVALUATION = {"task": "addition", "version": 1, "seed": 0, "max_digits": 16}
+EVALUATION |= {"problems_per_cell": 50, "sha256": "ab" * 32}
+TRAINED, TESTED = 8, 16
+REACH = {  # how far each encoding gets, in digits; how its seeds differ; how many it has
+    "rope": (8.4, 0.3, 3),
+    "tape": (9.0, 0.2, 4),
+    "fire": (12.2, 0.1, 5),
+    "nope": (12.0, 0.0, 1),
+    "abacus": (14.8, 0.1, 2),
+    "rope+yarn": (9.4, 0.2, 3),
+    "alibi": (6.2, 0.1, 3),  # does not fit its own lengths
+    "gone:b_f=3": (10.6, 0.2, 2),  # an encoding of another version
+}
+
+
+def write(
+    root: Path, name: str, seed: int, exact: Any, *, steps: int = 1000, **evaluation: Any
+) -> RunFolder:
+    """A run of preset mini as its files say, without weights: record, grid and times."""
+    config = replace(load_preset("mini"), steps=steps)
+    encoding = name.removesuffix("+yarn")
+    record = RunRecord(encoding, seed, "mini", config, 1, steps, None, "0.2.0")
+    folder = RunFolder(root / "mini" / slug(encoding) / f"seed-{seed}")
+    folder.write_record(record)
+    folder.write_timing("train", 60.0 * (seed + 1))
+    grid = Grid.empty(
+        encoding,
+        extrapolation="yarn" if name.endswith("+yarn") else None,
+        preset="mini",
+        seed=seed,
+        trained_digits=TRAINED,
+        budget=record.budget,
+        evaluation={**EVALUATION, **evaluation},
+        settings=record.settings,
+    )
+    grid.total[:], grid.exact[:], grid.right_sum[:] = 50, exact, exact
+    grid.blocks_done = 50
+    grid_file.save(grid, folder.path / ("grid+yarn.json" if grid.extrapolation else "grid.json"))
+    return folder
+
+
+def counts(reach: float, seed: int) -> Any:
+    """int[16, 16]: of 50 problems; fewer beyond `reach`, and where the first operand is longer."""
+    draw = np.random.default_rng([seed, round(100 * reach)])
+    first, second = np.mgrid[1:17, 1:17]
+    p = 1 / (1 + np.exp(3 * (np.maximum(1.1 * first, second) - reach - 0.7)))
+    inside = np.maximum(first, second) <= TRAINED
+    p = np.where(inside & (reach > TRAINED), 1.0, p)
+    return draw.binomial(50, p)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the runs of REACH. Not to be changed."""
+    root = tmp_path_factory.mktemp("runs")
+    for name, (reach, spread, seeds) in REACH.items():
+        for seed in range(seeds):
+            write(root, name, seed, counts(reach + spread * (seed - 1), seed))
+    return root
+
+
+@pytest.fixture
+def made(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a copy of `written` as `runs`."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(written, tmp_path / "runs")
+    return tmp_path
+
+
+def raw(root: Path) -> dict[str, list[list[list[float]]]]:
+    """Shares of exact answers, [seed][first - 1][second - 1], of each name: straight from JSON."""
+    found: dict[str, dict[int, Any]] = {}
+    for file in root.rglob("grid*.json"):
+        content = json.loads(file.read_text())
+        if "split" in content["evaluation"]:  # hard sums have boards of their own
+            continue
+        added = content["extrapolation"]
+        name = content["encoding"] + (f"+{added}" if added else "")
+        shares = [
+            [e / t for e, t in zip(*rows, strict=True)]
+            for rows in zip(content["exact"], content["total"], strict=True)
+        ]
+        found.setdefault(name, {})[content["seed"]] = shares
+    return {name: [of[seed] for seed in sorted(of)] for name, of in found.items()}
+
+
+def mean_where(shares: list[list[float]], region: str) -> float:
+    """The mean over the cells of a region, as its name says it."""
+    chosen = []
+    for first, second in product(range(1, TESTED + 1), repeat=2):
+        longer = (first > TRAINED) + (second > TRAINED)
+        belongs = {
+            "in_distribution": longer == 0,
+            "one_longer": longer == 1,
+            "both_longer": longer == 2,
+            "out_of_distribution": longer > 0,
+            "all_cells": True,
+        }
+        if belongs[region]:
+            chosen.append(shares[first - 1][second - 1])
+    return sum(chosen) / len(chosen)
+
+
+def outside(grids: list[list[list[float]]]) -> list[float]:
+    return [mean_where(shares, "out_of_distribution") for shares in grids]
+
+
+def converged(grids: list[list[list[float]]]) -> bool:
+    return all(mean_where(shares, "in_distribution") >= 0.99 for shares in grids)
+
+
+def leaderboard(*arguments: object) -> dict[str, Any]:
+    told = done("leaderboard", "--format", "json", *arguments)
+    content: dict[str, Any] = json.loads(told.out)
+    return content
+
+
+def rows(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {row["encoding"]: row for section in content["sections"] for row in section["rows"]}
+
+
+def test_means_and_intervals(made: Path) -> None:
+    found, expected = rows(leaderboard()), raw(made / "runs")
+    assert found.keys() == expected.keys() == REACH.keys()
+    for name, grids in expected.items():
+        row = found[name]
+        assert row["seeds"] == list(range(len(grids)))
+        for region in (
+            "in_distribution",
+            "one_longer",
+            "both_longer",
+            "out_of_distribution",
+            "all_cells",
+        ):
+            values = [mean_where(shares, region) for shares in grids]
+            assert row["values"][region] == pytest.approx(values)
+            told = row["means"][region]
+            assert told["mean"] == pytest.approx(np.mean(values))
+            if len(values) == 1:
+                assert told["of"] == "this run only"
+            else:
+                assert told["of"] == "seeds"
+                half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
+                assert told["half_width"] == pytest.approx(half, abs=1e-12)
+
+
+def test_the_order_and_what_stands_apart(made: Path) -> None:
+    content, grids = leaderboard(), raw(made / "runs")
+    sections = {section["title"]: section["rows"] for section in content["sections"]}
+    names = {title: [row["encoding"] for row in of] for title, of in sections.items()}
+    ranked = {name for name, of in grids.items() if converged(of)}
+    assert ranked == set(REACH) - {"alibi"}
+    agnostic = ranked - {"abacus", "gone:b_f=3"}
+    best_first = sorted(agnostic, key=lambda name: -float(np.mean(outside(grids[name]))))
+    assert names == {
+        "Task-agnostic": best_first,
+        "Task-structured": ["abacus"],
+        "Of unknown kind": ["gone:b_f=3"],
+        "Not ranked": ["alibi"],
+    }
+    ranks = {title: [row["rank"] for row in of] for title, of in sections.items()}
+    assert ranks["Task-agnostic"] == [1, 2, 3, 4, 5] and ranks["Task-structured"] == [1]
+    assert ranks["Not ranked"] == [None]
+    assert rows(content)["alibi"]["mark"] == "not converged"
+    assert rows(content)["abacus"]["kind"] == "task-structured"
+    assert rows(content)["gone:b_f=3"]["kind"] == "unknown"
+
+
+def test_a_seed_that_did_not_converge_takes_its_encoding_out(made: Path) -> None:
+    write(made / "runs", "fire", 2, counts(6.0, 2))
+    row = rows(leaderboard())["fire"]
+    assert row["rank"] is None and row["mark"] == "1 not converged"
+
+
+def test_tests_against_the_references(made: Path) -> None:
+    content, grids = leaderboard(), raw(made / "runs")
+    pairs = [("rope", "tape"), ("fire", "rope"), ("fire", "tape"), ("abacus", "rope")]
+    pairs += [("abacus", "tape"), ("rope+yarn", "tape")]
+    pairs += [("gone:b_f=3", "rope"), ("gone:b_f=3", "tape")]
+    p = {
+        pair: float(stats.ttest_ind(*(outside(grids[n]) for n in pair), equal_var=False).pvalue)
+        for pair in pairs
+    }
+    adjusted: dict[tuple[str, str], float] = {}
+    for place, pair in enumerate(sorted(pairs, key=p.__getitem__)):
+        before = max(adjusted.values(), default=0.0)
+        adjusted[pair] = max(before, min(1.0, (len(pairs) - place) * p[pair]))
+    assert content["tests"] == len(pairs)
+    found = rows(content)
+    for (name, reference), value in adjusted.items():
+        test = found[name]["tests"][reference]
+        assert test["p"] == pytest.approx(p[name, reference], rel=1e-6)
+        assert test["p_holm"] == pytest.approx(value, rel=1e-6)
+        difference = np.mean(outside(grids[name])) - np.mean(outside(grids[reference]))
+        assert test["difference"] == pytest.approx(difference)
+    both_ways = found["tape"]["tests"]["rope"], found["rope"]["tests"]["tape"]
+    assert both_ways[0]["p_holm"] == both_ways[1]["p_holm"]
+    assert both_ways[0]["difference"] == -both_ways[1]["difference"]
+    for name, reference, why in (
+        ("rope", "rope", "the reference itself"),
+        ("nope", "rope", "one seed of nope"),
+        ("rope+yarn", "rope", "the same training runs"),
+        ("alibi", "tape", "alibi is not ranked"),
+    ):
+        test = found[name]["tests"][reference]
+        assert test["p_holm"] is None and test["why_not"] == why and "p" not in test
+    shutil.rmtree(made / "runs/mini/tape")
+    assert rows(leaderboard())["fire"]["tests"]["tape"]["why_not"] == "no scored run of tape"
+
+
+def test_the_longest_length_that_is_solved(made: Path) -> None:
+    grids = raw(made / "runs")
+    for name, row in rows(leaderboard()).items():
+        cells = np.mean(grids[name], axis=0)
+        for share in (0.9, 0.99):
+            length = 0
+            while length < TESTED:
+                border = [cells[k][length] for k in range(length)] + list(
+                    cells[length][: length + 1]
+                )
+                if sum(border) / len(border) < share:
+                    break
+                length += 1
+            assert row["solved_to"][f"{share:g}"] == length, name
+
+
+def test_runs_of_another_budget_are_left_out_and_named(made: Path) -> None:
+    before = rows(leaderboard())
+    write(made / "runs", "fire", 7, counts(13, 7), steps=2000)
+    write(made / "runs", "cope", 0, counts(13, 7), steps=2000)
+    write(made / "runs", "tape", 8, counts(13, 8), version=2)
+    write(made / "runs", "tape", 9, counts(13, 9), sha256="cd" * 32)
+    told = done("leaderboard", "--format", "json")
+    content = json.loads(told.out)
+    assert rows(content) == before
+    left = {entry["runs"]: entry["why"] for entry in content["left_out"]}
+    assert left == {
+        "cope seed 0; fire seed 7": "steps 2000, not 1000; first steps 2000, not 1000",
+        "tape seed 8": "version 2, not 1",
+        "tape seed 9": "evaluation set cdcdcdcd, not abababab",
+    }
+    for runs, why in left.items():
+        assert f"note: left out: {runs}: {why}" in told.err
+        assert f"Left out: {runs}: {why}." in done("leaderboard").out
+
+
+def test_the_preset_s_own_budget_comes_before_a_larger_group(made: Path) -> None:
+    larger = ["cope", "fox", "t5", "xpos", "shaw", "pope", "dape", "path", "learned", "bipe"]
+    for name in larger:
+        write(made / "runs", name, 0, counts(12, 0), steps=10)
+    assert len(larger) > len(REACH) and rows(leaderboard()).keys() == REACH.keys()
+    # Without any of the preset's own the larger group is shown.
+    for name in REACH:
+        shutil.rmtree(made / "runs/mini" / slug(name.removesuffix("+yarn")), ignore_errors=True)
+    write(made / "runs", "rope", 0, counts(12, 0), steps=20)
+    content = leaderboard()
+    assert sorted(rows(content)) == sorted(larger) and content["settings"] == {"steps": 10}
+    assert content["left_out"][0]["why"].startswith("steps 20, not 10")
+
+
+def test_runs_that_are_not_scored_are_named(made: Path) -> None:
+    folder = write(made / "runs", "cope", 3, counts(12, 0))
+    (folder.path / "grid.json").unlink()
+    (left,) = leaderboard()["left_out"]
+    assert left == {"runs": "cope seed 3", "why": "not scored yet"}
+
+
+def test_time_and_last_states(made: Path) -> None:
+    folder = RunFolder(made / "runs/mini/tape/seed-1")
+    small_grids = [
+        {"in_distribution": 1.0, "out_of_distribution": value, "by_length": {}}
+        for value in (0.9, 0.20, 0.25, 0.22, 0.3, 0.26)
+    ]
+    lines = [
+        {**LINE, "step": 250 * n, "small_grid": grid} for n, grid in enumerate(small_grids, start=1)
+    ]
+    folder.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = rows(leaderboard())
+    assert found["tape"]["train_seconds"] == [60.0, 120.0, 180.0, 240.0]
+    # Of six states the last five; the seeds without any are not measured, and not 0.
+    assert found["tape"]["last_states"] == [None, [0.20, 0.25, 0.22, 0.3, 0.26], None, None]
+    assert found["tape"]["last_states_range"] == pytest.approx(0.1)
+    assert found["fire"]["last_states_range"] is None
+    text = done("leaderboard").out
+    line = next(line for line in text.splitlines() if "| tape |" in line)
+    assert "| 10.0 | 2.5 min |" in line
+    assert "| not measured |" in next(line for line in text.splitlines() if "| fire |" in line)
+    # Of which steps they are, as the files have it.
+    assert "of a run's last 5 saved states (steps 500 to 1,500, what it learns" in text
+    other = RunFolder(made / "runs/mini/tape/seed-2")
+    other.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines[:3]))
+    text = done("leaderboard").out
+    assert "of a run's last 3 to 5 saved states (within steps 250 to 1,500, what" in text
+    other.metrics_file.unlink()
+    folder.metrics_file.unlink()
+    assert "lowest of a run's last saved states, in percentage" in done("leaderboard").out
+
+
+def test_what_cannot_be_read_beside_a_grid_does_not_hide_it(made: Path) -> None:
+    RunFolder(made / "runs/mini/tape/seed-0").timings_file.write_text("{")
+    RunFolder(made / "runs/mini/tape/seed-1").metrics_file.write_text("{\n")
+    (made / "runs/mini/fire/seed-0/run.json").unlink()
+    told = done("leaderboard", "--format", "json")
+    row = rows(json.loads(told.out))
+    assert row["tape"]["train_seconds"] == [None, 120.0, 180.0, 240.0]
+    assert row["fire"]["train_seconds"][0] is None and len(row["fire"]["seeds"]) == 5
+    assert "timings.json" in told.err and "metrics.jsonl" in told.err
+
+
+def test_costs_at_the_preset_s_size(made: Path) -> None:
+    found = rows(leaderboard("--costs"))
+    for name in ("rope", "rope+yarn", "nope"):
+        assert found[name]["parameters"] == found[name]["flops_a_token"] == 0
+    # Per layer of four: 1 to 32 and 32 to 4 heads, with biases; init_l and c besides.
+    assert found["fire"]["parameters"] == 792
+    assert found["tape"]["flops_a_token"] > found["fire"]["flops_a_token"] > 0
+    assert found["gone:b_f=3"]["parameters"] is None
+    assert rows(leaderboard())["fire"]["parameters"] is None
+    text = done("leaderboard", "--costs").out
+    assert "| parameters | FLOPs a token |" in text
+    assert "parameters" not in done("leaderboard").out
+
+
+def test_how_training_went_with_its_mfu(made: Path) -> None:
+    folder = RunFolder(made / "runs/mini/tape/seed-1")
+    folder.add_metrics({**LINE, "step": 1000, "loss": 0.25, "tokens": 6_000_000, "seconds": 60.0})
+    environment = folder.path / "environment.json"
+    for hardware, known in (("NVIDIA H200", True), ("AMD EPYC", False)):
+        write_document(environment, {**MACHINE, "hardware": hardware}, "environment")
+        trainings = rows(leaderboard("--costs"))["tape"]["trainings"]
+        assert trainings[0] == {"loss": None, "tokens_per_second": None, "mfu": None}
+        assert (trainings[1]["loss"], trainings[1]["tokens_per_second"]) == (0.25, 100_000.0)
+        if not known:
+            assert trainings[1]["mfu"] is None
+            continue
+        # 6 FLOPs a weight and token, of 4 layers of 4 x 128 x 128 + 3 x 128 x 256, less the last
+        # one's for tokens that are no answer, and attention and e on top.
+        weights = 4 * (4 * 128**2 + 3 * 128 * 256)
+        assert 0.7 < trainings[1]["mfu"] * 989e12 / (6 * weights * 1e5) < 1.6
+        text = done("leaderboard", "--costs").out
+        assert "| loss | tokens/s | MFU, % |" in text and "| 0.2500 | 100,000 | 0.0 |" in text
+        flat = done("leaderboard", "--costs", "--format", "csv").out
+        assert "- 0.25 - -" in flat
+    assert rows(leaderboard())["tape"]["trainings"] == []
+
+
+def test_the_texts_say_the_same(made: Path) -> None:
+    content = leaderboard()
+    flat = list(csv.DictReader(io.StringIO(done("leaderboard", "--format", "csv").out)))
+    assert [line["encoding"] for line in flat] == list(rows(content))
+    for line in flat:
+        row = rows(content)[line["encoding"]]
+        assert line["rank"] == ("" if row["rank"] is None else str(row["rank"]))
+        assert float(line["out_of_distribution"]) == pytest.approx(
+            row["means"]["out_of_distribution"]["mean"], abs=1e-6
+        )
+        each = [float(value) for value in line["out_of_distribution_seeds"].split()]
+        assert each == pytest.approx(row["values"]["out_of_distribution"], abs=1e-6)
+        assert line["solved_to_90"] == str(row["solved_to"]["0.9"])
+        p = row["tests"]["rope"]["p_holm"]
+        assert line["p_holm_rope"] == ("" if p is None else repr(p))
+        assert line["no_test_rope"] == (row["tests"]["rope"]["why_not"] or "")
+    text = done("leaderboard").out
+    tables = [part.splitlines() for part in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)]
+    assert len(tables) == 4 and all(len({x.count("|") for x in table}) == 1 for table in tables)
+    names = [line.split(" | ")[1] for table in tables for line in table[2:]]
+    assert names == list(rows(content))
+
+
+def test_latex(made: Path) -> None:
+    text = done("leaderboard", "--format", "latex").out
+    for environment in ("table*", "tabular"):
+        assert text.count(f"\\begin{{{environment}}}") == text.count(f"\\end{{{environment}}}") == 1
+    align = re.search(r"\\begin\{tabular\}\{([lr]+)\}", text)
+    assert align is not None
+    body = text[text.index("\\toprule") : text.index("\\bottomrule")]
+    lines = [line for line in body.splitlines() if " & " in line]
+    assert len(lines) == 1 + len(REACH)
+    assert all(line.count(" & ") == len(align[1]) - 1 and line.endswith(r"\\") for line in lines)
+    assert body.count("\\multicolumn") == 4 == body.count("\\midrule")
+    assert all(ord(letter) < 128 for letter in text)
+    # No wider than the page, and what stands apart says why.
+    assert text.splitlines()[0].endswith("\\usepackage{booktabs} and \\usepackage{graphicx}")
+    assert (
+        "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{\\begin{tab" in text
+    )
+    assert "\\textit{Task-structured: these know where digits stand" in body
+    caption = text[text.index("\\caption") :]
+    assert "over problems)" not in body and "& 1\\dag{} &" in body and "\\dag{} One seed" in caption
+    assert "Last states" in done("leaderboard").out and "Solved to" in caption
+    assert not any(told in caption for told in ("Last states", "where it ran", "saved states"))
+    # Nothing that LaTeX would take for more than text, outside of its own commands.
+    bare = re.sub(r"\\[a-zA-Z]+|\\[\\%#_&{}$]|\$\\?[a-z<>|-]+\$", "", text.split("\n", 1)[1])
+    assert not re.search(r"[%#_$^]", bare)
+
+
+def test_a_file_and_a_figure(made: Path) -> None:
+    told = done("leaderboard", "--out", "new/board.tex", "--figure", "new/board.svg")
+    assert told.out == "new/board.tex\nnew/board.svg\n"
+    assert Path("new/board.tex").read_text().startswith("% needs \\usepackage{booktabs}")
+    assert "<svg" in Path("new/board.svg").read_text()
+    done("leaderboard", "--out", "board.txt")
+    assert Path("board.txt").read_text() == done("leaderboard").out
+    done("leaderboard", "--out", "board", "--format", "csv")
+    assert Path("board").read_text().startswith("section,rank,")
+    done("leaderboard", "--out", "board.txt", "--format", "csv")
+    assert Path("board.txt").read_text().startswith("section,rank,")
+
+
+def test_what_is_refused(made: Path) -> None:
+    with untouched(made):
+        assert "markdown, csv, latex, json" in refused("leaderboard", "--format", "xml")
+        assert "unknown preset 'minni'" in refused("leaderboard", "--preset", "minni")
+        assert "tape-arith train" in refused("leaderboard", "--runs", "nowhere")
+        # Before anything is written.
+        for name in ("board.xml", "board", "board.md.gz"):
+            told = refused("leaderboard", "--out", name)
+            assert name in told and ".md, .txt, .csv, .tex, .json" in told
+        told = refused("leaderboard", "--out", "board.md", "--figure", "board.jpg")
+        assert ".png, .svg or .pdf" in told
+    file = made / "runs/mini/tape/seed-1/grid.json"
+    file.write_text("{")
+    assert "tape/seed-1/grid.json is corrupt" in done("leaderboard").err
+
+
+@pytest.mark.slow
+def test_no_torch_without_costs(made: Path) -> None:
+    code = (
+        "import sys; sys.argv[1:] = ['leaderboard', '--out', 'board.md', '--figure', 'board.png']\n"
+        "import cli\n"
+        "try:\n    cli.main()\n"
+        "except SystemExit as end:\n    assert end.code in (0, None), end.code\n"
+        "assert 'torch' not in sys.modules"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_the_runs_of_this_repository() -> None:
+    """Grids without weights: the table that is committed holds the same means."""
+    results = Path(__file__).parents[2] / "results"
+    found = rows(leaderboard("--runs", results, "--preset", "mini"))
+    for name, grids in raw(results / "mini").items():
+        values = [
+            np.mean([s[i][j] for i, j in product(range(16), repeat=2) if max(i, j) >= 8])
+            for s in grids
+        ]
+        assert found[name]["means"]["out_of_distribution"]["mean"] == pytest.approx(np.mean(values))

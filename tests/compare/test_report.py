@@ -1,0 +1,251 @@
+"""What goes into a report: facts of runs, commands that repeat them, and what is left out."""
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tape_arith.arith.compare.report import collect
+from tape_arith.arith.files import sha256
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.scoring import grid_file
+from tests.helpers.pages import HOSTILE, Page, data
+from tests.helpers.sealing import changed
+from tests.helpers.tiny_runs import done, refused, settings, untouched
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNS = Path("runs")
+
+
+def edit(file: Path, **changes: Any) -> None:
+    file.write_bytes(changed(file.read_bytes(), **changes))
+
+
+def test_the_command_writes_one_page(comparison: Path) -> None:
+    told = done("report")
+    assert told.out == "runs/mini/report.html\n" and told.err == ""
+    page = data((comparison / "runs/mini/report.html").read_text())
+    assert sorted(e["name"] for e in page["encodings"]) == ["fire", "rope", "tape+yarn"]
+    for shown in page["encodings"]:
+        name = shown["name"].removesuffix("+yarn")
+        way = "+yarn" if name != shown["name"] else ""
+        for one in shown["grids"]:
+            file = comparison / f"runs/mini/{name}/seed-{one['seed']}/grid{way}.json"
+            assert np.array_equal(one["exact"], grid_file.load(file).exact)
+    assert {(c["encoding"], c["seed"]) for c in page["curves"]} == {
+        (name, seed) for name in ("fire", "rope", "tape") for seed in (0, 1)
+    }
+    assert done("report", "--out", "there/x.html").out == "there/x.html\n"
+
+
+def test_facts_are_those_of_the_files(comparison: Path) -> None:
+    folder = RunFolder(comparison / "runs/mini/fire/seed-1")
+    run = next(r for r in collect(RUNS).runs if (r.encoding, r.seed) == ("fire", 1))
+    environment = json.loads((folder.path / "environment.json").read_text())
+    for key in ("commit", "torch", "hardware", "dtype", "attention", "tape-arith"):
+        assert run.facts[key] == str(environment[key] or "")
+    grid = grid_file.load(folder.path / "grid.json")
+    assert run.facts["configuration"] == folder.record().config.sha256
+    assert run.facts["configuration"] == grid.budget["config_sha256"]
+    assert run.facts["evaluation set"] == grid.evaluation["sha256"]
+    assert run.facts["task"] == "addition, version 1"
+    assert run.folder == "mini/fire/seed-1" and run.recorded == environment["command"]
+    assert run.config == folder.record().config.as_dict()
+    losses = [(line["step"], line["loss"]) for line in folder.metrics()]
+    assert list(run.curves["loss"]) == losses != []
+
+
+def test_the_commands_make_the_runs_again(
+    comparison: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done("train", "runs/mini/tape/seed-1", "--steps", 6)
+    for seed in (0, 1):
+        for name in ("fire", "rope"):
+            shutil.rmtree(comparison / f"runs/mini/{name}/seed-{seed}")
+    shutil.rmtree(comparison / "runs/mini/tape/seed-0")
+    done("score", "runs/mini/tape/seed-1", "--with", "yarn")
+    (run,) = collect(RUNS).runs
+    lines = [shlex.split(line) for line in run.commands]
+    assert [line[:2] for line in lines] == [["tape-arith", "train"]] * 2 + [["tape-arith", "score"]]
+    assert "trained_digits=2" in lines[0]  # or the next minutes are spent on all of mini
+    again = tmp_path / "again"
+    again.mkdir()
+    monkeypatch.chdir(again)
+    for line in lines:
+        done(*line[1:])
+    for name in ("grid.json", "grid+yarn.json"):
+        first, second = (
+            grid_file.load(root / "runs/mini/tape/seed-1" / name) for root in (comparison, again)
+        )
+        assert first.budget == second.budget and first.budget["steps"] == 6
+        assert np.array_equal(first.exact, second.exact)
+        assert np.array_equal(first.right_sum, second.right_sum)
+
+
+@pytest.mark.parametrize("only", [(), ("--only-positional",)])
+def test_the_commands_make_a_run_that_began_from_another(
+    here: Path, monkeypatch: pytest.MonkeyPatch, only: tuple[str, ...]
+) -> None:
+    """The one that it began from first, with its own settings."""
+    done("train", "--pe", "rope", "--seed", 1, *settings(steps=2, num_layers=2), "--no-score")
+    source = "runs/mini/rope/seed-1"
+    done("train", source, "--steps", 3, "--no-score")
+    name = "tape@only-positional-from=rope" if only else "tape@from=rope"
+    new = ("--pe", "tape", "--init-from", source, *only)
+    done("train", *new, "--set", "steps=4")
+    (run,) = collect(RUNS).runs
+    assert run.encoding == name
+    lines = [shlex.split(line) for line in run.commands]
+    assert [line[:4] for line in lines] == [
+        ["tape-arith", "train", "--pe", "rope"],
+        ["tape-arith", "train", source, "--steps"],
+        ["tape-arith", "train", "--pe", "tape"],
+    ]
+    assert lines[2][4 : 6 + len(only)] == ["--init-from", source, *only]
+    again = here / "again"
+    again.mkdir()
+    with monkeypatch.context() as patch:
+        patch.chdir(again)
+        for line in lines:
+            done(*line[1:])
+    for path in (f"mini/{name}/seed-1", "mini/rope/seed-1"):
+        first, second = (RunFolder(root / RUNS / path) for root in (here, again))
+        assert first.record().config == second.record().config
+        assert sha256(first.final) == sha256(second.final)
+    # Nobody knows how the weights came about that it began with.
+    edit(here / source / "run.json", seed=2)
+    assert collect(RUNS).runs[0].commands == []
+    shutil.rmtree(here / source)
+    assert collect(RUNS).runs[0].commands == []
+
+
+def test_what_must_not_be_compared_is_left_out_and_said(comparison: Path) -> None:
+    done("train", "--pe", "nope", *settings(steps=5))
+    done("train", "--pe", "alibi", "--no-score", *settings())
+    report = collect(RUNS)
+    assert "nope" not in {panel[0].name for panel in report.panels}
+    left = dict(report.left_out)
+    assert "steps 5, not 4" in left["nope seed 0"] and left["alibi seed 0"] == "not scored yet"
+    done("report")
+    page = Page((comparison / "runs/mini/report.html").read_text())
+    assert "nope seed 0" in page.texts and any("steps 5, not 4" in text for text in page.texts)
+    assert "nope seed 0" in refused("report", "--compare", "rope,nope")
+
+
+def test_some_of_the_encodings(comparison: Path) -> None:
+    report = collect(RUNS, "rope,fire")
+    assert sorted(panel[0].name for panel in report.panels) == ["fire", "rope"]
+    assert {run.encoding for run in report.runs} == {"fire", "rope"}
+    assert ("every other encoding", "this report is of rope,fire") in report.left_out
+    assert report.command == "tape-arith report --preset mini --compare rope,fire"
+    done("report", "--compare", "rope,fire")
+    text = (comparison / "runs/mini/report.html").read_text()
+    assert "2 of the 3 encodings are shown; ranks and tests are of all 3." in text
+    assert collect(RUNS).command == "tape-arith report --preset mini"
+
+
+def test_costs_are_told_where_they_are_asked_for(comparison: Path) -> None:
+    done("report", "--costs")
+    text = (comparison / "runs/mini/report.html").read_text()
+    head, *rows = Page(text).rows
+    heads = ["parameters", "FLOPs a token", "loss", "tokens/s"]
+    assert head[-4:] == heads  # no MFU: a CPU has no datasheet
+    assert "MFU, %" in text and "FLOPs are those of the matrix products" in text
+    assert "tape-arith report --preset mini --costs" in text
+    table = done("leaderboard", "--costs").out.splitlines()
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table if line[:1] == "|"]
+    columns = [lines[0].index(name) for name in heads]
+    told = {line[1]: [line[column] for column in columns] for line in lines}
+    full = [row for row in rows if len(row) == len(head)]
+    shown = {name: row[-4:] for row in full for name in told if name in row[0]}
+    assert shown.keys() == {"rope", "fire", "tape+yarn"} and shown["fire"][0] != "0"
+    assert shown == {name: told[name] for name in shown}
+    done("report")
+    text = (comparison / "runs/mini/report.html").read_text()
+    assert not any(name in text for name in ("FLOPs", "tokens/s", "--costs"))
+
+
+def test_what_is_wrong_is_said_in_a_line(comparison: Path) -> None:
+    with untouched(comparison):
+        assert ".html" in refused("report", "--out", "report.pdf")
+        assert "unknown preset" in refused("report", "--preset", "minni")
+        assert "tape-arith train --pe nope" in refused("report", "--compare", "fire,nope")
+        assert "nothing to compare" in refused("report", "--compare", "")
+        assert "tape-arith train" in refused("report", "--runs", "nowhere")
+        file = comparison / "runs/mini/fire/seed-0/grid.json"
+    file.write_text("{")
+    assert "left out: runs/mini/fire/seed-0/grid.json is corrupt" in done("report").err
+
+
+def test_broken_files_beside_a_grid_cost_only_what_they_tell(comparison: Path) -> None:
+    folder = comparison / "runs/mini/fire/seed-0"
+    (folder / "environment.json").write_text("{")
+    (folder / "timings.json").write_text("[]")
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    (folder / "metrics.jsonl").write_text(
+        "\n".join([lines[0].replace('"loss": ', '"loss": "x", "was": '), *lines[1:]]) + "\n"
+    )
+    other = comparison / "runs/mini/fire/seed-1"
+    (other / "metrics.jsonl").write_text('{"step": 1, "loss": 2.5}\nnot json\n')
+    (other / "run.json").write_text("")
+    first, second = (run for run in collect(RUNS).runs if run.encoding == "fire")
+    assert first.facts["commit"] == first.facts["trained in"] == "" and first.recorded is None
+    assert not first.curves and not first.by_length  # a file is believed whole or not at all
+    assert second.facts["configuration"] == "" and not second.curves and not second.by_length
+    assert not second.commands
+    strange: tuple[Any, ...] = (
+        {"by_length": 3},
+        {"by_length": {"x": 1}},
+        {"by_length": {"1": "x"}},
+        [1],
+        7,
+        {},
+    )
+    for grid in strange:
+        line = {"step": 1, "loss": 2.5, "small_grid": grid}
+        (other / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+        _, second = (run for run in collect(RUNS).runs if run.encoding == "fire")
+        assert not second.curves and not second.by_length
+        done("report")
+    assert "not recorded" in (comparison / "runs/mini/report.html").read_text()
+
+
+def test_hostile_files_stay_text(comparison: Path) -> None:
+    folder = comparison / "runs/mini/fire/seed-0"
+    edit(folder / "environment.json", command=HOSTILE, commit=HOSTILE, hardware=HOSTILE)
+    edit(folder / "run.json", version=HOSTILE)
+    for name in ("rope/seed-0", "rope/seed-1"):
+        edit(comparison / "runs/mini" / name / "grid.json", encoding=HOSTILE)
+    for file in comparison.glob("runs/mini/*/*/grid*.json"):
+        edit(file, settings={"task": HOSTILE})
+    done("report")
+    text = (comparison / "runs/mini/report.html").read_text()
+    page = Page(text)
+    assert [tag for tag, _ in page.elements].count("script") == 2
+    assert "img" not in {tag for tag, _ in page.elements} and "<img" not in text
+    assert sum(HOSTILE in piece for piece in page.texts) > 5
+
+
+def test_no_torch(comparison: Path) -> None:
+    code = (
+        "import sys\n"
+        "sys.argv = ['tape-arith', 'report']\n"
+        "import cli\n"
+        "try:\n    cli.main()\n"
+        "except SystemExit as leaving:\n    assert not leaving.code\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=comparison,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+    )
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,82 @@
+"""`tape-arith export`: folders, refusals, and what the card says."""
+
+import json
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from tape_arith.arith.scoring import grid_file
+from tests.helpers.exported_runs import made_run, scored
+from tests.helpers.tiny_runs import contents, done, refused
+
+
+@pytest.fixture
+def run(here: Path) -> Path:
+    folder, decoder = made_run(here / "runs", "rope")
+    scored(folder, decoder)
+    return folder.path
+
+
+def test_a_model_and_its_card(run: Path, here: Path) -> None:
+    assert done("export", run).out == "exports/mini_rope_seed_0\n"
+    out = here / "exports" / "mini_rope_seed_0"
+    config = json.loads((out / "config.json").read_text())
+    assert config["encoding"] == "rope" and config["parts"] == [{"name": "rope", "options": {}}]
+    ids = json.loads((out / "tokenizer.json").read_text())["model"]["vocab"]
+    assert ids["[EOS]"] == config["eos_token_id"] == 3 and ids["0"] == 4
+    ours = load_file(run / "weights" / "final.safetensors")
+    theirs = load_file(out / "model.safetensors")
+    assert {f"decoder.{k.removeprefix('model/')}" for k in ours} == theirs.keys()
+    assert not [file for file in out.rglob("*") if file.suffix in (".bin", ".pt", ".pkl")]
+    card, grid = (out / "README.md").read_text(), grid_file.load(run / "grid.json")
+    assert "Su et al. 2021, arXiv 2104.09864" in card and "@article{su2021roformer" in card
+    assert grid.evaluation["sha256"] in card and "| in distribution | " in card
+    assert card.count("\n| 1 | ") == card.count("\n| 3 | ") == 1
+    assert "4 steps of 8 problems" in card and "`84+5=`" in card
+
+
+def test_a_card_invents_nothing(run: Path, here: Path) -> None:
+    (run / "grid.json").unlink()
+    done("export", run, "--out", "there")
+    card = (here / "there" / "README.md").read_text()
+    assert "Exact match: not measured." in card and "training time | not measured" in card
+    assert "±" not in card
+    done("export", run, "--with", "yarn")
+    card = (here / "exports" / "mini_rope_yarn_seed_0" / "README.md").read_text()
+    assert "# rope+yarn on" in card and "@inproceedings{peng2023yarn" in card
+
+
+def test_what_is_there_is_kept(run: Path, here: Path) -> None:
+    done("export", run, "--out", "there")
+    assert "there is there: --fresh" in refused("export", run, "--out", "there")
+    before = contents(here / "there")
+    done("export", run, "--out", "there", "--fresh")
+    assert contents(here / "there") == before
+    (here / "mine").mkdir()
+    (here / "mine" / "notes.txt").write_text("mine")
+    for more in ([], ["--fresh"]):
+        assert "no export of tape-arith" in refused("export", run, "--out", "mine", *more)
+    assert [file.name for file in (here / "mine").iterdir()] == ["notes.txt"]
+    assert not list(here.glob(".*")), "nothing half-written stays behind"
+
+
+def test_refusals(run: Path, here: Path) -> None:
+    assert "did you mean 'transformers'" in refused("export", run, "--format", "transformer")
+    assert "holds no run" in refused("export", "nowhere")
+    assert "--per-cell counts" in refused("export", run, "--per-cell", "3")
+    told = refused("export", run, "--format", "lm-eval", "--with", "yarn")
+    assert "leave it out" in told
+    fire, _ = made_run(here / "runs", "fire")
+    assert "cannot" in (told := refused("export", fire.path, "--with", "yarn")) or "none" in told
+    (run / "weights" / "final.safetensors").unlink()
+    assert "its weights are not here" in refused("export", run)
+    assert not (here / "exports").exists() or not list((here / "exports").iterdir())
+
+
+def test_tasks(run: Path, here: Path) -> None:
+    out = done("export", run, "--format", "lm-eval", "--per-cell", "2").out.strip()
+    assert out == "exports/mini_addition_lm_eval"
+    lines = [line for file in Path(out).glob("*.jsonl") for line in file.read_text().splitlines()]
+    assert len(lines) == 2 * 9
+    assert "tape_arith_addition_2_3" in (here / out / "README.md").read_text()

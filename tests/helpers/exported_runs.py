@@ -1,0 +1,86 @@
+"""Runs that were never trained: weights with noise in every tensor, so that no part is idle."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from tape_arith.arith.data.bucket import EVALUATION, Bucket
+from tape_arith.arith.runs.build import decoder_for, empty_grid, training_bucket
+from tape_arith.arith.runs.folder import RunFolder, run_folder
+from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.weights import identity
+from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.scoring.score import score_grid
+from tape_arith.arith.tasks.vocabulary import EOS
+from tape_arith.arith.training import checkpoint
+from tape_arith.arith.training.config import Config
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.names.parse import parse, source_hashes
+from tape_arith.models.sequences import Sequences
+from tests.helpers.small_training import perturbed, small
+
+SMALL = small(
+    num_problems=64,
+    batch_size=8,
+    steps=4,
+    learning_rate=1e-3,
+    cooldown=0.25,
+    groups=1,
+    problems_per_cell=4,
+)
+FLOAT32 = Hardware("cpu", torch.float32, attention="eager")
+
+
+def problems(config: Config = SMALL) -> Bucket:
+    """What its runs are scored on."""
+    return Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
+
+
+def made_run(
+    root: Path, text: str, config: Config = SMALL, noise: float = 0.5
+) -> tuple[RunFolder, Decoder]:
+    """A finished run of the encoding that `text` names, and its decoder with what is added at test
+    time."""
+    name = parse(text)
+    folder = run_folder(root, "mini", name.encoding, 0)
+    record = RunRecord(
+        encoding=str(name.encoding),
+        seed=0,
+        preset="mini",
+        config=config,
+        task_version=training_bucket(config, 0).version,
+        first_steps=config.steps,
+        data=None,
+        version="0.0.0",
+        sources=source_hashes(name.encoding),
+    )
+    trained = perturbed(decoder_for(config, replace(name, extrapolation=None), 0), noise)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.write_record(record)
+    weights = {f"model/{key}": value for key, value in trained.state_dict().items()}
+    checkpoint.save(folder.final, weights, {"step": config.steps} | identity(record))
+    decoder = decoder_for(config, name, 0)
+    decoder.load_state_dict(trained.state_dict())
+    return folder, decoder.eval()
+
+
+def scored(folder: RunFolder, decoder: Decoder) -> None:
+    """Write the grid of a run."""
+    record, bucket = folder.record(), problems(folder.record().config)
+    empty = empty_grid(record, bucket, record.config.problems_per_cell)
+    grid = score_grid(decoder, bucket, empty, FLOAT32, save=lambda grid: None)
+    grid_file.save(grid, folder.grid_file())
+
+
+@torch.no_grad()
+def greedy(decoder: Decoder, prompt: list[int], final_length: int, key: int) -> list[int]:
+    """What comes after a prompt: to the end token, or to the last place."""
+    tokens = list(prompt)
+    while len(tokens) < final_length:
+        seqs = Sequences(torch.tensor([tokens]), torch.tensor([final_length]), torch.tensor([key]))
+        tokens.append(int(decoder(seqs)[0, -1].argmax()))
+        if tokens[-1] == EOS:
+            break
+    return tokens[len(prompt) :]

@@ -1,0 +1,40 @@
+"""Grids made up for a test: empty, of given counts, and problems to count."""
+
+from typing import Any
+
+import numpy as np
+
+from tape_arith.arith.scoring.grid import Grid
+
+EVALUATION = {
+    "task": "addition",
+    "version": 1,
+    "seed": 0,
+    "max_digits": 4,
+    "problems_per_cell": 100,
+    "sha256": "ab" * 32,
+}
+
+
+def blank(size: int = 4, trained: int = 2, **more: Any) -> Grid:
+    evaluation = {**EVALUATION, "max_digits": size, **more.pop("evaluation", {})}
+    given = {"encoding": "tape", "preset": "mini", "seed": 0, "budget": {"steps": 1500}, **more}
+    return Grid.empty(given.pop("encoding"), trained_digits=trained, evaluation=evaluation, **given)
+
+
+def filled(exact: object, total: int = 100, **more: Any) -> Grid:
+    counts = np.array(exact, dtype=np.int64)
+    grid = blank(len(counts), **more)
+    grid.exact[:], grid.total[:], grid.right_sum[:] = counts, total, counts
+    return grid
+
+
+def scored(count: int, size: int = 4, seed: int = 0) -> tuple[Any, ...]:
+    """The five arrays of `add` for `count` problems."""
+    draw = np.random.default_rng(seed)
+    lengths = draw.integers(1, size + 1, (count, 2))
+    tokens = lengths.max(axis=1) + draw.integers(1, 3, count)
+    right = draw.integers(0, tokens + 1)
+    exact = right == tokens
+    place = np.where(exact, -1, draw.integers(0, tokens))
+    return lengths, exact, right, tokens, place

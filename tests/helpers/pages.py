@@ -1,0 +1,129 @@
+"""Reports made up for a test, and what a page says, read back from its HTML."""
+
+import base64
+import json
+import re
+import zlib
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+
+from tape_arith.arith.figures.leaderboard_data import Board, Comparison, Section, Standing
+from tape_arith.arith.figures.report.content import Report, Run
+from tape_arith.arith.figures.table import rows
+from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.scoring.reach import SOLVED, solved_to
+
+HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='hacked=1'>\"'&{{command}}"
+"""A name that tries to get out of text, attributes, scripts and our own template."""
+
+
+def grid(encoding: str, seed: int = 0, digits: int = 6, **more: Any) -> Grid:
+    """Trained to half of `digits`; counts drawn at random but for the trained square, all right."""
+    evaluation = {"task": "addition", "version": 1, "seed": 0, "max_digits": digits}
+    evaluation |= {"problems_per_cell": 100, "sha256": "3f2a91bc" + "0" * 56}
+    made = Grid.empty(
+        encoding,
+        preset="mini",
+        seed=seed,
+        trained_digits=digits // 2,
+        budget={"steps": 1000},
+        evaluation=evaluation,
+        **more,
+    )
+    draw = np.random.default_rng([seed, *encoding.encode()])
+    made.total[:] = 100
+    made.exact[:] = np.where(
+        made.mask("in_distribution"), 100, draw.integers(0, 101, made.total.shape)
+    )
+    return made
+
+
+def report(panels: Sequence[list[Grid]], **more: Any) -> Report:
+    """A report of `panels`, in one section, with no tests."""
+    board = Board(
+        preset="mini",
+        about={"max_digits": panels[0][0].max_digits},
+        source="source",
+        caption="caption",
+        sections=[Section("All of them", "", [standing(panels, row) for row in rows(panels)])],
+        references=("rope",),
+        left_out=(),
+        costs=False,
+    )
+    return Report(panels, board, **more)
+
+
+def standing(panels: Sequence[list[Grid]], row: Any) -> Standing:
+    panel = next(panel for panel in panels if panel[0].name == row.encoding)
+    return Standing(
+        row,
+        1 if row.ranked else None,
+        "rotary",
+        {share: solved_to(panel, share) for share in SOLVED},
+        {"rope": Comparison(None, None, "made up")},
+        [None for _ in panel],
+        [60.0 for _ in panel],
+    )
+
+
+def run(encoding: str, seed: int = 0, **more: Any) -> Run:
+    """A run with curves to step 500, the loss falling from 1, and lengths 1 to 6 learnt in turn."""
+    steps = range(100, 600, 100)
+    facts = {"configuration": "c" * 64, "commit": f"{seed}abc", "attention": ""}
+    given: dict[str, Any] = {
+        "folder": f"mini/{encoding}/seed-{seed}",
+        "facts": facts,
+        "config": {"steps": 500, "task": "addition"},
+        "commands": [f"tape-arith train --pe {encoding} --seed {seed}"],
+        "curves": {
+            "loss": [(step, 100 / step + seed) for step in steps],
+            "exact_match": [(step, step / 500) for step in steps],
+        },
+        "by_length": {
+            length: [(step, float(step >= 100 * length)) for step in steps]
+            for length in range(1, 7)
+        },
+    }
+    return Run(encoding, seed, **{**given, **more})
+
+
+class Page(HTMLParser):
+    """What an HTML reader finds in a page: elements with their attributes, and texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.rows: list[list[str]] = []
+        """The cells' texts of every row of every table."""
+        self._cell = False
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self._cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th"):
+            self._cell = False
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+        if self._cell:
+            self.rows[-1][-1] += data
+
+
+def data(text: str) -> dict[str, Any]:
+    """What the page's script reads."""
+    found = re.search(r'id="data">([^<]*)<', text)
+    assert found
+    unpacked: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(found[1])))
+    return unpacked

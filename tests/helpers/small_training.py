@@ -1,0 +1,166 @@
+"""Recipes small enough to train many of them in a test, and what runs are compared by."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.train import train_run
+from tape_arith.arith.training import checkpoint
+from tape_arith.arith.training.batches import Source
+from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.schedule import Schedule
+from tape_arith.arith.training.trainer import Trainer
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.names.parse import parse
+
+# Weights, and lines of metrics without what a clock says.
+Outcome = tuple[dict[str, Tensor], list[dict[str, Any]]]
+TIMING = ("seconds", "tokens_per_second")
+SMALL = Config(
+    task="addition",
+    trained_digits=2,
+    tested_digits=3,
+    num_problems=100_000,
+    num_layers=2,
+    hidden_size=16,
+    num_heads=2,
+    head_dim=8,
+    mlp_size=16,
+    batch_size=16,
+    steps=30,
+    learning_rate=3e-3,
+    warmup=0.1,
+    cooldown=0.2,
+    beta1=0.9,
+    beta2=0.98,
+    epsilon=1e-12,
+    weight_decay=0.01,
+    clip=0.5,
+    groups=3,
+    problems_per_cell=5,
+    evaluation_seed=0,
+)
+
+
+def small(**changes: Any) -> Config:
+    return replace(SMALL, **changes)
+
+
+def cpu(dtype: torch.dtype = torch.float32, threads: int = 1) -> Hardware:
+    return Hardware("cpu", dtype, threads)
+
+
+def trainer(
+    config: Config,
+    name: str = "rope",
+    *,
+    seed: int = 0,
+    schedule: Schedule | None = None,
+    hardware: Hardware | None = None,
+    source: Source | None = None,
+) -> Trainer:
+    """A trainer as a run makes it."""
+    bucket = Bucket(config.task, config.trained_digits, seed, "train")
+    whole = Schedule.of(config.steps, config.steps, config.warmup, config.cooldown)
+    return Trainer(
+        decoder_for(config, parse(name), seed),
+        source or bucket,
+        bucket,
+        config,
+        schedule or whole,
+        hardware or cpu(),
+    )
+
+
+def train(
+    trainer: Trainer,
+    log: Callable[[Any], None] = lambda metrics: None,
+    *,
+    log_every: int = 5,
+    evaluate_every: int = 10,
+) -> Trainer:
+    """To the end of its schedule, logging as often as the runs of these tests do."""
+    assert trainer.run(
+        log_every=log_every,
+        evaluate_every=evaluate_every,
+        save_every=10**9,
+        log=log,
+        tick=lambda step: None,
+        save=lambda: None,
+        keep=lambda: None,
+        should_stop=lambda: False,
+    )
+    return trainer
+
+
+def run(
+    root: Path,
+    config: Config = SMALL,
+    name: str = "rope",
+    seed: int = 0,
+    *,
+    stop: int = 0,
+    **options: Any,
+) -> RunFolder:
+    """The run below `root`; with `stop` it is stopped after so many steps."""
+    options = {"should_stop": stop_after(stop) if stop else never, **options}
+    return train_run(root, "mini", config, parse(name), seed, **options)
+
+
+def perturbed(decoder: Decoder, size: float = 0.2) -> Decoder:
+    """Every parameter off its start, so that none has a gradient of zero by construction."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+            parameter.add_(size * noise)
+    return decoder
+
+
+def weights(trainer: Trainer) -> dict[str, Tensor]:
+    return {f"model/{name}": p.detach() for name, p in trainer.decoder.named_parameters()}
+
+
+def final_weights(folder: RunFolder) -> dict[str, Tensor]:
+    return checkpoint.load(folder.final, "cpu")[0]
+
+
+def assert_same_bits(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, tensor in ours.items():
+        assert torch.equal(tensor, theirs[name]), f"{name} differs"
+
+
+def untimed(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Lines of metrics.jsonl without what a clock says."""
+    return [{key: line[key] for key in line if key not in TIMING} for line in lines]
+
+
+def stop_after(steps: int) -> Callable[[], bool]:
+    """Says yes when asked for the `steps`-th time: it is asked after every step."""
+    asked = 0
+
+    def should_stop() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked >= steps
+
+    return should_stop
+
+
+def never() -> bool:
+    return False
+
+
+def contents(path: Path) -> dict[str, tuple[bytes, int]]:
+    """Of every file below `path`: its bytes and when it was written."""
+    files = (file for file in sorted(path.rglob("*")) if file.is_file())
+    return {str(f.relative_to(path)): (f.read_bytes(), f.stat().st_mtime_ns) for f in files}

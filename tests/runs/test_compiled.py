@@ -1,0 +1,136 @@
+"""--compile: who is told, what is recorded, and what is said where it cannot be."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.runs import trainers
+from tape_arith.arith.sweeps.jobs import How, plan
+from tape_arith.arith.sweeps.sweep import Run
+from tape_arith.arith.training.failures import explain_failed_compilation, explain_out_of_memory
+from tape_arith.models import compile as compilation
+from tape_arith.models import hardware
+from tape_arith.models.compile import compiling_failed
+from tape_arith.models.decoder import Block
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.names.parse import parse
+from tests.helpers.small_training import small
+from tests.helpers.tiny_runs import done, refused, settings, untouched
+
+# torch's own, in compiling
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),
+]
+TRAIN = ("train", "--pe", "rope", *settings(), "--no-score")
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with --threads 1, which a process is told before it looks for the first time."""
+    monkeypatch.setattr(hardware, "_threads", lambda: 1)
+
+
+@pytest.mark.parametrize(
+    ("compiled", "training", "scoring"),
+    [(None, [], []), (True, ["--compile"], []), (False, ["--no-compile"], ["--no-compile"])],
+)
+def test_jobs_are_told(
+    compiled: bool | None, training: list[str], scoring: list[str], tmp_path: Path
+) -> None:
+    run = Run(parse("rope"), 0, "mini", small(), tmp_path)
+    train, score = plan([run], How(AttentionChoice(compiled=compiled)), tmp_path)
+    for job, words in ((train, training), (score, scoring)):
+        assert [word for word in job.argv if "compile" in word] == words
+
+
+def test_without_a_compiler_nothing_begins(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Not by CXX, which torch reads once for the whole process.
+    with monkeypatch.context() as patch, untouched(here):
+        patch.setattr(shutil, "which", lambda name: None)
+        told = refused(*TRAIN, "--compile")
+        assert re.search(
+            r"--compile needs a C\+\+ compiler, and there is no \S+: install one", told
+        )
+    done(*TRAIN)
+    environment = json.loads(Path("runs/mini/rope/seed-0/environment.json").read_text())
+    assert environment["compiled"] is False
+
+
+def test_threads_do_not_share_a_compiled_decoder_of_an_older_torch(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware, "_threads", lambda: 2)
+    monkeypatch.setattr(compilation, "ISOLATES", False)
+    with untouched(here):
+        told = refused(*TRAIN, "--compile")
+        assert "--compile takes one thread of a CPU with this torch: add --threads 1" in told
+        assert "install torch 2.13 or newer" in told
+
+
+def test_a_compiler_that_fails_is_told_in_a_line(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a GPU's compiler finds no C compiler."""
+
+    def compiled(self: Block, **options: object) -> None:
+        torch.nn.Module.compile(self, backend=broken)
+
+    def broken(graph: object, inputs: object) -> None:
+        raise ValueError("Failed to find C compiler\nand so on")
+
+    monkeypatch.setattr(Block, "compile", compiled)
+    told = refused(*TRAIN, "--compile", code=1, after=True)
+    assert "the decoder cannot be compiled here (Failed to find C compiler): " in told
+    assert told.endswith("--no-compile does without")
+    assert done(*TRAIN, "--no-compile").code == 0  # goes on where the other could not
+    with untouched(here):
+        done(*TRAIN)
+
+
+def test_what_comes_of_compiling() -> None:
+    from torch._dynamo.exc import TorchRuntimeError
+    from torch._inductor.exc import InductorError
+
+    # What is wrong in the code that blocks hold is no matter of compiling it.
+    for error in (RuntimeError("in a kernel of torch._inductor"), TorchRuntimeError("shapes")):
+        assert not compiling_failed(error)
+        with pytest.raises(type(error)), explain_out_of_memory("x"), explain_failed_compilation():
+            raise error
+    reasons = RuntimeError("C++ compile error\n\nOutput:\na.cpp:1:10: fatal error: Python.h\nx")
+    reason = pytest.raises(Failure, match=r"\(a\.cpp:1:10: fatal error: Python\.h\)")
+    with reason, explain_out_of_memory("x"), explain_failed_compilation():
+        raise InductorError(reasons, None)
+    full = InductorError(RuntimeError("out of memory"), None)
+    too_much = pytest.raises(Failure, match="does not fit into memory")
+    with too_much, explain_out_of_memory("x"), explain_failed_compilation():
+        raise full
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+def test_a_resumed_run_is_compiled_again(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        trainers, "detect", lambda compute: Hardware("cpu", torch.float32, 1, "auto", True)
+    )
+    done(*TRAIN, "--compile", "--out", "whole")
+    stopped = iter([False, True])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "tape_arith.arith.stopping.Stopper.__call__", lambda self: next(stopped, True)
+        )
+        done(*TRAIN, "--compile", "--out", "parts")
+    done(*TRAIN, "--compile", "--out", "parts")
+    whole, parts = (
+        Path(root, "mini/rope/seed-0/weights/final.safetensors").read_bytes()
+        for root in ("whole", "parts")
+    )
+    assert whole == parts
+    environment = json.loads(Path("parts/mini/rope/seed-0/environment.json").read_text())
+    assert environment["compiled"] is True

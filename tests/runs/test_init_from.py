@@ -1,0 +1,302 @@
+"""Runs that begin from the weights of a finished one: rope's, and TAPE's parameters beside."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tape_arith.arith.compare.select import claim
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.files import sha256
+from tape_arith.arith.runs import train as runs
+from tape_arith.arith.runs import trainers
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.runs.train import continue_run, extend_run, train_run
+from tape_arith.arith.runs.weights import load_state, load_weights, trained_decoder
+from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.training import checkpoint
+from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.schedule import Schedule
+from tape_arith.arith.training.trainer import Trainer
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.names.parse import parse
+from tape_arith.models.sequences import Sequences
+from tests.helpers.small_training import (
+    assert_same_bits,
+    cpu,
+    final_weights,
+    never,
+    small,
+    stop_after,
+    weights,
+)
+from tests.helpers.tiny_runs import done, refused, settings, untouched
+
+TINY = settings(num_layers=3, steps=8)
+ROPE = RunFolder(Path("runs/mini/rope/seed-0"))
+
+
+@pytest.fixture(scope="module")
+def rope_made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rope")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        done("train", "--pe", "rope", *TINY)
+    return folder
+
+
+@pytest.fixture
+def rope(rope_made_once: Path, here: Path) -> RunFolder:
+    """A finished run of rope, by command."""
+    shutil.copytree(rope_made_once, here, dirs_exist_ok=True)
+    return ROPE
+
+
+def logits(decoder: Decoder) -> Tensor:
+    """float64, over problems of all lengths."""
+    bucket = Bucket("addition", 3, 0, "evaluation")
+    problems = bucket.problems(0, 18)
+    width = int(problems.lengths.max())
+    rows = torch.zeros(18, width, dtype=torch.int64)
+    start = 0
+    for i, length in enumerate(problems.lengths.tolist()):
+        rows[i, :length] = torch.from_numpy(problems.tokens[start : start + length].astype(int))
+        start += length
+    finals, keys = torch.from_numpy(problems.final_lengths), torch.from_numpy(bucket.keys(0, 18))
+    with torch.no_grad():
+        return decoder.double().eval().cpu()(Sequences(rows, finals, keys))
+
+
+def before_the_first_step(
+    monkeypatch: pytest.MonkeyPatch, *arguments: object
+) -> tuple[RunFolder, Decoder]:
+    """A command that is killed when training would begin: its folder, and the decoder there, as the
+    next call would find it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "run", lambda self, **others: False)
+        patch.setattr("tape_arith.arith.commands.train.leave", lambda stopper: None)
+        folder = RunFolder(Path(done("train", *arguments, "--no-score").out.strip()))
+    record = folder.record()
+    decoder = decoder_for(record.config, parse(record.encoding), record.seed)
+    tensors, facts = load_state(folder.latest, record, "cpu")
+    assert facts["step"] == 0
+    assert not any(tensor.any() for key, tensor in tensors.items() if not key.startswith("model/"))
+    model = {key: tensor for key, tensor in tensors.items() if key.startswith("model/")}
+    load_weights(decoder, model, folder.latest)
+    return folder, decoder
+
+
+@pytest.mark.parametrize("name", ["tape", "tape-heads"])
+@pytest.mark.parametrize("option", [[], ["--only-positional"]])
+def test_the_first_logits_are_those_of_rope(
+    rope: RunFolder, name: str, option: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = ("--pe", name, "--init-from", rope.path, *option)
+    folder, decoder = before_the_first_step(monkeypatch, *begin)
+    own = {key: p.clone() for key, p in decoder.pe.named_parameters()}
+    theirs, _ = trained_decoder(rope, parse("rope"), rope.record())
+    difference = (logits(decoder) - logits(theirs)).abs().max()
+    assert difference < 1e-12
+    record = folder.record()
+    fresh = decoder_for(record.config, parse(name), record.seed)
+    assert_same_bits(own, dict(fresh.pe.named_parameters()))
+    moved = (logits(fresh) - logits(theirs)).abs().max()
+    assert moved > 1e-3  # eight steps away: else all of this would be vacuous
+
+
+def test_the_record(rope: RunFolder) -> None:
+    with untouched(rope.path):
+        result = done("train", "--pe", "tape", "--init-from", rope.path, "--set", "steps=4")
+    told = re.search(r"its first logits differ by (\S+) at most", result.err)
+    assert told and float(told[1]) < 1e-5
+    folder = RunFolder(Path("runs/mini/tape@from=rope/seed-0"))
+    record, there = folder.record(), rope.record()
+    assert result.out.splitlines()[-1] == str(folder.path)
+    assert record.encoding == "tape@from=rope" and record.seed == there.seed
+    assert record.config == replace(there.config, steps=4)  # its recipe, unless told otherwise
+    before = record.init_from
+    assert before is not None and before.encoding == "rope" and before.seed == 0
+    assert (before.steps, before.problems) == (8, 8 * 8)
+    assert before.config_sha256 == there.config.sha256
+    assert before.weights_sha256 == sha256(rope.final)
+    grid = grid_file.load(folder.path / "grid.json")
+    assert grid.name == "tape@from=rope" and grid.settings["steps_before"] == 8
+    assert grid.budget["steps_before"] == 8
+    assert json.loads((rope.path / "run.json").read_text())["init_from"] is None
+    # Once more is nothing: not even a file changes.
+    with untouched(folder.path):
+        done("train", "--pe", "tape", "--init-from", rope.path, "--set", "steps=4")
+    # And from that one, in turn.
+    done("train", "--pe", "tape", "--init-from", folder.path, "--no-score")
+    chained = RunFolder(Path("runs/mini/tape@from=tape@from=rope/seed-0")).record().init_from
+    assert chained is not None and (chained.steps, chained.problems) == (12, 12 * 8)
+
+
+def test_tables_never_mix_them_with_plain_runs(rope: RunFolder) -> None:
+    for name in ("tape", "rope"):
+        done("train", "--pe", name, "--init-from", rope.path)
+    with untouched(rope.path):
+        line = refused("table", "--compare", "rope,tape@from=rope")
+        assert "budget steps_before is" in line and "nothing for rope" in line
+        whole = done("table", "--compare", "all")
+        # Those of one that began on its own are fewer here, and are shown all the same.
+        left = "left out: rope@from=rope seed 0; tape@from=rope seed 0: begun from another run"
+        assert left in whole.err and "@from=rope" not in whole.out and "| rope |" in whole.out
+        partners = done("table", "--compare", "tape@from=rope,rope@from=rope").out
+        assert "| tape@from=rope |" in partners and "| rope@from=rope |" in partners
+        listed = json.loads(done("list", "--json").out)["runs"]
+    assert [run["encoding"] for run in listed] == ["rope", "rope@from=rope", "tape@from=rope"]
+
+
+def test_those_of_the_presets_own_steps_do_not_stand_for_it(rope: RunFolder) -> None:
+    """A grid is of the preset as it stands only where its weights are its own."""
+    grid = grid_file.load(rope.path / "grid.json")
+    mini = load_preset("mini")
+    own = {"steps": mini.steps, "first_steps": mini.steps, "config_sha256": mini.sha256}
+    assert claim([replace(grid, budget=own)])[0]
+    assert not claim([replace(grid, budget={**own, "steps_before": 8})])[0]
+
+
+def test_scored_with_an_extrapolation(rope: RunFolder) -> None:
+    done("train", "--pe", "tape+yarn", "--init-from", rope.path)
+    folder = RunFolder(Path("runs/mini/tape@from=rope/seed-0"))
+    assert grid_file.load(folder.path / "grid+yarn.json").name == "tape@from=rope+yarn"
+    done("table", "--compare", "tape@from=rope+yarn")
+
+
+# ---- in this process -----------------------------------------------------------------------
+
+SMALL = small(steps=12)
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that save every few steps, in float32 on one thread."""
+    monkeypatch.setattr(runs, "LOG_EVERY", 2)
+    monkeypatch.setattr(runs, "EVALUATE_EVERY", 4)
+    monkeypatch.setattr(runs, "SAVE_EVERY", 4)
+    monkeypatch.setattr(trainers, "detect", lambda compute=None: Hardware("cpu", torch.float32))
+
+
+def train(root: Path, name: str, config: Config = SMALL, **options: Any) -> RunFolder:
+    options = {"should_stop": never, **options}
+    return train_run(root, "mini", config, parse(name), 0, **options)
+
+
+def by_hand(source: RunFolder, name: str, *, frozen: bool = False) -> dict[str, Tensor]:
+    """What a trainer makes of the source's weights, met with the problems after the source's."""
+    decoder = decoder_for(SMALL, parse(name), 0)
+    decoder.load_state_dict(
+        {key.removeprefix("model/"): tensor for key, tensor in final_weights(source).items()},
+        strict=False,
+    )
+    for key, parameter in decoder.named_parameters():
+        parameter.requires_grad_(not frozen or key.startswith("pe."))
+    bucket = Bucket("addition", SMALL.trained_digits, 0, "train")
+    schedule = Schedule.of(SMALL.steps, SMALL.steps, SMALL.warmup, SMALL.cooldown)
+    seen = SMALL.steps * SMALL.batch_size
+    trainer = Trainer(decoder, bucket, bucket, SMALL, schedule, cpu(), skip=seen)
+    expected = bucket.problems(seen + 16, seen + 32)
+    assert trainer.batch(1)[0].tokens.tolist() == expected.tokens.tolist()
+    assert np.array_equal(trainer.batch(1)[1], bucket.keys(seen + 16, seen + 32))
+    for _ in range(SMALL.steps):
+        trainer.train_step()
+    return weights(trainer)
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("name", ["tape"])
+def test_training_goes_on_whatever_kills_it(tmp_path: Path, name: str, frozen: bool) -> None:
+    source = train(tmp_path, "rope")
+    begin: dict[str, Any] = {"source": source, "only_positional": frozen}
+    for stops in (1, 5, 6):  # before the first save, and after
+        folder = train(tmp_path, name, should_stop=stop_after(stops), **begin)
+        assert (folder.finished(), folder.latest.exists()) == (stops == 6, stops < 6)
+    assert_same_bits(final_weights(folder), by_hand(source, name, frozen=frozen))
+    marker = "only-positional-from" if frozen else "from"
+    assert folder.path.parent.name == f"{name}@{marker}=rope"
+    first = final_weights(source)
+    for key, tensor in final_weights(folder).items():
+        unchanged = key in first and torch.equal(tensor, first[key])
+        assert unchanged == (frozen and not key.startswith("model/pe.")), key
+
+
+@pytest.mark.usefixtures("in_process")
+def test_it_needs_its_source_no_more(tmp_path: Path) -> None:
+    source = train(tmp_path, "rope")
+    whole = train(tmp_path / "whole", "tape", source=source)
+    folder = train(tmp_path, "tape", source=source, should_stop=stop_after(5))
+    source.final.unlink()
+    while not folder.finished():
+        continue_run(folder, should_stop=stop_after(3))
+    assert_same_bits(final_weights(folder), final_weights(whole))
+    # By its name, once it is there.
+    assert train(tmp_path, "tape@from=rope") == folder
+    extend_run(folder, 20)
+    continue_run(folder, should_stop=never)
+    assert checkpoint.load(folder.final, "cpu")[1]["step"] == 20
+
+
+@pytest.mark.usefixtures("in_process")
+def test_it_never_goes_on_from_weights_of_its_own(tmp_path: Path) -> None:
+    source = train(tmp_path, "rope")
+    folder = train(tmp_path, "tape", source=source, should_stop=stop_after(1))
+    folder.latest.unlink()
+    folder.previous.unlink()
+    with pytest.raises(Failure, match="holds the weights that the run begins from"):
+        continue_run(folder, should_stop=never)
+
+
+@pytest.mark.usefixtures("in_process")
+def test_what_is_refused(tmp_path: Path) -> None:
+    source = train(tmp_path, "rope")
+    unfinished = train(tmp_path, "nope", should_stop=stop_after(1))
+    tape = train(tmp_path, "tape")
+
+    def message(name: str, config: Config = SMALL, seed: int = 0, **options: Any) -> str:
+        with untouched(tmp_path), pytest.raises(UsageError) as caught:
+            train_run(tmp_path, "mini", config, parse(name), seed, should_stop=never, **options)
+        return str(caught.value)
+
+    wider = replace(SMALL, hidden_size=24, head_dim=12)
+    assert "hidden_size=16 and the new run 24" in message("tape", wider, source=source)
+    digits = replace(SMALL, trained_digits=3)
+    assert "trained_digits=2 and the new run 3" in message("tape", digits, source=source)
+    assert "is of seed 0, not 1" in message("tape", seed=1, source=source)
+    assert "is not trained to its end" in message("tape", source=unfinished)
+    assert "no place for pe.layers.0" in message("rope", source=tape)
+    frozen = message("rope", source=source, only_positional=True)
+    assert "rope has no parameters of its own" in frozen
+    assert "--init-from RUN" in message("tape@from=rope")
+    assert "does not begin from a run of rope" in message("tape@from=fire", source=source)
+    train(tmp_path, "tape", source=source)
+    other = train(tmp_path / "other", "rope", replace(SMALL, learning_rate=1e-3))
+    assert "began from other weights than those of" in message("tape", source=other)
+    assert "holds another run (learning_rate" in message(
+        "tape", replace(SMALL, learning_rate=1e-3), source=source
+    )
+
+
+def test_commands_that_make_no_sense(rope: RunFolder) -> None:
+    with untouched(rope.path):
+        assert "goes with --init-from" in refused("train", "--pe", "tape", "--only-positional")
+        assert "keeps its settings" in refused("train", rope.path, "--init-from", rope.path)
+        assert "holds no run" in refused("train", "--pe", "tape", "--init-from", "nowhere")
+        assert "begins from a finished run" in refused("train", "--pe", "tape@from=rope", *TINY)
+
+
+def test_a_name_that_extrapolates_before_it_began() -> None:
+    with pytest.raises(UsageError, match="yarn is for test time and comes last"):
+        parse("tape+yarn@from=rope")

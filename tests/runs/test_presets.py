@@ -1,0 +1,114 @@
+"""Presets and settings: what they say, what they refuse, and one more in one file."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.runs import presets
+from tests.helpers.tiny_runs import SETTINGS, contents, done, refused, settings
+
+MINE = "# As small as can be.\n" + "\n".join(
+    f"{key} = {value}"
+    for key, value in {
+        "task": '"addition"',
+        **SETTINGS,
+        "warmup": "0.1",
+        "beta1": "0.9",
+        "beta2": "0.98",
+        "epsilon": "1e-12",
+        "weight_decay": "0.01",
+        "clip": "0.5",
+        "groups": "4",
+        "evaluation_seed": "0",
+    }.items()
+)
+
+
+def test_the_presets() -> None:
+    assert presets.presets() == ["mini", "paper-20", "paper-40"]
+    paper = presets.load_preset("paper-40")
+    assert (paper.trained_digits, paper.tested_digits, paper.num_problems) == (40, 80, 20_000_000)
+    assert (paper.steps, paper.batch_size, paper.clip) == (20_000, 512, 0.5)
+    assert (paper.beta1, paper.beta2, paper.weight_decay) == (0.9, 0.98, 0.01)
+    assert (paper.num_layers, paper.hidden_size, paper.num_heads) == (16, 1024, 16)
+    assert (paper.head_dim, paper.mlp_size, paper.problems_per_cell) == (64, 1024, 100)
+    short = presets.load_preset("paper-20")
+    assert short.differences(paper) == (
+        "trained_digits: 20, not 40, tested_digits: 40, not 80, steps: 10000, not 20000"
+    )
+    mini = presets.load_preset("mini")
+    assert (mini.trained_digits, mini.tested_digits, mini.batch_size) == (8, 16, 256)
+    assert mini.learning_rate in (1e-3, 2e-3, 3e-3)
+
+
+@pytest.fixture
+def mine(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of one's own among the presets."""
+    shutil.copytree(presets.FOLDER, here / "presets")
+    monkeypatch.setattr(presets, "FOLDER", here / "presets")
+    (here / "presets" / "mine.toml").write_text(MINE)
+    return here / "presets" / "mine.toml"
+
+
+def test_a_preset_in_one_file(mine: Path) -> None:
+    done("run", "--pe", "rope", "--preset", "mine")
+    assert Path("runs/mine/rope.png").exists()
+    assert "mine         As small as can be." in done("list").out
+    listed = {preset["name"] for preset in json.loads(done("list", "--json").out)["presets"]}
+    assert listed == {"mine", "mini", "paper-20", "paper-40"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("steps = 4\n", "", "'steps' is missing"),
+        ("steps =", "stpes =", "did you mean 'steps'"),
+        ("steps = 4", 'steps = "4"', "'steps' must be an integer, not '4'"),
+        ("steps = 4", "steps = true", "'steps' must be an integer, not True"),
+        ("clip = 0.5", 'clip = "x"', "'clip' must be a number, not 'x'"),
+        ("steps = 4", "steps = ", "mine.toml"),
+    ],
+)
+def test_a_preset_that_is_wrong(mine: Path, old: str, new: str, told: str) -> None:
+    assert old in MINE
+    mine.write_text(MINE.replace(old, new))
+    with pytest.raises(Failure, match=r"mine\.toml") as caught:
+        presets.load_preset("mine")
+    assert told in str(caught.value)
+    assert told in refused("train", "--pe", "rope", "--preset", "mine", code=1)
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("stps=3", "unknown setting 'stps': did you mean 'steps'?"),
+        ("steps=x", "steps must be a whole number, not 'x'"),
+        ("steps", "--set takes key=value, not 'steps'"),
+        ("steps=0", "steps must be 1 or more, not 0"),
+        ("trained_digits=0", "trained_digits must be 1 or more, not 0"),
+        ("tested_digits=1", "tested_digits=1 must not be less than trained_digits=2"),
+        ("tested_digits=701", "700"),
+        # For its hash each would be made, for years, before the first is scored.
+        ("tested_digits=700 problems_per_cell=1048576", "67,108,864 at most, so 136 a cell"),
+        ("learning_rate=nan", "learning_rate must be finite and above 0, not nan"),
+        ("weight_decay=nan", "weight_decay must be finite, 0 or more, not nan"),
+        ("warmup=1", "warmup must be in [0, 1), not 1"),
+        ("num_heads=3", "num_heads x head_dim = 24 is not hidden_size=16: set num_heads=2"),
+        ("num_heads=4", "= 32 is not hidden_size=16: set num_heads=2 or head_dim=4"),
+        ("head_dim=7 hidden_size=14", "even head_dim, not 7"),
+        ("task=additon", "unknown task 'additon': did you mean 'addition'?"),
+    ],
+)
+def test_settings_that_are_wrong(here: Path, setting: str, told: str) -> None:
+    changed = [word for one in setting.split(" ") for word in ("--set", one)]
+    assert told in refused("run", "--pe", "rope", *settings(), *changed)
+    assert contents(here) == {}  # refused before a problem is made
+
+
+def test_a_setting_given_twice(here: Path) -> None:
+    """The last one counts, as the last --preset would."""
+    done("generate", *settings(), "--set", "trained_digits=3")
+    assert Path("data/addition-bucket-3").is_dir()

@@ -1,0 +1,219 @@
+"""Users' encodings: what their code breaks is one line that names theirs, and stops nobody else."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tape_arith.arith.bench.attention import grouped
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.runs import build as building
+from tape_arith.arith.runs import trainers
+from tape_arith.arith.runs.build import blueprint
+from tape_arith.arith.runs.costs import cost, training_flops_a_token
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.runs.weights import trained_record
+from tape_arith.arith.training.distributed import ProcessGroup
+from tape_arith.models.names.parse import parse
+from tests.helpers.sealing import replaced
+from tests.helpers.tiny_runs import call, done, refused, settings
+from tests.sweeps.test_run_sweep import jobs_of, sweep_file
+
+HEAD = """
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from tape_arith.models.encoding import PositionalEncoding
+
+
+@cache
+def ramp(length):
+    return torch.linspace(0, 1, length)
+
+
+class Mine(PositionalEncoding):
+    def __init__(self, setting):
+        super().__init__(setting)
+        self.table = nn.Parameter(torch.zeros(setting.max_length, setting.hidden_size))
+"""
+EMBED = """
+    def embed(self, x, index, seqs):
+        return x + self.table[index] * getattr(self, "scale", 1.0)
+"""
+# All keep the contract; of none can a decoder without memory for its weights be made.
+READS = {
+    "a list": "        self.slopes = torch.linspace(0, 1, 4).tolist()\n",
+    "a branch": "        if torch.linspace(0, 1, 4).max() > 0.5:\n            self.scale = 2.0\n",
+    "kept": "        self.scale = ramp(setting.max_length)[-1]\n",
+}
+RUN = "runs/mini/mine.py@Mine/seed-0"
+
+
+def write(body: str, embed: str = EMBED) -> None:
+    Path("mine.py").write_text(HEAD + body + embed)
+
+
+@pytest.mark.parametrize("body", READS.values(), ids=READS)
+def test_what_keeps_the_contract_is_priced_trained_and_scored(body: str, here: Path) -> None:
+    write(body)
+    assert done("check", "mine.py:Mine").out.endswith("10 of 10 checks hold\n")
+    done("train", "--pe", "mine.py:Mine", *settings(steps=2))
+    assert RunFolder(Path(RUN)).grid_file().exists()
+    done("score", RUN, "--split", "carry")
+    told = done("sweep", sweep_file("mine.py:Mine"), "--dry-run")
+    assert "steps of mine.py:Mine were timed" in told.out
+
+
+def test_it_is_looked_at_without_memory_for_the_decoder(here: Path) -> None:
+    write(READS["a list"])
+    config = load_preset("paper-40")
+    mine = blueprint(config, parse("mine.py:Mine"))
+    own = mine.pe.get_parameter("table").numel()
+    assert not any(p.is_meta for p in mine.pe.parameters())
+    assert all(p.is_meta for p in mine.decoder.blocks.parameters())
+    plain = blueprint(config, parse("nope"))
+    assert mine.num_parameters == plain.num_parameters + own > 117e6
+    assert all(p.is_meta for p in blueprint(config, parse("tape")).decoder.parameters())
+    assert cost(parse("mine.py:Mine")).parameters == own
+    rates = [training_flops_a_token(parse(name), config) for name in ("mine.py:Mine", "nope")]
+    assert rates[0] == rates[1] > 0
+    assert list(grouped([parse("mine.py:Mine")], config)) == [mine.pe.needs]
+
+
+def test_a_record_cannot_ask_for_more_memory_than_there_is(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("        Path(f'built-{setting.hidden_size}').touch()\n")
+    done("train", "--pe", "mine.py:Mine", *settings(steps=2), "--no-score")
+    record = RunFolder(Path(RUN)).record_file
+    for size in ("hidden_size", "mlp_size"):
+        replaced(record, f'"{size}": 16', f'"{size}": 1048576')
+    told = refused("score", RUN)
+    assert "a decoder for mine.py:Mine takes 13," in told and told.endswith("a smaller size")
+    assert {path.name for path in here.glob("built-*")} == {"built-16"}
+    for size in ("hidden_size", "mlp_size"):
+        replaced(record, f'"{size}": 1048576', f'"{size}": 16')
+    done("score", RUN)
+    monkeypatch.setattr(building, "available_memory", lambda: (1_000, None))
+    with pytest.raises(UsageError, match=r"and 1,000 are free"):
+        blueprint(trained_record(RunFolder(Path(RUN))).config, parse("mine.py:Mine"))
+
+
+def test_what_cannot_be_built_at_a_size_is_blamed(here: Path) -> None:
+    """At a width that no check has met."""
+    write("        if setting.hidden_size == 24:\n            raise KeyError('far')\n")
+    line = refused("train", "--pe", "mine.py:Mine", *settings(hidden_size=24, head_dim=12), code=1)
+    assert "mine.py:Mine failed: KeyError: 'far' (line 21 of mine.py); `tape-arith check" in line
+    assert not Path("runs").exists()
+    write("        if setting.hidden_size == 24:\n            raise SystemExit(0)\n")
+    with pytest.raises(Failure, match=r"mine\.py:Mine failed: SystemExit: 0 \(line 21 of"):
+        blueprint(replace(load_preset("mini"), hidden_size=24), parse("mine.py:Mine"))
+
+
+FAILS = """
+    def embed(self, x, index, seqs):
+        if len(seqs.key) > 4:
+            {}
+        return x + self.table[index]
+"""
+ERRORS = ["raise ValueError('over four')", "raise SystemExit(0)"]
+
+
+@pytest.mark.parametrize("statement", ERRORS)
+def test_a_failing_encoding_stops_no_other(statement: str, here: Path) -> None:
+    """Neither the estimate of a sweep nor its other jobs."""
+    write("", FAILS.format(statement))
+    file = sweep_file("mine.py:Mine,rope", batch_size=64)
+    dry = call("sweep", file, "--dry-run")
+    assert dry.code == 0 and "an estimate: steps of rope were timed" in dry.out
+    (note,) = (line for line in dry.err.splitlines() if "note:" in line)
+    assert "that cannot be timed: mine.py:Mine failed: " in note and "of mine.py)" in note
+    result = call("sweep", file, "--json")
+    states = jobs_of(result)
+    assert result.code == 1
+    assert states["score/mine/mini/rope/seed-0/grid"] == "done"
+    assert states["train/mine/mini/mine.py@Mine/seed-0"] == "failed"
+
+
+def test_nothing_can_be_timed(here: Path) -> None:
+    write("", FAILS.format(ERRORS[0]))
+    dry = done("sweep", sweep_file("mine.py:Mine", batch_size=64), "--dry-run")
+    assert "(nothing was timed here)" in dry.out and "note: that cannot be timed" in dry.err
+    content = json.loads(done("sweep", "mine.toml", "--dry-run", "--json").out)
+    assert content["probe"] is None and content["left"]["seconds"] == 0
+
+
+def test_sys_exit_is_no_success(here: Path) -> None:
+    """While it is imported, built, checked or scored."""
+    Path("mine.py").write_text("import sys\n\n\nclass Mine:\n    pass\n\n\nsys.exit(0)\n")
+    for command in (
+        ("check", "mine.py:Mine"),
+        ("run", "--pe", "mine.py:Mine", *settings()),
+        ("sweep", sweep_file("rope,mine.py:Mine")),
+    ):
+        line = refused(*command)
+        assert "mine.py:Mine cannot be imported: SystemExit" in line and "(line 8 of" in line
+    exits = "        raise SystemExit(0)\n"
+    for body, embed in ((exits, EMBED), ("", EMBED.replace("        return", exits + "#"))):
+        write(body, embed)
+        result = call("check", "mine.py:Mine")
+        assert result.code == 1 and "SystemExit: 0 (line" in result.out
+        assert "breaks a promise" in refused("train", "--pe", "mine.py:Mine", *settings())
+    assert not Path("runs").exists()
+    write("", FAILS.replace("len(seqs.key) > 4", "Path('leave').exists()").format("exit(0)"))
+    done("train", "--pe", "mine.py:Mine", *settings(steps=2), "--no-score")
+    Path("leave").touch()
+    line = refused("score", RUN, code=1, after=True)
+    assert "mine.py:Mine failed: SystemExit: 0 (line" in line
+    assert not RunFolder(Path(RUN)).grid_file().exists()
+
+
+PRODUCTS = """
+    def products(self, extent):
+        yield from ()
+        {}
+"""
+
+
+@pytest.mark.parametrize("statement", ERRORS)
+def test_products_that_fail(statement: str, here: Path) -> None:
+    """At any size it is not trained; at the size of a run alone it has no price."""
+    write("", EMBED + PRODUCTS.format(statement))
+    message = refused("train", "--pe", "mine.py:Mine", *settings())
+    assert "breaks a promise (builds)" in message
+    write("", EMBED + PRODUCTS.format(f"if self.setting.num_heads > 2:\n            {statement}"))
+    with pytest.raises(Failure, match=r"mine\.py:Mine failed: .* \(line \d+ of mine\.py\)"):
+        cost(parse("mine.py:Mine"))
+    done("train", "--pe", "mine.py:Mine", *settings(num_heads=4, head_dim=4))
+    dry = call("sweep", sweep_file("mine.py:Mine,rope", num_heads=4, head_dim=4), "--dry-run")
+    assert dry.code == 0 and "note: mine.py:Mine has no price: " in dry.err
+    board = done("leaderboard", "--preset", "mini", "--costs")
+    assert "mine.py:Mine" in board.out and "note: mine.py:Mine failed: " in board.err
+
+
+def test_what_fails_in_another_process_is_blamed(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sys.exit() would end that one without a word, and the first would wait for it."""
+    write("")
+    done("train", "--pe", "mine.py:Mine", *settings(steps=2), "--no-score")
+    monkeypatch.setattr(ProcessGroup, "broadcast_text", lambda self: RUN)
+    monkeypatch.setattr(trainers, "trainer_of", lambda *_, **__: sys.exit(0))
+    with pytest.raises(Failure, match=r"^process 1: mine\.py:Mine failed: SystemExit: 0"):
+        trainers.follow(ProcessGroup(1, 2), should_stop=lambda: False)
+
+
+def test_seeds_of_two_versions_are_not_drawn_as_one(here: Path) -> None:
+    for seed, more in ((0, ""), (1, "        self.scale = 2.0\n")):
+        write(more)
+        tiny = settings(steps=2)
+        done("train", "--pe", "mine.py:Mine", "--seed", seed, *tiny, "--no-score")
+    for names in ("mine.py:Mine", "all"):
+        told = refused("curves", "--compare", names, "--preset", "mini")
+        assert "trained with different versions of" in told

@@ -1,0 +1,128 @@
+"""Weight by distance and the place-addressing score, against loops over one problem at a time."""
+
+import numpy as np
+import pytest
+import torch
+
+from tape_arith.arith.studies import watch as watching
+from tape_arith.arith.studies.attention_data import equal_places, maps, patterns
+from tape_arith.arith.studies.attention_patterns import Patterns
+from tape_arith.arith.tasks.task import Digits, load_task
+from tests.helpers.studied_runs import ALL, CONFIG, KEYS, PROBLEMS, one_by_one, rows_of, varied
+
+LAYERS, HEADS = CONFIG.num_layers, CONFIG.num_heads
+SYMBOLS = "0123456789+-x= "
+
+
+def as_text(tokens: list[int]) -> str:
+    return "".join(SYMBOLS[token - 4] for token in tokens)
+
+
+def naive(name: str) -> Patterns:
+    """Read off the text of each problem: where the digits of a place are, and who predicts it."""
+    decoder = varied(name)
+    texts = [as_text(tokens) for tokens in rows_of(PROBLEMS)]
+    longest = max(map(len, texts))
+    back = np.zeros((LAYERS, HEADS, longest))
+    seen, uniform = np.zeros(longest), np.zeros(longest)
+    place, chance, positions = np.zeros((LAYERS, HEADS)), 0.0, 0
+    for text, tokens, bound, key in zip(
+        texts, rows_of(PROBLEMS), PROBLEMS.final_lengths, KEYS, strict=True
+    ):
+        weights, _ = one_by_one(decoder, tokens, int(bound), int(key))
+        for t in range(len(text)):
+            for i in range(t + 1):
+                for layer in range(LAYERS):
+                    for head in range(HEADS):
+                        back[layer, head, t - i] += weights[layer][head, t, i]
+                seen[t - i] += 1
+                uniform[t - i] += 1 / (t + 1)
+        first, rest = text.split("+")
+        second, answer = rest.split("=")
+        assert int(first[::-1]) + int(second[::-1]) == int(answer[::-1])
+        for r in range(len(answer)):
+            # The logits at t are of the token at t + 1, here the answer's digit of place r.
+            t = text.index("=") + 1 + r - 1
+            keys = []
+            if r < len(first):
+                keys.append(r)
+            if r < len(second):
+                keys.append(text.index("+") + 1 + r)
+            if not keys:
+                continue  # a last carry
+            positions += 1
+            chance += len(keys) / (t + 1)
+            for layer in range(LAYERS):
+                for head in range(HEADS):
+                    place[layer, head] += sum(weights[layer][head, t, i] for i in keys)
+    back /= seen
+    return Patterns(
+        by_distance=back.mean(1),
+        diagonal=back[:, :, 0],
+        place=place / positions,
+        uniform=uniform / seen,
+        chance=chance / positions,
+        problems=len(texts),
+        positions=positions,
+    )
+
+
+@pytest.mark.parametrize("numbers", [watching.NUMBERS_A_BATCH, 1])
+@pytest.mark.parametrize("name", ["rope", "tape", "cope", "rand-alibi"])
+def test_agrees_with_loops(name: str, numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "NUMBERS_A_BATCH", numbers)
+    ours, theirs = patterns(varied(name), PROBLEMS, KEYS, ALL, "cpu"), naive(name)
+    for field in ("by_distance", "diagonal", "place", "uniform", "chance"):
+        np.testing.assert_allclose(getattr(ours, field), getattr(theirs, field), rtol=1e-9)
+    assert (ours.problems, ours.positions) == (theirs.problems, theirs.positions)
+    assert ours.best == tuple(np.argwhere(theirs.place == theirs.place.max())[0])
+
+
+def test_attention_to_everything_alike_is_chance() -> None:
+    """NoPE whose scores are all 0."""
+    decoder = varied("nope")
+    with torch.no_grad():
+        for path, weight in decoder.named_parameters():
+            if path.endswith("qkv.weight"):
+                weight[: HEADS * CONFIG.head_dim] = 0
+    found = patterns(decoder, PROBLEMS, KEYS, ALL, "cpu")
+    np.testing.assert_allclose(found.place, found.chance)
+    np.testing.assert_allclose(found.by_distance, np.tile(found.uniform, (LAYERS, 1)))
+    assert found.best == (0, 0)
+
+
+def test_which_query_looks_at_which_digits() -> None:
+    """48 + 5 = 53 is written 84+5=35: '=' predicts 3 and should look at 8 and 5; 3 predicts 5 and
+    should look at 4 alone; the last 5 predicts the end token."""
+    row, query, key = equal_places(np.array([[2, 1]]), np.array([5]), np.array([2]))
+    text = "84+5=35"
+    assert row.tolist() == [0, 0, 0]
+    assert [text[t] for t in query] == ["=", "=", "3"]
+    assert [text[i] for i in key] == ["8", "5", "4"]
+    assert key.tolist() == [0, 3, 1]
+
+
+def test_a_last_carry_has_no_digits_to_look_at() -> None:
+    row, query, key = equal_places(np.array([[1, 1]]), np.array([4]), np.array([2]))  # 5+7=21
+    assert (row.tolist(), query.tolist(), key.tolist()) == ([0, 0], [3, 3], [0, 2])
+
+
+def test_a_part_of_the_problems() -> None:
+    some = ALL[PROBLEMS.operand_lengths.max(axis=1) <= CONFIG.trained_digits]
+    assert 0 < len(some) < len(ALL)
+    found = patterns(varied("rope"), PROBLEMS, KEYS, some, "cpu")
+    assert found.problems == len(some)
+    assert found.by_distance.shape == (LAYERS, int(PROBLEMS.lengths[some].max()) - 1)
+
+
+def test_maps_of_one_problem() -> None:
+    values = np.zeros((2, 3), dtype=np.uint8)
+    values[0, :3], values[1, :2] = [3, 2, 1], [5, 4]
+    a, b = Digits(values[:1], np.array([3])), Digits(values[1:], np.array([2]))
+    problem = load_task("addition").problems(a, b, 3)
+    assert as_text(rows_of(problem)[0]) == "321+54=861"
+    decoder = varied("tape")
+    ours = maps(decoder, problem, "cpu")
+    theirs, _ = one_by_one(decoder, rows_of(problem)[0], int(problem.final_lengths[0]), 0)
+    assert ours.shape == (LAYERS, HEADS, 10, 10)
+    np.testing.assert_allclose(ours, np.stack(theirs), rtol=1e-12)

@@ -1,0 +1,217 @@
+"""What goes wrong, against decoding token by token and loops over text.
+
+A random decoder is wrong everywhere at once, so what it decodes itself is taken for the right
+answer and then one token of it is changed, to all that it can be mistaken for.
+"""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from tape_arith.arith.data.bucket import CARRY, EVALUATION, Bucket
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.scoring.score import score
+from tape_arith.arith.studies import errors_data as module
+from tape_arith.arith.studies.errors_data import mistakes
+from tape_arith.arith.studies.mistakes import KINDS, REGIONS, Mistakes, counted
+from tape_arith.arith.tasks.task import Problems, load_task
+from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS, decode
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.names.parse import parse
+from tape_arith.models.sequences import Sequences
+from tests.helpers.small_training import cpu, small, train, trainer
+
+TRAINED, TESTED = 1, 3
+CONFIG = small(
+    trained_digits=TRAINED,
+    tested_digits=TESTED,
+    hidden_size=32,
+    mlp_size=32,
+    batch_size=32,
+    steps=200,
+)
+COUNT = 90
+
+
+@pytest.fixture(scope="module")
+def trained() -> Decoder:
+    """Rope, part of the way to adding two digits."""
+    return train(trainer(CONFIG)).decoder.eval()
+
+
+def rows_of(problems: Problems) -> list[tuple[list[int], list[int]]]:
+    """Prompt and right answer of each problem."""
+    ends = np.cumsum(problems.lengths)
+    return [
+        (
+            problems.tokens[end - n : end - n + p].tolist(),
+            problems.tokens[end - n + p : end].tolist(),
+        )
+        for end, n, p in zip(ends, problems.lengths, problems.prompt_lengths, strict=True)
+    ]
+
+
+def greedy(decoder: Decoder, prompt: list[int], final_length: int, key: int) -> list[int]:
+    """What it answers, a token at a time, to its end token or the last place."""
+    tokens = list(prompt)
+    while len(tokens) < final_length and tokens[-1] != EOS:
+        seqs = Sequences(torch.tensor([tokens]), torch.tensor([final_length]), torch.tensor([key]))
+        with torch.no_grad():
+            tokens.append(int(decoder(seqs)[0, -1].argmax()))
+    return tokens[len(prompt) :]
+
+
+def longest_chain(first: str, second: str) -> int:
+    """Of two numbers as they are written, the least significant digit first."""
+    width = max(len(first), len(second))
+    places = zip(first.ljust(width, "0"), second.ljust(width, "0"), strict=True)
+    longest = running = 0
+    for c, d in places:
+        total = int(c) + int(d)
+        running = 1 if total > 9 else running + 1 if total == 9 and running else 0
+        longest = max(longest, running)
+    return longest
+
+
+def kind(own: list[int], right: list[int]) -> tuple[int, str]:
+    """The place and the kind of the first error of a whole answer, which is not right."""
+    place = next(k for k, (a, b) in enumerate(zip(own, right, strict=False)) if a != b)
+    said, meant = decode([own[place]]), decode([right[place]])
+    if said == "[EOS]":
+        return place, "ended_early"
+    if said not in "0123456789":
+        return place, "no_digit"
+    if meant == "[EOS]":
+        return place, "went_on"
+    if int(said) == (int(meant) + 9) % 10:
+        return place, "one_less"
+    return place, "one_more" if int(said) == (int(meant) + 1) % 10 else "other_digit"
+
+
+def looped(problems: Problems, answers: list[list[int]]) -> dict[str, Counter[tuple[str, object]]]:
+    """The counts from whole answers; `problems` may call other answers right than arithmetic."""
+    found: dict[str, Counter[tuple[str, object]]] = {
+        name: Counter() for name in ("problems", "exact", "first_wrong", "kinds")
+    }
+    for own, (prompt, right), lengths in zip(
+        answers, rows_of(problems), problems.operand_lengths.tolist(), strict=True
+    ):
+        region = REGIONS[max(lengths) > TRAINED]
+        first, second = decode(prompt)[:-1].split("+")
+        chain = longest_chain(first, second)
+        found["problems"][region, chain] += 1
+        if own == right:
+            found["exact"][region, chain] += 1
+            continue
+        place, what = kind(own, right)
+        found["first_wrong"][region, place] += 1
+        found["kinds"][region, what] += 1
+    return found
+
+
+def as_counters(counts: Mistakes) -> dict[str, Counter[tuple[str, object]]]:
+    found: dict[str, Counter[tuple[str, object]]] = {}
+    for name in ("problems", "exact", "first_wrong", "kinds"):
+        found[name] = Counter()
+        for (row, column), value in np.ndenumerate(getattr(counts, name)):
+            if value:
+                column = KINDS[column] if name == "kinds" else column
+                found[name][REGIONS[row], column] += int(value)
+    return found
+
+
+def decoded(decoder: Decoder, bucket: Bucket, problems: Problems) -> list[list[int]]:
+    keys = bucket.keys(0, COUNT).tolist()
+    finals = problems.final_lengths.tolist()
+    return [
+        greedy(decoder, prompt, final, key)
+        for (prompt, _), final, key in zip(rows_of(problems), finals, keys, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("split", [EVALUATION, CARRY])
+def test_what_a_trained_decoder_answers(
+    trained: Decoder, split: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = Bucket("addition", TESTED, 0, split)
+    problems = bucket.problems(0, COUNT)
+    expected = looped(problems, decoded(trained, bucket, problems))
+    done: list[int] = []
+    monkeypatch.setattr(module, "ROWS_A_CHUNK", 40)
+    found = mistakes(trained, bucket, COUNT, TRAINED, cpu(), done.append)
+    assert as_counters(found) == expected and done == [40, 40, 10]
+    # There is something to tell apart.
+    assert sum(expected["exact"].values()) > 2 and len(expected["kinds"]) >= 4
+    assert len(expected["first_wrong"]) > 1 and len(expected["problems"]) >= 4
+
+
+def test_every_kind_of_error() -> None:
+    """A random decoder that answers all kinds of things, one token of each answer changed."""
+    decoder = decoder_for(CONFIG, parse("nope"), 0).double().eval()
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            parameter.add_(0.5 * torch.randn(parameter.shape, generator=generator).double())
+    bucket = Bucket("addition", TESTED, 0, EVALUATION)
+    problems, keys = bucket.problems(0, COUNT), bucket.keys(0, COUNT)
+    answers = decoded(decoder, bucket, problems)
+    changed = []
+    for row, answer in enumerate(answers):
+        at = row % len(answer)
+        others = [EOS, *range(DIGIT_ZERO, DIGIT_ZERO + 10)]
+        token = others[(row * 7) % 11]
+        if row % 5 == 0:
+            changed.append(answer)  # left as it is
+        elif token != answer[at]:
+            changed.append([*answer[:at], token, *answer[at + 1 :]])
+        else:
+            changed.append([*answer[:at], DIGIT_ZERO + (token + 3) % 10])
+    lengths = problems.prompt_lengths + np.array([len(answer) for answer in changed])
+    rows = [prompt + answer for (prompt, _), answer in zip(rows_of(problems), changed, strict=True)]
+    asked = problems._replace(
+        tokens=np.array([token for row in rows for token in row], dtype=np.uint8), lengths=lengths
+    )
+    outcome = score(decoder, asked, keys, cpu())
+    found = counted(
+        asked,
+        load_task("addition").carry_chains(*bucket.operands(0, COUNT)),
+        outcome.first_wrong,
+        outcome.said,
+        trained_digits=TRAINED,
+        max_digits=TESTED,
+        places=TESTED + 2,
+    )
+    expected = looped(asked, answers)
+    assert as_counters(found) == expected
+    assert {what for _, what in expected["kinds"]} == set(KINDS)
+
+
+def test_counts_add_up(trained: Decoder) -> None:
+    bucket = Bucket("addition", TESTED, 0, EVALUATION)
+    one, two = (mistakes(trained, bucket, n, TRAINED, cpu()) for n in (30, COUNT))
+    both = one + two
+    assert both.problems.sum() == 30 + COUNT
+    for region in REGIONS:
+        content = both.content(TRAINED)[region]
+        wrong = content["problems"] - content["exact"]
+        assert wrong == content["wrong"] == one.wrong(region) + two.wrong(region)
+        assert wrong == sum(content["kinds"].values())
+        assert wrong == sum(place["wrong"] for place in content["by_first_wrong_place"])
+        kinds = content["kinds"]
+        assert wrong == content["wrong_length"] + content["wrong_digit"] + kinds["no_digit"]
+        assert content["wrong_length"] == kinds["ended_early"] + kinds["went_on"]
+        assert content["off_by_one"] == kinds["one_less"] + kinds["one_more"]
+        for place in content["by_first_wrong_place"]:
+            assert place["beyond_trained"] == place["place"] - TRAINED
+        for key in ("problems", "exact"):
+            assert content[key] == sum(chain[key] for chain in content["by_longest_chain"])
+
+
+def test_logits_that_overflow_say_no_digit(trained: Decoder) -> None:
+    decoder = decoder_for(CONFIG, parse("rope"), 0).eval()
+    with torch.no_grad():
+        decoder.head.weight[DIGIT_ZERO + 5].fill_(float("nan"))  # which argmax takes for the most
+    found = mistakes(decoder, Bucket("addition", TESTED, 0, EVALUATION), 20, TRAINED, cpu())
+    assert found.exact.sum() == 0 and found.kinds[:, KINDS.index("no_digit")].sum() == 20

@@ -1,0 +1,137 @@
+"""A Slurm of two nodes on this machine, below one folder, gone when it is left."""
+
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from tape_arith.arith.runs.child_process import _die_with_parent
+from tests.sweeps.engines.trainings import until
+
+NEEDED = ("munged", "slurmctld", "slurmd", "sbatch")
+NODES = ("n1", "n2")
+CONFIGURATION = """\
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
+SlurmctldPort={port}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+MpiDefault=none
+SwitchType=switch/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+ReturnToService=2
+SlurmctldTimeout=10
+SlurmdTimeout=5
+SlurmctldParameters=preempt_send_user_signal
+SlurmdParameters=config_overrides
+{nodes}
+PartitionName=usual Nodes=ALL Default=YES State=UP PriorityTier=1 GraceTime=60
+PartitionName=urgent Nodes=ALL State=UP PriorityTier=2
+"""
+
+
+def missing() -> str | None:
+    """Why there can be none here."""
+    lacking = [command for command in NEEDED if shutil.which(command) is None]
+    return f"no {', '.join(lacking)}: apt-get install slurm-wlm munge" if lacking else None
+
+
+@contextmanager
+def slurm(folder: Path) -> Iterator[dict[str, "subprocess.Popen[bytes]"]]:
+    """The daemons, by name. The environment's SLURM_CONF is to say `folder`/slurm.conf."""
+    host = socket.gethostname().split(".")[0]
+    controller, *ports = free_ports(1 + len(NODES))
+    common = f"NodeHostname={host} NodeAddr=127.0.0.1 CPUs=1 RealMemory=4000"
+    nodes = [f"NodeName={n} Port={p} {common}" for n, p in zip(NODES, ports, strict=True)]
+    (folder / "state").mkdir(parents=True)
+    folder.chmod(0o755)
+    (folder / "munge.key").write_bytes(os.urandom(1024))
+    (folder / "munge.key").chmod(0o600)
+    conf = folder / "slurm.conf"
+    values = {"host": host, "user": getpass.getuser(), "folder": folder, "port": controller}
+    conf.write_text(CONFIGURATION.format(nodes="\n".join(nodes), **values))
+    files = [f"--{name}-file={folder}/munge.{name}" for name in ("key", "pid", "log", "seed")]
+    files.append(f"--socket={folder}/munge.socket")
+    daemons: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(name: str, *command: str) -> None:
+        with open(folder / f"{name}.out", "wb") as out:
+            daemons[name] = subprocess.Popen(
+                command, stdout=out, stderr=out, preexec_fn=_die_with_parent
+            )
+
+    try:
+        start("munged", "munged", "--foreground", "--force", *files)
+        until((folder / "munge.socket").exists, "munged")
+        start("slurmctld", "slurmctld", "-D", "-i")
+        until(lambda: "UP" in told("scontrol", "ping"), "slurmctld")
+        for node in NODES:
+            start(node, "slurmd", "-D", "-N", node)
+        until(lambda: told("sinfo", "-h", "-t", "idle", "-o", "%D") == "2", "slurmd")
+        yield daemons
+    finally:
+        for daemon in daemons.values():
+            daemon.kill()
+            daemon.wait()
+        for pid in [*of_jobs(conf), *keepers()]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def of_jobs(conf: Path, node: str | None = None) -> list[int]:
+    """The processes of jobs of that cluster, on all nodes or one, and what looks after them."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (entry / "environ").read_bytes().split(b"\0")
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            keeper = Path(f"/proc/{parent}/comm").read_text().strip()
+        except OSError:  # gone meanwhile, or not ours
+            continue
+        on = b"SLURMD_NODENAME=" + (node or "").encode()
+        if f"SLURM_CONF={conf}".encode() in told and any(v.startswith(on) for v in told):
+            found |= {int(entry.name)} | ({parent} if keeper == "slurmstepd" else set())
+    return sorted(found)
+
+
+def keepers() -> list[int]:
+    """What looks after jobs of this folder, whether they still live or not."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            keeps = (entry / "comm").read_text().strip() == "slurmstepd"
+            if keeps and os.readlink(entry / "cwd") == str(Path.cwd()):
+                found.append(int(entry.name))
+    return found
+
+
+def told(*command: str) -> str:
+    """What a command of Slurm says."""
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]

@@ -1,0 +1,80 @@
+"""Ray: what is refused without it, and three real nodes of which one dies in mid-job."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tape_arith.arith.runs import lock
+from tape_arith.arith.sweeps.engines import ray as engine
+from tests.helpers.tiny_runs import done, refused
+from tests.sweeps.engines import ray_nodes
+from tests.sweeps.engines.trainings import STEPS, below, frozen, log_of, parent, trainings, watching
+from tests.sweeps.test_run_sweep import kept, sweep_file
+
+
+def test_without_ray_it_says_what_to_install(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "find_spec", lambda name: None)
+    assert "pip install 'tape-arith[ray]'" in refused(
+        "sweep", sweep_file("rope"), "--engine", "ray", "--dry-run"
+    )
+
+
+@contextmanager
+def nodes() -> Iterator[dict[str, Any]]:
+    """Three nodes, in a folder of a short name: sockets lie deep in it."""
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder:
+        process = subprocess.Popen(
+            [sys.executable, ray_nodes.__file__, folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            yield json.loads(process.stdout.readline())
+        finally:
+            process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ray") is None, reason="no package ray")
+def test_a_node_dies_in_mid_job(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three trainings on three nodes, of which one is killed in mid-job. What it left running saves
+    and ends, and Ray's retry on another node goes on from there."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    file = sweep_file("rope,fire,nope", steps=STEPS, problems_per_cell=10)
+    done("sweep", file, "--out", "whole")
+    with (
+        nodes() as cluster,
+        watching(
+            "sweep", file, "--engine", f"ray:address={cluster['address']}", "--json"
+        ) as conductor,
+    ):
+        victim = cluster["raylets"][-1]
+        orphan, name = frozen(120, lambda pid: below(pid, victim))
+        rows = json.loads(done("status", "mine", "--json").out)["jobs"]
+        where = [row["where"] for row in rows if row["id"].startswith("train")]
+        assert where == [f"ray: running on {socket.gethostname()}"] * 3
+        node = (victim, parent(orphan))  # and what it ran the job in: it takes nothing else along
+        os.kill(orphan, signal.SIGCONT)
+        for pid in node:
+            os.kill(pid, signal.SIGKILL)
+        out, err = conductor.communicate(timeout=400)
+        assert conductor.returncode == 0, err
+    # Raylets of the killed node's cluster may log to the inherited stdout after the document.
+    told, _ = json.JSONDecoder().raw_decode(out)
+    assert {job["state"] for job in told["jobs"]} == {"done"}
+    assert kept(Path("runs/mine")) == kept(Path("whole/mine")) != {}
+    assert "stopped in good order" in log_of(name) and "from step" in log_of(name)
+    assert trainings() == {} and not list(Path("runs").rglob(lock.NAME))

@@ -1,0 +1,248 @@
+"""Slurm: what is sent, found again, lost and stopped; and two real nodes, with a preemption and a
+death."""
+
+import json
+import os
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.runs import lock
+from tape_arith.arith.sweeps.engines import slurm as engine
+from tape_arith.arith.sweeps.engines.slurm import Slurm
+from tape_arith.arith.sweeps.jobs import Job, log_file
+from tape_arith.arith.sweeps.tickets import read_ticket, write_ticket
+from tests.helpers.tiny_runs import done
+from tests.sweeps.engines import slurm_nodes
+from tests.sweeps.engines.slurm_nodes import keepers, of_jobs, slurm, told
+from tests.sweeps.engines.trainings import STEPS, frozen, log_of, pends, trainings, until, watching
+from tests.sweeps.test_run_sweep import kept, sweep_file
+from tests.sweeps.test_scheduler import made
+
+FOLDER = Path("runs/sweeps/mine")
+REASON = slurm_nodes.missing()
+
+
+@pytest.fixture
+def conf(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """That of a cluster that is about to be."""
+    folder = tmp_path_factory.mktemp("slurm")  # short: a socket's path must be
+    monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return folder / "slurm.conf"
+
+
+def queue() -> list[tuple[str, str]]:
+    """State and node of each of our jobs."""
+    lines = told("squeue", "-r", "-h", "-p", "usual", "-o", "%T %N").splitlines()
+    return [(state, node) for state, _, node in (line.partition(" ") for line in lines)]
+
+
+def running() -> str | None:
+    """The node of the job that runs; never two at a time."""
+    nodes = [node for state, node in queue() if state == "RUNNING"]
+    assert len(nodes) <= 1, "the throttle does not hold"
+    return nodes[0] if nodes else None
+
+
+# Commands of Slurm that do as they are told
+
+
+class Fake:
+    """A queue: what was sent, by token, and every call."""
+
+    def __init__(self) -> None:
+        self.queue: set[str] = set()
+        self.calls: list[tuple[str, ...]] = []
+        self.answers = True
+
+    def __call__(self, *words: str, script: str = "") -> "subprocess.CompletedProcess[str]":
+        self.calls.append(words)
+        out = ""
+        if words[0] == "squeue":
+            out = "\n".join(self.queue)
+        if words[0] == "sbatch":
+            given = dict(word.split("=", 1) for word in words if "=" in word)
+            last = int(given["--array"].partition("%")[0].partition("-")[2])
+            self.queue |= {f"{given['--job-name']}_{number}" for number in range(last + 1)}
+            assert "exec" in script and "scontrol requeue" in script
+        return subprocess.CompletedProcess(words, 0 if self.answers else 1, out, "no route")
+
+    def of(self, command: str) -> list[tuple[str, ...]]:
+        return [words for words in self.calls if words[0] == command]
+
+
+@pytest.fixture
+def fake(here: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    queue = Fake()
+    monkeypatch.setattr(engine, "_call", queue)
+    monkeypatch.setattr(engine, "SECONDS_BETWEEN_LOOKS", 0.0)
+    return queue
+
+
+def ends(job: Job, code: int) -> None:
+    """The node says so."""
+    log = log_file(FOLDER, job.id)
+    ticket = read_ticket(log)
+    assert ticket is not None
+    write_ticket(log, replace(ticket, state="ended", code=code, reason=f"said {code}", seconds=2.0))
+
+
+def test_one_array_of_all_that_is_ready(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = made("rope", "fire", "nope")[::2]
+    slurm = Slurm(None, FOLDER, partition="gpu", gpus=1, time="4:00:00", throttle=2)
+    for job in jobs:
+        slurm.submit(job, 12.0)
+    assert slurm.wait(0) == [] and slurm.free > 1000
+    (sent,) = fake.of("sbatch")
+    assert {"--partition=gpu", "--gpus=1", "--time=4:00:00", "--array=0-2%2"} <= set(sent)
+    assert {"--requeue", "--signal=B:USR2@60", "--cpus-per-task=1"} <= set(sent)
+    assert not any(word.startswith(("--account", "--mem")) for word in sent)
+    (file,) = (FOLDER / "slurm").glob("*.jsonl")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [line["commands"] for line in lines] == [[job.argv] for job in jobs]
+    assert [str(read_ticket(log_file(FOLDER, job.id))) for job in jobs] == ["slurm: queued"] * 3
+    ends(jobs[1], 0)
+    (end,) = slurm.wait(0)
+    assert (end.job, end.code, end.reason, end.seconds) == (jobs[1], 0, "said 0", 2.0)
+    monkeypatch.setattr(engine, "LARGEST_ARRAY", 2)
+    fake.queue.clear()
+    other = Slurm(None, FOLDER, throttle=2)
+    for job in jobs:
+        other.submit(job, None)
+    other.wait(0)
+    numbers = [word for words in fake.of("sbatch")[1:] for word in words if "--array" in word]
+    assert numbers == ["--array=0-1%2", "--array=0-0%2"]
+
+
+def test_what_is_in_the_queue_is_found_again(fake: Fake) -> None:
+    jobs = made("rope", "fire")[::2]
+    first = Slurm(2, FOLDER)
+    for job in jobs:
+        first.submit(job, None)
+    assert first.free == 0
+    first.wait(0)
+    ends(jobs[1], 1)  # and nobody is told
+    second = Slurm(2, FOLDER)
+    for job in jobs:
+        second.submit(job, None)
+    assert second.wait(0) == []
+    assert len(fake.of("sbatch")) == 2  # the one that ended is sent once more
+    assert "--array=0-0" in fake.of("sbatch")[1]
+
+
+def test_who_leaves_without_a_word_is_sent_again_and_not_for_ever(fake: Fake) -> None:
+    (job,) = made("rope")[:1]
+    slurm, codes = Slurm(None, FOLDER), []
+    for _ in range(3):
+        slurm.submit(job, None)
+        slurm.wait(0)
+        fake.queue.clear()
+        assert slurm.wait(0) == []  # what it wrote last may not be seen yet
+        slurm.patience = 0.0
+        (end,) = slurm.wait(0)
+        slurm.patience = engine.LOST_AFTER
+        codes.append(end.code)
+        assert "without a word" in end.reason
+        assert str(read_ticket(log_file(FOLDER, job.id))) == "slurm: stopped"
+    assert codes == [75, 75, 1]
+
+
+def test_who_is_requeued_is_not_lost(fake: Fake) -> None:
+    (job,) = made("rope")[:1]
+    slurm = Slurm(None, FOLDER)
+    slurm.submit(job, None)
+    slurm.wait(0)
+    log = log_file(FOLDER, job.id)
+    ticket = read_ticket(log)
+    assert ticket is not None
+    write_ticket(log, replace(ticket, state="stopped", code=75))  # preempted: Slurm has it
+    assert slurm.wait(0) == []
+    # Nor did it end where another sending of it, of before, did.
+    write_ticket(log, replace(ticket, token="tape-arith-old_0", state="ended"))
+    assert slurm.wait(0) == []
+
+
+def test_stopping_cancels_what_waits_and_asks_what_runs(fake: Fake) -> None:
+    jobs = made("rope", "fire", "nope")[::2]
+    slurm = Slurm(None, FOLDER)
+    for job in jobs[:2]:
+        slurm.submit(job, None)
+    slurm.wait(0)
+    slurm.submit(jobs[2], None)
+    slurm.stop()
+    waits, runs = fake.of("scancel")
+    assert "--state=PENDING" in waits and {"--batch", "--signal=TERM"} <= set(runs)
+    fake.queue.pop()
+    ended = {end.job.id: end.code for end in slurm.wait(0)}
+    assert len(ended) == 2 and ended[jobs[2].id] == 75 and set(ended.values()) == {75}
+    assert len(fake.of("sbatch")) == 1
+    fake.queue.clear()
+    assert [end.code for end in slurm.wait(0)] == [75] and slurm.jobs == {}
+
+
+def test_slurm_may_be_silent_for_a_while(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    (job,) = made("rope")[:1]
+    slurm = Slurm(None, FOLDER)
+    slurm.submit(job, None)
+    slurm.wait(0)
+    fake.answers, slurm.patience = False, 0.0
+    assert slurm.wait(0) == [] and list(slurm.jobs.values()) == [job]
+    slurm.submit(made("fire")[0], None)
+    with pytest.raises(Failure, match="sbatch refuses: no route"):
+        slurm.wait(0)
+    assert read_ticket(log_file(FOLDER, made("fire")[0].id)) is None
+    monkeypatch.setattr(engine, "SILENT_FOR", 0.0)
+    slurm.unsent.clear()
+    with pytest.raises(Failure, match="squeue does not answer"):
+        slurm.wait(0)
+
+
+# Two real nodes
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(REASON is not None, reason=str(REASON))
+def test_preempted_and_a_node_dead(here: Path, conf: Path) -> None:
+    """An array of two trainings of which one at a time may run. One is preempted by an urgent job
+    and requeued, whoever watches is killed, and another training loses its node."""
+    file = sweep_file("rope,fire", steps=STEPS, problems_per_cell=10)
+    done("sweep", file, "--out", "whole")
+    sweep = ("sweep", file, "--engine", "slurm:partition=usual:throttle=1:warning=30")
+    with slurm(conf.parent) as daemons:
+        with watching(*sweep) as conductor:
+            pid, _ = frozen(120)
+            rows = json.loads(done("status", "mine", "--json").out)["jobs"]
+            where = f"slurm: running on {running()}"
+            assert [row["where"] for row in rows if row["state"] == "running"] == [where]
+            assert [row["where"] for row in rows].count("slurm: queued") == 1
+            urgent = ("--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null")
+            told("sbatch", *urgent, "--wrap=true")
+            until(lambda: pends(pid, signal.SIGUSR2), "the preemption")
+            conductor.kill()
+        os.kill(pid, signal.SIGCONT)
+        until(lambda: running() is None, "its end")
+        assert len(queue()) == 2  # Slurm has both still: the one waits for the other's end
+        with watching(*sweep, "--json") as conductor:
+            frozen(140)
+            node = running()
+            assert node is not None
+            daemons[node].kill()
+            for each in of_jobs(conf, node):
+                os.kill(each, signal.SIGKILL)
+            out, err = conductor.communicate(timeout=400)
+        assert conductor.returncode == 0, err
+        assert err.count("in Slurm's queue already") == 2
+        assert {job["state"] for job in json.loads(out)["jobs"]} == {"done"}
+        assert told("squeue", "-h") == ""
+    assert kept(Path("runs/mine")) == kept(Path("whole/mine")) != {}
+    assert not list(Path("runs").rglob(lock.NAME))
+    logs = [log_of(name) for name in ("rope", "fire")]
+    assert sum(log.count("$ tape-arith train") for log in logs) == 4
+    assert sum("stopped in good order" in log for log in logs) == 1
+    assert any("from step 1" in log for log in logs)  # the preempted one went on
+    assert of_jobs(conf) == keepers() == [] and trainings() == {}

@@ -1,0 +1,448 @@
+"""Sweeps from end to end, at sizes that take a second: what they show, leave and resume."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tape_arith.arith.runs import lock
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.sweeps import run_jobs as pipeline
+from tape_arith.arith.sweeps import run_sweep as sweeping
+from tape_arith.arith.sweeps.jobs import Job
+from tape_arith.arith.sweeps.sweep import load_sweep
+from tape_arith.arith.sweeps.tables import choices
+from tests.helpers.tiny_runs import (
+    SETTINGS,
+    Result,
+    call,
+    contents,
+    done,
+    refused,
+    settings,
+    untouched,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+def sweep_file(encodings: str, seeds: str = "[0]", more: str = "", **changed: object) -> str:
+    """A sweep of tiny runs in mine.toml."""
+    pairs = {**SETTINGS, **changed}
+    own = "\n".join(f"{key} = {value}" for key, value in pairs.items())
+    names = ", ".join(f'"{name}"' for name in encodings.split(","))
+    text = (
+        f'# Mine.\npreset = "mini"\nencodings = [{names}]\nseeds = {seeds}\n{more}\n[set]\n{own}\n'
+    )
+    Path("mine.toml").write_text(text)
+    return "mine.toml"
+
+
+def kept(root: Path) -> dict[str, bytes]:
+    """What must not depend on how a sweep went: the grids and the final weights of its runs."""
+    return {
+        name: text
+        for name, text in contents(root).items()
+        if "/grid" in name or name.endswith("final.safetensors")
+    }
+
+
+def jobs_of(result: Result) -> dict[str, str]:
+    return {job["id"]: job["state"] for job in json.loads(result.out)["jobs"]}
+
+
+# What it shows
+
+
+@pytest.mark.parametrize(("slots", "threads", "shared"), [(1, None, 1), (2, 2, 2), (8, 1, 4)])
+def test_an_estimate_shares_the_cores_out_as_the_slots_do(
+    here: Path, monkeypatch: pytest.MonkeyPatch, slots: int, threads: int | None, shared: int
+) -> None:
+    given: list[int | None] = []
+
+    def rate(job: Job, threads: int | None) -> float:
+        given.append(threads)
+        return 1e-6
+
+    monkeypatch.setattr(sweeping, "seconds_a_flop", rate)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    content = json.loads(
+        done("sweep", sweep_file("rope"), "--dry-run", "--json", "--slots", str(slots)).out
+    )
+    assert given == [threads]
+    alone = sum(job["seconds"] for job in content["jobs"])
+    assert content["left"]["seconds"] == pytest.approx(alone / shared, abs=0.1)
+    assert alone > 1
+
+
+def test_a_dry_run_writes_nothing(here: Path) -> None:
+    file = sweep_file("rope,tape+yarn,tape", "[0, 1]", num_layers=2)
+    with untouched(here):
+        told = done("sweep", file, "--dry-run").out
+        content = json.loads(done("sweep", file, "--dry-run", "--json").out)
+        done("ablate", file, "--dry-run")
+    assert [path.name for path in here.iterdir()] == ["mine.toml"]
+    assert told.startswith("mine: Mine.\n") and "an estimate: steps of rope were timed" in told
+    assert "10 of 10 jobs to do" in told
+    jobs = {job["id"]: job for job in content["jobs"]}
+    assert len(jobs) == 10 and content["left"]["jobs"] == 10 and content["schema"] == 1
+    assert content["left"]["seconds"] > 0
+    train = jobs["train/mine/mini/rope/seed-0"]
+    # 4 steps of 8 problems of 2 and 2 digits: "a+b=c" and, of the end, what is read.
+    assert 32 * 6 < train["tokens"] < 32 * 9
+    score = jobs["score/mine/mini/rope/seed-0/grid"]
+    assert 27 * 6 < score["tokens"] < 27 * 13 and score["flops"] > 0
+    # What an encoding adds is in its price.
+    assert jobs["train/mine/mini/tape/seed-0"]["flops"] > train["flops"]
+
+
+def test_the_price_of_the_paper_s_model(here: Path) -> None:
+    """By the usual rule, 6 FLOPs a weight and token, and attention on top."""
+    from tape_arith.arith.sweeps.estimate import cost, parameters
+    from tape_arith.arith.sweeps.jobs import How, plan
+
+    run = load_sweep("paper-20").runs(Path("runs"))[2]
+    assert str(run.name) == "nope"
+    train = plan([run], How(), Path("runs"))[0]
+    price, weights = cost(train), parameters(run.config, run.name)
+    assert 117e6 < weights < 118e6
+    tokens = 512 * 10_000 * (21 + 2 * 20 / 3 + 2.5)
+    assert price.tokens == pytest.approx(tokens, rel=0.02)
+    assert 6 * 117.4e6 * price.tokens < price.flops < 1.05 * 6 * 117.4e6 * price.tokens
+
+
+# What it leaves
+
+
+def test_a_sweep_is_what_its_commands_would_make(here: Path) -> None:
+    more = 'splits = ["evaluation", "carry"]\nshards = 2'
+    file = sweep_file("rope,tape+yarn", "[0, 1]", more)
+    told = done("sweep", file)
+    folder = Path("runs/sweeps/mine")
+    assert told.out.splitlines() == [
+        f"{folder}/{stem}.{ending}" for stem in ("table", "table@carry") for ending in ("md", "csv")
+    ]
+    assert (folder / "table.md").read_text().count("\n") == 4
+    for name, way in (("rope", ()), ("tape", ("--with", "yarn"))):
+        for seed in (0, 1):
+            run = f"mini/{name}/seed-{seed}"
+            tiny = (*settings(), "--seed", seed)
+            done("train", "--pe", name, *tiny, "--out", "single", "--no-score")
+            for split in ((), ("--split", "carry")):
+                done("score", Path("single", run), *way, *split)
+            assert kept(Path("runs/mine", run)) == kept(Path("single", run)) != {}
+    assert not list(Path("runs").rglob("shards")) and not list(Path("runs").rglob(lock.NAME))
+    # Again: nothing to do, nothing touched but the list of jobs and the tables, which are the same.
+    times = {path: path.stat().st_mtime_ns for path in Path("runs/mine").rglob("*")}
+    before = contents(here)
+    again = done("sweep", file)
+    assert "all 28 jobs are done" in again.err and again.out == told.out
+    assert contents(here) == before
+    assert {path: path.stat().st_mtime_ns for path in Path("runs/mine").rglob("*")} == times
+
+
+@pytest.mark.slow
+def test_a_run_that_begins_from_another_comes_after_it(here: Path) -> None:
+    begun = ["rope@from=rope", "tape@from=rope", "tape@only-positional-from=rope"]
+    file = sweep_file(",".join(begun), "[0, 1]", num_layers=2)
+    jobs = json.loads(done("sweep", file, "--dry-run", "--json").out)["jobs"]
+    # Of each seed: rope is trained, not scored; three runs begin from it.
+    assert sorted(job["kind"] for job in jobs) == ["score"] * 6 + ["train"] * 8
+    done("sweep", file)
+    assert RunFolder(Path("runs/mine/mini/rope/seed-1")).finished()
+    assert not Path("runs/mine/mini/rope/seed-1/grid.json").exists()
+    table = Path("runs/sweeps/mine/table.md").read_text("utf-8")
+    assert all(f"| {name} | 2 |" in table for name in begun) and "| rope |" not in table
+    tiny = (*settings(num_layers=2), "--out", "single")
+    done("train", "--pe", "rope", *tiny, "--no-score")
+    source = "single/mini/rope/seed-0"
+    done("train", "--pe", "tape", "--init-from", source, "--only-positional", *tiny)
+    run = "mini/tape@only-positional-from=rope/seed-0"
+    assert kept(Path("runs/mine", run)) == kept(Path("single", run)) != {}
+    assert "all 14 jobs are done" in done("sweep", file).err
+    # Carried away without weights, it needs those that it began from no more than its own.
+    for weights in Path("runs/mine").rglob("*.safetensors"):
+        weights.unlink()
+    assert "all 14 jobs are done" in done("sweep", file).err
+
+
+def test_what_was_carried_away_without_weights_is_done(here: Path) -> None:
+    file = sweep_file("rope")
+    done("sweep", file)
+    weights = Path("runs/mine/mini/rope/seed-0/weights")
+    for path in weights.iterdir():
+        path.unlink()
+    with untouched(here / "runs/mine"):
+        assert "all 2 jobs are done" in done("sweep", file).err
+    # A way of scoring that is not there needs them, and the run is not trained over its grids.
+    file = sweep_file("rope,rope+yarn")
+    with untouched(here / "runs/mine"):
+        result = call("sweep", file)
+    assert result.code == 2 and "its weights are not here" in result.err
+    run = Path("runs/mine/mini/rope/seed-0")
+    with untouched(here / "runs/mine"):
+        assert "rope seed 0: out of distribution" in done("score", run).out
+        for command in (["score", "--fresh"], ["score", "--split", "carry"], ["export"], ["train"]):
+            assert "its weights are not here: put final.safetensors" in refused(*command, run)
+
+
+def test_a_job_that_fails_does_not_stop_the_others(here: Path) -> None:
+    done("train", "--pe", "rope", "--out", "runs/mine", "--no-score", *settings(batch_size=4))
+    result = call("sweep", sweep_file("rope,fire"), "--json")
+    assert result.code == 2  # asked for wrongly: the folder holds another run
+    (line,) = (line for line in result.err.splitlines() if line.startswith("tape-arith: "))
+    assert "holds another run (batch_size: 4, not 8)" in line
+    assert "(job train/mine/mini/rope/seed-0)" in line
+    assert jobs_of(result) == {
+        "train/mine/mini/rope/seed-0": "failed",
+        "score/mine/mini/rope/seed-0/grid": "to do",
+        "train/mine/mini/fire/seed-0": "done",
+        "score/mine/mini/fire/seed-0/grid": "done",
+    }
+    states = json.loads(done("status", "mine", "--json").out)["jobs"]
+    assert [job["state"] for job in states] == ["failed", "waiting", "trained", "scored"]
+    assert "holds another run" in states[0]["reason"]
+
+
+def test_tables_of_other_settings_do_not_stay(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "seconds_a_flop", lambda job, threads: 1e-6)
+    splits = 'splits = ["evaluation", "carry"]'
+    done("sweep", sweep_file("rope", more=splits))
+    folder = Path("runs/sweeps/mine")
+    names = [f"{stem}.{ending}" for stem in ("table", "table@carry") for ending in ("md", "csv")]
+    (folder / "bench.json").write_text("{}")
+    refused_sweep = call("sweep", sweep_file("rope", more=splits, steps=6))
+    assert refused_sweep.code == 2 and "nothing is scored yet" in refused_sweep.out
+    assert f"note: removed {', '.join(names)} from {folder}: " in refused_sweep.err
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("bench.json", "ends.jsonl", "jobs.jsonl")
+    ]
+    rows = json.loads(done("status", "mine", "--json").out)["jobs"]
+    assert [row["state"] for row in rows] == ["failed", "waiting", "waiting"]
+    # Those of the settings that are there are made anew; one of a split that is not asked for goes.
+    done("sweep", sweep_file("rope", more=splits))
+    assert {*names} <= {path.name for path in folder.iterdir()}
+    told = done("sweep", sweep_file("rope"))
+    assert f"note: removed table@carry.md, table@carry.csv from {folder}: " in told.err
+    assert (folder / "table.md").exists() and not (folder / "table@carry.md").exists()
+
+
+def test_another_sweep_of_the_same_name_is_told(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeping, "seconds_a_flop", lambda job, threads: 1e-6)
+
+    def told(command: str, file: str) -> list[str]:
+        stopped = call(command, file, "--time-limit", "0.000001s")  # listed, and nothing done
+        assert stopped.code == 3
+        return [line for line in stopped.err.splitlines() if "Runs stay" in line]
+
+    assert told("sweep", sweep_file("rope,fire")) == []
+    assert told("sweep", sweep_file("rope,fire,nope", "[0, 1]")) == []  # it grew: nothing is lost
+    (here / "b").mkdir()
+    Path(sweep_file("nope")).rename("b/mine.toml")
+    text = Path("b/mine.toml").read_text().replace('"mini"', '"paper-20"')
+    Path("b/mine.toml").write_text(text)
+    with untouched(here):
+        assert "Runs stay" not in done("sweep", "b/mine.toml", "--dry-run").err
+    (note,) = told("sweep", "b/mine.toml")
+    assert note.startswith("note: runs/sweeps/mine was that of mini: rope, fire, nope; ")
+    assert "now those of b/mine.toml: paper-20 (learning_rate=0.001): nope. " in note
+    (note,) = told("ablate", sweep_file("nope", steps=6))
+    assert "was that of paper-20 (learning_rate=0.001, steps=4): nope; " in note
+    assert "those of mine.toml: mini (steps=6): nope. " in note
+    (note,) = told("sweep", sweep_file("nope", steps=6, batch_size=4))
+    assert "was that of mini (batch_size=8): nope; " in note
+    assert "those of mine.toml: mini (batch_size=4): nope. " in note
+    # What is damaged is written anew without a word.
+    Path("runs/sweeps/mine/jobs.jsonl").write_text("{}\n")
+    assert told("sweep", sweep_file("nope")) == []
+
+
+def test_the_time_is_up(here: Path) -> None:
+    file = sweep_file("rope,fire")
+    stopped = call("sweep", file, "--time-limit", "0.000001s")
+    assert stopped.code == 3 and "the same command goes on" in stopped.err
+    assert not Path("runs/mine").exists()
+    done("sweep", file)
+
+
+def test_a_name_that_cannot_be_built_is_refused_before_anything_is_written(here: Path) -> None:
+    file = sweep_file("rope,tape:width=0")
+    with untouched(here):
+        assert "width must be 1 or more" in refused("sweep", file)
+
+
+@pytest.mark.slow
+def test_stopped_at_every_job_it_ends_as_an_unbroken_one(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = sweep_file("rope+yarn,tape", "[0, 1]", "shards = 2")
+    done("sweep", file, "--out", "whole")
+    perform, codes = pipeline.perform, []
+    for allowed in range(1, 30):
+        left = iter([True] * allowed)
+
+        def some(job: object, stop: Callable[[], bool], left: object = left) -> bool:
+            if next(left, None) is None:  # type: ignore[call-overload]
+                raise KeyboardInterrupt  # as dead as it gets in this process
+            return bool(perform(job, stop))  # type: ignore[arg-type]
+
+        monkeypatch.setattr(pipeline, "perform", some)
+        codes.append(call("sweep", file).code)
+        if codes[-1] == 0:
+            break
+        assert not list(Path("runs").rglob(".*"))  # no lock, nothing half-written
+    # One job the first time, two the second, ...: 16 take five stops and a last call.
+    assert codes == [130] * 5 + [0]
+    assert kept(Path("runs/mine")) == kept(Path("whole/mine")) != {}
+
+
+# The tuned track
+
+
+def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
+    tune = "[tune]\nlearning_rate = [1e-3, 3e-3]\n"
+    Path(sweep_file("rope,fire")).write_text(
+        Path("mine.toml").read_text().replace("[set]", f"{tune}[set]")
+    )
+    done("sweep", "mine.toml")
+    grids = {}
+    for rate in ("0.001", "0.003"):
+        for name in ("rope", "fire"):
+            file = Path(f"runs/mine/learning_rate={rate}/mini/{name}/seed-0/grid.json")
+            grids[rate, name] = grid_file.load(file)
+            assert RunFolder(file.parent).record().config.learning_rate == float(rate)
+    # Better in distribution, worse out of it: that one is taken.
+    for (rate, name), grid in grids.items():
+        inside, outside = (
+            (3, 0) if (rate, name) in {("0.001", "rope"), ("0.003", "fire")} else (2, 3)
+        )
+        grid.exact[:], grid.right_sum[:] = outside, 3
+        grid.exact[:2, :2] = inside
+        path = Path(f"runs/mine/learning_rate={rate}/mini/{name}/seed-0/grid.json")
+        grid.first_wrong_sum[:] = 0
+        grid_file.save(grid, path)
+    done("sweep", "mine.toml")
+    table = Path("runs/sweeps/mine/table.md").read_text()
+    assert "| rope (learning_rate 0.001) |" in table and "| fire (learning_rate 0.003) |" in table
+    assert table.count("\n") == 4
+    # A search that is not the same for all is none.
+    Path("runs/mine/learning_rate=0.003/mini/rope/seed-0/grid.json").unlink()
+    assert [str(choice.name) for choice in choices(load_sweep("mine.toml"), Path("runs"))] == [
+        "fire"
+    ]
+    assert "tunes learning_rate" in refused("ablate", "mine.toml", after=True)
+
+
+@pytest.mark.slow
+def test_ablations_end_in_a_table_and_a_figure(here: Path) -> None:
+    file = sweep_file("tape,tape:width=4,tape:context=no-mlp,rope", "[0, 1]")
+    told = done("ablate", file, "--figure", "figure.svg")
+    folder = Path("runs/sweeps/mine")
+    assert told.out.split() == [f"{folder}/ablations.md", f"{folder}/ablations.csv", "figure.svg"]
+    assert "| tape:context=no-mlp | 2 |" in (folder / "ablations.md").read_text()
+    assert Path("figure.svg").stat().st_size > 9_000
+    with untouched(here / "runs/mine"):
+        assert done("ablate", file).out.endswith("ablations.png\n")
+    with untouched(here):
+        assert ".png, .svg or .pdf" in refused("ablate", file, "--figure", "figure.jpg")
+    # What is no longer true goes: a figure beside newer tables, then all, with nothing scored.
+    told = done("ablate", file, "--figure", "figure.svg")
+    assert f"note: removed ablations.png from {folder}" in told.err
+    stopped = call("ablate", sweep_file("nope", steps=6), "--time-limit", "0.000001s")
+    assert stopped.code == 3 and "removed ablations.md, ablations.csv from" in stopped.err
+    assert not list(folder.glob("ablations.*"))
+
+
+# Subprocesses and kills
+
+
+def started(*arguments: str) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tape_arith", *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def children() -> list[int]:
+    """Processes of ours that work on a job in this folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            same = os.readlink(entry / "cwd") == str(Path.cwd())
+        except OSError:
+            continue
+        if same and any(word == b"tape_arith" for word in words):
+            found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for its children in /proc")
+def test_killed_in_mid_sweep_and_begun_again(here: Path) -> None:
+    """With two slots, killed (not asked) several times: nobody is left behind, nothing is written
+    twice at once, and the grids are those of an unbroken sweep in one process."""
+    file = sweep_file("rope,tape+yarn", "[0]", "shards = 2", steps=400, problems_per_cell=40)
+    done("sweep", file, "--out", "whole")
+    for seconds in (6, 11, 16):
+        process = started("sweep", file, "--slots", "2")
+        time.sleep(seconds)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        deadline = time.monotonic() + 60
+        while children():
+            assert time.monotonic() < deadline, "a child outlived the sweep"
+            time.sleep(0.1)
+    process = started("sweep", file, "--slots", "2", "--json")
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert {job["state"] for job in json.loads(out)["jobs"]} == {"done"}
+    assert kept(Path("runs/mine")) == kept(Path("whole/mine")) != {}
+    assert not list(Path("runs").rglob(lock.NAME))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_a_signal_is_passed_on_and_waited_for(
+    here: Path, number: signal.Signals, code: int
+) -> None:
+    file = sweep_file("rope,fire", steps=100_000, num_problems=5_000)
+    process = started("sweep", file, "--slots", "2")
+    metrics = [RunFolder(Path(f"runs/mine/mini/{n}/seed-0")).metrics_file for n in ("rope", "fire")]
+    deadline = time.monotonic() + 120
+    while not all(path.exists() and path.stat().st_size for path in metrics):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.1)
+    states = {job["id"]: job for job in json.loads(done("status", "mine", "--json").out)["jobs"]}
+    running = states["train/mine/mini/rope/seed-0"]
+    assert running["state"] == "running" and 0 < running["step"] < running["steps"] == 100_000
+    assert running["seconds_left"] > 0 and Path(running["log"]).exists() and running["loss"] > 0
+    process.send_signal(number)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == code, err
+    assert "the same command goes on from here" in err and "Traceback" not in err
+    # Both were saved at the step's end.
+    assert all((path.parent / "weights/latest.safetensors").exists() for path in metrics)
+    assert children() == [] and not list(Path("runs").rglob(lock.NAME))
+
+
+@pytest.mark.slow
+def test_slots_give_what_one_process_gives(here: Path) -> None:
+    done("run", "--pe", "rope,fire", "--slots", 2, "--out", "two", *settings())
+    done("run", "--pe", "rope,fire", "--out", "one", *settings())
+    assert kept(Path("one/mini")) == kept(Path("two/mini")) != {}
+    timings = RunFolder(Path("two/mini/rope/seed-0")).timings()
+    assert set(timings) == {"generate", "train", "score"}

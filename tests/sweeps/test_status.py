@@ -1,0 +1,266 @@
+"""How far things are, read from files alone."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tape_arith.arith.commands import status as command
+from tape_arith.arith.runs import lock
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.sweeps.jobs import How, log_file, plan, write_jobs
+from tape_arith.arith.sweeps.status import note_end
+from tape_arith.arith.sweeps.sweep import Run
+from tape_arith.models.names.parse import parse
+from tests.helpers.sealing import replaced
+from tests.helpers.tiny_runs import call, done, refused, untouched
+
+FOLDER = Path("runs/sweeps/mine")
+ROPE = Path("runs/mini/rope/seed-0")
+TRAIN, SCORE, YARN = (
+    f"{kind}/mini/rope/seed-0{what}"
+    for kind, what in (("train", ""), ("score", "/grid"), ("score", "/grid+yarn"))
+)
+
+
+@pytest.fixture
+def listed(comparison: Path) -> Path:
+    """The jobs of rope and rope+yarn of one seed, of which all but yarn are done."""
+    config = RunFolder(ROPE).record().config
+    names = [parse(name) for name in ("rope", "rope+yarn")]
+    jobs = plan([Run(name, 0, "mini", config, Path("runs")) for name in names], How(), Path("runs"))
+    write_jobs(jobs, FOLDER)
+    return comparison
+
+
+def states() -> dict[str, dict[str, Any]]:
+    content = json.loads(done("status", "mine", "--json").out)
+    assert content["schema"] == 1
+    return {job["id"]: job for job in content["jobs"]}
+
+
+def test_what_is_done_and_what_waits(listed: Path) -> None:
+    with untouched(listed):
+        now = states()
+    assert {key: job["state"] for key, job in now.items()} == {
+        TRAIN: "trained",
+        SCORE: "scored",
+        YARN: "waiting",
+    }
+    assert (now[TRAIN]["step"], now[TRAIN]["steps"]) == (4, 4) and now[TRAIN]["loss"] > 0
+
+
+def test_who_holds_the_lock_is_running(listed: Path) -> None:
+    with lock.hold(ROPE, "grid+yarn.json"):
+        assert states()[YARN]["state"] == "running" and states()[TRAIN]["state"] == "trained"
+    assert states()[YARN]["state"] == "waiting"
+
+
+def test_a_training_on_its_way(listed: Path) -> None:
+    folder = RunFolder(ROPE)
+    for grid in ROPE.glob("grid*.json"):
+        grid.unlink()
+    folder.final.rename(folder.latest)
+    (whole,) = folder.metrics()
+    lines = [
+        {**whole, "step": step, "loss": loss, "seconds": seconds}
+        for step, loss, seconds in ((1, 3.0, 2.0), (2, 2.5, 5.0))
+    ]
+    folder.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    now = states()[TRAIN]
+    assert (now["state"], now["step"], now["loss"]) == ("waiting", 2, 2.5)
+    assert now["seconds_left"] == 6.0  # two steps of three seconds
+    with lock.hold(ROPE):
+        text = done("status", "mine").out
+        rows = json.loads(done("status", "runs", "--json").out)["jobs"]
+    assert "running  2 of 4  2.5000  0:00:06" in text
+    assert {row["id"]: row["state"] for row in rows}["mini/rope/seed-0"] == "running"
+
+
+def test_a_run_without_weights_is_trained(listed: Path) -> None:
+    for file in (ROPE / "weights").iterdir():
+        file.unlink()
+    assert states()[TRAIN]["state"] == "trained"
+
+
+def test_what_failed_and_what_was_stopped(listed: Path) -> None:
+    log = Path("runs/sweeps/mine/logs/it.log")
+    note_end(FOLDER, YARN, 1, "no space", log)
+    now = states()[YARN]
+    assert (now["state"], now["reason"], now["log"]) == ("failed", "no space", str(log))
+    runs = json.loads(done("status", "runs", "--json").out)["jobs"]
+    assert "failed" not in {run["state"] for run in runs if "rope/seed-0" not in run["id"]}
+    # Preempted, out of time, asked to stop, killed: it goes on, it has not failed.
+    for code in (75, 3, 130, -15):
+        note_end(FOLDER, YARN, code, "", None)
+        assert states()[YARN]["state"] == "waiting"
+    note_end(FOLDER, YARN, 2, "wrong", None)
+    with open(FOLDER / "ends.jsonl", "a") as file:
+        file.write('{"id": "sco')  # a kill cut it short
+    assert states()[YARN]["state"] == "failed"
+    done("score", ROPE, "--with", "yarn")
+    assert states()[YARN]["state"] == "scored"
+
+
+def test_parts(comparison: Path) -> None:
+    config = RunFolder(ROPE).record().config
+    run = Run(parse("rope+yarn"), 0, "mini", config, Path("runs"))
+    write_jobs(plan([run], How(), Path("runs"), shards=2), FOLDER)
+    parts = [f"{YARN}/1-of-2", f"{YARN}/2-of-2"]
+    merge = YARN.replace("score/", "merge/")
+    assert [states()[key]["state"] for key in (*parts, merge)] == ["waiting"] * 3
+    done("score", ROPE, "--with", "yarn", "--shard", "2/2")
+    assert [states()[key]["state"] for key in (*parts, merge)] == ["waiting", "scored", "waiting"]
+    done("score", ROPE, "--with", "yarn", "--shard", "1/2")
+    done("score", ROPE, "--with", "yarn", "--merge", 2)
+    assert [states()[key]["state"] for key in (*parts, merge)] == ["scored"] * 3
+
+
+def test_a_folder_of_runs(comparison: Path) -> None:
+    text = done("status").out
+    assert "mini/rope/seed-1" in text and text.endswith(
+        "0 waiting, 0 running, 0 trained, 6 scored, 0 failed\n"
+    )
+    Path("runs/mini/fire/seed-0/run.json").write_text("{")
+    rows = {r["id"]: r for r in json.loads(done("status", "--json").out)["jobs"]}
+    assert rows["mini/fire/seed-0"]["state"] == "failed"
+    assert "run.json is corrupt" in rows["mini/fire/seed-0"]["reason"]
+
+
+def test_the_end_of_another_seed_is_not_its_own(comparison: Path) -> None:
+    FOLDER.mkdir(parents=True)
+    note_end(FOLDER, "train/mini/rope/seed-10", 1, "no space", None)
+    rows = {r["id"]: r["state"] for r in json.loads(done("status", "--json").out)["jobs"]}
+    assert rows["mini/rope/seed-1"] == "scored" and "failed" not in rows.values()
+
+
+def test_what_is_neither(here: Path) -> None:
+    assert "neither a sweep nor runs" in refused("status", "nothing")
+    assert "--watch" in refused("status", "--watch", "--json")
+    FOLDER.mkdir(parents=True)
+    (FOLDER / "jobs.jsonl").write_text('{"id": 3}\n')
+    assert f"`tape-arith status {FOLDER}`" in refused("status")
+    assert "jobs.jsonl is corrupt" in refused("status", "mine", code=1)
+
+
+def test_a_grid_of_another_budget_is_not_done(comparison: Path) -> None:
+    """As a sweep sees it, which would score it anew, or be refused."""
+    config = RunFolder(ROPE).record().config
+    for other in (replace(config, steps=6), replace(config, learning_rate=0.5)):
+        run = Run(parse("rope"), 0, "mini", other, Path("runs"))
+        for shards in (1, 2):
+            jobs = plan([run], How(), Path("runs"), shards=shards)
+            write_jobs(jobs, FOLDER)
+            assert {job["state"] for job in states().values()} == {"waiting"}
+            assert not any(job.done() for job in jobs)
+    # The run itself went on: its grid is that of a shorter training.
+    file = ROPE / "grid.json"
+    replaced(file, '"steps": 4', '"steps": 3')
+    write_jobs(
+        plan([Run(parse("rope"), 0, "mini", config, Path("runs"))], How(), Path("runs")), FOLDER
+    )
+    assert {key: job["state"] for key, job in states().items()} == {
+        TRAIN: "trained",
+        SCORE: "waiting",
+    }
+    rows = {r["id"]: r["state"] for r in json.loads(done("status", "--json").out)["jobs"]}
+    assert rows["mini/rope/seed-0"] == "trained" and rows["mini/rope/seed-1"] == "scored"
+
+
+def test_a_run_of_another_version_of_the_task_is_not_done(listed: Path) -> None:
+    replaced(ROPE / "run.json", '"task_version": 1', '"task_version": 2')
+    assert {job["state"] for job in states().values()} == {"waiting"}
+
+
+def test_what_waits_for_a_failed_job_says_so_and_is_not_watched(
+    comparison: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(RunFolder(ROPE).record().config, steps=6)
+    run = Run(parse("rope"), 0, "mini", config, Path("runs"))
+    write_jobs(plan([run], How(), Path("runs"), shards=2), FOLDER)
+    note_end(FOLDER, TRAIN, 2, "another budget", None)
+    waiting = [job for job in states().values() if job["state"] == "waiting"]
+    assert len(waiting) == 3  # two parts, and the merge that waits for them
+    assert {job["reason"] for job in waiting} == {f"after {TRAIN} failed"}
+    line = done("status", "mine").out.splitlines()[2]
+    assert line.split(maxsplit=2)[1:] == ["waiting", f"after {TRAIN} failed"]
+
+    looks: list[float] = []
+    monkeypatch.setattr("tape_arith.arith.commands.status.time.sleep", looks.append)
+    assert "1 failed" in done("status", "mine", "--watch").out and not looks
+
+    # The sweep is begun again, and has not come to it: watched, but not for ever.
+    def later(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            for name in ("jobs.jsonl", "ends.jsonl"):
+                os.utime(FOLDER / name, (time.time() - 61, time.time() - 61))
+
+    monkeypatch.setattr("tape_arith.arith.commands.status.time.sleep", later)
+    os.utime(FOLDER / "jobs.jsonl", (time.time() + 5, time.time() + 5))
+    done("status", "mine", "--watch")
+    assert len(looks) == 3
+
+
+def test_the_log_of_an_earlier_call_is_not_shown(listed: Path) -> None:
+    log = log_file(FOLDER, YARN)
+    log.parent.mkdir()
+    log.write_text("$ tape-arith score\n")
+    now = time.time()
+
+    def shown() -> str | None:
+        found: str | None = states()[YARN]["log"]
+        return found
+
+    assert shown() == str(log)  # it waits, and that is what it said last
+    with lock.hold(ROPE, "grid+yarn.json"):
+        os.utime(FOLDER / "jobs.jsonl", (now - 9, now - 9))
+        assert shown() == str(log)
+        os.utime(log, (now - 99, now - 99))
+        assert shown() is None  # in the process of a sweep that was begun since
+    note_end(FOLDER, YARN, 1, "no space", log)
+    assert shown() == str(log)
+    note_end(FOLDER, YARN, 1, "no space", None)
+    assert shown() is None and states()[YARN]["reason"] == "no space"
+    note_end(FOLDER, YARN, 1, "no space", log)
+    done("score", ROPE, "--with", "yarn")
+    assert states()[YARN]["state"] == "scored" and shown() is None
+    rows = {row["id"]: row for row in json.loads(done("status", "--json").out)["jobs"]}
+    assert rows["mini/rope/seed-0"]["log"] is None
+    note_end(FOLDER, YARN, 0, "", log)
+    rows = {row["id"]: row for row in json.loads(done("status", "--json").out)["jobs"]}
+    assert shown() == rows["mini/rope/seed-0"]["log"] == str(log)
+
+
+def test_a_sweep_that_was_never_run(here: Path) -> None:
+    assert "`tape-arith sweep mini-all` starts it" in refused("status", "mini-all")
+    told = refused("status", "mini-all", "--runs", "elsewhere")
+    assert "`tape-arith sweep mini-all --out elsewhere` starts it" in told
+
+
+def test_watching_ends_when_all_is_done(listed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    def scored_meanwhile(seconds: float) -> None:
+        looks.append(seconds)
+        call("score", ROPE, "--with", "yarn")
+
+    monkeypatch.setattr("tape_arith.arith.commands.status.time.sleep", scored_meanwhile)
+    assert "0 waiting" in done("status", "mine", "--watch").out
+    assert looks[0] == command.SECONDS_BETWEEN_LOOKS
+
+
+def test_it_needs_no_torch(listed: Path) -> None:
+    code = (
+        "import sys, cli; sys.argv = ['tape-arith', 'status', 'mine']\n"
+        "try: cli.main()\nexcept SystemExit as end: assert not end.code\n"
+        "assert 'torch' not in sys.modules and 'pandas' not in sys.modules"
+    )
+    environment = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, capture_output=True)

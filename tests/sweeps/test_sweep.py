@@ -1,0 +1,266 @@
+"""Sweep files: what they say, what is refused, and the jobs that come of them."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.sweeps import jobs as planning
+from tape_arith.arith.sweeps.jobs import How, Job, finished, plan
+from tape_arith.arith.sweeps.sweep import Sweep, load_sweep, sweeps
+from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.names.locate import known_names
+from tests.helpers.sealing import replaced, resealed
+from tests.helpers.tiny_runs import SETTINGS, done, refused
+
+TINY = "\n".join(f"{key} = {value}" for key, value in SETTINGS.items())
+OUT = Path("runs")
+
+
+def written(text: str, name: str = "mine.toml") -> str:
+    Path(name).write_text(text)
+    return name
+
+
+def sweep(text: str) -> Sweep:
+    return load_sweep(written('preset = "mini"\n' + text))
+
+
+@pytest.mark.parametrize("name", sweeps())
+def test_those_that_come_along_are_sound(name: str) -> None:
+    content = load_sweep(name)
+    assert content.summary.endswith((".", "runs"))
+    runs = content.runs(OUT)
+    assert len({(str(run.name), run.seed, run.root) for run in runs}) == len(runs)
+
+
+def test_mini_all_has_every_encoding_and_five_seeds_of_the_paper_s() -> None:
+    content = load_sweep("mini-all")
+    seeds: dict[str, list[int]] = {}
+    for run in content.runs(OUT):
+        seeds.setdefault(str(run.name), []).append(run.seed)
+    assert seeds.keys() >= {*known_names("encoding"), "abacus+fire", "abacus+rope"}
+    assert seeds.keys() >= {"rope+pi", "rope+ntk", "rope+ntk-dynamic", "tape+pi", "tape+ntk"}
+    paper = {"nope", "rope", "rand-rope", "fire", "tape", "tape-heads", "rope+yarn", "tape+yarn"}
+    assert {name for name, of in seeds.items() if of == [0, 1, 2, 3, 4]} == paper
+    assert {tuple(of) for name, of in seeds.items() if name not in paper} == {(0, 1, 2)}
+
+
+def test_the_paper_s_order() -> None:
+    runs = load_sweep("paper-20").runs(OUT)
+    order = ["tape", "rope", "nope", "fire", "tape-heads", "abacus", "rand-rope", "fire:init_l=512"]
+    order += ["alibi", "tape+yarn", "rope+yarn", "coupling", "fox", "cope"]
+    assert [(str(run.name), run.seed) for run in runs] == [(n, s) for s in (0, 1, 2) for n in order]
+    assert all(run.root == OUT and run.settings == {} for run in runs)
+    long = {str(name.encoding) for name in load_sweep("paper-40").names}
+    assert long == {"tape", "rope", "nope", "fire", "rand-rope"}  # its Figure 2
+
+
+@pytest.mark.parametrize("name", [name for name in sweeps() if name.startswith("tuned")])
+def test_the_tuned_track_searches_the_same_for_all(name: str) -> None:
+    content = load_sweep(name)
+    usual = content.config.learning_rate
+    assert content.tuned == "learning_rate" and content.values[0] == usual
+    assert sorted(content.values) == pytest.approx([usual / 3, usual, 3 * usual], rel=2e-4)
+    runs = content.runs(OUT)
+    # Never among the preset's own runs, nor two values in one folder.
+    assert all(run.root.parts[:2] == ("runs", name) for run in runs)
+    for one in runs:
+        assert float(one.root.name.split("=")[1]) == one.config.learning_rate
+    assert {run.settings.keys() <= {"learning_rate"} for run in runs} == {True}
+
+
+def test_seeds_are_outermost_and_groups_have_their_own(here: Path) -> None:
+    content = sweep(
+        '[[groups]]\nencodings = ["rope", "fire"]\nseeds = [0, 1]\n'
+        '[[groups]]\nencodings = ["nope"]\nseeds = [1, 2]\n'
+    )
+    pairs = [(str(run.name), run.seed) for run in content.runs(OUT)]
+    assert pairs == [("rope", 0), ("fire", 0), ("rope", 1), ("fire", 1), ("nope", 1), ("nope", 2)]
+    other = sweep('order = "encodings"\nencodings = ["rope", "fire"]\nseeds = [0, 1]\n')
+    pairs = [(str(run.name), run.seed) for run in other.runs(OUT)]
+    assert pairs == [("rope", 0), ("rope", 1), ("fire", 0), ("fire", 1)]
+
+
+def test_a_star_is_what_is_not_named(here: Path) -> None:
+    content = sweep('encodings = ["rope+yarn", "fire", "*", "abacus+rope"]\nseeds = [0]\n')
+    names = [str(name) for name in content.names]
+    assert names[:2] == ["rope+yarn", "fire"] and names.count("fire") == 1
+    assert set(known_names("encoding")) <= set(names)
+
+
+def test_settings_of_its_own_have_a_folder_of_their_own(here: Path) -> None:
+    (run,) = sweep('encodings = ["rope"]\nseeds = [3]\n[set]\nsteps = 7\n').runs(OUT)
+    assert run.config.steps == 7 and run.settings == {"steps": 7}
+    assert run.folder.path == Path("runs/mine/mini/rope/seed-3")
+
+
+GOOD = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n'
+BAD = {
+    "encodngs = []": "unknown key 'encodngs': did you mean 'encodings'?",
+    GOOD + "[overrides]\nsteps = 3": "unknown key 'overrides'",
+    GOOD + "shard = 3": "unknown key 'shard': did you mean 'shards'?",
+    'encodings = ["rope"]\nseeds = [0]': "'preset' is missing",
+    GOOD.replace("mini", "minni"): "unknown preset 'minni': did you mean 'mini'?",
+    GOOD.replace("rope", "rpoe"): "unknown encoding 'rpoe': did you mean",
+    GOOD.replace("rope", "tape:wdth=3"): "unknown option of tape 'wdth': did you mean 'width'?",
+    GOOD.replace("rope", "tape:context=none"): "context must be one of full, no-attention, no-mlp",
+    GOOD.replace('"rope"', '"rope", "rope"'): "rope is named twice",
+    GOOD.replace('"rope"', '"rope", "nope@from=rope"'): "rope and nope@from=rope do not begin",
+    GOOD.replace('"rope"', '"*", "tape@from=rope"'): "do not begin alike",
+    GOOD.replace('"rope"', "3"): "'encodings.0' must be text, not 3",
+    GOOD.replace('["rope"]', '"rope"'): "'encodings' must be a list, not 'rope'",
+    GOOD.replace('["rope"]', "[]"): "'encodings' must have at least 1 item",
+    GOOD.replace("[0]", "[true]"): "'seeds.0' must be an integer, not True",
+    GOOD.replace("[0]", "[-1]"): "'seeds.0' must be at least 0, not -1",
+    'preset = "mini"\nseeds = [0]': "'encodings' must be a list, not None",
+    'preset = "mini"': "give encodings and seeds",
+    GOOD + "[[groups]]\nseeds = [0]": "'groups.0.encodings' is missing",
+    'preset = "mini"\ngroups = 3': "'groups' must be a list",
+    'preset = "mini"\n[[groups]]\nencodings = ["rope"]\nseed = [0]': "'groups.0.seed' is unknown",
+    GOOD + 'order = "names"': "'order' must be 'seeds' or 'encodings', not 'names'",
+    GOOD + "shards = 0": "'shards' must be at least 1, not 0",
+    GOOD + 'splits = ["hard"]': "unknown split 'hard'",
+    GOOD + "[set]\nstep = 3": "unknown key 'step': did you mean 'steps'?",
+    GOOD + "[set]\nsteps = 3.5": "'steps' must be an integer",
+    GOOD + "[set]\nsteps = 0": "steps must be 1 or more",
+    GOOD + "set = 3": "'set' must be an object, not 3",
+    GOOD + "[tune]\nlearning_rate = 3": "'tune.learning_rate' must be a list, not 3",
+    GOOD + "[tune]\nlearning_rate = [1e-3, 1e-3]": "must be a list of several values",
+    GOOD + "[tune]\nlerning_rate = [1e-3, 3e-3]": "unknown key 'lerning_rate'",
+    GOOD + "[tune]\nlearning_rate = [1e-3, -1.0]": "learning_rate must be finite and above 0",
+    GOOD + "[tune]\nclip = [1.0, 2.0]\nsteps = [1, 2]": "'tune' must have at most 1 item",
+    "preset = ": "is not TOML",
+}
+# One ranked table would hold several budgets, sizes, recipes or evaluation sets.
+BAD |= {
+    f"{GOOD}[tune]\n{key} = {values}": f"tune takes learning_rate alone, not {key}: "
+    for key, values in {
+        "steps": "[1000, 2000]",
+        "batch_size": "[64, 128]",
+        "evaluation_seed": "[0, 1]",
+        "tested_digits": "[20, 40]",
+        "hidden_size": "[128, 256]",
+        "weight_decay": "[0.0, 0.1]",
+        "task": '["addition", "addition "]',
+    }.items()
+}
+
+
+@pytest.mark.parametrize("number", range(len(BAD)))
+def test_files_that_are_refused(here: Path, number: int) -> None:
+    text, told = list(BAD.items())[number]
+    file = written(text)
+    for command in ("sweep", "ablate"):
+        line = refused(command, file, "--dry-run")
+        assert line.startswith(file) and told in line, line
+    assert [path.name for path in here.iterdir()] == ["mine.toml"]
+
+
+def test_sweeps_that_are_not_there(here: Path) -> None:
+    assert "unknown sweep 'mini-al': did you mean 'mini-all'?" in refused("sweep", "mini-al")
+    assert "cannot read none.toml" in refused("sweep", "none.toml")
+
+
+# Jobs
+
+
+def jobs(text: str, how: How | None = None, **more: int) -> dict[str, Job]:
+    content = sweep(text)
+    made = plan(content.runs(OUT), how or How(), OUT, splits=content.splits, **more)
+    ids = [job.id for job in made]
+    assert len(set(ids)) == len(ids)
+    for job in made:  # each after what it depends on
+        assert all(ids.index(key) < ids.index(job.id) for key in job.depends)
+    return {job.id: job for job in made}
+
+
+def test_two_ways_of_scoring_share_a_training(here: Path) -> None:
+    made = jobs('encodings = ["tape+yarn", "tape"]\nseeds = [0]\n')
+    assert {key: job.depends for key, job in made.items()} == {
+        "train/mini/tape/seed-0": (),
+        "score/mini/tape/seed-0/grid+yarn": ("train/mini/tape/seed-0",),
+        "score/mini/tape/seed-0/grid": ("train/mini/tape/seed-0",),
+    }
+
+
+def test_parts_and_what_puts_them_together(here: Path) -> None:
+    made = jobs('encodings = ["rope"]\nseeds = [0]\nsplits = ["evaluation", "carry"]\n', shards=2)
+    parts = ("score/mini/rope/seed-0/grid@carry/1-of-2", "score/mini/rope/seed-0/grid@carry/2-of-2")
+    assert made["merge/mini/rope/seed-0/grid@carry"].depends == parts
+    assert len({job.folder.path for job in made.values() if job.kind == "score"}) == 4
+    lock = {job.folder.path for job in made.values() if job.kind in ("train", "merge")}
+    assert lock == {Path("runs/mini/rope/seed-0")}
+
+
+def test_large_grids_are_scored_in_parts() -> None:
+    shards = {n: planning.number_of_shards(load_sweep(n).config) for n in ("mini-all", "paper-40")}
+    assert shards["mini-all"] == 1 and 4 <= shards["paper-40"] <= 12
+
+
+def test_a_job_s_words_are_those_of_the_command_line(here: Path) -> None:
+    """What another process is told gives the run that this one would make."""
+    text = f'encodings = ["tape:width=8+yarn"]\nseeds = [2]\nshards = 2\n[set]\n{TINY}\n'
+    made = jobs(text, How(AttentionChoice("eager"), True, Path("data"), 1), shards=2)
+    assert [job.kind for job in made.values()] == ["generate", "train", "score", "score", "merge"]
+    assert not finished(list(made.values()))
+    for job in made.values():
+        assert all(isinstance(word, str) for word in job.argv)
+        done(*job.argv)
+        assert job.kind == "generate" or job.done(), job.id
+    assert len(finished(list(made.values()))) == len(made)
+    (train,) = (job for job in made.values() if job.kind == "train")
+    record = train.run.folder.record()
+    assert (record.config, record.seed) == (train.run.config, 2) and record.data is not None
+    assert not (train.run.folder.path / "shards").exists()
+
+
+def test_the_list_of_jobs(here: Path) -> None:
+    made = jobs('encodings = ["rope"]\nseeds = [0]\n')
+    planning.write_jobs(list(made.values()), Path("there"))
+    lines = Path("there/jobs.jsonl").read_text().splitlines()
+    first = json.loads(lines[0])
+    assert first["id"] == "train/mini/rope/seed-0" and first["depends"] == []
+    assert first["resources"] == {"slots": 1}
+    expected = "train --pe rope --preset mini --seed 0 --out runs --no-score"
+    assert first["argv"] == shlex.split(expected)
+    assert [line["id"] for line in planning.read_jobs(Path("there"))] == list(made)
+
+
+def test_what_is_done_is_read_from_the_files(comparison: Path) -> None:
+    content = load_sweep(
+        written(f'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n[set]\n{TINY}\n')
+    )
+    run = content.runs(OUT)[0]
+    (own,) = plan([type(run)(run.name, 0, "mini", run.config, OUT)], How(), OUT)[1:]
+    train = plan([own.run], How(), OUT)[0]
+    assert own.done() and train.done()
+    # Carried away without its weights it is as done as before.
+    for file in (own.run.folder.path / "weights").iterdir():
+        file.unlink()
+    assert own.done() and not train.done()
+    assert finished([train, own]) == {train.id, own.id}
+    # Another run's grid in its place is none.
+    grid = own.run.folder.path / "grid.json"
+    text = grid.read_text()
+    for old, new in (
+        ('"rope"', '"fire"'),
+        ('"seed": 0', '"seed": 1'),
+        ('"steps": 4', '"steps": 5'),
+    ):
+        assert old in text
+        grid.write_bytes(resealed(text.replace(old, new).encode()))
+        assert not own.done(), (old, new)
+    grid.write_text(text[:50])
+    assert not own.done()
+    grid.write_text(text)
+    record = own.run.folder.record_file
+    replaced(record, '"learning_rate": 0.001', '"learning_rate": 0.1')
+    assert not own.done() and finished([train, own]) == set()
+
+
+def test_a_name_must_be_known_before_anything_is_written(here: Path) -> None:
+    with pytest.raises(UsageError):
+        sweep('encodings = ["tape:form=round"]\nseeds = [0]\n')

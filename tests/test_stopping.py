@@ -1,0 +1,70 @@
+"""When to stop in good order."""
+
+import re
+import signal
+
+import pytest
+
+from tape_arith.arith.stopping import Stopper, seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "right"), [("90", 90), ("90s", 90), ("25m", 1500), ("3h", 10800), ("0.5h", 1800)]
+)
+def test_durations(text: str, right: float) -> None:
+    assert seconds(text) == right
+
+
+@pytest.mark.parametrize("text", ["", "s", "0", "-3s", "soon", "1d", "nan", "inf", "1e999h"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text) or "convert"):
+        seconds(text)
+
+
+def test_the_time() -> None:
+    assert not Stopper()() and Stopper().exit_code == 0
+    assert not Stopper(1e6)()
+    late = Stopper(1e-9)
+    assert late() and late.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGHUP, 75), (signal.SIGUSR2, 75)],
+)
+def test_the_first_signal_is_a_wish_and_a_second_ctrl_c_is_not(
+    number: signal.Signals, code: int
+) -> None:
+    def as_usual(*_: object) -> None:
+        raise InterruptedError
+
+    wishes = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+    before = {each: signal.signal(each, as_usual) for each in wishes}
+    try:
+        stopper = Stopper(1e-9)
+        with stopper.listening():
+            signal.raise_signal(number)
+            assert stopper() and stopper.exit_code == code
+            for again in (signal.SIGTERM, signal.SIGUSR2):  # what runs us repeats itself
+                signal.raise_signal(again)
+            assert stopper.exit_code == code
+            with pytest.raises(InterruptedError):
+                signal.raise_signal(signal.SIGINT)
+        with Stopper().listening():
+            pass
+        assert all(signal.getsignal(each) is as_usual for each in wishes)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def test_what_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        stopper = Stopper()
+        with stopper.listening():
+            signal.raise_signal(signal.SIGHUP)
+            assert not stopper()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
