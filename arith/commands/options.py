@@ -132,8 +132,7 @@ Engine = Annotated[
     str,
     typer.Option(
         metavar="NAME[:KEY=VALUE...]",
-        help="Where jobs run: local, ray, slurm or kubernetes (printed, with --dry-run), as in "
-        "slurm:partition=gpu:throttle=8.",
+        help="Where jobs run: local, ray or slurm, as in slurm:partition=gpu:throttle=8.",
         autocompletion=_complete_engine,
     ),
 ]

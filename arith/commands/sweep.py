@@ -20,7 +20,6 @@ from tape_arith.arith.commands.options import (
     Track,
     complete_sweep,
 )
-from tape_arith.arith.errors import UsageError
 from tape_arith.models.names.backends import AttentionChoice
 
 EXAMPLE = "tape-arith sweep paper-20 --time-limit 25m"
@@ -48,15 +47,12 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="The jobs, as JSON.")] = False,
 ) -> None:
     """Train and score all runs of a sweep, in its order; what is done is never done again."""
-    from tape_arith.arith.sweeps.engines import elsewhere, printer_for
+    from tape_arith.arith.sweeps.engines import elsewhere
     from tape_arith.arith.sweeps.sweep import folder_of, load_sweep
 
     content = load_sweep(sweep)
     stopper = stopper_for(time_limit)
-    printer = printer_for(engine, slots, content.name, dry_run)
-    if printer is not None and as_json:
-        raise UsageError(f"--json is for what is run: --engine {engine} prints YAML")
-    sent = None if printer else elsewhere(engine, slots, folder_of(content, out))
+    sent = elsewhere(engine, slots, folder_of(content, out))
     use_threads(threads)
     from tape_arith.arith.runs.tracking import chosen
     from tape_arith.arith.sweeps import run_sweep as sweeping
@@ -65,12 +61,9 @@ def command(
     from tape_arith.arith.terminal import say
 
     with stopper.listening():
-        here = printer is None and sent is None
+        here = sent is None
         how = How(AttentionChoice(attention, compiled), not no_curves, track=chosen(track))
         made = sweeping.prepared(content, out, how, slots, here=here)
-        if printer is not None:
-            print(printer.text(made.left))
-            return
         if dry_run:
             print(json.dumps(made.forecast, indent=1) if as_json else made.as_text())
             return

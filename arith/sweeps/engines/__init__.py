@@ -7,10 +7,9 @@ keyword-only arguments of its last class are its options.
 
 import re
 from pathlib import Path
-from typing import Any
 
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.arith.sweeps.engines.engine import Engine, Printer
+from tape_arith.arith.sweeps.engines.engine import Engine
 from tape_arith.models.names.declarations import read_declaration
 from tape_arith.models.names.locate import Location, in_folder, matching
 from tape_arith.models.names.parse import NamePart
@@ -60,7 +59,8 @@ def elsewhere(text: str, slots: int | None, folder: Path) -> Engine | None:
     part = parse(text)
     if part.name == LOCAL:
         return None
-    kind = _class(part)
+    (place,) = matching(_places(), part.name)
+    kind = getattr(place.load(), read_declaration(place).class_name)
     reason = kind.lacks()
     if reason is not None:
         raise UsageError(f"engine {part.name}: {reason}")
@@ -68,22 +68,6 @@ def elsewhere(text: str, slots: int | None, folder: Path) -> Engine | None:
     return engine
 
 
-def printer_for(text: str, slots: int | None, name: str, dry_run: bool) -> Printer | None:
-    """The engine that `text` names, where it is one that prints, with --dry-run, what is to be
-    applied; None for those that run jobs. Errors: UsageError."""
-    part = parse(text)
-    kind = _class(part)
-    if not dry_run or not issubclass(kind, Printer):
-        return None
-    printer: Printer = kind(slots, name, **dict(part.options))
-    return printer
-
-
 def _places() -> list[Location]:
     found = in_folder(Path(__file__).parent, __name__)
     return [place for place in found if place.name not in _NOT_BY_NAME]
-
-
-def _class(part: NamePart) -> Any:
-    (place,) = matching(_places(), part.name)
-    return getattr(place.load(), read_declaration(place).class_name)

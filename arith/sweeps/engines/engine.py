@@ -1,6 +1,5 @@
 """What an engine is: four words, so that those of clusters fit beside the local one."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -50,19 +49,3 @@ def handed_over(job: Job, folder: Path, engine: str, token: str, cores: int) -> 
     log = log_file(folder, job.id).absolute()
     write_ticket(log, Ticket(engine, token))
     return Task([job.argv], cores, str(Path.cwd()), str(log), engine, token)
-
-
-class Printer:
-    """Runs nothing: prints what somebody else is to run. `name` is what it calls that."""
-
-    def __init__(self, slots: int | None, name: str) -> None:
-        self.slots, self.name = slots, name
-
-    @staticmethod
-    def lacks() -> str:
-        """Why it runs nothing, as the end of a sentence."""
-        raise NotImplementedError
-
-    def text(self, jobs: Sequence[Job]) -> str:
-        """What is to be applied. Errors: UsageError."""
-        raise NotImplementedError
