@@ -1,16 +1,16 @@
-"""Whether two encodings differ: tests in closed form (scipy is only the oracle of the tests).
+"""Whether two encodings differ.
 
 `welch` with `holm` speaks of encodings: its unit is the training run. `two_proportion` with
 `false_discovery` counts problems, cell by cell, and so speaks of these runs only.
 """
 
 from collections.abc import Sequence
-from math import erfc as complementary_error
 from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.scoring.regions import Bools
@@ -60,11 +60,11 @@ def holm(p: Sequence[float]) -> list[float]:
     >>> [round(value, 3) for value in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
     """
-    result, largest = [0.0] * len(p), 0.0
-    for rank, place in enumerate(sorted(range(len(p)), key=lambda place: p[place])):
-        largest = max(largest, min(1.0, (len(p) - rank) * p[place]))
-        result[place] = largest
-    return result
+    order = np.argsort(p, kind="stable")
+    scaled = np.asarray(p, dtype=np.float64)[order] * np.arange(len(p), 0, -1)
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.maximum.accumulate(np.minimum(scaled, 1.0))
+    return list(map(float, adjusted))
 
 
 def two_proportion(
@@ -84,8 +84,7 @@ def two_proportion(
         z = np.abs(right_a / n_a - right_b / n_b) / np.sqrt(variance)
     same = (right_a + right_b == 0) | (right_a + right_b == n_a + n_b)
     z = np.where(same, 0.0, z)
-    tails = np.array([complementary_error(value / sqrt(2)) for value in z.ravel().tolist()])
-    return np.where((n_a > 0) & (n_b > 0), tails.reshape(z.shape), np.nan)
+    return np.where((n_a > 0) & (n_b > 0), special.erfc(z / sqrt(2)), np.nan)
 
 
 def false_discovery(p: NDArray[Any], rate: float = 0.05) -> Bools:
