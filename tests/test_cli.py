@@ -142,7 +142,7 @@ def test_letters_that_an_encoding_lacks_are_written_as_numbers() -> None:
 LIGHT = """
 import os, sys
 sys.argv = ["tape-arith"]
-import cli
+from tape_arith import cli
 def call(*arguments, heavy=("torch", "pandas", "matplotlib")):
     sys.argv[1:] = arguments
     try:
@@ -195,7 +195,7 @@ LONG = settings(steps=300, num_problems=4096)
 
 
 def start(*command: str) -> "subprocess.Popen[str]":
-    code = "import cli; cli.main()"
+    code = "from tape_arith import cli; cli.main()"
     return subprocess.Popen(
         [sys.executable, "-c", code, *command],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},

@@ -158,7 +158,7 @@ def test_a_package_is_listed_without_running_it(package: Path) -> None:
     assert not any(name.startswith("theirs") for name in sys.modules)
     # The real thing: another interpreter, with the package on its path.
     listed = subprocess.run(
-        [sys.executable, "-c", "import cli; cli.main()", "list"],
+        [sys.executable, "-c", "from tape_arith import cli; cli.main()", "list"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (package, ROOT)))},
         capture_output=True,
         text=True,

@@ -132,7 +132,7 @@ def generated(parent: Path, config: Config, count: int, workers: int) -> Generat
         out = folder / "data"
         settings = {"task": config.task, "trained_digits": config.trained_digits}
         settings["tested_digits"] = config.trained_digits
-        command = [sys.executable, "-c", "import cli; cli.main()", "generate"]
+        command = [sys.executable, "-c", "from tape_arith import cli; cli.main()", "generate"]
         command += ["--preset", "mini", "--out", str(out)]
         command += ["--count", str(count), "--workers", str(workers)]
         command += [word for k, v in settings.items() for word in ("--set", f"{k}={v}")]

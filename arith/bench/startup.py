@@ -13,7 +13,7 @@ TAKES: frozenset[str] = frozenset()
 
 REPEATS, QUICK_REPEATS = 15, 1
 HEAVY = ("torch", "pandas", "matplotlib")
-HELP = "import sys; sys.argv[1:] = ['--help']; import cli; cli.main()"
+HELP = "import sys; sys.argv[1:] = ['--help']; from tape_arith import cli; cli.main()"
 _IMPORT = re.compile(r"import time:\s+\d+ \|\s+(\d+) \| ( *)(\S+)")
 
 

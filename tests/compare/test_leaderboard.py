@@ -454,7 +454,7 @@ def test_what_is_refused(made: Path) -> None:
 def test_no_torch_without_costs(made: Path) -> None:
     code = (
         "import sys; sys.argv[1:] = ['leaderboard', '--out', 'board.md', '--figure', 'board.png']\n"
-        "import cli\n"
+        "from tape_arith import cli\n"
         "try:\n    cli.main()\n"
         "except SystemExit as end:\n    assert end.code in (0, None), end.code\n"
         "assert 'torch' not in sys.modules"

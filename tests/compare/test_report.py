@@ -236,7 +236,7 @@ def test_no_torch(comparison: Path) -> None:
     code = (
         "import sys\n"
         "sys.argv = ['tape-arith', 'report']\n"
-        "import cli\n"
+        "from tape_arith import cli\n"
         "try:\n    cli.main()\n"
         "except SystemExit as leaving:\n    assert not leaving.code\n"
         "assert 'torch' not in sys.modules\n"

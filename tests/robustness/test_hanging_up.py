@@ -38,7 +38,7 @@ def start(
             os.setsid()
 
     return subprocess.Popen(
-        [sys.executable, "-c", "import cli; cli.main()", *command],
+        [sys.executable, "-c", "from tape_arith import cli; cli.main()", *command],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
         stdout=out,

@@ -31,7 +31,7 @@ TRAIN = ["train", "--pe=rand-rope", "--no-score", "--threads=1", *settings(**SIZ
 KILLED_AT_A_WRITE = """
 import os, signal, sys
 from pathlib import Path
-import cli
+from tape_arith import cli
 from tests.helpers.watched_writes import watched
 
 number, signal_number, count_file = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
