@@ -24,7 +24,7 @@ def causal_softmax(scores: Tensor) -> Tensor:
     return (scores + future.triu(1)).softmax(-1)
 
 
-def gathered(weights: Tensor, values: Tensor) -> Tensor:
+def gather_values(weights: Tensor, values: Tensor) -> Tensor:
     """weights [B, H, T, T] times values [B or 1, T, H or 1, V], in the values' type:
     [B, T, H, V]."""
     return (weights.to(values.dtype) @ values.transpose(1, 2)).transpose(1, 2)
@@ -57,4 +57,4 @@ def attention(
     the fused kernel of a CPU is several times slower.
     """
     weights = attention_weights(q, k, scale=scale, bias=bias)
-    return tuple(gathered(weights, v) for v in values)
+    return tuple(gather_values(weights, v) for v in values)

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.cpu_kernels import rms_norm, use_custom_backward
 from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, State
 from tape_arith.models.errors import UsageError
-from tape_arith.models.norm import RMSNorm
 from tape_arith.models.sequences import Sequences
 
 NORM_EPSILON = 1e-6
@@ -29,6 +29,28 @@ class DecoderConfig:
     num_heads: int
     head_dim: int
     mlp_size: int
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean(x^2) + eps) * weight over the last axis (Zhang and Sennrich 2019, 1910.07467).
+
+    Returns the type of autocast if that is on, so that the next product casts nothing; the mean is
+    taken in float32 or wider.
+    """
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        device = x.device.type
+        # Autocast leaves float64 alone.
+        casts = torch.is_autocast_enabled(device) and x.dtype != torch.float64
+        dtype = torch.get_autocast_dtype(device) if casts else x.dtype
+        if use_custom_backward(x):
+            return rms_norm(x, self.weight, self.eps, dtype)
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps).to(dtype)
 
 
 class Block(nn.Module):

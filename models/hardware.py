@@ -12,7 +12,6 @@ from itertools import chain, islice
 from typing import TypeVar
 
 import torch
-from torch import Tensor
 
 from tape_arith.models.names.backends import AUTO, AttentionChoice
 
@@ -144,15 +143,6 @@ def _keep_freed_memory() -> None:
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
-
-
-def use_custom_backward(x: Tensor) -> bool:
-    """Whether operations on `x` take the backward passes written for CPUs, where memory is slow.
-
-    On a GPU a compiled block fuses the plain formula.
-    """
-    # Not `is_compiling`, which is true for all threads while one of them compiles.
-    return x.device.type == "cpu" and not torch.compiler.is_dynamo_compiling()
 
 
 def _cpu_has_bfloat16() -> bool:

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from tape_arith.models.attention import attention_weights, gathered
+from tape_arith.models.attention import attention_weights, gather_values
 from tape_arith.models.backends.backend import Backend, Needs
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.sequences import Sequences, pack, unpack
@@ -32,5 +32,5 @@ class Eager(Backend):
             values = tuple(unpack(v, seqs) for v in values)
         weights = attention_weights(q, k, scale=scale, bias=bias)
         seqs.show("weights", weights)
-        mixed = tuple(gathered(weights, v) for v in values)
+        mixed = tuple(gather_values(weights, v) for v in values)
         return mixed if seqs.starts is None else tuple(pack(heads, seqs) for heads in mixed)

@@ -32,5 +32,5 @@ class Abacus(PlaceTable):
             raise UsageError(f"abacus: k must be 0 or more, not {k}")
         super().__init__(setting, 0, 5 * operand_digits(setting) // 4 if k is None else k)
 
-    def numbered(self, tokens: Tensor, digits: Tensor) -> Tensor:
+    def has_index(self, tokens: Tensor, digits: Tensor) -> Tensor:
         return digits

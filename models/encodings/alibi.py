@@ -10,11 +10,11 @@ from tape_arith.models.encoding import constant
 from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances
 
 
-def geometric(num_heads: int) -> list[float]:
+def alibi_slopes(num_heads: int) -> list[float]:
     """2^(-8h/H), h = 1 .. H, for a power of two; else those of the power of two below, then every
     other one of the power above, from its first.
 
-    >>> geometric(2), geometric(3)
+    >>> alibi_slopes(2), alibi_slopes(3)
     ([0.0625, 0.00390625], [0.0625, 0.00390625, 0.25])
     """
     below = 2 ** (num_heads.bit_length() - 1)
@@ -39,7 +39,7 @@ class ALiBi(CommonAdditiveBias):
 
     def slopes(self) -> list[float]:
         """m of each head."""
-        return geometric(self.setting.num_heads)
+        return alibi_slopes(self.setting.num_heads)
 
     def bias(self, distances: Distances) -> Tensor:
         slopes = constant(self.slopes(), distances.delta)

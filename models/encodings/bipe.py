@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from tape_arith.models.encoding import Setting
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.digit_places import draw, since
+from tape_arith.models.families.digit_places import draw, tokens_since
 from tape_arith.models.families.learned_table import LearnedTable
 from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.sequences import Sequences
@@ -58,7 +58,7 @@ class BiPE(LearnedTable, Rotary):
         return segments - segments.gather(1, start.expand_as(segments)) + seqs.offset
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
-        place = since(self.first_of_segment(seqs), seqs)
+        place = tokens_since(self.first_of_segment(seqs), seqs)
         if self.training:
             place = place + seqs.per_token(draw(seqs.key, 0, self.k, b"bipe"))
         return x + F.embedding(place.clamp_max(len(self.table) - 1), self.table)

@@ -39,5 +39,5 @@ class Coupling(PlaceTable):
         ids = torch.tensor(setting.separator_ids)
         self.register_buffer("separator_ids", ids, persistent=False)
 
-    def numbered(self, tokens: Tensor, digits: Tensor) -> Tensor:
+    def has_index(self, tokens: Tensor, digits: Tensor) -> Tensor:
         return digits | torch.isin(tokens, self.separator_ids)

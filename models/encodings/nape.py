@@ -3,7 +3,7 @@
 from typing import Literal
 
 from tape_arith.models.encoding import Setting
-from tape_arith.models.encodings.alibi import ALiBi, geometric
+from tape_arith.models.encodings.alibi import ALiBi, alibi_slopes
 
 
 class NAPE(ALiBi):
@@ -31,5 +31,5 @@ class NAPE(ALiBi):
         """m of each head, 0 for those without positions."""
         biased = max(self.setting.num_heads // 2, 1)
         linear = [1 / h for h in range(1, biased + 1)]
-        slopes = linear if self.rule == "linear" else geometric(biased)
+        slopes = linear if self.rule == "linear" else alibi_slopes(biased)
         return slopes + [0.0] * (self.setting.num_heads - biased)

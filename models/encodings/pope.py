@@ -13,7 +13,12 @@ from torch.nn import functional as F
 
 from tape_arith.models.backends.backend import Needs
 from tape_arith.models.encoding import PositionalLayer, Setting
-from tape_arith.models.families.rotary import Rotary, powers, rotation, traces
+from tape_arith.models.families.rotary import (
+    Rotary,
+    geometric_frequencies,
+    rotation,
+    trace_products,
+)
 from tape_arith.models.flops import MatMul, Workload
 from tape_arith.models.sequences import Sequences
 
@@ -79,7 +84,7 @@ class PoPE(Rotary):
         return PoPELayer(self.setting, self.phase == "uniform")
 
     def frequencies(self) -> Tensor:
-        return powers(self.setting.head_dim)
+        return geometric_frequencies(self.setting.head_dim)
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> Angles:
         return Angles(*self.cos_sin(index, seqs, x.dtype))
@@ -87,7 +92,7 @@ class PoPE(Rotary):
     def inner_products(self, state: Angles) -> Tensor:
         """Of the angles alone: phases are of keys, not of positions."""
         by = rotation(*state)
-        return traces(by, by)
+        return trace_products(by, by)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
         """Scores of twice the width, in each layer."""

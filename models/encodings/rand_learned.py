@@ -23,5 +23,5 @@ class RandLearned(Randomized, LearnedTable):
         self.set_l_max(l_max)
         self.make_table(self.l_max)
 
-    def highest(self, seqs: Sequences) -> int:
+    def highest_index(self, seqs: Sequences) -> int:
         return seqs.offset + self.l_max - 1

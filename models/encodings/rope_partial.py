@@ -8,12 +8,18 @@ from torch import Tensor
 
 from tape_arith.models.encoding import PositionalLayer, Setting
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.rotary import Rotary, RotaryLayer, Rotation, powers, rotate
+from tape_arith.models.families.rotary import (
+    Rotary,
+    RotaryLayer,
+    Rotation,
+    geometric_frequencies,
+    rotate,
+)
 
 
 class RoPEPartialLayer(RotaryLayer):
     def turn(self, x: Tensor, by: Rotation) -> Tensor:
-        rotated = by.direct.shape[-1]
+        rotated = by.diagonal.shape[-1]
         return torch.cat((rotate(x[..., :rotated], by), x[..., rotated:]), -1)
 
 
@@ -45,4 +51,4 @@ class RoPEPartial(Rotary):
         return RoPEPartialLayer()
 
     def frequencies(self) -> Tensor:
-        return powers(self.rotated // 2)
+        return geometric_frequencies(self.rotated // 2)

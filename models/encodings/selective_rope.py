@@ -42,12 +42,12 @@ class SelectiveRoPELayer(PositionalLayer):
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: Temperature, seqs: Sequences
     ) -> tuple[Tensor, Temperature]:
         with torch.autocast(x.device.type, enabled=False):
-            angles = self.turned(x, seqs) * state.temperature
+            angles = self.cumulative_angles(x, seqs) * state.temperature
             by = rotation(angles.cos(), angles.sin())
         (heads,) = self.attention(rotate(q, by), rotate(k, by), (v,), seqs)
         return heads, state
 
-    def turned(self, x: Tensor, seqs: Sequences) -> Tensor:
+    def cumulative_angles(self, x: Tensor, seqs: Sequences) -> Tensor:
         """How far tokens up to each have turned, [B, T, H, F], of x [B, T, D]."""
         x = x.to(torch.promote_types(torch.float32, x.dtype)).unflatten(-1, (self.num_heads, -1))
         x = (x * (x.square().sum(-1, keepdim=True) + EPSILON).rsqrt()).flatten(-2)

@@ -4,43 +4,50 @@ Legend: B batch, T tokens, H heads, K head dim, F = K/2 frequencies, L = D = 2, 
 """
 
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tape_arith.models.backends.backend import Needs
+from tape_arith.models.cpu_kernels import (
+    add_mixed_rows_on_cpu,
+    repeat_for_heads,
+    use_custom_backward,
+)
 from tape_arith.models.encoding import PositionalLayer, Setting
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.contextual import ContextualRotary, check_options
-from tape_arith.models.families.contextual_layer import ContextualLayer, ReadOut
-from tape_arith.models.families.rotary import Rotation, rotate, rotation, swap
-from tape_arith.models.families.tape_ablations import (
+from tape_arith.models.families.rotary import Rotation, rotate, rotation
+from tape_arith.models.families.tape_layers import (
+    ContextualLayer,
     NonEquivariantLayer,
+    ReadOut,
     ShareLayer,
     VectorLayer,
     VectorState,
 )
 from tape_arith.models.flops import MatMul, Workload
-from tape_arith.models.hardware import use_custom_backward
 from tape_arith.models.sequences import Sequences
 
 
 class TapeState(NamedTuple):
-    """Each frequency's 2x2 matrix e (rows L, columns D) as e^T acts, in the form of `rotate`:
-    direct [B or 1, T, H or 1, 2F] = (e_11, e_22), swapped = (e_21, e_12), one half each. An element
-    of O(2) acts on the columns, one for each frequency."""
+    """Each frequency's 2x2 matrix e (rows L, columns D) as e^T acts, in the form of `rotate`.
 
-    direct: Tensor
-    swapped: Tensor
+    diagonal [B or 1, T, H or 1, 2F] = (e_11, e_22), cross = (e_21, e_12), one half each. Elements
+    of O(2), one for each frequency, act on the columns.
+    """
+
+    diagonal: Tensor
+    cross: Tensor
 
     @classmethod
-    def at(cls, cos: Tensor, sin: Tensor) -> "TapeState":
+    def from_angles(cls, cos: Tensor, sin: Tensor) -> "TapeState":
         """The rotation by +theta t, which is the transpose of the paper's matrix."""
         return cls(*rotation(cos, sin))
 
     @classmethod
-    def of(cls, e: Tensor) -> "TapeState":
+    def from_matrix(cls, e: Tensor) -> "TapeState":
         """From e [..., L, 2F], its columns as halves of the last axis."""
         (a, b), (c, d) = (row.chunk(2, -1) for row in e.unbind(-2))
         return cls(torch.cat((a, d), -1), torch.cat((c, b), -1))
@@ -48,20 +55,20 @@ class TapeState(NamedTuple):
     @property
     def e(self) -> Tensor:
         """e [..., L, 2F], its columns (D) as halves of the last axis."""
-        (a, d), (c, b) = self.direct.chunk(2, -1), self.swapped.chunk(2, -1)
+        (a, d), (c, b) = self.diagonal.chunk(2, -1), self.cross.chunk(2, -1)
         return torch.stack((torch.cat((a, b), -1), torch.cat((c, d), -1)), -2)
 
-    def turned(self, x: Tensor) -> Tensor:
+    def apply(self, x: Tensor) -> Tensor:
         """e^T x, by frequency, of a query or key x [B, T, H, 2F]."""
         return rotate(x, Rotation(*self))
 
 
-def added(state: TapeState, entries: Tensor, mixed: TapeState) -> TapeState:
+def add_mixed_rows(state: TapeState, entries: Tensor, mixed: TapeState) -> TapeState:
     """`state` with `mixed` added, whose rows G mixes, in the type of `state`: entries = (G_11,
     G_22, G_12, G_21) of each head, [B, T, H, 4]. For a GPU, where a fused block reads a head's four
     numbers wherever it wants them, and writes no wider tensor of them."""
-    half = state.direct.shape[-1] // 2
-    entries, direct, swapped = (x.to(state.direct.dtype) for x in (entries, *mixed))
+    half = state.diagonal.shape[-1] // 2
+    entries, diagonal, cross = (x.to(state.diagonal.dtype) for x in (entries, *mixed))
 
     def halves(first: int, second: int) -> Tensor:
         """One entry beside each first half of the last axis, one beside each second."""
@@ -69,42 +76,9 @@ def added(state: TapeState, entries: Tensor, mixed: TapeState) -> TapeState:
         return both[..., None].expand(*both.shape, half).flatten(-2)
 
     return TapeState(
-        state.direct + halves(0, 1) * direct + halves(2, 3) * swapped,
-        state.swapped + halves(3, 2) * direct + halves(1, 0) * swapped,
+        state.diagonal + halves(0, 1) * diagonal + halves(2, 3) * cross,
+        state.cross + halves(3, 2) * diagonal + halves(1, 0) * cross,
     )
-
-
-class _Added(torch.autograd.Function):
-    """The same for a CPU, where memory is what costs: of keep = (G_11, G_22) and carry = (G_12,
-    G_21), each laid out as a part of the state. What is stored is what came in, in its own type,
-    and every sum is taken in place."""
-
-    @staticmethod
-    def forward(ctx: Any, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        first, second, *others = inputs
-        ctx.save_for_backward(*others)
-        ctx.shape = first.shape
-        keep, carry, direct, swapped = (x.to(first.dtype) for x in others)
-        return (
-            torch.addcmul(first, keep, direct).addcmul_(carry, swapped),
-            torch.addcmul(second, swap(carry), direct).addcmul_(swap(keep), swapped),
-        )
-
-    @staticmethod
-    def backward(ctx: Any, first: Tensor, second: Tensor) -> tuple[Tensor, ...]:
-        types = [x.dtype for x in ctx.saved_tensors]
-        keep, carry, direct, swapped = (x.to(first.dtype) for x in ctx.saved_tensors)
-        gradients = (
-            (first * direct).add_(swap(second * swapped)),
-            (first * swapped).add_(swap(second * direct)),
-            (first * keep).addcmul_(second, swap(carry)),
-            (first * carry).addcmul_(second, swap(keep)),
-        )
-        return (
-            first.sum_to_size(ctx.shape),
-            second.sum_to_size(ctx.shape),
-            *(x.to(dtype) for x, dtype in zip(gradients, types, strict=True)),
-        )
 
 
 class TapeLayer(ReadOut):
@@ -121,12 +95,12 @@ class TapeLayer(ReadOut):
         # (G_12, G_21) carries it over.
         order = [0, 3, 1, 2]
         if not use_custom_backward(heads):
-            return added(state, self.entries(heads, order), mixed)
+            return add_mixed_rows(state, self.entries(heads, order), mixed)
         # The product itself lays the entries out, which is cheaper than repeating them.
-        half = state.direct.shape[-1] // 2
+        half = state.diagonal.shape[-1] // 2
         wide = self.entries(heads, [entry for entry in order for _ in range(half)])
-        parts = _Added.apply(*state, *wide.chunk(2, -1), *mixed)  # type: ignore[no-untyped-call]
-        return TapeState(*parts)
+        keep, carry = wide.chunk(2, -1)
+        return TapeState(*add_mixed_rows_on_cpu(state, (keep, carry), mixed))
 
     def products(self, rows: int, known: bool) -> Iterable[MatMul]:
         """psi, and the four entries of G, laid beside each half of both parts of the state (which
@@ -251,7 +225,7 @@ class TAPE(ContextualRotary):
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> TapeState | VectorState:
         if self.first == "learned":
-            e = self.form.state.of(self.rows(index, seqs, x.dtype)[:, :, None])
+            e = self.form.state.from_matrix(self.rows(index, seqs, x.dtype)[:, :, None])
         else:
-            e = self.form.state.at(*self.cos_sin(index, seqs, x.dtype))
-        return self.for_each_head(e)
+            e = self.form.state.from_angles(*self.cos_sin(index, seqs, x.dtype))
+        return repeat_for_heads(e, self.setting.num_heads)

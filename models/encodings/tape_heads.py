@@ -14,11 +14,11 @@ from tape_arith.models.backends.backend import Needs
 from tape_arith.models.encoding import INITIAL_STD, PositionalLayer, Setting, State
 from tape_arith.models.families.contextual import (
     ContextualRotary,
+    add_share,
     check_options,
-    clamped,
-    with_share,
+    clamp_norm,
 )
-from tape_arith.models.families.rotary import rotate, rotation, traces
+from tape_arith.models.families.rotary import rotate, rotation, trace_products
 from tape_arith.models.flops import MatMul, Workload
 from tape_arith.models.sequences import Sequences
 
@@ -58,11 +58,11 @@ class TapeHeadsLayer(PositionalLayer):
             (heads,) = self.attention(q, k, (v,), seqs)
             return heads, state
         heads, mixed = self.attention(q, k, (v, e), seqs)
-        return heads, with_share(state, self.s, TapeHeadsState(mixed))
+        return heads, add_share(state, self.s, TapeHeadsState(mixed))
 
     def update(self, mlp_out: Tensor, state: TapeHeadsState, seqs: Sequences) -> TapeHeadsState:
         """Each z after the block: mixed, where it is, and clamped, both halves of e counted."""
-        return clamped(self.mixed(mlp_out, state) if self.mixes else state, self.clamp, copies=2)
+        return clamp_norm(self.mixed(mlp_out, state) if self.mixes else state, self.clamp, copies=2)
 
     def mixed(self, mlp_out: Tensor, state: TapeHeadsState) -> TapeHeadsState:
         """e + Wd diag(SiLU(Wx m)) Wu e, m the output of the MLP."""
@@ -166,4 +166,4 @@ class TapeHeads(ContextualRotary):
     def inner_products(self, state: TapeHeadsState) -> Tensor:
         """Of the 2x2 matrices that multiply as z does: 2 sum_f Re(z_t conj z_i)."""
         by = rotation(*state.e.chunk(2, -1))
-        return traces(by, by)
+        return trace_products(by, by)

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from tape_arith.models.backends.eager import Eager
+from tape_arith.models.cpu_kernels import repeat_for_heads
 from tape_arith.models.encoding import PositionalLayer, Setting
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.rotary import Rotary, Rotation, rotate, rotation, traces
+from tape_arith.models.families.rotary import Rotary, Rotation, rotate, rotation, trace_products
 from tape_arith.models.sequences import Sequences
 
 GAMMA = 0.4
@@ -32,7 +33,7 @@ class XPosLayer(PositionalLayer):
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: XPosState, seqs: Sequences
     ) -> tuple[Tensor, XPosState]:
         # A decay that float32 cannot hold is taken in float64, by eager attention alone.
-        wide = state.query.direct.dtype == torch.float64 != q.dtype
+        wide = state.query.diagonal.dtype == torch.float64 != q.dtype
         if wide:
             q, k = q.double(), k.double()
         attention = _EAGER if wide else self.attention
@@ -78,7 +79,8 @@ class XPos(Rotary):
         dtype = self._dtype(x.dtype, seqs)
 
         def scaled(factor: Tensor) -> Rotation:
-            return self.for_heads(rotation((cos * factor).to(dtype), (sin * factor).to(dtype)))
+            by = rotation((cos * factor).to(dtype), (sin * factor).to(dtype))
+            return repeat_for_heads(by, self.setting.num_heads)
 
         return XPosState(scaled(growth), scaled(1 / growth))
 
@@ -100,4 +102,4 @@ class XPos(Rotary):
 
     def inner_products(self, state: XPosState) -> Tensor:
         """Of what turns queries with what turns keys: the decay is in it."""
-        return traces(state.query, state.key)
+        return trace_products(state.query, state.key)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tape_arith.models.encoding import Setting
-from tape_arith.models.families.rotary import Rescaling, of_one_base
+from tape_arith.models.families.rotary import Rescaling, is_geometric
 
 
 class NTK(Rescaling):
@@ -30,24 +30,24 @@ class NTK(Rescaling):
     def __call__(
         self, theta: Tensor, final_length: Tensor, setting: Setting
     ) -> tuple[Tensor, Tensor]:
-        s = self.stretch(final_length, setting)
-        return rebased(theta, s), torch.ones_like(s)
+        s = self.scale_factor(final_length, setting)
+        return change_base(theta, s), torch.ones_like(s)
 
-    def unfit(self, theta: Tensor) -> str | None:
-        return lacks_a_base(theta) or super().unfit(theta)
+    def why_unfit(self, theta: Tensor) -> str | None:
+        return why_not_geometric(theta) or super().why_unfit(theta)
 
 
-def rebased(theta: Tensor, s: Tensor) -> Tensor:
+def change_base(theta: Tensor, s: Tensor) -> Tensor:
     """theta [R] for a base multiplied by s^(R/(R - 1)), s [B]: [B, R]."""
     count = len(theta)
     exponent = torch.arange(count, dtype=theta.dtype, device=theta.device) / (count - 1)
     return theta * s[:, None] ** -exponent
 
 
-def lacks_a_base(theta: Tensor) -> str | None:
+def why_not_geometric(theta: Tensor) -> str | None:
     """Why the base of theta [R] cannot be raised; None where it can, and where there is none."""
     if len(theta) == 1:
         return "it has one frequency, which is the highest and the lowest; use pi"
-    if len(theta) and not of_one_base(theta):
+    if len(theta) and not is_geometric(theta):
         return "its frequencies are not powers of one base; use pi"
     return None

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from tape_arith.models.encoding import Setting
 from tape_arith.models.errors import UsageError
-from tape_arith.models.extrapolations.ntk import lacks_a_base, rebased
+from tape_arith.models.extrapolations.ntk import change_base, why_not_geometric
 from tape_arith.models.families.rotary import Rescaling
 
 
@@ -36,8 +36,8 @@ class NTKDynamic(Rescaling):
         factor = self.factor
         if factor is None:
             factor = max(1.0, setting.max_length / setting.trained_length)
-        s = 1 + factor * (self.stretch(final_length, setting) - 1)
-        return rebased(theta, s), torch.ones_like(s)
+        s = 1 + factor * (self.scale_factor(final_length, setting) - 1)
+        return change_base(theta, s), torch.ones_like(s)
 
-    def unfit(self, theta: Tensor) -> str | None:
-        return lacks_a_base(theta) or super().unfit(theta)
+    def why_unfit(self, theta: Tensor) -> str | None:
+        return why_not_geometric(theta) or super().why_unfit(theta)

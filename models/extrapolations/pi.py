@@ -27,5 +27,5 @@ class PI(Rescaling):
     def __call__(
         self, theta: Tensor, final_length: Tensor, setting: Setting
     ) -> tuple[Tensor, Tensor]:
-        s = self.stretch(final_length, setting)
+        s = self.scale_factor(final_length, setting)
         return theta / s[:, None], torch.ones_like(s)

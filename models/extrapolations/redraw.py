@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.randomized import Numbering, subset
+from tape_arith.models.families.randomized import Numbering, random_subset
 
 
 class Redraw(Numbering):
@@ -23,4 +23,4 @@ class Redraw(Numbering):
         self.draw = draw
 
     def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
-        return subset(key, final_length, l_max, self.draw)
+        return random_subset(key, final_length, l_max, self.draw)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tape_arith.models.encoding import Setting
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.rotary import Rescaling, of_one_base
+from tape_arith.models.families.rotary import Rescaling, is_geometric
 
 # Rotations within the trained length: from BETA_FAST on a frequency is kept, below BETA_SLOW it
 # is interpolated fully (the paper's alpha = 1 and beta = 32).
@@ -43,16 +43,16 @@ class YaRN(Rescaling):
     def __call__(
         self, theta: Tensor, final_length: Tensor, setting: Setting
     ) -> tuple[Tensor, Tensor]:
-        s = self.stretch(final_length, setting)
+        s = self.scale_factor(final_length, setting)
         keep = self.ramp(theta, setting.trained_length)
         # keep + (1 - keep)/s would leave rows of s = 1 a rounding away from the trained model.
         scaled = theta * torch.where(s[:, None] > 1, (1 - keep) / s[:, None] + keep, 1.0)
         return scaled, 0.1 * s.log() + 1
 
-    def unfit(self, theta: Tensor) -> str | None:
-        if self.ramp is code_ramp and len(theta) and not of_one_base(theta):
+    def why_unfit(self, theta: Tensor) -> str | None:
+        if self.ramp is code_ramp and len(theta) and not is_geometric(theta):
             return "its frequencies are not those that ramp=code counts; use yarn:ramp=paper"
-        return super().unfit(theta)
+        return super().why_unfit(theta)
 
 
 def code_ramp(theta: Tensor, trained_length: int) -> Tensor:

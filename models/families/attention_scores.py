@@ -6,7 +6,7 @@ Legend: B batch, T tokens, D hidden, H heads, K head dim.
 import torch
 from torch import Tensor
 
-from tape_arith.models.attention import causal_softmax, gathered, scaled_scores
+from tape_arith.models.attention import causal_softmax, gather_values, scaled_scores
 from tape_arith.models.backends.backend import Needs
 from tape_arith.models.encoding import PositionalEncoding, PositionalLayer, State
 from tape_arith.models.sequences import Sequences
@@ -38,7 +38,7 @@ class ScoresLayer(PositionalLayer):
             wide = torch.promote_types(torch.float32, q.dtype)
             weights = self.weights(self.scores(x.to(wide), q.to(wide), k.to(wide), state))
         seqs.show("weights", weights)
-        return gathered(weights, v), state
+        return gather_values(weights, v), state
 
 
 class FromScores(PositionalEncoding):

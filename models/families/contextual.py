@@ -10,15 +10,15 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from tape_arith.models.cpu_kernels import swap_halves
 from tape_arith.models.encoding import INITIAL_STD, State
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.rotary import Rotary, swap
-from tape_arith.models.hardware import use_custom_backward
+from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.philox import words
 from tape_arith.models.sequences import Sequences
 
 
-def norms(state: tuple[Tensor, ...]) -> Tensor:
+def frequency_norms(state: tuple[Tensor, ...]) -> Tensor:
     """Of a state's tensors [..., 2F], together, the norm of each frequency: float32 [..., F]."""
     squares = sum(part.float().square() for part in state)
     assert isinstance(squares, Tensor)
@@ -39,7 +39,7 @@ def check_options(name: str, width: int, context: str, clamp: float) -> None:
         raise UsageError(f"{name}: clamp must be above 0, or 0 for none, not {clamp:g}")
 
 
-def clamped(state: State, clamp: float, copies: int = 1) -> State:
+def clamp_norm(state: State, clamp: float, copies: int = 1) -> State:
     """e / max(1, ||e||_F / clamp), by token, head and frequency (0: e itself).
 
     ||e||_F is a number that no orthogonal map of the columns of e changes, so that equivariance
@@ -50,11 +50,11 @@ def clamped(state: State, clamp: float, copies: int = 1) -> State:
         return state
     squares = sum(part.square() for part in state)
     # The root comes after the maximum: its slope at e = 0 is infinite.
-    excess = (squares + swap(squares)).mul(copies / clamp**2).clamp_min(1).sqrt()
+    excess = (squares + swap_halves(squares)).mul(copies / clamp**2).clamp_min(1).sqrt()
     return type(state)(*(part / excess for part in state))
 
 
-def with_share(state: State, s: Tensor, mixed: State) -> State:
+def add_share(state: State, s: Tensor, mixed: State) -> State:
     """e + s_h (A e), in the type of e: s [H], mixed = A e."""
     parts = zip(state, mixed, strict=True)
     return type(state)(*(e + s[:, None] * gathered.to(e.dtype) for e, gathered in parts))
@@ -122,17 +122,11 @@ class ContextualRotary(Rotary):
         """`norm`: the Frobenius norm of e a frequency, sqrt(2) where e is a rotation; `moved`: the
         norm of its change since the start, over the norm that it had there."""
         change = type(state)(*(now - then for now, then in zip(state, first, strict=True)))
-        moved = norms(change) / norms(first)
-        return {"norm": norms(state).mean((-2, -1)), "moved": moved.mean((-2, -1))}
-
-    def for_each_head(self, state: State) -> State:
-        """`state` [B or 1, T, 1, ...], the same for all heads, as `for_heads` has a rotation."""
-        if not use_custom_backward(state[0]):
-            return state
-        return type(state)(*(part.repeat(1, 1, self.setting.num_heads, 1) for part in state))
+        moved = frequency_norms(change) / frequency_norms(first)
+        return {"norm": frequency_norms(state).mean((-2, -1)), "moved": moved.mean((-2, -1))}
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        """The base's, and no weight decay on the table; shares s (see `with_share`) learn H times
+        """The base's, and no weight decay on the table; shares s (see `add_share`) learn H times
         as fast: the authors' code has an H x H matrix in their place of which the row sums act,
         and under Adam those move H times as fast as one entry."""
         faster = {"lr_factor": float(self.setting.num_heads)}

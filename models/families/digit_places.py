@@ -19,7 +19,7 @@ from tape_arith.models.philox import words
 from tape_arith.models.sequences import Sequences
 
 
-def since(mark: Tensor, seqs: Sequences) -> Tensor:
+def tokens_since(mark: Tensor, seqs: Sequences) -> Tensor:
     """Tokens since the last one that is marked, 0 at that one itself; where none of the sequence
     is yet, since the place before its first token. bool [B, T] -> int64 [B, T]."""
     column = torch.arange(mark.shape[1], device=mark.device)
@@ -45,7 +45,7 @@ class PlaceTable(LearnedTable):
 
     A digit's index is its place in its number, from 1, plus a shift: one a sequence, drawn from
     its key in training out of `low` .. `high`, `low` at test time. A leaf says which tokens have
-    an index by `numbered`; signs among them stand at place 0. All others have index 0.
+    an index by `has_index`; signs among them stand at place 0. All others have index 0.
     """
 
     #: As `draw` takes it.
@@ -60,7 +60,7 @@ class PlaceTable(LearnedTable):
         self.digit_ids: Tensor
         self.register_buffer("digit_ids", torch.tensor(setting.digit_ids), persistent=False)
 
-    def numbered(self, tokens: Tensor, digits: Tensor) -> Tensor:
+    def has_index(self, tokens: Tensor, digits: Tensor) -> Tensor:
         """Which tokens have an index, bool [B, T], where `digits` says which are digits."""
         raise NotImplementedError
 
@@ -69,8 +69,8 @@ class PlaceTable(LearnedTable):
         shift = torch.full_like(seqs.key, self.low)
         if self.training:
             shift = draw(seqs.key, self.low, self.high, self.stream)
-        index = since(~digits, seqs) + seqs.per_token(shift)
-        index = torch.where(self.numbered(seqs.tokens, digits), index, 0)
+        index = tokens_since(~digits, seqs) + seqs.per_token(shift)
+        index = torch.where(self.has_index(seqs.tokens, digits), index, 0)
         self._check(index, seqs)
         return index
 

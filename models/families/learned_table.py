@@ -23,16 +23,16 @@ class LearnedTable(PositionalEncoding):
         """The table [P, D], from N(0, 0.02), the decoder's own."""
         self.table = nn.Parameter(torch.randn(rows, self.setting.hidden_size) * INITIAL_STD)
 
-    def highest(self, seqs: Sequences) -> int:
+    def highest_index(self, seqs: Sequences) -> int:
         """No index is higher: a plain number, so that nothing waits for the device."""
         longest = seqs.tokens.shape[1] if seqs.starts is None else seqs.longest
         return seqs.offset + longest - 1
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
-        rows = len(self.table)
-        if self.highest(seqs) >= rows:
+        rows, highest = len(self.table), self.highest_index(seqs)
+        if highest >= rows:
             raise UsageError(
-                f"index {self.highest(seqs)} lies past the end of a learned table of {rows} rows "
+                f"index {highest} lies past the end of a learned table of {rows} rows "
                 f"(0 to {rows - 1}); keep sequences within {rows} tokens or train with more rows"
             )
         return x + F.embedding(index, self.table)

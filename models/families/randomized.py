@@ -48,7 +48,7 @@ class Randomized(PositionalEncoding):
         if self.numbering is not None and not self.training:
             numbers = self.numbering(seqs.key, seqs.final_length, self.l_max)
         else:
-            numbers = subset(seqs.key, seqs.final_length, self.l_max)
+            numbers = random_subset(seqs.key, seqs.final_length, self.l_max)
         numbers = numbers + seqs.offset
         return numbers[:, : seqs.tokens.shape[1]] if seqs.starts is None else pack(numbers, seqs)
 
@@ -57,7 +57,7 @@ class Randomized(PositionalEncoding):
         return super().products(extent._replace(distances=extent.pairs))
 
 
-def subset(key: Tensor, final_length: Tensor, l_max: int, draw: int = 0) -> Tensor:
+def random_subset(key: Tensor, final_length: Tensor, l_max: int, draw: int = 0) -> Tensor:
     """Of each key a uniform subset of 0 .. l_max - 1 with `final_length` members, increasing, and
     behind them the rest: int64 [n], int64 [n] -> int64 [n, l_max]."""
     # The final_length smallest of l_max random words are such a subset; a stable sort settles

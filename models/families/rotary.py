@@ -4,11 +4,17 @@ Legend: B batch, T tokens, H heads, K head dim, F = K/2 frequencies, R of them i
 Pairing is (f, f + F) everywhere: the two halves of a head are the real and imaginary parts.
 """
 
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from tape_arith.models.cpu_kernels import (
+    repeat_for_heads,
+    rotate_on_cpu,
+    swap_halves,
+    use_custom_backward,
+)
 from tape_arith.models.encoding import (
     Extrapolation,
     PositionalEncoding,
@@ -17,17 +23,17 @@ from tape_arith.models.encoding import (
     State,
 )
 from tape_arith.models.errors import UsageError
-from tape_arith.models.hardware import use_custom_backward
 from tape_arith.models.sequences import Sequences
 
 
 class Rotation(NamedTuple):
-    """A linear map of each frequency's two coordinates, each part [B or 1, T, H or 1, 2F]: x times
-    `direct`, plus the swapped halves of x times `swapped`. A rotation has (cos, cos) and
-    (-sin, sin)."""
+    """A linear map of each frequency's two coordinates, each part [B or 1, T, H or 1, 2F].
 
-    direct: Tensor
-    swapped: Tensor
+    It takes x to x * diagonal + swap_halves(x) * cross; a rotation has (cos, cos) and (-sin, sin).
+    """
+
+    diagonal: Tensor
+    cross: Tensor
 
 
 def rotation(cos: Tensor, sin: Tensor) -> Rotation:
@@ -35,52 +41,19 @@ def rotation(cos: Tensor, sin: Tensor) -> Rotation:
     return Rotation(torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1))
 
 
-def traces(query: tuple[Tensor, ...], key: tuple[Tensor, ...]) -> Tensor:
+def trace_products(query: tuple[Tensor, ...], key: tuple[Tensor, ...]) -> Tensor:
     """sum_f tr(e_t e_i^T) of query t and key i, [B or 1, H or 1, T, T]: their matrices' entries,
     parts [B or 1, T, H or 1, ...], multiplied one by one and added up."""
     of_query, of_key = (torch.cat(by, -1).transpose(1, 2) for by in (query, key))
     return of_query @ of_key.transpose(-1, -2)
 
 
-def swap(x: Tensor) -> Tensor:
-    """The two halves of the last axis, [..., 2F], in the other order."""
-    return x.roll(x.shape[-1] // 2, -1)
-
-
 def rotate(x: Tensor, by: Rotation) -> Tensor:
-    """`by` applied to x [B, T, H, 2F], in the type of `by`, returned in x's."""
-    if not use_custom_backward(x):
-        wide = x.to(by.direct.dtype)
-        return (wide * by.direct + swap(wide) * by.swapped).to(x.dtype)
-    rotated: Tensor = _Rotate.apply(x, *by)  # type: ignore[no-untyped-call]
-    return rotated
-
-
-class _Rotate(torch.autograd.Function):
-    """The same for a CPU, where memory is what costs: nothing is stored that can be made again,
-    and the backward is a rotation too."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, direct: Tensor, swapped: Tensor) -> Tensor:
-        ctx.save_for_backward(x, direct, swapped)
-        # Casting first: products of mixed types are several times slower.
-        wide = x.to(direct.dtype)
-        return (wide * direct).addcmul_(swap(wide), swapped).to(x.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        x, direct, swapped = ctx.saved_tensors
-        gradient = gradient.to(direct.dtype)
-        # What reached y_1 through x_2 goes back through the swap.
-        moved = swap(gradient * swapped).addcmul_(gradient, direct).to(x.dtype)
-        if not ctx.needs_input_grad[1]:
-            return moved, None, None
-        wide = x.to(direct.dtype)
-        return (
-            moved,
-            (gradient * wide).sum_to_size(direct.shape),
-            (gradient * swap(wide)).sum_to_size(swapped.shape),
-        )
+    """Apply `by` to x [B, T, H, 2F], in the type of `by`; returned in x's type."""
+    if use_custom_backward(x):
+        return rotate_on_cpu(x, *by)
+    wide = x.to(by.diagonal.dtype)
+    return (wide * by.diagonal + swap_halves(wide) * by.cross).to(x.dtype)
 
 
 class RotaryLayer(PositionalLayer):
@@ -97,7 +70,7 @@ class RotaryLayer(PositionalLayer):
         return heads, state
 
 
-def powers(count: int) -> Tensor:
+def geometric_frequencies(count: int) -> Tensor:
     """Frequencies in radians a token, float64 [count], the highest first: 10000^(-f/count)."""
     return 10000.0 ** (-torch.arange(count, dtype=torch.float64) / count)
 
@@ -124,7 +97,7 @@ class Rotary(PositionalEncoding):
     def frequencies(self) -> Tensor:
         """The schedule in radians a token, float64 [R], the highest first: what a rescaling
         changes. Here R = F and theta_f = 10000^(-f/F)."""
-        return powers(self.setting.head_dim // 2)
+        return geometric_frequencies(self.setting.head_dim // 2)
 
     def spread(self, theta: Tensor) -> Tensor:
         """The schedule [..., R] over the frequencies of a head, [..., F]. Zero leaves the two
@@ -152,27 +125,15 @@ class Rotary(PositionalEncoding):
         dtype = torch.promote_types(torch.float32, dtype)
         return cos.to(dtype), sin.to(dtype)
 
-    def first_rotation(self, x: Tensor, index: Tensor, seqs: Sequences) -> Rotation:
-        """The rotation of every token, [B or 1, T, H or 1, 2F], for features like x."""
-        return self.for_heads(rotation(*self.cos_sin(index, seqs, x.dtype)))
-
-    def for_heads(self, by: Rotation) -> Rotation:
-        """`by` [B or 1, T, 1, 2F], the same for all heads, as it is fastest to apply."""
-        if not use_custom_backward(by.direct):
-            return by
-        # One for each head, though all are alike: on a CPU a product that repeats an inner axis
-        # of 32 numbers takes three times as long as one over the whole.
-        heads = self.setting.num_heads
-        return Rotation(*(part.repeat(1, 1, heads, 1) for part in by))
-
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
-        return self.first_rotation(x, index, seqs)
+        by = rotation(*self.cos_sin(index, seqs, x.dtype))
+        return repeat_for_heads(by, self.setting.num_heads)
 
     def inner_products(self, state: State) -> Tensor | None:
         """Of rotations 2 sum_f cos(theta_f (t - i)), of TAPE's e what has become of it: the state
         is taken for the entries of e. A leaf whose state is something else says how it
         multiplies."""
-        return traces(state, state)
+        return trace_products(state, state)
 
 
 class Rescaling(Extrapolation):
@@ -189,7 +150,7 @@ class Rescaling(Extrapolation):
         [B] or [1], from theta float64 [R] and final_length int64 [B] (tokens)."""
         raise NotImplementedError
 
-    def unfit(self, theta: Tensor) -> str | None:
+    def why_unfit(self, theta: Tensor) -> str | None:
         """Why it cannot act on frequencies theta ([0] where there are none), as the end of a
         sentence; None where it can."""
         return None if len(theta) else "it has no frequencies to change"
@@ -199,7 +160,7 @@ class Rescaling(Extrapolation):
         if not isinstance(encoding, Rotary):
             return f"changes the frequencies of a rotary encoding; {name} has none"
         with torch.device("cpu"):
-            reason = encoding.not_rescalable or self.unfit(encoding.frequencies().cpu())
+            reason = encoding.not_rescalable or self.why_unfit(encoding.frequencies().cpu())
         if not reason and not _start_rescales(encoding):
             reason = "its `start` does not take its angles from `cos_sin`, so nothing would change"
         return reason and f"cannot act on {name} here: {reason}"
@@ -208,7 +169,7 @@ class Rescaling(Extrapolation):
         assert isinstance(encoding, Rotary)
         encoding.rescaling = self
 
-    def stretch(self, final_length: Tensor, setting: Setting) -> Tensor:
+    def scale_factor(self, final_length: Tensor, setting: Setting) -> Tensor:
         """s = length / L0, at least 1: float64 [B], or [1] where it is the same for all rows.
         Known before decoding; never grown token by token, which would turn old keys."""
         length = final_length
@@ -217,7 +178,7 @@ class Rescaling(Extrapolation):
         return (length.to(torch.float64) / setting.trained_length).clamp_min(1.0)
 
 
-def of_one_base(theta: Tensor) -> bool:
+def is_geometric(theta: Tensor) -> bool:
     """Whether frequencies are base^(-f/R), f from 0: what a formula in the base or in f means."""
     index = torch.arange(len(theta), dtype=theta.dtype)
     return len(theta) > 0 and torch.allclose(theta, theta[min(1, len(theta) - 1)] ** index)

@@ -62,7 +62,7 @@ def power_of_two(size: int) -> int:
     return max(16, 1 << (size - 1).bit_length())
 
 
-def three(tensors: Sequence[Tensor]) -> list[Tensor]:
+def pad_to_three(tensors: Sequence[Tensor]) -> list[Tensor]:
     """A kernel names three; those there are not, it never looks at."""
     return [*tensors, *[tensors[0]] * (3 - len(tensors))]
 
@@ -94,8 +94,8 @@ def forward(
     if n == 0:
         return [*(output.zero_() for output in outputs), *sums]
     q, k, *values = dense_rows([q, k, *values])
-    tensors = (q, k, *three(values), *three(outputs))
-    steps = strides(q, k, *three(values))
+    tensors = (q, k, *pad_to_three(values), *pad_to_three(outputs))
+    steps = strides(q, k, *pad_to_three(values))
     with torch.cuda.device_of(q):
         if short_ones:
             for tile in short_tiles(longest):
@@ -142,15 +142,15 @@ def backward(
         return [x.zero_() for x in everything]
     q, k, *values = dense_rows([q, k, *values])
     gradients = dense_rows(gradients)
-    inputs = (q, k, *three(values))
-    d_three = three(d_values or [d_q])
-    steps = strides(*inputs, *three(gradients))
+    inputs = (q, k, *pad_to_three(values))
+    d_three = pad_to_three(d_values or [d_q])
+    steps = strides(*inputs, *pad_to_three(gradients))
     with torch.cuda.device_of(q):
         if is_short(q, values, longest):
             for tile in short_tiles(longest):
                 counts = (n, tokens, heads, tile.shortest)
                 short.backward_kernel[(n * heads,)](
-                    *(*inputs, *three(gradients), d_q, d_k, *d_three),
+                    *(*inputs, *pad_to_three(gradients), d_q, d_k, *d_three),
                     *(starts, *counts, scale, *steps),
                     **sizes(q, values),
                     WANTED=wanted,
@@ -165,7 +165,7 @@ def backward(
         rows, columns = blocking.queries
         blocks = -(-longest // rows)
         long.backward_queries_kernel[(n * blocks * heads,)](
-            *(*inputs, *three(outputs), *three(gradients), d_q, sums, means),
+            *(*inputs, *pad_to_three(outputs), *pad_to_three(gradients), d_q, sums, means),
             *(starts, n, blocks, tokens, heads, scale, *steps),
             **sizes(q, values),
             R=rows,
@@ -176,7 +176,7 @@ def backward(
         rows, columns = blocking.keys
         blocks = -(-longest // columns)
         long.backward_keys_kernel[(n * blocks * heads,)](
-            *(*inputs, *three(gradients), d_k, *d_three, sums, means),
+            *(*inputs, *pad_to_three(gradients), d_k, *d_three, sums, means),
             *(starts, n, blocks, tokens, heads, scale, *steps),
             **sizes(q, values),
             WANTED=wanted,

@@ -75,7 +75,7 @@ def test_a_file_of_the_users_goes_along(tmp_path: Path) -> None:
     [
         ("import numpy", "imports numpy"),
         ("from . import beside", r"imports \."),
-        ("import tape_arith.models.norm", "imports tape_arith.models.norm"),
+        ("import tape_arith.models.philox", "imports tape_arith.models.philox"),
         ("from models import names", "imports models,"),
         ("from tape_arith.models.names.parse import parse", "looks into folders"),
     ],

@@ -132,7 +132,7 @@ def start_changed(decoder: Decoder, change: Turn, monkeypatch: pytest.MonkeyPatc
 
     def changed(x: Tensor, index: Tensor, seqs: Sequences) -> Any:
         state = start(x, index, seqs)
-        return getattr(type(state), "of", type(state))(change(state.e))
+        return getattr(type(state), "from_matrix", type(state))(change(state.e))
 
     monkeypatch.setattr(decoder.pe, "start", changed)
 

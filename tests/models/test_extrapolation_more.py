@@ -14,7 +14,13 @@ from tape_arith.models.build import build
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.encoding import PositionalEncoding, Setting
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.rotary import Rotary, of_one_base, powers, rotate, rotation
+from tape_arith.models.families.rotary import (
+    Rotary,
+    geometric_frequencies,
+    is_geometric,
+    rotate,
+    rotation,
+)
 from tape_arith.models.names.locate import known_names
 from tests.models import naive, small
 from tests.models.small import error, logits_of, redrawn, sequences
@@ -82,7 +88,7 @@ def test_ntk_keeps_the_highest_and_divides_the_lowest(
     assert float(ratio[0]) == 1
     assert float(ratio[-1]) == pytest.approx(longest / trained, rel=1e-12)
     assert (ratio.diff() > 0).all()
-    assert of_one_base(after)
+    assert is_geometric(after)
 
 
 def test_ntk_on_a_partial_rotation_is_that_of_its_own_schedule() -> None:
@@ -185,7 +191,7 @@ def test_xpos_decays_by_the_true_distance() -> None:
     for name in ("xpos", "xpos+pi", "xpos+ntk"):
         pe = build(name, setting()).eval()
         by = pe.start(x, pe.indices(seqs), seqs).query
-        sizes.append(torch.hypot(by.direct, by.swapped))
+        sizes.append(torch.hypot(by.diagonal, by.cross))
     assert error(sizes[1], sizes[0]) < 1e-12
     assert error(sizes[2], sizes[0]) < 1e-12
 
@@ -232,10 +238,10 @@ def test_every_extrapolation_is_tested_here() -> None:
 
 
 def test_frequencies_of_one_base() -> None:
-    assert of_one_base(powers(1)) and of_one_base(powers(9))
-    assert not of_one_base(powers(9) * 2)
-    assert not of_one_base(torch.tensor([1.0, 0.5, 0.4]))
-    assert not of_one_base(torch.zeros(0))
+    assert is_geometric(geometric_frequencies(1)) and is_geometric(geometric_frequencies(9))
+    assert not is_geometric(geometric_frequencies(9) * 2)
+    assert not is_geometric(torch.tensor([1.0, 0.5, 0.4]))
+    assert not is_geometric(torch.zeros(0))
 
 
 # ---- against packages --------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import torch
 from tape_arith.models import contract
 from tape_arith.models.build import build
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.randomized import Randomized, subset
+from tape_arith.models.families.randomized import Randomized, random_subset
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.sequences import Sequences
 from tests.models.encodings.test_bias import setting
@@ -70,7 +70,7 @@ def test_draws_are_uniform_and_independent() -> None:
     """Of 4,000 keys: every number is taken equally often, and two draws share as many as chance
     has them share."""
     keys, n, l_max = torch.arange(4000), 20, 104
-    first, second = (subset(keys, torch.full((4000,), n), l_max, d)[:, :n] for d in (0, 3))
+    first, second = (random_subset(keys, torch.full((4000,), n), l_max, d)[:, :n] for d in (0, 3))
     expected, spread = 4000 * n / l_max, (4000 * n / l_max * (1 - n / l_max)) ** 0.5
     counts = torch.bincount(second.flatten(), minlength=l_max)
     assert float((counts - expected).abs().max()) < 5 * spread

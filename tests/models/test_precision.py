@@ -15,11 +15,11 @@ from torch import Tensor
 from tape_arith.models.attention import attention_weights
 from tape_arith.models.backends.eager import Eager
 from tape_arith.models.build import build
+from tape_arith.models.decoder import RMSNorm
 from tape_arith.models.encoding import PositionalEncoding, Setting
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.names.locate import known_names
-from tape_arith.models.norm import RMSNorm
 from tape_arith.models.sequences import Sequences
 from tests.models import small
 

@@ -1,17 +1,9 @@
-"""What a CPU does by hand against the plain formulas: the same loss over 200 steps."""
-
-import importlib
+"""The backward passes written for CPUs give the losses of the plain formulas over 200 steps."""
 
 import pytest
 import torch
 
 from tests.helpers.small_training import small, trainer
-
-BY_HAND = (
-    "tape_arith.models.norm",
-    "tape_arith.models.families.rotary",
-    "tape_arith.models.encodings.tape",
-)
 
 
 def losses(name: str, steps: int) -> torch.Tensor:
@@ -25,8 +17,7 @@ def losses(name: str, steps: int) -> torch.Tensor:
 @pytest.mark.parametrize("name", ["nope", "rope", "tape", "tape-heads"])
 def test_loss_curves_agree_over_200_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = losses(name, 200)
-    for module in BY_HAND:
-        monkeypatch.setattr(importlib.import_module(module), "use_custom_backward", lambda x: False)
+    monkeypatch.setattr(torch.compiler, "is_dynamo_compiling", lambda: True)
     plain = losses(name, 200)
     assert float(fast[-20:].mean()) < 0.97 * float(fast[:20].mean())  # it learns
     torch.testing.assert_close(fast, plain, rtol=1e-6, atol=1e-6)

@@ -14,7 +14,7 @@ from tape_arith.models import contract
 from tape_arith.models.attention import attention
 from tape_arith.models.build import build
 from tape_arith.models.encoding import PositionalEncoding, Setting
-from tape_arith.models.encodings.alibi import ALiBi, geometric
+from tape_arith.models.encodings.alibi import ALiBi, alibi_slopes
 from tape_arith.models.encodings.hard_alibi import HardALiBi
 from tape_arith.models.encodings.nape import NAPE
 from tape_arith.models.encodings.shaw import Shaw, ShawLayer
@@ -146,7 +146,7 @@ def test_what_is_fixed_has_no_parameters() -> None:
     ],
 )
 def test_slopes_of_alibi(num_heads: int, exponents: list[float]) -> None:
-    assert geometric(num_heads) == pytest.approx([2.0**-e for e in exponents], rel=1e-14)
+    assert alibi_slopes(num_heads) == pytest.approx([2.0**-e for e in exponents], rel=1e-14)
     pe = build("alibi", setting(num_heads))
     # Less for a key that lies farther behind: the sign is right, and no head is left out.
     assert of_distance(pe, 3) == pytest.approx([-3 * 2.0**-e for e in exponents], rel=1e-14)
@@ -162,7 +162,7 @@ def test_nape_has_positions_in_half_of_its_heads() -> None:
         pe = build("nape", setting(num_heads))
         assert of_distance(pe, 6) == pytest.approx([-6 * m for m in slopes])
     rule = build("nape:slopes=geometric", setting(8))
-    assert isinstance(rule, NAPE) and rule.slopes() == [*geometric(4), 0, 0, 0, 0]
+    assert isinstance(rule, NAPE) and rule.slopes() == [*alibi_slopes(4), 0, 0, 0, 0]
 
 
 def test_windows_of_hard_alibi() -> None:

@@ -187,7 +187,7 @@ def test_the_center_of_xpos_is_not_the_middle_of_the_present_length() -> None:
     for tokens in (10, 20):
         seqs = sequences(tokens)
         x = torch.zeros(2, tokens, HIDDEN, dtype=torch.float64)
-        parts.append(pe.start(x, pe.indices(seqs), seqs).key.direct[:, :10])
+        parts.append(pe.start(x, pe.indices(seqs), seqs).key.diagonal[:, :10])
     assert torch.equal(*parts)
 
 
@@ -255,7 +255,7 @@ def test_the_angle_accumulates() -> None:
     x = torch.randn(1, 1, HIDDEN, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     same = x.expand(1, TOKENS, HIDDEN)  # every token says the same: the steps settle
     with torch.no_grad():
-        total = layer.turned(same, sequences())
+        total = layer.cumulative_angles(same, sequences())
     steps = total.diff(dim=1)[:, 3:]
     assert error(steps, steps[:, :1].expand_as(steps)) < 1e-10
     assert float(total[0, -1].abs().max()) > 5 * float(steps.abs().max())
@@ -267,7 +267,9 @@ def test_a_token_reaches_four_tokens_of_phi_and_all_later_angles() -> None:
     other = x.clone()
     other[:, 10] += 1
     with torch.no_grad():
-        change = layer.turned(other, sequences()) - layer.turned(x, sequences())
+        change = layer.cumulative_angles(other, sequences()) - layer.cumulative_angles(
+            x, sequences()
+        )
     assert not change[:, :10].any()
     steps = change.diff(dim=1, prepend=torch.zeros_like(change[:, :1])).abs().amax((0, 2, 3))
     assert bool((steps[10:14] > 1e-6).all()) and float(steps[14:].max()) < 1e-12
@@ -278,8 +280,11 @@ def test_the_size_of_x_does_not_matter_but_its_direction_does() -> None:
     layer = selective_layer()
     x = torch.randn(1, TOKENS, HIDDEN, dtype=torch.float64)
     with torch.no_grad():
-        ours, larger = layer.turned(x, sequences()), layer.turned(9 * x, sequences())
-        turned = layer.turned(-x, sequences())
+        ours, larger = (
+            layer.cumulative_angles(x, sequences()),
+            layer.cumulative_angles(9 * x, sequences()),
+        )
+        turned = layer.cumulative_angles(-x, sequences())
     assert error(larger, ours) < 1e-5
     assert error(turned, -ours) < 1e-12
 
@@ -290,7 +295,7 @@ def test_the_sum_is_kept_out_of_bfloat16() -> None:
     seqs = sequences(1000)
     same = torch.ones(1, 1000, HIDDEN, dtype=torch.bfloat16)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        total = layer.turned(same, seqs)
+        total = layer.cumulative_angles(same, seqs)
     assert total.dtype == torch.float32
     steps = total.diff(dim=1)[:, 3:]
     assert error(steps, steps[:, :1].expand_as(steps)) < 1e-2
@@ -383,7 +388,7 @@ def test_every_start_keeps_the_symmetry_of_the_layers(
         e = turned(state.e, angles)
         if name == "tape":
             e[..., FREQUENCIES::2] *= -1
-            return type(state).of(e)
+            return type(state).from_matrix(e)
         return type(state)(e)
 
     monkeypatch.setattr(pe, "start", changed)

@@ -291,7 +291,7 @@ def test_a_table_of_zeros_is_nope(name: str) -> None:
 def test_bipe_turns_by_segments() -> None:
     """All tokens of a segment alike, the sign that closes it too."""
     pe, seqs = BiPE(setting()).eval(), rows("12+345=753$")
-    by = pe.start(torch.zeros(1, 11, 16), pe.indices(seqs), seqs).direct[0, :, 0]
+    by = pe.start(torch.zeros(1, 11, 16), pe.indices(seqs), seqs).diagonal[0, :, 0]
     for first, last in ((0, 2), (3, 6), (7, 10)):
         assert torch.equal(by[first : last + 1], by[first].expand(last - first + 1, -1))
     for last in (2, 6):
@@ -314,8 +314,8 @@ def test_numbering_from_the_most_significant_digit_is_seen(monkeypatch: pytest.M
     def from_the_other_end(mark: Tensor, seqs: Sequences) -> Tensor:
         return HONEST(mark.flip(1), seqs).flip(1)
 
-    HONEST = digit_places.since
-    monkeypatch.setattr(digit_places, "since", from_the_other_end)
+    HONEST = digit_places.tokens_since
+    monkeypatch.setattr(digit_places, "tokens_since", from_the_other_end)
     with pytest.raises(AssertionError):
         test_equal_places_have_equal_numbers_in_operands_and_answer()
     with pytest.raises(AssertionError):
@@ -327,7 +327,7 @@ def test_numbers_that_run_on_across_sequences_are_seen(monkeypatch: pytest.Monke
         column = torch.arange(mark.shape[1])
         return column - torch.where(mark, column, -1).cummax(1).values
 
-    monkeypatch.setattr(digit_places, "since", merged)
+    monkeypatch.setattr(digit_places, "tokens_since", merged)
     with pytest.raises(AssertionError):
         test_packed_sequences_are_numbered_apart(abacus, ("12+3", "45"))
 
