@@ -1,4 +1,4 @@
-"""Decoders small enough for loops, what they are fed, and what results are compared by.
+"""Decoders small enough for loops, their inputs, and how results are compared.
 
 Shapes: B batch, T tokens, V vocabulary.
 """
@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tape_arith.models import contract
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import PositionalEncoding, Setting
 from tape_arith.models.sequences import Sequences
@@ -36,7 +35,7 @@ def setting(**changes: Any) -> Setting:
 
 
 def setting_of(config: DecoderConfig, **changes: Any) -> Setting:
-    """What the encoding of a decoder of these sizes is built from."""
+    """Build a setting for the encoding of a decoder of these sizes."""
     return setting(
         num_layers=config.num_layers,
         num_heads=config.num_heads,
@@ -49,10 +48,12 @@ def setting_of(config: DecoderConfig, **changes: Any) -> Setting:
 def redrawn(
     pe: PositionalEncoding, chosen: Callable[[str, Tensor], bool], std: float = 0.3
 ) -> Decoder:
-    """In float64 and in evaluation; the parameters that `chosen` takes, by path and tensor, are
-    drawn anew, and the draw depends on their order and shapes only."""
-    of = pe.setting
-    config = DecoderConfig(VOCABULARY, of.num_layers, of.hidden_size, of.num_heads, of.head_dim, 32)
+    """Build a float64 decoder in evaluation and draw the parameters that `chosen` accepts anew.
+
+    The draw depends on their order and shapes only.
+    """
+    sizes = (pe.setting.num_layers, pe.setting.hidden_size, pe.setting.num_heads)
+    config = DecoderConfig(VOCABULARY, *sizes, pe.setting.head_dim, 32)
     decoder = Decoder(config, pe).double().eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -83,12 +84,3 @@ def logits_of(decoder: Decoder, seqs: Sequences) -> Tensor:
 def error(ours: Tensor, theirs: Tensor) -> float:
     """Largest difference, relative to the largest of `theirs`."""
     return float((ours - theirs).abs().max() / theirs.abs().max())
-
-
-def assert_holds(check: Callable[[str], None], name: str) -> None:
-    """A check of the contract, unless it is of packed sequences and `name` says it takes none."""
-    try:
-        check(name)
-    except contract.DoesNotApply:
-        assert check is contract.check_packed
-        assert not contract.decoder_for(name).pe.needs.packed

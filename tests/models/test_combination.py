@@ -1,7 +1,6 @@
 """Encodings joined with a plus: each part as it is alone, its attention that of one."""
 
 import copy
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from torch import Tensor, nn
 from tape_arith.arith.commands.options import complete_encoding
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.training.flops import counted, forward_flops, matmuls, padded, training_flops
-from tape_arith.models import contract
 from tape_arith.models.build import build, build_decoder
 from tape_arith.models.combination import Combination
 from tape_arith.models.contract import decoder_for, example_batch, forward
@@ -27,25 +25,6 @@ from tape_arith.models.names.declarations import defines_attention
 from tape_arith.models.names.locate import known_names, locate
 from tape_arith.models.sequences import Sequences
 from tests.helpers.tiny_runs import done, settings
-from tests.models.small import assert_holds
-
-JOINED = [
-    "abacus+fire",
-    "abacus+rope",
-    "abacus+rand-rope",
-    "abacus+rope+yarn",
-    "abacus+tape",
-    "coupling+fire",
-    "coupling+rope",
-    "abacus+bipe",
-    "abacus+coupling",
-]
-
-
-@pytest.mark.parametrize("check", contract.CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("name", JOINED)
-def test_contract(name: str, check: Callable[[str], None]) -> None:
-    assert_holds(check, name)
 
 
 def joined(name: str) -> Combination:
@@ -95,13 +74,6 @@ def test_each_part_has_its_own_indices() -> None:
     x = torch.zeros(*seqs.tokens.shape, 16, dtype=torch.float64)
     added = pe.embed(x, pe.indices(seqs), seqs)
     assert torch.equal(added, abacus.table[abacus.indices(seqs)])
-
-
-def test_an_extrapolation_turns_the_rotary_part_at_test_time_alone() -> None:
-    seqs = example_batch(80, final_length=100)
-    plain, yarn = decoder_for("abacus+rope"), decoder_for("abacus+rope+yarn")
-    assert not torch.allclose(forward(plain, seqs), forward(yarn, seqs))
-    assert torch.equal(forward(plain.train(), seqs), forward(yarn.train(), seqs))
 
 
 def test_modes_and_names_and_copies() -> None:
@@ -183,19 +155,6 @@ def test_flops_are_those_of_the_parts(name: str) -> None:
         torch.autograd.grad(decoder.train()(seqs).sum(), list(decoder.parameters()))
 
     assert training_flops(formula) == counted(step)
-
-
-def test_draws_of_the_parts_are_apart() -> None:
-    """Abacus's shift says nothing of the random positions that it is joined with."""
-    pe = joined("abacus+rand-rope").train()
-    count = 400
-    tokens = example_batch(rows=1).tokens.expand(count, -1)
-    seqs = Sequences(tokens, torch.full((count,), 23), torch.arange(count))
-    abacus = pe.parts[0]
-    assert isinstance(abacus, Abacus)
-    shift, first = abacus.indices(seqs)[:, 0], pe.indices(seqs)[:, 0]
-    both = torch.stack((shift, first)).double()
-    assert abs(float(torch.corrcoef(both)[0, 1])) < 0.2
 
 
 WRONG = {

@@ -17,6 +17,7 @@ from tape_arith.models.backends.eager import Eager
 from tape_arith.models.build import build
 from tape_arith.models.decoder import RMSNorm
 from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.encodings.cope import CoPELayer
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.names.locate import known_names
@@ -109,6 +110,37 @@ def test_running_sums_of_selective_rope_are_wide() -> None:
     heads_of(pe, features, torch.bfloat16, 0)
     heads_of(pe.double(), features, torch.float64, 0)
     assert largest_error(*recorder.queries) < 0.005
+
+
+def test_the_sums_of_fox_are_wide() -> None:
+    """In bfloat16 the late ones of 112 gates near 1 are lost in their sum."""
+    pe, features, recorder = perturbed("fox"), random_features(1, 112, 1.0), Recorder()
+    pe.layers[0].attention = recorder  # type: ignore[assignment]
+    with torch.no_grad():
+        pe.layers[0].get_parameter("gate.bias").fill_(5.0)
+    heads_of(pe, features, torch.bfloat16, 0)
+    heads_of(pe.double(), features, torch.float64, 0)
+    low, expected = recorder.biases
+    assert low.dtype == torch.float32
+    assert largest_error(low[..., -1, -2].double(), expected[..., -1, -2]) < 1e-3
+
+
+def test_the_positions_of_cope_are_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bfloat16 112 gates near 1 add up to 112 or to 111, and both are whole."""
+    seen: list[Tensor] = []
+    positions = CoPELayer.positions
+
+    def watched(self: CoPELayer, scores: Tensor) -> Tensor:
+        seen.append(positions(self, scores))
+        return seen[-1].double()
+
+    monkeypatch.setattr(CoPELayer, "positions", watched)
+    pe = perturbed("cope:positions=200")
+    x, q, _, v = random_features(1, 112, 1.0)
+    for dtype, kind in ((torch.bfloat16, pe), (torch.float64, pe.double())):
+        heads_of(kind, (x, q + 1, q + 1, v), dtype, 0)
+    assert seen[0].dtype == torch.float32 and float(seen[0].max()) > 64
+    assert float((seen[0] - seen[1]).abs().max()) < 1e-3
 
 
 def test_the_bias_of_shaw_is_wide() -> None:

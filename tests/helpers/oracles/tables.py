@@ -1,16 +1,16 @@
 """Oracles of what is added to token embeddings: by a token's place in its sequence, and by its
-place in its number (task-structured encodings); as loops from the papers' formulas (see naive.py).
+place in its number (task-structured encodings); loops from the papers' formulas (see decoder.py).
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from tests.models.naive import NoPE, RoPE, Shape, Weights
-
-# ---- which number each token gets --------------------------------------------------------------
+from tests.helpers.oracles.decoder import NoPE
+from tests.helpers.oracles.rotary import RoPE
 
 
 def abacus_indices(tokens: Sequence[int], digits: Sequence[int], start: int) -> list[int]:
@@ -57,76 +57,49 @@ def bipe_indices(tokens: Sequence[int], separators: Sequence[int]) -> list[tuple
     return pairs
 
 
-# ---- encodings ---------------------------------------------------------------------------------
-
-
 class Sinusoidal(NoPE):
     """x sqrt(D) + [sin(t w_0) .. sin(t w_{D/2-1}), cos(t w_0) .. cos(t w_{D/2-1})], w_k =
     10000^(-2k/D) (Vaswani et al. 2017, arXiv 1706.03762, section 3.4 and 3.5)."""
-
-    def __init__(
-        self, weights: Weights, shape: Shape, index: Sequence[int], factor: float | None = None
-    ) -> None:
-        super().__init__(weights, shape, index)
-        self.factor = factor
 
     def embed(self, t: int, x: Tensor) -> Tensor:
         width = x.shape[0]
         waves = [10_000.0 ** (-2.0 * k / width) for k in range(width // 2)]
         sines = [math.sin(self.index[t] * w) for w in waves]
         cosines = [math.cos(self.index[t] * w) for w in waves]
-        factor = math.sqrt(width) if self.factor is None else self.factor
-        return factor * x + torch.tensor(sines + cosines, dtype=x.dtype)
+        return math.sqrt(width) * x + torch.tensor(sines + cosines, dtype=x.dtype)
 
 
+@dataclass
 class Table(NoPE):
     """x + table[index]: learned positions (Gehring et al. 2017, arXiv 1705.03122), and those of
     Abacus and Position Coupling, which differ in the index alone."""
 
-    def __init__(self, weights: Weights, shape: Shape, index: Sequence[int], table: Tensor) -> None:
-        super().__init__(weights, shape, index)
-        self.table = table
+    table: Tensor
 
     def embed(self, t: int, x: Tensor) -> Tensor:
         return x + self.table[self.index[t]]
 
 
+@dataclass
 class BiPE(RoPE):
     """x + table[place in the segment], and RoPE by the segment's number (arXiv 2401.16421)."""
 
-    def __init__(
-        self,
-        weights: Weights,
-        shape: Shape,
-        pairs: Sequence[tuple[int, int]],
-        table: Tensor,
-        thetas: Sequence[float] | None = None,
-    ) -> None:
-        super().__init__(weights, shape, [segment for segment, _ in pairs], thetas)
-        self.places = [place for _, place in pairs]
-        self.table = table
+    places: Sequence[int] = ()
 
     def embed(self, t: int, x: Tensor) -> Tensor:
-        return x + self.table[min(self.places[t], self.table.shape[0] - 1)]
+        table = self.weights["pe.table"]
+        return x + table[min(self.places[t], table.shape[0] - 1)]
 
 
+@dataclass
 class Joined(NoPE):
-    """The embedding of one encoding and the attention of another."""
+    """The embedding of one encoding and the scores of another."""
 
-    def __init__(self, embedding: NoPE, attention: NoPE) -> None:
-        super().__init__(attention.weights, attention.shape, attention.index)
-        self.embedding, self.attention = embedding, attention
+    embedding: NoPE
+    attention: NoPE
 
     def embed(self, t: int, x: Tensor) -> Tensor:
-        return self.attention.embed(t, self.embedding.embed(t, x))
-
-    def before_attention(
-        self, layer: int, normed: list[Tensor], q: list[list[Tensor]], k: list[list[Tensor]]
-    ) -> None:
-        self.attention.before_attention(layer, normed, q, k)
+        return self.embedding.embed(t, x)
 
     def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
         return self.attention.score(layer, head, t, i, q, k)
-
-    def weigh(self, layer: int, head: int, t: int, scores: dict[int, Tensor]) -> dict[int, Tensor]:
-        return self.attention.weigh(layer, head, t, scores)

@@ -1,0 +1,272 @@
+"""What encodings draw: uniformly, from each row's key alone, and what may number tokens anew.
+
+Legend: B batch, T tokens, n sequences.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from tape_arith.models import contract
+from tape_arith.models.build import build
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.encodings.rand_fire import RandFIRE
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.digit_places import draw
+from tape_arith.models.families.randomized import Randomized, random_subset
+from tape_arith.models.families.rotary import Rotary
+from tape_arith.models.flops import Workload
+from tape_arith.models.names.locate import known_names
+from tape_arith.models.sequences import Sequences
+from tests.models.small import NUMBERINGS, setting
+
+DRAWS, FINAL = 4000, 11
+SMALL = setting(num_layers=3, num_heads=4, hidden_size=16)
+RANDOMIZED = [name for name in known_names("encoding") if name.startswith("rand-")]
+
+
+def same_rows(count: int = DRAWS, final_length: int = FINAL) -> Sequences:
+    """`53+7=851$` for keys that follow on one another."""
+    tokens = torch.tensor([[9, 7, 14, 11, 17, 12, 9, 5, 3]]).expand(count, -1)
+    return Sequences(tokens, torch.full((count,), final_length), torch.arange(count))
+
+
+def assert_uniform(drawn: list[int], low: int, high: int) -> None:
+    """Every number of low .. high equally often, none outside: chi squared, at five deviations."""
+    assert min(drawn) == low and max(drawn) == high
+    cells = high - low + 1
+    expected = len(drawn) / cells
+    statistic = sum((drawn.count(v) - expected) ** 2 / expected for v in range(low, high + 1))
+    assert statistic < cells - 1 + 5 * (2 * (cells - 1)) ** 0.5
+    # No pattern from key to key: neighbours are equal as often as chance has it.
+    equal = sum(a == b for a, b in pairwise(drawn))
+    assert abs(equal - expected) < 5 * expected**0.5
+
+
+def first_index(pe: PositionalEncoding, seqs: Sequences) -> Tensor:
+    return pe.indices(seqs)[:, 0]
+
+
+def first_row_of_table(pe: PositionalEncoding, seqs: Sequences) -> Tensor:
+    """Which row of a table the first token is given, int64 [n]."""
+    table = pe.get_parameter("table")
+    with torch.no_grad():
+        table.copy_(torch.arange(len(table))[:, None].expand_as(table))
+    nothing = torch.zeros(*seqs.tokens.shape, pe.setting.hidden_size)
+    return pe.embed(nothing, pe.indices(seqs), seqs)[:, 0, 0].long()
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "first", "at_test"),
+    [
+        # The first token is a digit of place 0, whose index is 1 + the shift.
+        ("abacus:k=9", 1, 10, first_index, 1),
+        ("coupling:s=9", 2, 10, first_index, 2),
+        # 0 .. rows - N, N = 11 the bound on the sequence's length, so that it always fits.
+        ("learned-offset:rows=60", 0, 49, first_index, 0),
+        ("bipe:k=9", 0, 9, first_row_of_table, 0),
+    ],
+)
+def test_a_shift_is_uniform_in_training_and_fixed_at_test_time(
+    name: str,
+    low: int,
+    high: int,
+    first: Callable[[PositionalEncoding, Sequences], Tensor],
+    at_test: int,
+) -> None:
+    pe, seqs = build(name, SMALL).train(), same_rows()
+    drawn: list[int] = first(pe, seqs).tolist()
+    assert_uniform(drawn, low, high)
+    # The same key gives the same number, wherever its row stands and whatever torch's own state.
+    torch.manual_seed(99)
+    backwards = replace(seqs, key=seqs.key.flip(0))
+    assert first(pe, backwards).flip(0).tolist() == drawn
+    assert (first(pe.eval(), seqs) == at_test).all()
+
+
+@pytest.mark.parametrize("name", ["abacus:k=9", "coupling:s=9", "learned-offset", "bipe:k=9"])
+def test_one_shift_for_all_tokens_of_a_sequence_packed_or_not(name: str) -> None:
+    decoder, seqs = contract.decoder_for(name).train(), contract.example_batch(rows=3)
+    lengths = [20, 3, 11]
+    tokens = torch.cat([row[:n] for row, n in zip(seqs.tokens, lengths, strict=True)])[None]
+    starts = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
+    packed = Sequences(tokens, seqs.final_length, seqs.key, starts=starts, longest=20)
+    apart = contract.forward(decoder, seqs)
+    together = contract.forward(decoder, packed)[0].split(lengths)
+    for row, (length, logits) in enumerate(zip(lengths, together, strict=True)):
+        contract.assert_close(logits, apart[row, :length], f"packed sequence {row}")
+
+
+def test_draws_of_different_encodings_are_independent() -> None:
+    """Two encodings that are joined must not draw the same, nor what a plain key gives."""
+    key = torch.arange(500)
+    drawn = [draw(key, 0, 99, stream) for stream in (b"abacus", b"couple", b"bipe", b"")]
+    for i, one in enumerate(drawn):
+        assert int(one.min()) == 0 and int(one.max()) == 99
+        for other in drawn[:i]:
+            assert float((one == other).double().mean()) < 0.05
+    pe = contract.decoder_for("abacus+rand-rope").pe.train()
+    abacus = pe.get_submodule("parts.0")
+    assert isinstance(abacus, PositionalEncoding)
+    both = torch.stack((first_index(abacus, same_rows(400)), first_index(pe, same_rows(400))))
+    assert abs(float(torch.corrcoef(both.double())[0, 1])) < 0.2
+
+
+def test_a_sequence_as_long_as_the_table_starts_at_its_beginning() -> None:
+    pe = build("learned-offset", SMALL).train()
+    assert not first_index(pe, same_rows(20, SMALL.max_length)).any()
+
+
+# ---- randomized positions ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", RANDOMIZED)
+def test_indices_are_a_uniform_subset(name: str, training: bool) -> None:
+    """All 56 subsets of 3 of 0 .. 7 are drawn equally often, in training and at test time."""
+    pe = build(f"{name}:l_max=8", setting(trained_length=3, max_length=6)).train(training)
+    seqs = replace(same_rows(final_length=3), tokens=same_rows().tokens[:, :3])
+    subsets = [tuple(row) for row in pe.indices(seqs).tolist()]
+    assert all(a < b < c for a, b, c in subsets)
+    numbers = {subset: n for n, subset in enumerate(sorted(set(subsets)))}
+    assert len(numbers) == 56
+    assert_uniform([numbers[subset] for subset in subsets], 0, 55)
+    # A prefix keeps its numbers: they depend on the bound that is known from the prompt.
+    prefix = replace(seqs, tokens=seqs.tokens[:, :2])
+    assert pe.indices(prefix).tolist() == [list(subset[:2]) for subset in subsets]
+
+
+@pytest.mark.parametrize("name", RANDOMIZED)
+def test_indices_fill_l_max_and_no_more(name: str) -> None:
+    pe = build(name, SMALL)
+    assert isinstance(pe, Randomized) and pe.l_max == 104
+    index = pe.indices(rows_of(52))
+    assert index.dtype == torch.int64 and bool((index.diff(dim=1) > 0).all())
+    assert int(index.min()) < 6 and 98 < int(index.max()) < 104
+    with pytest.raises(UsageError, match="l_max=51 is less than the longest tested sequence, 52"):
+        build(f"{name}:l_max=51", SMALL)
+    with pytest.raises(UsageError, match="may grow to 61 tokens"):
+        build(f"{name}:l_max=60", SMALL).indices(same_rows(2, 61))
+
+
+def rows_of(length: int, count: int = 300) -> Sequences:
+    tokens = torch.zeros(count, length, dtype=torch.int64)
+    return Sequences(tokens, torch.full((count,), length), torch.arange(count))
+
+
+def plain_twin(decoder: Decoder, name: str) -> Decoder:
+    """The decoder of the same weights whose positions are not randomized."""
+    twin = contract.decoder_for(name.removeprefix("rand-"))
+    weights = decoder.state_dict()
+    if "pe.table" in weights:
+        weights["pe.table"] = weights["pe.table"][: len(twin.state_dict()["pe.table"])]
+    twin.load_state_dict(weights)
+    return twin
+
+
+@pytest.mark.parametrize("name", RANDOMIZED)
+def test_plain_numbers_make_it_its_plain_twin(name: str) -> None:
+    """And nothing else does: in a published suite RandPE is RoPE, bit for bit."""
+    decoder, seqs = contract.decoder_for(name), contract.example_batch()
+    twin = plain_twin(decoder, name)
+    change = contract.forward(decoder, seqs) - contract.forward(twin, seqs)
+    assert float(change.abs().amax((1, 2)).min()) > 0.01
+    renumbered = contract.decoder_for(f"{name}+plain")
+    assert torch.equal(contract.forward(renumbered, seqs), contract.forward(twin, seqs))
+
+
+def test_rand_fire_makes_its_distances_for_every_row() -> None:
+    """Its plain twin makes them once a batch: ten rows cost ten times as much here."""
+    pe, fire = build("rand-fire:width=7:init_l=9:l_max=99", SMALL), build("fire:width=7", SMALL)
+    assert isinstance(pe, RandFIRE) and (pe.width, pe.init_l, pe.l_max) == (7, 9, 99)
+    for work in (Workload(20, 400, 400), Workload(200, 4000, 400)):
+        assert [p.multiply_adds for p in pe.products(work)] == [work.pairs * (7 + 7 * 4)] * 3
+        assert [p.multiply_adds for p in fire.products(work)] == [400 * (7 + 7 * 4)] * 3
+
+
+# ---- numbered anew at test time ----------------------------------------------------------------
+
+
+def numbers(name: str, finals: list[int]) -> list[list[int]]:
+    seqs = rows_of(52, len(finals))
+    rows: list[list[int]] = (
+        build(name, SMALL).eval().indices(replace(seqs, final_length=torch.tensor(finals)))
+    ).tolist()
+    return rows
+
+
+@pytest.mark.parametrize("numbering", NUMBERINGS)
+@pytest.mark.parametrize("name", RANDOMIZED)
+def test_training_never_sees_another_numbering(name: str, numbering: str) -> None:
+    changed, usual = contract.decoder_for(f"{name}+{numbering}"), contract.decoder_for(name)
+    seqs = contract.example_batch()
+    change = contract.forward(changed, seqs) - contract.forward(usual, seqs)
+    assert float(change.abs().amax((1, 2)).min()) > 0.01
+    ours, theirs = (contract.forward(d.train(), seqs) for d in (changed, usual))
+    assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("l_max", [52, 104, 1001])
+def test_even_is_the_middle_of_equal_parts(l_max: int) -> None:
+    finals = [1, 2, 20, 33, 52]
+    for n, row in zip(finals, numbers(f"rand-rope:l_max={l_max}+even", finals), strict=True):
+        assert row[:n] == [int((t + 0.5) * l_max / n) for t in range(n)]
+        assert all(a < b for a, b in pairwise(row[:n]))
+        assert min(row) >= 0 and max(row) < l_max
+
+
+def test_another_draw_is_another_independent_subset() -> None:
+    """Two draws share as many numbers as chance has them share."""
+    assert numbers("rand-rope+redraw", [20]) == numbers("rand-rope+redraw:draw=1", [20])
+    assert numbers("rand-rope+redraw", [20]) != numbers("rand-rope+redraw:draw=2", [20])
+    keys, n, l_max = torch.arange(DRAWS), 20, 104
+    first, second = (
+        random_subset(keys, torch.full((DRAWS,), n), l_max, draw)[:, :n] for draw in (0, 3)
+    )
+    expected, spread = DRAWS * n / l_max, (DRAWS * n / l_max * (1 - n / l_max)) ** 0.5
+    counts = torch.bincount(second.flatten(), minlength=l_max)
+    assert float((counts - expected).abs().max()) < 5 * spread
+    shared = (first[:, :, None] == second[:, None, :]).sum((1, 2)).double()
+    # Hypergeometric: mean n^2 / l_max.
+    variance = n * n / l_max * (1 - n / l_max) * (l_max - n) / (l_max - 1)
+    assert abs(float(shared.mean()) - n * n / l_max) < 5 * (variance / DRAWS) ** 0.5
+
+
+@pytest.mark.parametrize("numbering", NUMBERINGS)
+def test_a_numbering_needs_randomized_positions(numbering: str) -> None:
+    for name in ("rope", "fire", "tape", "abacus+rope"):
+        with pytest.raises(UsageError, match=r"numbers randomized positions anew; .* has none"):
+            build(f"{name}+{numbering}", SMALL)
+    build(f"abacus+rand-rope+{numbering}", SMALL)
+    with pytest.raises(UsageError, match="draw must be from 1 to 4294967295, not 0"):
+        build("rand-rope+redraw:draw=0", SMALL)
+
+
+# ---- random Fourier features -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["tape:start=fourier", "tape-heads:start=fourier"])
+def test_fourier_frequencies_are_half_normal_and_no_type_rounds_them(name: str) -> None:
+    """|N(0, 1)| radians a token: those of the kernel exp(-distance^2 / 2)."""
+
+    def made(seed: int, where: Setting) -> Rotary:
+        torch.manual_seed(seed)
+        pe = build(name, where)
+        assert isinstance(pe, Rotary)
+        return pe
+
+    wide = setting(num_layers=1, num_heads=1, head_dim=4000)
+    pe, other = made(1, wide), made(2, wide)
+    theta = pe.frequencies()
+    assert theta.dtype == torch.float64 and len(theta) == 2000 and bool((theta > 0).all())
+    for distance in (0.5, 1.0, 2.0):
+        kernel = float(torch.cos(theta * distance).mean())
+        assert abs(kernel - 2.718281828459045 ** (-(distance**2) / 2)) < 0.06
+    assert not torch.equal(other.frequencies(), theta)
+    other.load_state_dict(pe.state_dict())
+    assert torch.equal(other.bfloat16().frequencies(), theta)
