@@ -15,7 +15,6 @@ from tape_arith.arith.commands.options import (
     Threads,
     TimeLimit,
 )
-from tape_arith.arith.errors import UsageError
 from tape_arith.models.names.backends import AttentionChoice
 from tape_arith.models.names.parse import parse_extrapolation
 
@@ -29,13 +28,6 @@ def command(
     ] = None,
     split: Split = "evaluation",
     max_digits: MaxDigits = None,
-    shard: Annotated[
-        str | None,
-        typer.Option(metavar="I/N", help="Only one part of N, as in 1/4: parts run side by side."),
-    ] = None,
-    merge: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Make the grid of N parts that are done.")
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The grid on stdout.")] = False,
     time_limit: TimeLimit = None,
     threads: Threads = None,
@@ -47,20 +39,9 @@ def command(
     from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.runs.find import existing_run
     from tape_arith.arith.scoring.evaluation_set import Asked
-    from tape_arith.arith.scoring.shards import Shard
 
     asked = Asked(known_split(split), max_digits)
     extrapolation = parse_extrapolation(with_) if with_ else None
-    part = Shard.parse(shard) if shard is not None else None
-    if merge is not None:
-        if part is not None or fresh or attention != "auto" or compiled is not None:
-            raise UsageError(
-                "--merge takes parts that are done: no --shard, --fresh, --attention or --compile"
-            )
-        from tape_arith.arith.runs.merging import merge_run
-
-        show(merge_run(existing_run(run), extrapolation, asked=asked, of=merge), as_json, asked)
-        return
     stopper = stopper_for(time_limit)
     use_threads(threads)
     from tape_arith.arith.runs.score import score_run
@@ -70,11 +51,10 @@ def command(
             existing_run(run),
             extrapolation,
             asked=asked,
-            shard=part,
             compute=AttentionChoice(attention, compiled),
             fresh=fresh,
             should_stop=stopper,
         )
     show(grid, as_json, asked)
-    if not (part.complete(grid) if part is not None else grid.complete):
+    if not grid.complete:
         leave(stopper)

@@ -13,8 +13,6 @@ Facts are read from the files, never from their names.
 """
 
 import re
-import shutil
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,6 @@ from tape_arith.arith.files import append_line, write_text
 from tape_arith.arith.runs.metrics import CUT_SHORT, line_of, read_lines
 from tape_arith.arith.runs.record import Environment, RunRecord, Timings
 from tape_arith.arith.scoring.evaluation_set import USUAL, Asked
-from tape_arith.arith.scoring.shards import Shard
 from tape_arith.arith.terminal import say
 from tape_arith.models.names.parse import Encoding, NamePart
 
@@ -91,18 +88,6 @@ class RunFolder:
             reach or not re.search(r"-to-\d+$", way) for way in ways
         )
 
-    def shard(self, grid: Path, shard: Shard) -> "RunFolder":
-        """Where a part of the file `grid` is scored: a folder of its own, so that no two jobs share
-        one."""
-        return RunFolder(self.path / "shards" / grid.stem / shard.slug)
-
-    def remove_shards(self, grid: str = "*") -> None:
-        """Drop the parts of grids: they are in the grids now, or of no use any more."""
-        for folder in self.path.glob(f"shards/{grid}"):
-            shutil.rmtree(folder)
-        with suppress(OSError):  # none, or those of another grid
-            (self.path / "shards").rmdir()
-
     def exists(self) -> bool:
         return self.record_file.exists()
 
@@ -127,9 +112,8 @@ class RunFolder:
         return not (self.final.exists() or self.states()) and self.has_results()
 
     def has_results(self) -> bool:
-        """Whether there is any grid, or part of one."""
-        found = ("grid*.json", "shards/*/*/grid*.json")
-        return any(any(self.path.glob(pattern)) for pattern in found)
+        """Whether there is any grid."""
+        return any(self.path.glob("grid*.json"))
 
     def record(self) -> RunRecord:
         """Read run.json. Raises Failure if there is none or it is corrupt."""

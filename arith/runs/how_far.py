@@ -13,7 +13,6 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.scoring.shards import Shard
 
 
 def training(folder: RunFolder, of: tuple[int, str] | None = None) -> tuple[str, dict[str, Any]]:
@@ -42,34 +41,25 @@ def training(folder: RunFolder, of: tuple[int, str] | None = None) -> tuple[str,
     return ("running" if lock.work(folder.path) == "train" else "waiting"), facts
 
 
-def scoring(
-    file: Path, whole: Path, shard: str | None, of: tuple[int, str]
-) -> tuple[str, dict[str, Any]]:
-    """How far the scoring of `file`, which is `whole` or part of it, is: counted in blocks. A grid
-    of a run that is not the one asked for is none, nor is one of another budget."""
+def scoring(file: Path, of: tuple[int, str]) -> tuple[str, dict[str, Any]]:
+    """How far the scoring of the grid in `file` is, in blocks. A grid of another run or budget
+    counts as none."""
     state = "running" if lock.work(file.parent) == file.name else "waiting"
     try:
-        record = RunFolder(whole.parent).record()
+        record = RunFolder(file.parent).record()
     except Failure:  # none, or its training's row tells
         return state, {}
     if not _asked(record, of):
         return state, {}
     try:
-        grid = _grid(whole, record)
-        if grid is not None and grid.complete:
-            return "scored", {}
         grid = _grid(file, record)
     except Failure as error:
         return "failed", {"reason": str(error)}
     if grid is None:
         return state, {}
-    blocks = grid.evaluation["problems_per_cell"]
-    if shard is not None:
-        part = Shard.parse(shard)
-        blocks = len(part.blocks(grid))
-        if part.complete(grid):
-            return "scored", {"step": blocks, "steps": blocks}
-    return state, {"step": grid.blocks_done, "steps": blocks}
+    if grid.complete:
+        return "scored", {}
+    return state, {"step": grid.blocks_done, "steps": grid.evaluation["problems_per_cell"]}
 
 
 def _asked(record: RunRecord, of: tuple[int, str]) -> bool:

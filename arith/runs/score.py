@@ -18,7 +18,6 @@ from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.evaluation_set import USUAL, Asked
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score_grid
-from tape_arith.arith.scoring.shards import Shard
 from tape_arith.arith.terminal import bar
 from tape_arith.arith.training.failures import explain_failed_compilation, explain_out_of_memory
 from tape_arith.models.names.backends import AUTO, AttentionChoice
@@ -30,16 +29,16 @@ def score_run(
     extrapolation: NamePart | None = None,
     *,
     asked: Asked = USUAL,
-    shard: Shard | None = None,
     compute: AttentionChoice = AUTO,
     fresh: bool = False,
     should_stop: Callable[[], bool],
 ) -> Grid:
-    """The grid of a finished run on what is `asked`, or the `shard` of it, which has a folder of
-    its own; goes on where an interrupted scoring stopped.
-    Errors: UsageError where training is not finished, was on another version of the task, or the
-    task has no such split."""
-    # What is scored is shown without weights too, as a run has none that was carried here.
+    """Return the grid of a finished run on what is `asked`; resume an interrupted scoring.
+
+    Raises UsageError if training is not finished or was on another version of the task, or if the
+    task has no such split.
+    """
+    # A complete grid is returned without weights too: a committed run has none.
     carried = folder.carried()
     if carried:
         record = folder.record()
@@ -50,28 +49,23 @@ def score_run(
     asked = asked.of(config.tested_digits)
     digits = asked.max_digits or config.tested_digits
     file = folder.grid_file(extrapolation, asked)
-    place = folder if shard is None else folder.shard(file, shard)
-    file = place.path / file.name
     bucket = Bucket(config.task, digits, config.evaluation_seed, asked.split)
     empty = empty_grid(record, bucket, config.problems_per_cell, extrapolation)
-    empty.part = "" if shard is None else str(shard)
     grid = empty
-    blocks = range(config.problems_per_cell) if shard is None else shard.blocks(empty)
     if file.exists() and not fresh:
         grid = _begun(file, empty)
-        if grid.blocks_done == len(blocks):
-            tidy(place.path)
+        if grid.complete:
+            tidy(folder.path)
             return grid
     if carried:
         raise UsageError(untrained(folder))
     name = Name(record.name.encoding, extrapolation)
     decoder, hardware = trained_decoder(folder, name, record, compute)
-    rows = len(blocks) * bucket.num_pairs
+    rows = config.problems_per_cell * bucket.num_pairs
     done = grid.blocks_done * bucket.num_pairs
     began = time.perf_counter()
-    part = "" if shard is None else f", part {shard}"
-    what = f"score {name} seed {record.seed}{asked}{part}"
-    with hold(place.path, file.name), bar(what, rows, done) as update:
+    title = f"score {name} seed {record.seed}{asked}"
+    with hold(folder.path, file.name), bar(title, rows, done) as update:
         if file.exists() and not fresh:  # another process may have gone on before we held it
             grid = _begun(file, empty)
             done = grid.blocks_done * bucket.num_pairs
@@ -82,11 +76,11 @@ def score_run(
             update(done)
 
         def save(grid: Grid) -> None:
-            confirm(place.path)
+            confirm(folder.path)
             grid_file.save(grid, file)
 
         stage = file.stem.replace("grid", "score", 1)
-        earlier = place.timings().get(stage, 0.0) if grid is not empty else 0.0
+        earlier = folder.timings().get(stage, 0.0) if grid is not empty else 0.0
         told = explain_out_of_memory(f"scoring {name}")
         with told, explain_failed_compilation(), user_errors(name.encoding):
             grid = score_grid(
@@ -97,23 +91,17 @@ def score_run(
                 save=save,
                 progress=progress,
                 should_stop=should_stop,
-                blocks=blocks,
                 facts=scoring_facts(hardware),
             )
-        if not blocks:
-            save(grid)  # more parts than there is to share out
-        place.write_timing(stage, earlier + time.perf_counter() - began)
+        folder.write_timing(stage, earlier + time.perf_counter() - began)
     return grid
 
 
 def _begun(file: Path, empty: Grid) -> Grid:
-    """The grid in `file`, which must be what `empty` is to become."""
+    """Load the unfinished grid in `file`; raise unless it is of the same run as `empty`."""
     grid = grid_file.load(file)
     if not grid.same_run(empty):
         raise UsageError(f"{file} is of another run or evaluation set: --fresh scores again")
-    if grid.part != empty.part:
-        there, here = (f"part {g.part}" if g.part else "a whole grid" for g in (grid, empty))
-        raise UsageError(f"{file} is {there}, not {here}: --fresh scores again")
     if not grid.counted:
         raise Failure(f"{file} is corrupt: cells hold more than its blocks; {grid_file.REMEDY}")
     return grid

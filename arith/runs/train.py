@@ -170,7 +170,6 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
         earlier = folder.path / f"at-{record.config.steps}-steps" / grid.name
         earlier.parent.mkdir(exist_ok=True)
         grid.replace(earlier)
-    folder.remove_shards()
     folder.write_record(extended)
 
 
@@ -302,5 +301,4 @@ def forget(folder: RunFolder) -> None:
         for file in folder.path.glob(pattern):
             file.unlink()
     folder.remove_partial()
-    folder.remove_shards()
     shutil.rmtree(folder.tracking, ignore_errors=True)

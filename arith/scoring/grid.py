@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tape_arith.arith.data.bucket import EVALUATION
-from tape_arith.arith.errors import UsageError
 from tape_arith.arith.scoring.comparable import RUN, difference
 from tape_arith.arith.scoring.limits import check_size
 from tape_arith.arith.scoring.regions import Bools, Region, mask
@@ -66,8 +65,6 @@ class Grid:
     """How it was scored (type, threshold, ...): kept beside the counts, never compared."""
     settings: dict[str, int | float | str] = field(default_factory=dict)
     """What was set in place of the preset's: for people; the budget has a hash that is compared."""
-    part: str = ""
-    """Which one it is, as "1/4", where it holds a part of the problems: it stands for no other."""
     usual: "Grid | None" = field(default=None, repr=False)
     """Of hard sums: the same run on the usual split, where it is known. Never in the file."""
 
@@ -199,20 +196,6 @@ class Grid:
         self.first_wrong_sum += summed(np.maximum(first_wrong, 0)).astype(np.int64)
         assert self.total.max() <= self.evaluation["problems_per_cell"], "a chunk counted twice"
 
-    def merge(self, other: "Grid") -> None:
-        """Add the counts of other problems of the same run. Errors: UsageError for another run."""
-        differs = difference(self, other, RUN)
-        if differs:
-            raise UsageError(
-                f"only grids of one run and one evaluation set can be merged: {differs}"
-            )
-        self.exact += other.exact
-        self.total += other.total
-        self.right_sum += other.right_sum
-        self.first_wrong_sum += other.first_wrong_sum
-        self.blocks_done += other.blocks_done
-        assert self.total.max() <= self.evaluation["problems_per_cell"], "a chunk counted twice"
-
     @property
     def counted(self) -> bool:
         """Whether every cell holds as many problems as there are blocks: scoring can go on."""
@@ -229,7 +212,6 @@ class Grid:
             "extrapolation": self.extrapolation,
             "preset": self.preset,
             **({"settings": self.settings} if self.settings else {}),
-            **({"part": self.part} if self.part else {}),
             "seed": self.seed,
             "trained_digits": self.trained_digits,
             "budget": self.budget,

@@ -47,8 +47,6 @@ class _GridDocument(Part):
     preset: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+=@-]*$")]
     settings: dict[Text, _Scalar] = Field(default={})
     """Only in the file if the preset was changed."""
-    part: Text | None = None
-    """Only in the file if it is not the whole of a grid."""
     seed: Count
     trained_digits: Positive
     budget: dict[Text, _Scalar]
@@ -116,7 +114,6 @@ def load(path: Path) -> Grid:
         blocks_done=document.blocks_done,
         scoring=document.scoring,
         settings=document.settings,
-        part=document.part or "",
     )
 
 

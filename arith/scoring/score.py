@@ -19,7 +19,6 @@ from torch import Tensor
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, groups_of_tokens
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.scoring.shards import all_of, blocks_a_chunk
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.tasks.vocabulary import PAD
 from tape_arith.models.build import prepare
@@ -33,6 +32,8 @@ TOKENS_A_BATCH = {"cpu": 8_192, "cuda": 131_072}
 # Of a forward's last block, tokens are a multiple of that: for each new shape of a product oneDNN
 # makes a kernel, in a millisecond or so.
 ANSWERS = 64
+# Rows between two savings of a grid.
+ROWS_A_CHUNK = 16_384
 # Rows over which the error of low precision is measured.
 PROBE_ROWS = 1_000
 
@@ -201,25 +202,23 @@ def score_grid(
     save: Callable[[Grid], None],
     progress: Callable[[int], None] = lambda rows: None,
     should_stop: Callable[[], bool] = lambda: False,
-    blocks: range | None = None,
     facts: Mapping[str, str] | None = None,
 ) -> Grid:
     """Fill `grid` from where it stands, block by block of `bucket`: each block is one problem of
-    every cell. It is to hold `blocks` (None: all of the evaluation set). `save` is called after
-    every chunk; `should_stop` is asked before each. `facts`: what else is to be said of how it is
-    scored."""
+    every cell. `save` is called after every chunk, `should_stop` before each. `facts` describe
+    how it is scored, beside the precision."""
     decoder.eval()
     count, pairs = grid.evaluation["problems_per_cell"], bucket.num_pairs
-    blocks = range(count) if blocks is None else blocks
     probe = min(PROBE_ROWS, count * pairs)
     threshold = low_precision_threshold(
         decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
     )
     now = {"dtype": hardware.dtype_name, "threshold": threshold, **(facts or {})}
-    grid.scoring = all_of([grid.scoring, now] if grid.blocks_done else [now])
-    while grid.blocks_done < len(blocks) and not should_stop():
-        chunk = blocks[grid.blocks_done :][: blocks_a_chunk(grid)]
-        start, stop = chunk.start * pairs, chunk.stop * pairs
+    grid.scoring = _joined_facts(grid.scoring, now) if grid.blocks_done else now
+    blocks_a_chunk = max(1, ROWS_A_CHUNK // pairs)
+    while grid.blocks_done < count and not should_stop():
+        last = min(grid.blocks_done + blocks_a_chunk, count)
+        start, stop = grid.blocks_done * pairs, last * pairs
         problems = bucket.problems(start, stop)
         outcome = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
         grid.add(
@@ -229,7 +228,24 @@ def score_grid(
             outcome.answer_tokens,
             outcome.first_wrong,
         )
-        grid.blocks_done += len(chunk)
+        grid.blocks_done = last
         save(grid)
         progress(stop - start)
     return grid
+
+
+def _joined_facts(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """How a grid was scored in two sittings: the larger threshold, and all values of the rest.
+
+    >>> earlier = {"dtype": "bfloat16", "threshold": 0.1}
+    >>> _joined_facts(earlier, {"dtype": "float32", "threshold": 0.0})
+    {'dtype': 'bfloat16, float32', 'threshold': 0.1}
+    """
+    joined: dict[str, Any] = {}
+    for key in {**earlier, **now}:
+        values = [facts[key] for facts in (earlier, now) if key in facts]
+        if key == "threshold":
+            joined[key] = max(values)
+        else:  # each may be several already
+            joined[key] = ", ".join(dict.fromkeys(", ".join(values).split(", ")))
+    return joined

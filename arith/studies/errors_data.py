@@ -9,8 +9,7 @@ not looked at: an answer whose first error is a digit may have a wrong length as
 from collections.abc import Callable
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.scoring.score import PROBE_ROWS, low_precision_threshold, score
-from tape_arith.arith.scoring.shards import ROWS_A_CHUNK
+from tape_arith.arith.scoring.score import PROBE_ROWS, ROWS_A_CHUNK, low_precision_threshold, score
 from tape_arith.arith.studies.mistakes import Mistakes, counted
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.models.decoder import Decoder

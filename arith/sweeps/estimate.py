@@ -85,9 +85,8 @@ def cost(job: Job) -> Cost:
         bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, job.asked.split)
         lengths = bucket.problems(0, bucket.num_pairs).lengths - 1
         flops = _forward_flops(config, name.encoding, tuple(lengths.tolist()))
-        share = 1 / (job.shard.of if job.shard else 1)
-        tokens = grid_tokens(config, job.asked.split) * share
-        return Cost(int(tokens), flops * config.problems_per_cell * share)
+        tokens = grid_tokens(config, job.asked.split)
+        return Cost(tokens, flops * config.problems_per_cell)
     return Cost(0, 0.0)
 
 

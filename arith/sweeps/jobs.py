@@ -1,4 +1,4 @@
-"""From runs to jobs: train, score (in parts where a grid is large), put together. No torch here.
+"""From runs to jobs: generate, train, score. No torch here.
 
 A job is a call of a tape-arith command on a run's folder that can be repeated: it goes on where it
 stopped, and what is done it leaves. Whether it is done is read from the files, whoever did it.
@@ -22,14 +22,11 @@ from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.evaluation_set import USUAL, Asked
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.scoring.shards import Shard
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.arith.training.config import Config
 from tape_arith.models.names.backends import AUTO, AttentionChoice
 
-Kind = Literal["generate", "train", "score", "merge"]
-TOKENS_A_SHARD = 20_000_000
-"""A grid of more tokens is scored in parts: half a minute each on a large GPU."""
+Kind = Literal["generate", "train", "score"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class How:
 
 @dataclass(frozen=True)
 class Job:
-    """One call of a command. `parts`: of how many shards a merge makes its grid."""
+    """One call of a command."""
 
     id: str
     kind: Kind
@@ -55,8 +52,6 @@ class Job:
     how: How
     depends: tuple[str, ...] = ()
     asked: Asked = USUAL
-    shard: Shard | None = None
-    parts: int = 1
 
     @property
     def dataset(self) -> Path | None:
@@ -65,21 +60,18 @@ class Job:
         return None if data is None else dataset_folder(data, self.run.config, self.run.seed)
 
     @property
-    def whole_grid(self) -> Path:
-        """The file of the grid that this job, or one after it, makes."""
-        return self.run.folder.grid_file(self.run.name.extrapolation, self.asked)
-
-    @property
     def folder(self) -> RunFolder:
         """What it writes: two jobs on one folder never run at the same time."""
         if self.kind == "generate":
             return RunFolder(self.dataset or Path())
-        return self.run.folder.shard(self.whole_grid, self.shard) if self.shard else self.run.folder
+        return self.run.folder
 
     @property
     def grid(self) -> Path | None:
-        """The grid that it writes, or the part of one."""
-        return self.folder.path / self.whole_grid.name if self.kind in ("score", "merge") else None
+        """The file of the grid that it writes."""
+        if self.kind != "score":
+            return None
+        return self.run.folder.grid_file(self.run.name.extrapolation, self.asked)
 
     @property
     def argv(self) -> list[str]:
@@ -102,10 +94,7 @@ class Job:
             rest = [*curves, *track, *how.compute.options]
             return ["train", *name, *config, *where, "--no-score", *rest]
         score = ["score", str(run.folder.path), *scored_as(run.name.extrapolation, self.asked)]
-        if self.kind == "merge":
-            return [*score, "--merge", str(self.parts)]
-        part = [] if self.shard is None else ["--shard", str(self.shard)]
-        return [*score, *part, *how.compute.for_scoring.options]
+        return [*score, *how.compute.for_scoring.options]
 
     @property
     def _begun(self) -> list[str]:
@@ -128,7 +117,7 @@ class Job:
             return False
         if grid.seed != record.seed or not self.asked.holds(grid, self.run.config.tested_digits):
             return False
-        return grid.complete if self.shard is None else self.shard.complete(grid)
+        return grid.complete
 
     def read_grid(self) -> Grid | None:
         """What is there of the grid that it writes; None where nothing is, or nothing legible."""
@@ -149,7 +138,6 @@ class Job:
             "depends": list(self.depends),
             "folder": self.folder.path.as_posix(),
             "grid": None if self.grid is None else self.grid.as_posix(),
-            "shard": None if self.shard is None else str(self.shard),
             "steps": self.run.config.steps,
             "config_sha256": self.run.config.sha256,
         }
@@ -166,7 +154,6 @@ def plan(
     out: Path,
     *,
     splits: Sequence[str] = (EVALUATION,),
-    shards: int | None = None,
 ) -> list[Job]:
     """The jobs of `runs` below `out`, each after those it depends on, in the order of `runs`."""
     jobs: dict[str, Job] = {}
@@ -192,16 +179,7 @@ def plan(
         for split in splits:
             asked = Asked(split)
             grid = folder.grid_file(run.name.extrapolation, asked)
-            parts = shards or number_of_shards(run.config, split)
-            if parts == 1:
-                add("score", grid, run, trained, asked=asked)
-                continue
-            of = [Shard(number, parts) for number in range(1, parts + 1)]
-            scored = [
-                add("score", grid.with_suffix("") / s.slug, run, trained, asked=asked, shard=s)
-                for s in of
-            ]
-            add("merge", grid, run, *scored, asked=asked, parts=parts)
+            add("score", grid, run, trained, asked=asked)
     return list(jobs.values())
 
 
@@ -246,11 +224,6 @@ def grid_tokens(config: Config, split: str = EVALUATION) -> int:
     return int(block.lengths.sum()) * config.problems_per_cell
 
 
-def number_of_shards(config: Config, split: str = EVALUATION) -> int:
-    """In how many parts a grid is scored: by its size alone, so that a second call continues."""
-    return -(-grid_tokens(config, split) // TOKENS_A_SHARD)
-
-
 def write_jobs(jobs: Sequence[Job], folder: Path) -> None:
     """jobs.jsonl: what there is to do, for people, `status` and other engines."""
     write_text(folder / "jobs.jsonl", "".join(json.dumps(job.line()) + "\n" for job in jobs))
@@ -262,11 +235,7 @@ def read_jobs(folder: Path) -> Iterator[dict[str, Any]]:
     for line in read_text(file).splitlines():
         try:
             job = validated(parse_json(line), _JobLine)
-            if job.shard is not None:
-                Shard.parse(job.shard)
-                if len(Path(job.folder).parts) < 4:
-                    raise InvalidValue("'folder' must be that of a part of a grid")
-            if job.kind in ("score", "merge") and job.grid is None:
+            if job.kind == "score" and job.grid is None:
                 raise InvalidValue("'grid' is missing")
         except ValueError as error:
             raise Failure(f"{file} is corrupt: {error}: plan the sweep again") from error
@@ -283,6 +252,5 @@ class _JobLine(Part):
     depends: list[Text]
     folder: Text
     grid: Text | None
-    shard: Text | None
     steps: Positive
     config_sha256: Sha256

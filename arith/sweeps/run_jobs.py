@@ -11,7 +11,6 @@ from tape_arith.arith.files import write_text
 from tape_arith.arith.runs.build import check, training_bucket
 from tape_arith.arith.runs.datasets import generate_dataset
 from tape_arith.arith.runs.find import find_grids
-from tape_arith.arith.runs.merging import merge_run
 from tape_arith.arith.runs.score import score_run
 from tape_arith.arith.runs.train import train_run
 from tape_arith.arith.stopping import Stopped, Stopper
@@ -122,18 +121,14 @@ def perform(job: Job, should_stop: Callable[[], bool]) -> bool:
             should_stop=should_stop,
         )
         return folder.finished()
-    extrapolation = run.name.extrapolation
-    if job.kind == "merge":
-        return merge_run(run.folder, extrapolation, of=job.parts, asked=job.asked).complete
     grid = score_run(
         run.folder,
-        extrapolation,
+        run.name.extrapolation,
         asked=job.asked,
-        shard=job.shard,
         compute=how.compute.for_scoring,
         should_stop=should_stop,
     )
-    return grid.complete if job.shard is None else job.shard.complete(grid)
+    return grid.complete
 
 
 def record_generation(job: Job, seconds: float) -> None:

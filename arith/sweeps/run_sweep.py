@@ -118,7 +118,7 @@ def prepared(
     runs = sweep.runs(out)
     for config, name in dict.fromkeys((run.config, run.name) for run in runs):
         check(config, name, how.compute if here else AUTO)
-    jobs = plan(runs, how, out, splits=sweep.splits, shards=sweep.shards)
+    jobs = plan(runs, how, out, splits=sweep.splits)
     number = slots or max(1, len(visible_gpus()))
     return Prepared(sweep, out, number, jobs, _forecast(sweep, jobs, number, here))
 

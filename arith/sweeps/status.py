@@ -130,8 +130,7 @@ def _of_job(job: Mapping[str, Any], place: Path, ends: Mapping[str, Any]) -> Row
     if job["kind"] == "train":
         state, progress = training(folder, of)
     elif file is not None:
-        whole = folder.path.parents[2] / file.name if job.get("shard") else file
-        state, progress = scoring(file, whole, job.get("shard"), of)
+        state, progress = scoring(file, of)
     else:
         state, progress = "waiting", {}
         if ends.get(job["id"], {}).get("exit") == EXIT_DONE:
@@ -179,9 +178,7 @@ def _of_run(folder: RunFolder, place: Path, ends: Mapping[str, Any]) -> Row:
     keys = [key for key in ends if f"{key.split('/', 1)[-1]}/".startswith(f"{name}/")]
     row = Row(name, state, **progress)
     working = lock.work(folder.path)
-    if working not in (None, "train") or any(
-        lock.holder(shard.parent) for shard in folder.path.glob(f"shards/*/*/{lock.NAME}")
-    ):
+    if working not in (None, "train"):
         row = _replaced(row, state="running")
     elif state == "trained" and scored(folder, folder.record()):
         row = _replaced(row, state="scored")

@@ -6,7 +6,6 @@
     seeds = [0, 1, 2]
     order = "seeds"                       # outermost, so that what is there is a whole comparison
     splits = ["evaluation", "carry"]      # what is scored (default: evaluation)
-    shards = 4                            # parts a grid is scored in (default: by its size)
     measure = 90                          # seconds of `bench` before the first run (default: none)
 
     [set]                                 # in place of the preset's settings
@@ -40,7 +39,7 @@ from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import Name, parse
 
 FOLDER = Path(__file__).parent / "bundled"
-MOST_SEEDS, MOST_SHARDS, MOST_SECONDS = 1000, 1000, 3600
+MOST_SEEDS, MOST_SECONDS = 1000, 3600
 """A slip of the hand must not plan more jobs than fit into the memory."""
 TUNABLE = "learning_rate"
 """What the tuned track of the protocol chooses for each encoding: all else in one ranked table is
@@ -92,7 +91,6 @@ class Sweep:
     groups: tuple[Group, ...]
     order: str = "seeds"
     splits: tuple[str, ...] = (EVALUATION,)
-    shards: int | None = None
     tuned: str | None = None
     """The setting of which each encoding takes the value that is best in distribution."""
     values: tuple[Any, ...] = ()
@@ -181,7 +179,6 @@ class _SweepFile(Part):
     groups: Annotated[list[_GroupTable], Field(min_length=1)] | None = None
     order: Literal["seeds", "encodings"] = "seeds"
     splits: Annotated[list[str], Field(min_length=1)] = Field(default=[EVALUATION])
-    shards: Annotated[int, Field(ge=1, le=MOST_SHARDS)] | None = None
     measure: Annotated[int, Field(ge=0, le=MOST_SECONDS)] = 0
     settings: dict[str, Any] = Field(default={}, alias="set")
     tune: dict[str, list[Any]] = Field(default={}, max_length=1)
@@ -209,7 +206,6 @@ def _checked(name: str, summary: str, content: Mapping[str, Any]) -> Sweep:
         _groups(file),
         file.order,
         tuple(known_split(split) for split in file.splits),
-        file.shards,
         tuned,
         tuple(values),
         file.measure,

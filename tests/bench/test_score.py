@@ -47,7 +47,7 @@ def test_weights_of_any_encoding(
 
 
 def test_a_grid_that_the_time_cuts_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tape_arith.arith.scoring.shards.ROWS_A_CHUNK", 1)
+    monkeypatch.setattr("tape_arith.arith.scoring.score.ROWS_A_CHUNK", 1)
     monkeypatch.setattr(stage, "monotonic", iter([0.0, *[0.1] * 2, *[1e9] * 1000]).__next__)
     lines = {line.name: line for line in measure(Options(quick=True))}
     grid = lines["rope: the 4x4 grid, 5 a cell"]

@@ -18,6 +18,7 @@ from tape_arith.arith.scoring.evaluation_set import Asked
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.models.names.parse import parse, parse_list
+from tests.helpers.sealing import changed
 from tests.helpers.tiny_runs import contents, done, refused, untouched
 
 ROPE = Path("runs/mini/rope/seed-0")
@@ -35,8 +36,8 @@ def test_a_grid_beside_the_usual_one(comparison: Path) -> None:
     before = contents(comparison)
     told = done("score", ROPE, "--split", CARRY).out
     assert told.startswith("rope seed 0 on the split carry: out of distribution ")
-    changed = {key for key, text in contents(comparison).items() if before.get(key) != text}
-    assert changed == {f"{ROPE}/grid@carry.json", f"{ROPE}/timings.json"}
+    written = {key for key, text in contents(comparison).items() if before.get(key) != text}
+    assert written == {f"{ROPE}/grid@carry.json", f"{ROPE}/timings.json"}
     with untouched(comparison):
         assert done("score", ROPE, "--split", CARRY).out == told  # nothing is done twice
 
@@ -65,18 +66,6 @@ def test_each_way_of_scoring_has_its_file(comparison: Path) -> None:
     assert (ROPE / "grid@carry+yarn@ramp=paper-to-4.json").exists()
     assert "score@carry+yarn@ramp=paper-to-4" in RunFolder(ROPE).timings()
     assert "did you mean 'carry'" in refused("score", ROPE, "--split", "carries")
-
-
-def test_in_parts(comparison: Path) -> None:
-    done("score", ROPE, "--split", CARRY)
-    whole = (ROPE / "grid@carry.json").read_bytes()
-    (ROPE / "grid@carry.json").unlink()
-    done("score", ROPE, "--split", CARRY, "--shard", "1/2")
-    told = refused("score", ROPE, "--split", CARRY, "--merge", 2)
-    assert f"`tape-arith score {ROPE} --split carry --shard 2/2`" in told
-    done("score", ROPE, "--split", CARRY, "--shard", "2/2")
-    done("score", ROPE, "--split", CARRY, "--merge", 2)
-    assert (ROPE / "grid@carry.json").read_bytes() == whole
 
 
 def test_a_figure_shows_one_split(comparison: Path) -> None:
@@ -161,6 +150,15 @@ def test_a_longer_budget_keeps_the_earlier_grids_apart(comparison: Path) -> None
     done("train", ROPE, "--steps", 8)
     assert (ROPE / "at-4-steps/grid@carry.json").exists()
     assert not (ROPE / "grid@carry.json").exists() and (ROPE / "grid.json").exists()
+
+
+@pytest.mark.parametrize("blocks", [0, 2])
+def test_a_grid_that_counts_its_blocks_wrongly(comparison: Path, blocks: int) -> None:
+    file = ROPE / "grid.json"
+    file.write_bytes(changed(file.read_bytes(), blocks_done=blocks))
+    with untouched(comparison):
+        assert "grid.json is corrupt: " in refused("score", ROPE, code=1)
+    done("score", ROPE, "--fresh")
 
 
 def test_a_task_without_hard_sums(comparison: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,10 +101,8 @@ class TestAdd:
         assert grid.total.sum() == 0
 
     @settings(max_examples=30, deadline=None)
-    @given(st.lists(st.integers(0, 500), max_size=6), st.integers(0, 5), st.booleans())
-    def test_any_chunks_in_any_order_give_the_same(
-        self, cuts: list[int], seed: int, merge: bool
-    ) -> None:
+    @given(st.lists(st.integers(0, 500), max_size=6), st.integers(0, 5))
+    def test_any_chunks_in_any_order_give_the_same(self, cuts: list[int], seed: int) -> None:
         columns = scored(500, seed=seed)
         whole = blank()
         whole.add(*columns)
@@ -112,10 +110,7 @@ class TestAdd:
         chunks = [slice(a, b) for a, b in pairwise(edges)]
         parts = blank()
         for chunk in reversed(chunks):
-            target = blank() if merge else parts
-            target.add(*(column[chunk] for column in columns))
-            if merge:
-                parts.merge(target)
+            parts.add(*(column[chunk] for column in columns))
         assert parts.content() == whole.content()
         assert np.array_equal(parts.right_sum, whole.right_sum)
 
@@ -125,14 +120,6 @@ class TestAdd:
         grid.add(*one)
         with pytest.raises(AssertionError, match="twice"):
             grid.add(*one)
-
-    def test_merge_counts_blocks_and_refuses_another_run(self) -> None:
-        one, other = blank(), blank()
-        one.blocks_done, other.blocks_done = 2, 3
-        one.merge(other)
-        assert one.blocks_done == 5
-        with pytest.raises(UsageError, match=r"seed is 0 for tape .* but 1 for tape"):
-            one.merge(blank(seed=1))
 
     @pytest.mark.parametrize(
         ("change", "says"),

@@ -18,7 +18,7 @@ from torch import Tensor
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import groups_of_tokens, pad
 from tape_arith.arith.runs.build import decoder_for
-from tape_arith.arith.scoring import grid_file, shards
+from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring import score as module
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import (
@@ -376,7 +376,7 @@ def test_a_grid_that_was_stopped_goes_on(
 ) -> None:
     expected = scored(trained, hardware)
     assert (expected.scoring["threshold"] > 0) == (hardware.dtype == torch.bfloat16)
-    monkeypatch.setattr(shards, "ROWS_A_CHUNK", 10)  # two blocks of four pairs
+    monkeypatch.setattr(module, "ROWS_A_CHUNK", 10)  # two blocks of four pairs
     saved: list[int] = []
     done: list[int] = []
     file = tmp_path / "grid.json"

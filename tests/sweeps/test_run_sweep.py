@@ -122,7 +122,7 @@ def test_the_price_of_the_paper_s_model(here: Path) -> None:
 
 
 def test_a_sweep_is_what_its_commands_would_make(here: Path) -> None:
-    more = 'splits = ["evaluation", "carry"]\nshards = 2'
+    more = 'splits = ["evaluation", "carry"]'
     file = sweep_file("rope,tape+yarn", "[0, 1]", more)
     told = done("sweep", file)
     folder = Path("runs/sweeps/mine")
@@ -138,12 +138,12 @@ def test_a_sweep_is_what_its_commands_would_make(here: Path) -> None:
             for split in ((), ("--split", "carry")):
                 done("score", Path("single", run), *way, *split)
             assert kept(Path("runs/mine", run)) == kept(Path("single", run)) != {}
-    assert not list(Path("runs").rglob("shards")) and not list(Path("runs").rglob(lock.NAME))
+    assert not list(Path("runs").rglob(lock.NAME))
     # Again: nothing to do, nothing touched but the list of jobs and the tables, which are the same.
     times = {path: path.stat().st_mtime_ns for path in Path("runs/mine").rglob("*")}
     before = contents(here)
     again = done("sweep", file)
-    assert "all 28 jobs are done" in again.err and again.out == told.out
+    assert "all 12 jobs are done" in again.err and again.out == told.out
     assert contents(here) == before
     assert {path: path.stat().st_mtime_ns for path in Path("runs/mine").rglob("*")} == times
 
@@ -284,7 +284,7 @@ def test_a_name_that_cannot_be_built_is_refused_before_anything_is_written(here:
 def test_stopped_at_every_job_it_ends_as_an_unbroken_one(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = sweep_file("rope+yarn,tape", "[0, 1]", "shards = 2")
+    file = sweep_file("rope+yarn,tape", "[0, 1]")
     done("sweep", file, "--out", "whole")
     perform, codes = pipeline.perform, []
     for allowed in range(1, 30):
@@ -300,8 +300,8 @@ def test_stopped_at_every_job_it_ends_as_an_unbroken_one(
         if codes[-1] == 0:
             break
         assert not list(Path("runs").rglob(".*"))  # no lock, nothing half-written
-    # One job the first time, two the second, ...: 16 take five stops and a last call.
-    assert codes == [130] * 5 + [0]
+    # One job the first time, two the second, ...: 8 take three stops and a last call.
+    assert codes == [130] * 3 + [0]
     assert kept(Path("runs/mine")) == kept(Path("whole/mine")) != {}
 
 
@@ -395,7 +395,7 @@ def children() -> list[int]:
 def test_killed_in_mid_sweep_and_begun_again(here: Path) -> None:
     """With two slots, killed (not asked) several times: nobody is left behind, nothing is written
     twice at once, and the grids are those of an unbroken sweep in one process."""
-    file = sweep_file("rope,tape+yarn", "[0]", "shards = 2", steps=400, problems_per_cell=40)
+    file = sweep_file("rope,tape+yarn", "[0]", steps=400, problems_per_cell=40)
     done("sweep", file, "--out", "whole")
     for seconds in (6, 11, 16):
         process = started("sweep", file, "--slots", "2")

@@ -36,10 +36,10 @@ class Marked(Job):
         Path("marks", self.id.replace("/", "-")).touch()
 
 
-def made(*names: str, shards: int = 1) -> list[Marked]:
+def made(*names: str) -> list[Marked]:
     config = load_preset("mini")
     runs = [Run(parse(name), 0, "mini", config, Path("runs")) for name in names]
-    return [Marked(**vars(job)) for job in plan(runs, How(), Path("runs"), shards=shards)]
+    return [Marked(**vars(job)) for job in plan(runs, How(), Path("runs"))]
 
 
 class Fake:
@@ -94,14 +94,14 @@ def quick(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("slots", [1, 3, 9])
 def test_what_is_ready_runs_in_order_and_once(slots: int) -> None:
-    jobs = made("rope+yarn", "rope", "fire", shards=2)
+    jobs = made("rope+yarn", "rope", "fire")
     engine = Fake(slots)
     outcome = conducted(jobs, engine)
     assert sorted(engine.submitted) == sorted(job.id for job in jobs)
     for job in jobs:
         place = engine.submitted.index(job.id)
         assert all(engine.submitted.index(key) < place for key in job.depends)
-    assert engine.most == min(slots, 6)  # two parts of three grids
+    assert engine.most == min(slots, 2)
     assert outcome.exit_code == 0 and not outcome.left
     if slots == 1:
         assert engine.submitted == [job.id for job in jobs]
@@ -110,17 +110,17 @@ def test_what_is_ready_runs_in_order_and_once(slots: int) -> None:
 
 
 def test_a_failure_stops_only_what_needs_it() -> None:
-    jobs = made("rope", "fire", "nope", shards=2)
-    failing = "score/mini/rope/seed-0/grid/1-of-2"
+    jobs = made("rope", "fire", "nope")
+    failing, after = "train/mini/rope/seed-0", "score/mini/rope/seed-0/grid"
     outcome = conducted(jobs, Fake(2, {failing: [1]}))
     assert ids(outcome.failed) == [failing] and outcome.failed[0].reason == "said 1"
     assert outcome.exit_code == 1 and not outcome.left
     done = set(ids(outcome.done))
-    assert done == {job.id for job in jobs} - {failing, "merge/mini/rope/seed-0/grid"}
+    assert done == {job.id for job in jobs} - {failing, after}
     # The next call does only what is left.
     engine = Fake(2)
     assert conducted(jobs, engine).exit_code == 0
-    assert engine.submitted == [failing, "merge/mini/rope/seed-0/grid"]
+    assert engine.submitted == [failing, after]
 
 
 def test_asked_for_wrongly_is_told_from_failed() -> None:

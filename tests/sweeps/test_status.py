@@ -108,20 +108,6 @@ def test_what_failed_and_what_was_stopped(listed: Path) -> None:
     assert states()[YARN]["state"] == "scored"
 
 
-def test_parts(comparison: Path) -> None:
-    config = RunFolder(ROPE).record().config
-    run = Run(parse("rope+yarn"), 0, "mini", config, Path("runs"))
-    write_jobs(plan([run], How(), Path("runs"), shards=2), FOLDER)
-    parts = [f"{YARN}/1-of-2", f"{YARN}/2-of-2"]
-    merge = YARN.replace("score/", "merge/")
-    assert [states()[key]["state"] for key in (*parts, merge)] == ["waiting"] * 3
-    done("score", ROPE, "--with", "yarn", "--shard", "2/2")
-    assert [states()[key]["state"] for key in (*parts, merge)] == ["waiting", "scored", "waiting"]
-    done("score", ROPE, "--with", "yarn", "--shard", "1/2")
-    done("score", ROPE, "--with", "yarn", "--merge", 2)
-    assert [states()[key]["state"] for key in (*parts, merge)] == ["scored"] * 3
-
-
 def test_a_folder_of_runs(comparison: Path) -> None:
     text = done("status").out
     assert "mini/rope/seed-1" in text and text.endswith(
@@ -154,11 +140,10 @@ def test_a_grid_of_another_budget_is_not_done(comparison: Path) -> None:
     config = RunFolder(ROPE).record().config
     for other in (replace(config, steps=6), replace(config, learning_rate=0.5)):
         run = Run(parse("rope"), 0, "mini", other, Path("runs"))
-        for shards in (1, 2):
-            jobs = plan([run], How(), Path("runs"), shards=shards)
-            write_jobs(jobs, FOLDER)
-            assert {job["state"] for job in states().values()} == {"waiting"}
-            assert not any(job.done() for job in jobs)
+        jobs = plan([run], How(), Path("runs"))
+        write_jobs(jobs, FOLDER)
+        assert {job["state"] for job in states().values()} == {"waiting"}
+        assert not any(job.done() for job in jobs)
     # The run itself went on: its grid is that of a shorter training.
     file = ROPE / "grid.json"
     replaced(file, '"steps": 4', '"steps": 3')
@@ -183,10 +168,10 @@ def test_what_waits_for_a_failed_job_says_so_and_is_not_watched(
 ) -> None:
     config = replace(RunFolder(ROPE).record().config, steps=6)
     run = Run(parse("rope"), 0, "mini", config, Path("runs"))
-    write_jobs(plan([run], How(), Path("runs"), shards=2), FOLDER)
+    write_jobs(plan([run], How(), Path("runs")), FOLDER)
     note_end(FOLDER, TRAIN, 2, "another budget", None)
     waiting = [job for job in states().values() if job["state"] == "waiting"]
-    assert len(waiting) == 3  # two parts, and the merge that waits for them
+    assert len(waiting) == 1
     assert {job["reason"] for job in waiting} == {f"after {TRAIN} failed"}
     line = done("status", "mine").out.splitlines()[2]
     assert line.split(maxsplit=2)[1:] == ["waiting", f"after {TRAIN} failed"]
@@ -258,9 +243,8 @@ def test_watching_ends_when_all_is_done(listed: Path, monkeypatch: pytest.Monkey
 
 def test_it_needs_no_torch(listed: Path) -> None:
     code = (
-        "import sys, cli; sys.argv = ['tape-arith', 'status', 'mine']\n"
+        "import sys; from tape_arith import cli; sys.argv = ['tape-arith', 'status', 'mine']\n"
         "try: cli.main()\nexcept SystemExit as end: assert not end.code\n"
         "assert 'torch' not in sys.modules and 'pandas' not in sys.modules"
     )
-    environment = {"PYTHONPATH": str(Path(__file__).parents[2])}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment, capture_output=True)
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

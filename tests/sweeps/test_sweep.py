@@ -101,7 +101,7 @@ GOOD = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n'
 BAD = {
     "encodngs = []": "unknown key 'encodngs': did you mean 'encodings'?",
     GOOD + "[overrides]\nsteps = 3": "unknown key 'overrides'",
-    GOOD + "shard = 3": "unknown key 'shard': did you mean 'shards'?",
+    GOOD + "order_ = 3": "unknown key 'order_': did you mean 'order'?",
     'encodings = ["rope"]\nseeds = [0]': "'preset' is missing",
     GOOD.replace("mini", "minni"): "unknown preset 'minni': did you mean 'mini'?",
     GOOD.replace("rope", "rpoe"): "unknown encoding 'rpoe': did you mean",
@@ -121,7 +121,6 @@ BAD = {
     'preset = "mini"\ngroups = 3': "'groups' must be a list",
     'preset = "mini"\n[[groups]]\nencodings = ["rope"]\nseed = [0]': "'groups.0.seed' is unknown",
     GOOD + 'order = "names"': "'order' must be 'seeds' or 'encodings', not 'names'",
-    GOOD + "shards = 0": "'shards' must be at least 1, not 0",
     GOOD + 'splits = ["hard"]': "unknown split 'hard'",
     GOOD + "[set]\nstep = 3": "unknown key 'step': did you mean 'steps'?",
     GOOD + "[set]\nsteps = 3.5": "'steps' must be an integer",
@@ -167,9 +166,9 @@ def test_sweeps_that_are_not_there(here: Path) -> None:
 # Jobs
 
 
-def jobs(text: str, how: How | None = None, **more: int) -> dict[str, Job]:
+def jobs(text: str, how: How | None = None) -> dict[str, Job]:
     content = sweep(text)
-    made = plan(content.runs(OUT), how or How(), OUT, splits=content.splits, **more)
+    made = plan(content.runs(OUT), how or How(), OUT, splits=content.splits)
     ids = [job.id for job in made]
     assert len(set(ids)) == len(ids)
     for job in made:  # each after what it depends on
@@ -186,25 +185,11 @@ def test_two_ways_of_scoring_share_a_training(here: Path) -> None:
     }
 
 
-def test_parts_and_what_puts_them_together(here: Path) -> None:
-    made = jobs('encodings = ["rope"]\nseeds = [0]\nsplits = ["evaluation", "carry"]\n', shards=2)
-    parts = ("score/mini/rope/seed-0/grid@carry/1-of-2", "score/mini/rope/seed-0/grid@carry/2-of-2")
-    assert made["merge/mini/rope/seed-0/grid@carry"].depends == parts
-    assert len({job.folder.path for job in made.values() if job.kind == "score"}) == 4
-    lock = {job.folder.path for job in made.values() if job.kind in ("train", "merge")}
-    assert lock == {Path("runs/mini/rope/seed-0")}
-
-
-def test_large_grids_are_scored_in_parts() -> None:
-    shards = {n: planning.number_of_shards(load_sweep(n).config) for n in ("mini-all", "paper-40")}
-    assert shards["mini-all"] == 1 and 4 <= shards["paper-40"] <= 12
-
-
 def test_a_job_s_words_are_those_of_the_command_line(here: Path) -> None:
     """What another process is told gives the run that this one would make."""
-    text = f'encodings = ["tape:width=8+yarn"]\nseeds = [2]\nshards = 2\n[set]\n{TINY}\n'
-    made = jobs(text, How(AttentionChoice("eager"), True, Path("data"), 1), shards=2)
-    assert [job.kind for job in made.values()] == ["generate", "train", "score", "score", "merge"]
+    text = f'encodings = ["tape:width=8+yarn"]\nseeds = [2]\n[set]\n{TINY}\n'
+    made = jobs(text, How(AttentionChoice("eager"), True, Path("data"), 1))
+    assert [job.kind for job in made.values()] == ["generate", "train", "score"]
     assert not finished(list(made.values()))
     for job in made.values():
         assert all(isinstance(word, str) for word in job.argv)
@@ -214,7 +199,6 @@ def test_a_job_s_words_are_those_of_the_command_line(here: Path) -> None:
     (train,) = (job for job in made.values() if job.kind == "train")
     record = train.run.folder.record()
     assert (record.config, record.seed) == (train.run.config, 2) and record.data is not None
-    assert not (train.run.folder.path / "shards").exists()
 
 
 def test_the_list_of_jobs(here: Path) -> None:
