@@ -86,7 +86,6 @@ class Options:
     directory: Path | None = field(default=None, metadata={"option": "--dir"})
     count: int | None = field(default=None, metadata={"option": "--count"})
     run: Path | None = field(default=None, metadata={"option": "--run"})
-    plot: Path | None = field(default=None, metadata={"option": "--plot"})
     attention: str = field(default="auto", metadata={"option": "--attention"})
     compiled: bool | None = field(default=None, metadata={"option": "--compile"})
     seconds: float = 60.0

@@ -100,7 +100,7 @@ def content(
         "encodings": [str(name) for name in options.encodings],
         "settings": dict(options.settings),
     }
-    for key in ("directory", "run", "plot"):
+    for key in ("directory", "run"):
         asked[key] = None if asked[key] is None else str(asked[key])
     return {
         "complete": complete,

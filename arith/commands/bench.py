@@ -53,9 +53,6 @@ def command(
     file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Keep the figures as JSON.")
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw scaling: .png, .svg or .pdf.")
-    ] = None,
     seconds: Annotated[
         float, typer.Option(min=1.0, help="About how long each stage may take.")
     ] = 60.0,
@@ -83,7 +80,6 @@ def command(
         directory=directory,
         count=count,
         run=run,
-        plot=plot,
         attention=attention,
         compiled=compiled,
         seconds=seconds,

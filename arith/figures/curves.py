@@ -24,7 +24,7 @@ from tape_arith.arith.figures.foot import put_legend, put_note
 from tape_arith.arith.figures.heatmap import lines
 from tape_arith.arith.figures.looks import bound, looks
 from tape_arith.arith.figures.panel import shrink
-from tape_arith.arith.figures.scaling import LETTERS
+from tape_arith.arith.figures.style import LETTERS
 
 BAND = 0.18
 LAYERS = "flare"

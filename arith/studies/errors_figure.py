@@ -24,7 +24,7 @@ from tape_arith.arith.figures.figure_file import DPI, STYLE, figure_format, save
 from tape_arith.arith.figures.foot import put_legend, put_note
 from tape_arith.arith.figures.heatmap import lines
 from tape_arith.arith.figures.looks import bound
-from tape_arith.arith.figures.scaling import LETTERS, MARKERS
+from tape_arith.arith.figures.style import LETTERS, MARKERS
 from tape_arith.arith.scoring.regions import REGION_WORDS
 from tape_arith.arith.scoring.statistics import wilson
 from tape_arith.arith.studies.mistakes import KINDS, REGIONS, Kind, Mistakes, Region

@@ -39,7 +39,7 @@ def test_a_file_that_measures_is_a_stage(here: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_issue_s_stages_are_there() -> None:
-    wanted = {"ceilings", "generate", "train", "score", "attention", "paper", "peers", "scaling"}
+    wanted = {"ceilings", "generate", "train", "score", "attention", "paper", "peers"}
     assert wanted <= set(stages.stages())
 
 
@@ -130,7 +130,7 @@ def test_what_is_done_is_kept_when_the_rest_is_cut_short(monkeypatch: pytest.Mon
     [
         (("gen",), "unknown stage 'gen': did you mean 'generate'?"),
         (("generate", "--pe", "rope"), "generate would drop --pe"),
-        (("generate", "--set", "trained_digits=2", "--plot", "x.png"), "would drop --plot"),
+        (("generate", "--set", "trained_digits=2", "--run", "x"), "would drop --run"),
         (("train", "--count", "3"), "train would drop --count"),
         (("train", "score", "--dir", "x"), "train, score would drop --dir"),
         (("train", "--preset", "minni"), "did you mean 'mini'?"),
@@ -143,7 +143,6 @@ def test_what_is_done_is_kept_when_the_rest_is_cut_short(monkeypatch: pytest.Mon
         (("train", "--seconds", "0"), "--seconds"),
         (("train", "--attention", "flash", "--quick"), "unknown attention backend 'flash'"),
         (("score", "--run", "runs/x"), "runs/x holds no run"),
-        (("scaling", "--plot", "x.gif"), ".png, .svg or .pdf"),
         (("generate", "--count", "0"), "--count"),
     ],
 )

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from tape_arith.arith.figures.figure_file import DPI
-from tape_arith.arith.figures.scaling import LETTERS
+from tape_arith.arith.figures.style import LETTERS
 
 GREY = "#444444"
 RED = "#e0452f"
