@@ -1,14 +1,12 @@
 """Encodings joined with a plus: each part as it is alone, its attention that of one."""
 
 import copy
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tape_arith.arith.commands.options import complete_encoding
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.training.flops import counted, forward_flops, matmuls, padded, training_flops
 from tape_arith.models.build import build, build_decoder
 from tape_arith.models.combination import Combination
@@ -24,7 +22,6 @@ from tape_arith.models.flops import Workload
 from tape_arith.models.names.declarations import defines_attention
 from tape_arith.models.names.locate import known_names, locate
 from tape_arith.models.sequences import Sequences
-from tests.helpers.tiny_runs import done, settings
 
 
 def joined(name: str) -> Combination:
@@ -63,17 +60,6 @@ def test_with_a_table_of_zeros_it_is_the_other_part(name: str) -> None:
         ours.train(train)
         alone.train(train)
         assert torch.equal(forward(ours, seqs), forward(alone, seqs))
-
-
-def test_each_part_has_its_own_indices() -> None:
-    pe, seqs = joined("abacus+rand-rope"), example_batch()
-    abacus, rope = pe.parts
-    assert isinstance(abacus, Abacus) and isinstance(rope, RoPE)
-    assert torch.equal(pe.indices(seqs), rope.indices(seqs))
-    assert not torch.equal(pe.indices(seqs), abacus.indices(seqs))
-    x = torch.zeros(*seqs.tokens.shape, 16, dtype=torch.float64)
-    added = pe.embed(x, pe.indices(seqs), seqs)
-    assert torch.equal(added, abacus.table[abacus.indices(seqs)])
 
 
 def test_modes_and_names_and_copies() -> None:
@@ -208,21 +194,6 @@ def overrides(pe: PositionalEncoding, *hooks: str) -> bool:
 def test_what_attends_is_read_off_the_text(name: str) -> None:
     pe = decoder_for(name).pe
     assert defines_attention(locate("encoding", name)) == overrides(pe, "layer", "start")
-
-
-def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However a combination is spelled, it is one run; each extrapolation is a grid of it."""
-    monkeypatch.chdir(tmp_path)
-    done("run", "--pe", "abacus:k=2+rope+yarn,coupling+fire", *settings(steps=2))
-    folder = RunFolder(Path("runs/mini/abacus@k=2+rope/seed-0"))
-    assert folder.record().encoding == "abacus:k=2+rope" and not folder.grid_file().exists()
-    assert Path("runs/mini/abacus@k=2+rope+yarn-coupling+fire.png").exists()
-    weights = folder.final.read_bytes()
-    done("train", "--pe", "rope+abacus:k=2", *settings(steps=2))
-    assert folder.final.read_bytes() == weights and folder.grid_file().exists()
-    done("score", folder.path, "--with", "yarn:ramp=paper")
-    listed = done("list").out.splitlines()
-    assert f"  {folder.path}: trained; grid, grid+yarn, grid+yarn@ramp=paper" in listed
 
 
 @pytest.mark.parametrize(

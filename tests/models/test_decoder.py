@@ -36,15 +36,6 @@ def test_the_size_of_the_paper(name: str) -> None:
     assert products == 16 * (4 * 1024**2 + 3 * 1024**2)
 
 
-def test_the_encodings_differ_in_little() -> None:
-    with torch.device("meta"):
-        sizes = {
-            name: Decoder(PAPER, build(name, setting(PAPER))).num_parameters()
-            for name in known_names("encoding")
-        }
-    assert sizes["nope"] == sizes["rope"] == sizes["rand-rope"] == min(sizes.values())
-
-
 def test_how_it_begins() -> None:
     config = DecoderConfig(200, 4, 256, 4, 64, 300)
     decoder = build_decoder(config, "rope", setting(config), seed=3)
@@ -98,10 +89,3 @@ def test_where_selects_the_same_logits(name: str) -> None:
         whole, chosen = decoder(seqs), decoder(seqs, where.flatten().nonzero()[:, 0])
     assert whole.shape == (*seqs.tokens.shape, 19) and chosen.shape == (int(where.sum()), 19)
     torch.testing.assert_close(chosen, whole[where], rtol=0, atol=1e-14)
-
-
-def test_evaluation_is_training() -> None:
-    """No dropout and no mode: what is scored is what was trained."""
-    decoder, seqs = small("rand-rope"), example_batch()
-    with torch.no_grad():
-        assert torch.equal(decoder.train()(seqs), decoder.eval()(seqs))

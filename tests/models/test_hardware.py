@@ -85,15 +85,6 @@ def test_threads_know_what_torch_was_told() -> None:
         told.reset(token)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_map_passes_errors_on(threads: int) -> None:
-    def fail(item: int) -> int:
-        raise ValueError(f"item {item}")
-
-    with pytest.raises(ValueError, match="item 0"):
-        list(Hardware("cpu", torch.float32, threads).parallel_map(fail, range(3)))
-
-
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.usefixtures("cpu_only")
 def test_a_cpu_gives_its_threads_to_map(threads: int) -> None:

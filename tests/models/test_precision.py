@@ -183,11 +183,14 @@ def test_sinusoidal_angles_are_wide() -> None:
         torch.zeros(1, 8, dtype=torch.int64), torch.tensor([8]), torch.tensor([0]), FAR
     )
     index = pe.indices(seqs)
-    zeros = torch.zeros(1, 8, HIDDEN, dtype=torch.float64)
-    expected = pe.embed(zeros, index, seqs)
-    low = pe.embed(zeros.bfloat16(), index, seqs)
-    assert torch.equal(low, expected.bfloat16())
+    x = torch.zeros(1, 8, HIDDEN).bfloat16()
+    low = pe.embed(x, index, seqs)
+    assert torch.equal(low, pe.embed(x.double(), index, seqs).bfloat16())
     assert not torch.equal(low[0, 0], low[0, 1])
+    # So is their sum with the tokens' embeddings.
+    x = torch.randn(1, 8, HIDDEN, generator=torch.Generator().manual_seed(4)).bfloat16()
+    expected = pe.embed(x.double(), index, seqs).bfloat16()
+    assert float((pe.embed(x, index, seqs) != expected).float().mean()) < 0.01
 
 
 @pytest.mark.parametrize("by_hand", [True, False])

@@ -19,76 +19,97 @@ from tape_arith.models.errors import UsageError
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.sequences import Sequences
 
-NAMES = [*known_names("encoding"), "rope+yarn", "tape+yarn", "abacus+fire", "abacus+tape"]
+POSITIONAL = (
+    *("rope", "p-rope", "rope-partial", "rand-rope", "xpos", "pope", "bipe", "tape", "tape-heads"),
+    *("tape:start=learned", "tape:start=fourier", "tape+yarn"),
+)
+NAMES = [*dict.fromkeys([*known_names("encoding"), *POSITIONAL, "abacus+fire", "abacus+tape"])]
 LAYERS = 3
 
 
-class Heard:
-    """What a watcher hears, in order, and beside it what each layer took and gave."""
+class Recorder:
+    """Keeps what a watcher is shown, in order, and beside it what each layer took and gave."""
 
     def __init__(self, decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.told: list[tuple[int, str]] = []
-        self.states: list[Any] = []
-        self.weights: list[Tensor] = []
-        self.values: list[Tensor] = []
-        self.heads: list[Tensor] = []
+        self.events: list[tuple[int, str]] = []
+        self.values: dict[str, list[Any]] = {"state": [], "weights": [], "v": [], "heads": []}
         for layer in decoder.pe.layers:
             assert isinstance(layer, PositionalLayer)
-            monkeypatch.setattr(layer, "attend", self.between(layer.attend))
+            monkeypatch.setattr(layer, "attend", self.record(layer.attend))
 
-    def __call__(self, layer: int, what: str, value: Any) -> None:
-        self.told.append((layer, what))
-        (self.states if what == "state" else self.weights).append(value)
+    def __call__(self, layer: int, kind: str, value: Any) -> None:
+        self.events.append((layer, kind))
+        self.values[kind].append(value)
 
-    def between(self, attend: Callable[..., tuple[Tensor, Any]]) -> Callable[..., Any]:
-        def attended(x: Tensor, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> Any:
+    def record(self, attend: Callable[..., tuple[Tensor, Any]]) -> Callable[..., Any]:
+        def recorded(x: Tensor, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> Any:
             heads, state = attend(x, q, k, v, *others)
-            self.values.append(v)
-            self.heads.append(heads)
+            self.values["v"].append(v)
+            self.values["heads"].append(heads)
             return heads, state
 
-        return attended
+        return recorded
 
 
 @torch.no_grad()
-def hear(name: str, monkeypatch: pytest.MonkeyPatch, seqs: Sequences | None = None) -> Heard:
+def watched(name: str, monkeypatch: pytest.MonkeyPatch, seqs: Sequences) -> Recorder:
     decoder = contract.decoder_for(name, num_layers=LAYERS)
-    heard = Heard(decoder, monkeypatch)
-    decoder(replace(seqs or contract.example_batch(), watch=heard, weights_too=True))
-    return heard
+    expected = decoder(seqs)
+    recorder = Recorder(decoder, monkeypatch)
+    assert torch.equal(decoder(replace(seqs, watch=recorder, weights_too=True)), expected)
+    return recorder
+
+
+def matrices(name: str, state: Any) -> tuple[Tensor, Tensor]:
+    """e of each token as queries and as keys meet it, [B, T, H, F, 2, 2], written out."""
+    if name == "xpos":
+        return matrices("rope", state.query)[0], matrices("rope", state.key)[1]
+    if name in ("pope", "tape-heads"):
+        real, imaginary = state if name == "pope" else state.e.chunk(2, -1)
+        e = [[real, imaginary], [-imaginary, real]]
+    else:
+        (first, last), (lower, upper) = (part.chunk(2, -1) for part in state)
+        e = [[first, upper], [lower, last]]
+    both = torch.stack([torch.stack(row, -1) for row in e], -2)
+    return both, both
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_weights_of_every_encoding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_and_weights_of_every_encoding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One map a layer, after the layer's state; causal, rows that sum to 1 (stick-breaking too:
-    what is left of the stick goes to the token itself); and with the values it gives the heads."""
-    heard = hear(name, monkeypatch)
-    assert heard.told == [(i, what) for i in range(LAYERS) for what in ("state", "weights")]
-    rows, tokens = contract.example_batch().tokens.shape
+    what is left of the stick goes to the token itself); and with the values it gives the heads.
+
+    Inner products of states are sum_f tr(e_t e_i^T), or None without a positional state.
+    """
+    seqs = contract.example_batch()
+    recorder = watched(name, monkeypatch, seqs)
+    assert recorder.events == [(i, kind) for i in range(LAYERS) for kind in ("state", "weights")]
+    rows, tokens = seqs.tokens.shape
     future = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
-    for weights, v, heads in zip(heard.weights, heard.values, heard.heads, strict=True):
+    maps = zip(*(recorder.values[kind] for kind in ("weights", "v", "heads")), strict=True)
+    for weights, v, heads in maps:
         assert weights.shape == (rows, v.shape[2], tokens, tokens)
         assert weights.dtype == torch.float64 and not weights.requires_grad
         assert bool((weights >= 0).all()) and bool((weights[..., future] == 0).all())
         torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
-        gathered = torch.einsum("bhti,bihk->bthk", weights, v)
-        torch.testing.assert_close(gathered, heads, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_watching_changes_nothing(name: str) -> None:
-    decoder, seqs = contract.decoder_for(name), contract.example_batch()
-    with torch.no_grad():
-        watched = decoder(replace(seqs, watch=lambda *_: None, weights_too=True))
-        assert torch.equal(watched, decoder(seqs))
+        torch.testing.assert_close(torch.einsum("bhti,bihk->bthk", weights, v), heads)
+    pe, last = contract.decoder_for(name).pe, name.split("+")[0 if "yarn" in name else -1]
+    for state in recorder.values["state"]:
+        products = pe.inner_products(state)
+        if last not in POSITIONAL:
+            assert products is None
+            continue
+        queries, keys = matrices(last.split(":")[0], state)
+        expected = torch.einsum("bthfxy,bihfxy->bhti", queries, keys)
+        torch.testing.assert_close(products, expected)
 
 
 def test_the_last_block_that_computes_a_few_tokens_shows_all_its_weights() -> None:
     decoder, seqs = contract.decoder_for("tape"), contract.example_batch()
     shapes: list[torch.Size] = []
 
-    def watch(layer: int, what: str, value: Any) -> None:
-        if what == "weights":
+    def watch(layer: int, kind: str, value: Any) -> None:
+        if kind == "weights":
             shapes.append(value.shape)
 
     with torch.no_grad():
@@ -99,13 +120,12 @@ def test_the_last_block_that_computes_a_few_tokens_shows_all_its_weights() -> No
 
 def test_packed_sequences_show_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     seqs = contract.example_batch(rows=1)
-    alone = hear("tape", monkeypatch, seqs)
-    twice = torch.cat((seqs.tokens, seqs.tokens), 1)
-    length = seqs.tokens.shape[1]
+    alone = watched("tape", monkeypatch, seqs)
+    twice, length = torch.cat((seqs.tokens, seqs.tokens), 1), seqs.tokens.shape[1]
     starts = torch.tensor([0, length, 2 * length], dtype=torch.int32)
     both = (seqs.final_length.repeat(2), seqs.key.repeat(2))
-    packed = Sequences(twice, *both, starts=starts, longest=length)
-    for ours, theirs in zip(hear("tape", monkeypatch, packed).weights, alone.weights, strict=True):
+    packed = watched("tape", monkeypatch, Sequences(twice, *both, starts=starts, longest=length))
+    for ours, theirs in zip(packed.values["weights"], alone.values["weights"], strict=True):
         torch.testing.assert_close(ours, theirs.expand(2, -1, -1, -1))
 
 
@@ -113,85 +133,12 @@ def test_a_backend_that_shows_nothing_says_so() -> None:
     """But a state can be watched under every backend: training does."""
     decoder, seqs = contract.decoder_for("rope"), contract.example_batch()
     decoder.attend_with(SDPA())
-    told: list[tuple[int, str]] = []
-    watched = replace(seqs, watch=lambda layer, what, _: told.append((layer, what)))
+    events: list[tuple[int, str]] = []
+    seqs = replace(seqs, watch=lambda layer, kind, _: events.append((layer, kind)))
     with torch.no_grad():
-        decoder(watched)
-    assert told == [(i, "state") for i in range(LAYERS)]
+        decoder(seqs)
+    assert events == [(i, "state") for i in range(LAYERS)]
     with pytest.raises(UsageError, match=r"'sdpa' never shows its weights: .* 'eager'"):
-        decoder(replace(watched, weights_too=True))
+        decoder(replace(seqs, weights_too=True))
     with torch.no_grad():
-        decoder(replace(seqs, weights_too=True))  # nobody watches
-
-
-# ---- inner products of positional states -------------------------------------------------------
-
-
-def matrices(name: str, state: Any) -> tuple[Tensor, Tensor]:
-    """e of each token as queries and as keys meet it, [B, T, H, F, 2, 2], written out."""
-    if name == "pope":
-        real, imaginary = state
-        e = [[real, imaginary], [-imaginary, real]]
-    elif name == "tape-heads":
-        real, imaginary = state.e.chunk(2, -1)
-        e = [[real, imaginary], [-imaginary, real]]
-    elif name == "xpos":
-        return matrices("rope", state.query)[0], matrices("rope", state.key)[1]
-    else:
-        (first, last), (lower, upper) = (part.chunk(2, -1) for part in state)
-        e = [[first, upper], [lower, last]]
-    made = torch.stack([torch.stack(row, -1) for row in e], -2)
-    return made, made
-
-
-POSITIONAL = (
-    "rope",
-    "p-rope",
-    "rope-partial",
-    "rand-rope",
-    "xpos",
-    "pope",
-    "bipe",
-    "tape",
-    "tape-heads",
-    "tape:start=learned",
-    "tape:start=fourier",
-    "tape+yarn",
-)
-
-
-@pytest.mark.parametrize("name", POSITIONAL)
-def test_inner_products_are_traces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """sum_f tr(e_t e_i^T), term by term, of states that every layer but the first has rewritten."""
-    heard = hear(name, monkeypatch)
-    pe = contract.decoder_for(name, num_layers=LAYERS).pe
-    for state in heard.states:
-        ours = pe.inner_products(state)
-        assert ours is not None
-        queries, keys = matrices(name.split(":")[0].split("+")[0], state)
-        rows, tokens, heads = queries.shape[:3]
-        assert ours.shape == (rows, heads, tokens, tokens)
-        for t, i in ((0, 0), (5, 2), (19, 18), (19, 0)):
-            for b in range(rows):
-                for h in range(heads):
-                    products = (queries[b, t, h] @ keys[b, i, h].transpose(-1, -2)).diagonal(
-                        dim1=-2, dim2=-1
-                    )
-                    assert float(ours[b, h, t, i]) == pytest.approx(float(products.sum()))
-
-
-def test_of_rope_they_are_sums_of_cosines(monkeypatch: pytest.MonkeyPatch) -> None:
-    (first, *_) = hear("rope", monkeypatch).states
-    pe = contract.decoder_for("rope").pe
-    found = pe.inner_products(first)
-    assert found is not None
-    theta = 10000.0 ** (-torch.arange(4, dtype=torch.float64) / 4)
-    assert float(found[0, 0, 17, 4]) == pytest.approx(float(2 * (13 * theta).cos().sum()))
-
-
-@pytest.mark.parametrize("name", [n for n in NAMES if n not in POSITIONAL])
-def test_who_has_no_positional_state_says_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = hear(name, monkeypatch)
-    found = [contract.decoder_for(name).pe.inner_products(state) for state in heard.states]
-    joined = name.endswith(("+tape", "+yarn"))
-    assert all((products is not None) == joined for products in found)
+        decoder(replace(seqs, weights_too=True, watch=None))

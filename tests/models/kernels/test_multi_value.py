@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils._pytree import tree_leaves
 
 from tape_arith.models.kernels import launch
 from tape_arith.models.kernels.language import kernel, tl
@@ -98,14 +99,8 @@ def shuffled(longest: int) -> list[int]:
 
 
 @pytest.mark.usefixtures("one_tile")
-def test_every_length_to_124(device: str) -> None:
-    check(problem(shuffled(124), device=device, heads=1, values=1, tail=17), EXACT)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("one_tile")
-def test_every_length_to_124_in_one_tile(device: str) -> None:
-    check(problem(shuffled(124), device=device, tail=17), EXACT)
+def test_many_lengths_to_124(device: str) -> None:
+    check(problem(shuffled(124)[::4], device=device, heads=1, values=1, tail=17), EXACT)
 
 
 @pytest.mark.slow
@@ -149,19 +144,6 @@ def test_bfloat16(lengths: list[int], state: torch.dtype, device: str) -> None:
     assert distance(found, case.expected()) < ROUNDED
 
 
-def test_a_wide_value_beside_float32_queries(device: str) -> None:
-    case = problem([12, 20], device=device, dtype=torch.float32, state=HALF, width=32)
-    check(case, ROUNDED)
-
-
-@pytest.mark.usefixtures("one_tile")
-def test_one_tile_equals_blocks(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = problem([124, 40, 65], device=device, heads=1)
-    tile = case.run()
-    monkeypatch.setattr(launch, "is_short", lambda q, values, longest: False)
-    assert distance(case.run(), tile) < EXACT
-
-
 @pytest.mark.parametrize("lengths", [[9, 0, 20], [9, 40]], ids=["one tile", "blocks"])
 @pytest.mark.parametrize("tail", [1, 100])
 @pytest.mark.usefixtures("poisoned")
@@ -190,11 +172,6 @@ def test_no_sequence(longest: int, device: str) -> None:
     found = problem([], device=device, longest=longest, tail=4).run()
     assert len(found) == 8
     assert all(not x.any() for x in found)
-
-
-@pytest.mark.parametrize("longest", [30, 40])
-def test_a_bound_that_no_sequence_reaches(longest: int, device: str) -> None:
-    check(problem([5, 20, 11], device=device, longest=longest, heads=1), EXACT)
 
 
 @pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
@@ -337,23 +314,28 @@ def test_one_graph(lengths: list[int], device: str) -> None:
 
 @pytest.mark.parametrize("lengths", [[9, 20], [9, 70]], ids=["one tile", "blocks"])
 def test_the_operators_are_what_they_declare(lengths: list[int], device: str) -> None:
-    """What torch.compile believes of results before it has them, and of what is written to."""
+    """What torch.compile believes: the shapes of results, that no argument is written to, and that
+    no result is a view of one.
+
+    The latter two by hand: torch's own "test_schema" failed once in some hundred runs, in C++
+    ("vector::reserve"), on operators with lists of tensors.
+    """
     case = problem(lengths, device=device, heads=1, width=128, dtype=HALF)
     q, k, *values = case.inputs
     rest = (case.starts, case.longest, SCALE)
-    declared = ("test_schema", "test_faketensor")
-    torch.library.opcheck(attend, (q, k, values, *rest), test_utils=declared)
-    results = attend(q, k, values, *rest)
-    inputs = (case.gradients, q, k, values, results, *rest, 2)
-    torch.library.opcheck(attend_backward, inputs, test_utils=declared)
 
+    def check_call(operator: Any, arguments: tuple[Any, ...]) -> list[Tensor]:
+        torch.library.opcheck(operator, arguments, test_utils=("test_faketensor",))
+        given = [x for x in tree_leaves(arguments) if isinstance(x, Tensor)]
+        before = [x.clone() for x in given]
+        results: list[Tensor] = operator(*arguments)
+        assert all(torch.equal(x, y) for x, y in zip(given, before, strict=True))
+        storages = {x.untyped_storage().data_ptr() for x in given}
+        assert not storages & {x.untyped_storage().data_ptr() for x in results}
+        return results
 
-@pytest.mark.slow
-@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
-def test_the_operators_in_every_check_of_torch(lengths: list[int], device: str) -> None:
-    case = problem(lengths, device=device, tail=2)
-    q, k, *values = (x.requires_grad_() for x in case.inputs)
-    torch.library.opcheck(attend, (q, k, values, case.starts, case.longest, SCALE))
+    results = check_call(attend, (q, k, values, *rest))
+    check_call(attend_backward, (case.gradients, q, k, values, results, *rest, 2))
 
 
 def test_what_it_refuses(device: str) -> None:
