@@ -1,4 +1,11 @@
-"""Attention in Triton. What is said here is known without importing it."""
+"""Attention in Triton: packed sequences, one softmax for up to three values.
+
+multi_value.py      the operators for torch, and a plain reference
+launch.py           which kernel runs, with which tiles
+short.py, long.py   kernels for sequences that fit one tile, and for longer ones
+tiles.py            what both share
+language.py         Triton, or stand-ins where it is not installed
+"""
 
 WIDEST = 128
-"""Numbers of a head's query, key or value: what one tile holds."""
+"""Numbers of a head's query, key or value: what one tile holds. Known without importing Triton."""

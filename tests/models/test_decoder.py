@@ -1,13 +1,18 @@
 """The decoder: its size, how it begins, and what comes out of it."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
+from tape_arith.arith.runs.build import _blueprint
 from tape_arith.models.build import build, build_decoder
 from tape_arith.models.contract import example_batch
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting
 from tape_arith.models.names.locate import known_names
+from tests.helpers.tiny_runs import done, settings
 from tests.models.small import setting_of
 
 PAPER = DecoderConfig(19, 16, 1024, 16, 64, 1024)
@@ -89,3 +94,19 @@ def test_where_selects_the_same_logits(name: str) -> None:
         whole, chosen = decoder(seqs), decoder(seqs, where.flatten().nonzero()[:, 0])
     assert whole.shape == (*seqs.tokens.shape, 19) and chosen.shape == (int(where.sum()), 19)
     torch.testing.assert_close(chosen, whole[where], rtol=0, atol=1e-14)
+
+
+def test_a_training_asks_for_shapes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One decoder on the meta device answers all questions before training, one is trained."""
+    devices: list[str] = []
+    honest = Decoder.__init__
+
+    def counted(self: Decoder, *arguments: Any) -> None:
+        devices.append(torch.get_default_device().type)
+        honest(self, *arguments)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Decoder, "__init__", counted)
+    _blueprint.cache_clear()
+    done("train", "--pe", "tape", "--no-score", *settings(steps=2))
+    assert devices == ["meta", "cpu"]

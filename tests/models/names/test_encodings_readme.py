@@ -1,0 +1,53 @@
+"""models/encodings/README.md lists what the files declare.
+
+`python -m tests.models.names.test_encodings_readme` writes it anew.
+"""
+
+from tape_arith.models.names.declarations import Declaration, declarations
+from tape_arith.models.names.locate import FOLDERS
+
+FILE = FOLDERS["encoding"] / "README.md"
+INTRODUCTION = """# Positional encodings
+
+One file an encoding; its name on the command line is the file's, with dashes. The docstring of its
+class has the formula, its source, what is learned and shared, and where this code differs from the
+authors'. Options read `name:option=value`; one without a default here takes it from the preset,
+as its docstring says (L0 and L1 are the longest trained and tested sequences, in tokens).
+
+Encodings are task-structured if they are told where a digit stands in its number: they have a
+section, and in results a ranking, of their own. `rand-X` is X at randomized positions. A plus joins
+one that only embeds with one that attends (`abacus+fire`), or adds a change at test time
+(`tape+yarn`), which training never sees.
+"""
+
+
+def row(declared: Declaration) -> str:
+    options = ", ".join(
+        f"`{key}`" if option.default is None else f"`{key}={option.default}`"
+        for key, option in declared.options.items()
+    )
+    what = declared.summary.removesuffix(".")
+    return f"| `{declared.name}` | {what} | {options} | {declared.paper} |"
+
+
+def readme() -> str:
+    text = INTRODUCTION
+    entries = [entry for entry in declarations("encoding") if not entry.package]
+    kinds = sorted(
+        {entry.kind for entry in entries}, key=lambda kind: (kind == "task-structured", kind)
+    )
+    sections = {kind: [entry for entry in entries if entry.kind == kind] for kind in kinds}
+    sections["at test time (after a plus)"] = declarations("extrapolation")
+    for title, section in sections.items():
+        text += f"\n## {title[0].upper()}{title[1:]}\n\n"
+        text += "| name | what it is | options | paper |\n|---|---|---|---|\n"
+        text += "\n".join(map(row, section)) + "\n"
+    return text
+
+
+def test_the_readme_of_encodings_is_current() -> None:
+    assert FILE.read_text("utf-8") == readme()
+
+
+if __name__ == "__main__":
+    FILE.write_text(readme(), "utf-8")
