@@ -67,10 +67,6 @@ def command(
         if dry_run:
             print(json.dumps(made.forecast, indent=1) if as_json else made.as_text())
             return
-        if here and made.forecast["left"]["jobs"]:
-            from tape_arith.arith.bench.first import measure_first
-
-            measure_first(content, out, how.compute)
         tell_what_is_replaced(made.jobs, folder_of(content, out), sweep)
         outcome = made.run(stopper, sent)
         tables = made.tables()

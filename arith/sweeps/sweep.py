@@ -6,7 +6,6 @@
     seeds = [0, 1, 2]
     order = "seeds"                       # outermost, so that what is there is a whole comparison
     splits = ["evaluation", "carry"]      # what is scored (default: evaluation)
-    measure = 90                          # seconds of `bench` before the first run (default: none)
 
     [set]                                 # in place of the preset's settings
     steps = 2000
@@ -39,7 +38,7 @@ from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import Name, parse
 
 FOLDER = Path(__file__).parent / "bundled"
-MOST_SEEDS, MOST_SECONDS = 1000, 3600
+MOST_SEEDS = 1000
 """A slip of the hand must not plan more jobs than fit into the memory."""
 TUNABLE = "learning_rate"
 """What the tuned track of the protocol chooses for each encoding: all else in one ranked table is
@@ -94,8 +93,6 @@ class Sweep:
     tuned: str | None = None
     """The setting of which each encoding takes the value that is best in distribution."""
     values: tuple[Any, ...] = ()
-    measure: int = 0
-    """About how many seconds the machine is measured for before the first run."""
 
     @property
     def names(self) -> list[Name]:
@@ -179,7 +176,6 @@ class _SweepFile(Part):
     groups: Annotated[list[_GroupTable], Field(min_length=1)] | None = None
     order: Literal["seeds", "encodings"] = "seeds"
     splits: Annotated[list[str], Field(min_length=1)] = Field(default=[EVALUATION])
-    measure: Annotated[int, Field(ge=0, le=MOST_SECONDS)] = 0
     settings: dict[str, Any] = Field(default={}, alias="set")
     tune: dict[str, list[Any]] = Field(default={}, max_length=1)
 
@@ -208,7 +204,6 @@ def _checked(name: str, summary: str, content: Mapping[str, Any]) -> Sweep:
         tuple(known_split(split) for split in file.splits),
         tuned,
         tuple(values),
-        file.measure,
     )
 
 

@@ -15,7 +15,7 @@ from tape_arith.arith.bench.measure import Measurement, Options
 from tape_arith.arith.errors import Failure, UsageError
 from tests.helpers.tiny_runs import call, contents, done, refused
 
-FAST = ("ceilings", "startup")
+FAST = ("ceilings",)
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def test_a_file_that_measures_is_a_stage(here: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_issue_s_stages_are_there() -> None:
-    wanted = {"ceilings", "generate", "train", "score", "attention", "paper", "peers"}
+    wanted = {"ceilings", "generate", "train", "score", "attention", "peers"}
     assert wanted <= set(stages.stages())
 
 
@@ -154,7 +154,7 @@ def test_what_the_command_refuses(here: Path, words: tuple[str, ...], told: str)
 
 
 def test_an_option_that_nobody_takes_is_refused_before_anything_runs() -> None:
-    assert "would drop" in refused("bench", "startup", "--pe", "rope")
+    assert "would drop" in refused("bench", "ceilings", "--pe", "rope")
 
 
 def test_the_command_keeps_its_figures(here: Path) -> None:
