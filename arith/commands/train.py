@@ -1,6 +1,5 @@
 """`tape-arith train`: one run."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -90,10 +89,6 @@ def command(
     compiled: Compiled = None,
     no_curves: NoCurves = False,
     track: Track = None,
-    processes: Annotated[
-        int,
-        typer.Option(min=1, help="Share each batch out among so many processes, one a GPU."),
-    ] = 1,
     on_nonfinite: Annotated[
         str | None,
         typer.Option(
@@ -129,37 +124,35 @@ def command(
     tracks = chosen(track)
 
     stopper = stopper_for(time_limit)
-    if processes > 1:
-        from tape_arith.arith.runs.launching import launch, without
-
-        with stopper.listening():
-            code = launch(without("--processes", sys.argv[1:]), processes, stopper)
-        raise typer.Exit(code)
     use_threads(threads)
     compute = AttentionChoice(attention, compiled)
-    from tape_arith.arith.runs import train as suite
     from tape_arith.arith.runs.find import existing_run
     from tape_arith.arith.runs.score import score_run
-    from tape_arith.arith.runs.trainers import follow
+    from tape_arith.arith.runs.train import (
+        continue_run,
+        extend_run,
+        train_as_worker,
+        train_run,
+    )
     from tape_arith.arith.training.distributed import process_group
 
-    with stopper.listening(), process_group() as among:
-        if not among.first:
-            if not follow(among, data=data, compute=compute, should_stop=stopper):
+    with stopper.listening(), process_group() as processes:
+        if not processes.first:
+            if not train_as_worker(processes, data=data, compute=compute, should_stop=stopper):
                 raise typer.Exit(EXIT_FAILED)
             return
         if run is not None:
             folder = existing_run(run)
             if steps is not None:
-                suite.extend_run(folder, steps, data=data)
-            suite.continue_run(
+                extend_run(folder, steps, data=data)
+            continue_run(
                 folder,
                 data=data,
                 compute=compute,
                 curves=not no_curves,
                 track=tracks,
                 on_nonfinite=on_nonfinite,
-                processes=among,
+                processes=processes,
                 should_stop=stopper,
             )
             extrapolation = None
@@ -168,7 +161,7 @@ def command(
             source = None if init_from is None else existing_run(init_from)
             there = None if source is None else source.record()
             name, config = chosen_config(preset, settings, task, leading_bos, like=there)
-            folder = suite.train_run(
+            folder = train_run(
                 out or Path("runs"),
                 name,
                 config,
@@ -182,7 +175,7 @@ def command(
                 track=tracks,
                 on_nonfinite=on_nonfinite,
                 fresh=fresh,
-                processes=among,
+                processes=processes,
                 should_stop=stopper,
             )
         done = folder.finished()

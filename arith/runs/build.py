@@ -1,4 +1,4 @@
-"""From a run's config to its decoder, its problems and its empty grid."""
+"""From a run's config to its decoder, its problems, its trainer and its empty grid."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -14,7 +14,11 @@ from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.limits import check_size
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS, SIZE, token
+from tape_arith.arith.terminal import say
+from tape_arith.arith.training.batches import Source
 from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
+from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.backends import choose
 from tape_arith.models.backends.backend import Needs
 from tape_arith.models.build import Blueprint, build_decoder
@@ -184,3 +188,36 @@ def dataset_of(path: Path, config: Config, seed: int, began_on: str | None = Non
             f"{began_on[:12]}): give that one, or leave --data out and the problems are made anew"
         )
     return dataset
+
+
+def build_trainer(
+    record: RunRecord,
+    *,
+    data: Path | None = None,
+    compute: AttentionChoice = AUTO,
+    curves: bool = True,
+    processes: ProcessGroup = SINGLE,
+) -> Trainer:
+    """Build what trains the run of `record`, before its first step.
+
+    Raises UsageError if `data` is not what the run began on, or if `compute` cannot do what its
+    encoding needs.
+    """
+    config, seed, origin = record.config, record.seed, record.init_from
+    decoder = decoder_for(config, record.name, seed)
+    hardware = resolve_attention(detect(compute), decoder.needs)
+    bucket = training_bucket(config, seed)
+    source: Source = bucket if data is None else dataset_of(data, config, seed, record.data)
+    return Trainer(
+        decoder,
+        source,
+        bucket,
+        config,
+        record.schedule,
+        hardware,
+        curves=curves,
+        on_nonfinite=record.on_nonfinite,
+        skip=0 if origin is None else origin.problems,
+        tell=say if processes.first else lambda line: None,
+        processes=processes,
+    )

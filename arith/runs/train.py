@@ -9,7 +9,7 @@ from typing import Any
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.runs.build import check, dataset_of, training_bucket
+from tape_arith.arith.runs.build import build_trainer, check, dataset_of, training_bucket
 from tape_arith.arith.runs.checkpoints import States
 from tape_arith.arith.runs.command_lines import untrained
 from tape_arith.arith.runs.environment import DECIDES_BITS, environment
@@ -18,21 +18,23 @@ from tape_arith.arith.runs.init_from import beginning, named, write_first_state
 from tape_arith.arith.runs.lock import alone, confirm
 from tape_arith.arith.runs.record import Environment, RunRecord, unchanged
 from tape_arith.arith.runs.tracking import tracked
-from tape_arith.arith.runs.trainers import EVALUATE_EVERY, LOG_EVERY, SAVE_EVERY, trainer_of
 from tape_arith.arith.runs.user_encodings import as_user_error
 from tape_arith.arith.runs.weights import load_state, trained_record
 from tape_arith.arith.terminal import bar, say
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.config import Config
-from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
+from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup
 from tape_arith.arith.training.metrics import Metrics
-from tape_arith.arith.training.nonfinite import checked_policy
+from tape_arith.arith.training.nonfinite import NotFinite, checked_policy
 from tape_arith.arith.version import own_version
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.backends import AUTO, AttentionChoice
 from tape_arith.models.names.locate import USER_CODE_ERRORS
 from tape_arith.models.names.parse import Name, source_hashes
 
+LOG_EVERY, EVALUATE_EVERY, SAVE_EVERY = 20, 100, 100
+"""In steps. Every saved state is evaluated, for the spread over the last ones; where saving takes
+long, not every evaluated one is saved."""
 MOST_EARLIER = 50
 """Environments of earlier calls that are kept: the last ones."""
 
@@ -196,7 +198,8 @@ def continue_run(
     the small grid is scored on the way) changes no number of it, so it is not recorded; another
     `on_nonfinite` than the record's is, and holds from here on. Each of the trackers
     `track` gets every line of metrics, after it stands in metrics.jsonl; after a kill, lines come
-    again that it had. Of several `processes` this is the first one: the others `follow`.
+    again that it had. Of several `processes` this is the first one; the others
+    call `train_as_worker`.
 
     Errors: UsageError where it began on another version of the task, or on other data than `data`;
     Failure where the loss or its gradient is not finite.
@@ -214,7 +217,7 @@ def continue_run(
     before = record.init_from
     if before is not None and not folder.states():
         raise Failure(f"{folder.latest} is missing: it holds the weights that the run begins from")
-    trainer = trainer_of(record, data=data, compute=compute, curves=curves, processes=processes)
+    trainer = build_trainer(record, data=data, compute=compute, curves=curves, processes=processes)
     hardware = trainer.hardware
     resume_environment(folder, hardware, processes)
     states = States(folder, record, trainer)
@@ -270,6 +273,46 @@ def continue_run(
             folder.write_record(replace(record, skipped_steps=trainer.skipped))
         states.finish()
     return folder
+
+
+def train_as_worker(
+    processes: ProcessGroup,
+    *,
+    data: Path | None = None,
+    compute: AttentionChoice = AUTO,
+    should_stop: Callable[[], bool],
+) -> bool:
+    """Take part in the training that the first process conducts; False if it was cut short.
+
+    The first process alone writes the run's folder and prints messages; all read the folder.
+    Raises Failure for what the code of a user's encoding raises in this process.
+    """
+    record: RunRecord | None = None
+    try:
+        path = processes.broadcast_text()
+        if not path:  # there is nothing to train
+            return True
+        record = RunFolder(Path(path)).record()
+        trainer = build_trainer(record, data=data, compute=compute, processes=processes)
+        trainer.as_first()
+        trainer.run(
+            log_every=LOG_EVERY,
+            evaluate_every=EVALUATE_EVERY,
+            save_every=SAVE_EVERY,
+            log=lambda metrics: None,
+            tick=lambda step: None,
+            save=lambda: None,
+            keep=lambda: None,
+            should_stop=should_stop,
+        )
+    except (PeerLost, NotFinite):  # the first process says so
+        return False
+    except USER_CODE_ERRORS as error:
+        failure = None if record is None else as_user_error(error, record.name.encoding)
+        if failure is None:
+            raise
+        raise Failure(f"process {processes.rank}: {failure}") from error
+    return True
 
 
 def resume_environment(

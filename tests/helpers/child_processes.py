@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 COMMAND_LINE = (sys.executable, "-P", "-m", "tape_arith")
@@ -50,3 +50,11 @@ def finish(argv: Sequence[object], folder: Path) -> None:
             return
         assert code == BUSY and time.monotonic() < deadline, f"exit code {code}: {output}"
         time.sleep(1)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
+    """Wait until `condition` holds; fails after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)

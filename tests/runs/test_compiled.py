@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs import trainers
+from tape_arith.arith.runs import build
 from tape_arith.arith.sweeps.jobs import How, plan
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.arith.training.failures import explain_failed_compilation, explain_out_of_memory
@@ -117,7 +117,7 @@ def test_what_comes_of_compiling() -> None:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 def test_a_resumed_run_is_compiled_again(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        trainers, "detect", lambda compute: Hardware("cpu", torch.float32, 1, "auto", True)
+        build, "detect", lambda compute: Hardware("cpu", torch.float32, 1, "auto", True)
     )
     done(*TRAIN, "--compile", "--out", "whole")
     stopped = iter([False, True])

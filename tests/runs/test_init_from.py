@@ -16,8 +16,8 @@ from tape_arith.arith.compare.select import claim
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import sha256
+from tape_arith.arith.runs import build
 from tape_arith.arith.runs import train as runs
-from tape_arith.arith.runs import trainers
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.presets import load_preset
@@ -186,7 +186,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "LOG_EVERY", 2)
     monkeypatch.setattr(runs, "EVALUATE_EVERY", 4)
     monkeypatch.setattr(runs, "SAVE_EVERY", 4)
-    monkeypatch.setattr(trainers, "detect", lambda compute=None: Hardware("cpu", torch.float32))
+    monkeypatch.setattr(build, "detect", lambda compute=None: Hardware("cpu", torch.float32))
 
 
 def train(root: Path, name: str, config: Config = SMALL, **options: Any) -> RunFolder:

@@ -10,7 +10,7 @@ import pytest
 from tape_arith.arith.bench.attention import grouped
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs import build as building
-from tape_arith.arith.runs import trainers
+from tape_arith.arith.runs import train
 from tape_arith.arith.runs.build import blueprint
 from tape_arith.arith.runs.costs import cost, training_flops_a_token
 from tape_arith.arith.runs.folder import RunFolder
@@ -204,9 +204,9 @@ def test_what_fails_in_another_process_is_blamed(
     write("")
     done("train", "--pe", "mine.py:Mine", *settings(steps=2), "--no-score")
     monkeypatch.setattr(ProcessGroup, "broadcast_text", lambda self: RUN)
-    monkeypatch.setattr(trainers, "trainer_of", lambda *_, **__: sys.exit(0))
+    monkeypatch.setattr(train, "build_trainer", lambda *_, **__: sys.exit(0))
     with pytest.raises(Failure, match=r"^process 1: mine\.py:Mine failed: SystemExit: 0"):
-        trainers.follow(ProcessGroup(1, 2), should_stop=lambda: False)
+        train.train_as_worker(ProcessGroup(1, 2), should_stop=lambda: False)
 
 
 def test_seeds_of_two_versions_are_not_drawn_as_one(here: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tape_arith.arith.runs import build
 from tape_arith.arith.runs import train as runs
-from tape_arith.arith.runs import trainers
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.training import trainer
 from tape_arith.arith.training.metrics import Metrics
@@ -30,7 +30,7 @@ def saved_often() -> Iterator[None]:
         patch.setattr(runs, "LOG_EVERY", 5)
         patch.setattr(runs, "EVALUATE_EVERY", 10)
         patch.setattr(runs, "SAVE_EVERY", 10)
-        patch.setattr(trainers, "detect", lambda compute=None: Hardware("cpu", torch.float32))
+        patch.setattr(build, "detect", lambda compute=None: Hardware("cpu", torch.float32))
         patch.setattr(trainer, "HELD_OUT_PROBLEMS", HELD_OUT_PROBLEMS)
         yield
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-import socket
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.tasks.task import chosen
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup, process_group
-from tests.helpers.small_training import final_weights
+from tests.helpers.child_processes import COMMAND_LINE, wait_until
 from tests.helpers.tiny_runs import settings
 
 ROOT = Path(__file__).parents[2]
@@ -22,30 +22,47 @@ PAPER = "nope,rope,rand-rope,fire,tape,tape-heads,alibi,abacus,fox,cope"
 STEPS = 50
 
 
-def meeting(size: int) -> list[dict[str, str]]:
-    """The environment of each of `size` processes that are to meet."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    shared = {"WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    shared |= {"OMP_NUM_THREADS": 1, "PYTHONPATH": ROOT}
-    return [
-        {**os.environ, **{k: str(v) for k, v in shared.items()}, "RANK": str(r), "LOCAL_RANK": "0"}
-        for r in range(size)
-    ]
+def torchrun(processes: int, *module: object) -> list[str]:
+    """The command that starts `module` in so many processes, which meet over gloo."""
+    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    return [sys.executable, *launch, "-m", *map(str, module)]
 
 
-def losses(size: int, names: str) -> dict[str, list[float]]:
-    program = [sys.executable, "-m", "tests.training.taking_part", names, str(STEPS)]
-    children = [
-        subprocess.Popen(program, env=place, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        for place in meeting(size)
-    ]
-    told = [child.communicate(timeout=300)[0] for child in children]
-    assert [child.returncode for child in children] == [0] * size
-    assert not any(told[1:])
-    found: dict[str, list[float]] = json.loads(told[0].splitlines()[-1])
-    return found
+def train(folder: Path, processes: int, *arguments: object, code: int = 0) -> str:
+    """Train in `folder`, with torchrun if there are several processes; returns stderr."""
+    alone = [*COMMAND_LINE, "train", *map(str, arguments)]
+    ended = subprocess.run(
+        torchrun(processes, "tape_arith", "train", *arguments) if processes > 1 else alone,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (ended.returncode == 0) == (code == 0), ended.stderr
+    return ended.stderr
+
+
+def losses(processes: int, names: str) -> dict[str, list[float]]:
+    """The loss of each step of each encoding."""
+    program = torchrun(processes, "tests.training.taking_part", names, STEPS)
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    ended = subprocess.run(
+        program,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    result: dict[str, list[float]] = json.loads(ended.stdout)
+    return result
+
+
+def error_lines(stderr: str) -> list[str]:
+    """The lines that our command printed as errors, among those of torchrun."""
+    return [line for line in stderr.splitlines() if line.startswith("tape-arith: ")]
 
 
 def test_rows_are_dealt_out_in_turn() -> None:
@@ -86,49 +103,51 @@ def test_losses_are_those_of_one_process() -> None:
         assert alone[name] != shared[name], name
 
 
-def torchrun(folder: Path, processes: int, *arguments: object, code: int = 0) -> str:
-    """Train on some processes; returns stderr."""
-    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    ended = subprocess.run(
-        [sys.executable, *launch, "-m", "tape_arith", "train", *map(str, arguments)],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert (ended.returncode == 0) == (code == 0), ended.stderr
-    return ended.stderr
-
-
 @pytest.mark.slow
-def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
-    tiny = (*settings(steps=12, num_layers=2), "--no-score", "--pe", "tape")
-    torchrun(tmp_path, 1, *tiny, "--out", "alone")
-    message = torchrun(tmp_path, 2, *tiny, "--out", "shared")
-    assert message.count("training tape, seed 0") == 1 and ", 2 processes" in message
-    alone, shared = (RunFolder(tmp_path / out / "mini/tape/seed-0") for out in ("alone", "shared"))
-    assert final_weights(alone).keys() == final_weights(shared).keys()
-    one, two = (folder.metrics()[-1] for folder in (alone, shared))
-    assert one["loss"] == pytest.approx(two["loss"], abs=1e-3)  # products are in bfloat16 here
-    assert one["tokens"] == two["tokens"]
-    environment = json.loads((shared.path / "environment.json").read_text("utf-8"))
-    assert environment["processes"] == 2
-    # Stopped by the clock with two, ended with one, and the other way round.
-    for first, second in ((2, 1), (1, 2)):
-        long = (*settings(steps=400, num_layers=2), "--no-score", "--pe", "tape")
-        long = (*long, "--out", f"from-{first}")
-        torchrun(tmp_path, first, *long, "--time-limit", "0.2s", code=3)
-        folder = RunFolder(tmp_path / f"from-{first}/mini/tape/seed-0")
-        assert not folder.finished() and folder.latest.exists()
-        assert f"processes {first}, now {second}" in torchrun(tmp_path, second, *long)
-        assert folder.finished()
+@pytest.mark.parametrize(("first", "second"), [(2, 1), (1, 2)])
+def test_a_run_goes_on_with_another_number_of_processes(
+    here: Path, first: int, second: int
+) -> None:
+    command = (*settings(steps=400, num_layers=2), "--no-score", "--pe", "tape")
+    message = train(here, first, *command, "--time-limit", "0.2s", code=3)
+    assert message.count("training tape, seed 0") == 1
+    folder = RunFolder(here / "runs/mini/tape/seed-0")
+    assert not folder.finished() and folder.latest.exists()
+    assert f"processes {first}, now {second}" in train(here, second, *command)
+    assert folder.finished()
+    assert folder.environment().processes == second
 
 
 @pytest.mark.slow
 def test_an_error_of_many_processes_is_one_line(tmp_path: Path) -> None:
     tiny = (*settings(steps=6, learning_rate="1e18"), "--pe", "rope")
-    message = torchrun(tmp_path, 2, *tiny, code=1)
-    lines = [line for line in message.splitlines() if line.startswith("tape-arith: ")]
-    assert len(lines) == 1 and "not finite" in lines[0]
+    (line,) = error_lines(train(tmp_path, 2, *tiny, code=1))
+    assert "not finite" in line
+
+
+@pytest.mark.slow
+def test_a_killed_process_ends_the_others_with_one_line(tmp_path: Path) -> None:
+    arguments = (*settings(steps=100_000, num_problems=5_000), "--no-score", "--pe", "rope")
+    folder = RunFolder(tmp_path / "runs/mini/rope/seed-0")
+    command = torchrun(2, "tape_arith", "train", *arguments)
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(folder.latest.exists)
+        os.kill(_process_of_rank(1, process.pid), signal.SIGKILL)
+        assert process.stderr is not None
+        (line,) = error_lines(process.stderr.read())
+    assert process.returncode == 1
+    assert line == "tape-arith: another process of this training is gone"
+    # What was saved is sound: one process goes on from there.
+    assert "from step" in train(tmp_path, 1, folder.path, "--time-limit", "1s", code=3)
+
+
+def _process_of_rank(rank: int, launcher: int) -> int:
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            environment = (stat.parent / "environ").read_bytes().split(b"\0")
+        except OSError:  # gone meanwhile, or of another user
+            continue
+        if parent == launcher and f"RANK={rank}".encode() in environment:
+            return int(stat.parent.name)
+    raise AssertionError(f"no process of rank {rank}")

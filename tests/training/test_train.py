@@ -15,8 +15,8 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.data.writing import generate
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.runs import build
 from tape_arith.arith.runs import train as runs
-from tape_arith.arith.runs import trainers
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.metrics import line_of
@@ -83,7 +83,7 @@ def test_stopped_and_resumed_is_unbroken(
 def test_every_encoding_resumes_in_bfloat16(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(trainers, "detect", lambda compute=None: cpu(torch.bfloat16))
+    monkeypatch.setattr(build, "detect", lambda compute=None: cpu(torch.bfloat16))
     config = small(steps=8, batch_size=8)
     folder = resumed(tmp_path, config, 5, name)
     unbroken = train(trainer(config, name, hardware=cpu(torch.bfloat16)))
