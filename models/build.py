@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tape_arith.models.backends import choose
 from tape_arith.models.backends.backend import Needs
-from tape_arith.models.combination import Combination
+from tape_arith.models.combination import Combination, defines_attention
 from tape_arith.models.compile import CPU_OPTIONS, check_compiler, compile_blocks
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Extrapolation, PositionalEncoding, Setting
@@ -27,9 +27,11 @@ def build(name: Name | str, setting: Setting) -> PositionalEncoding:
     extrapolation of an encoding that has nothing it could change.
     """
     name = parse(name) if isinstance(name, str) else name
+    classes = {part: _class(part, "encoding", PositionalEncoding) for part in name.encoding.parts}
     parts: dict[str, PositionalEncoding] = {
-        part.name: _class(part, "encoding", PositionalEncoding)(setting, **dict(part.options))
-        for part in name.encoding.parts
+        part.name: classes[part](setting, **dict(part.options))
+        # What attends draws its weights last.
+        for part in sorted(classes, key=lambda part: defines_attention(classes[part]))
     }
     encoding = Combination(parts) if len(parts) > 1 else next(iter(parts.values()))
     if name.extrapolation is not None:

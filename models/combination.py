@@ -18,15 +18,14 @@ class Combination(PositionalEncoding):
     """Several encodings at once, each with its own indices.
 
     Each part embeds as it does alone, in order. Attention and the state between layers belong to
-    the last part; the others leave `layer` and `start` as the base class has them. A parsed name
-    has this order already, unless a base class that could not be read hid who defines attention.
+    the last part; the others leave `layer` and `start` as the base class has them.
     """
 
     def __init__(self, parts: Mapping[str, PositionalEncoding]) -> None:
         """Join two or more encodings. Raises UsageError if they cannot be joined."""
         nn.Module.__init__(self)  # the base class would build layers that nobody uses
         _check(parts)
-        parts = dict(sorted(parts.items(), key=lambda item: _defines_attention(item[1])))
+        parts = dict(sorted(parts.items(), key=lambda item: defines_attention(type(item[1]))))
         *_, last = parts.values()
         self.setting = last.setting
         self.parts = nn.ModuleList(parts.values())
@@ -89,21 +88,21 @@ class Combination(PositionalEncoding):
 def _check(parts: Mapping[str, PositionalEncoding]) -> None:
     """Raises UsageError if `parts` cannot be joined."""
     text = "+".join(parts)
-    attending = [name for name, part in parts.items() if _defines_attention(part)]
+    attending = [name for name, part in parts.items() if defines_attention(type(part))]
     if len(attending) > 1:
         raise UsageError(
             f"'{text}': {' and '.join(attending)} each define attention, and one part at most "
             "can; the others only embed"
         )
     for name, part in parts.items():
-        if name not in attending and not _overrides(part, "embed"):
+        if name not in attending and not _overrides(type(part), "embed"):
             raise UsageError(f"'{text}': {name} adds nothing to the others; leave it out")
 
 
-def _defines_attention(part: PositionalEncoding) -> bool:
-    """Whether a part defines attention or a state between layers."""
+def defines_attention(part: type[PositionalEncoding]) -> bool:
+    """Whether a class of encodings defines attention or a state between layers."""
     return _overrides(part, "layer", "start")
 
 
-def _overrides(part: PositionalEncoding, *hooks: str) -> bool:
-    return any(getattr(type(part), hook) is not getattr(PositionalEncoding, hook) for hook in hooks)
+def _overrides(part: type[PositionalEncoding], *hooks: str) -> bool:
+    return any(getattr(part, hook) is not getattr(PositionalEncoding, hook) for hook in hooks)

@@ -90,6 +90,8 @@ class PositionalEncoding(nn.Module):
     aliases: ClassVar[tuple[str, ...]] = ()
     #: Endings of parameters that cannot act, kept because the paper's formula has them.
     inert: ClassVar[tuple[str, ...]] = ()
+    #: Endings of parameters beside scalars and biases that get no weight decay: tables.
+    no_decay: ClassVar[tuple[str, ...]] = ()
     #: Requirements on the attention backend.
     needs: ClassVar[Needs] = Needs()
 
@@ -138,9 +140,11 @@ class PositionalEncoding(nn.Module):
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
         """Parameters with a `weight_decay` or `lr_factor` (of the learning rate) of their own.
 
-        By default scalars, biases and tables get no decay; matrices do.
+        By default scalars, biases and `no_decay` get no decay; other matrices do.
         """
-        return [(p, {"weight_decay": 0.0}) for p in self.parameters() if p.ndim < 2]
+        for name, parameter in self.named_parameters():
+            if parameter.ndim < 2 or name.endswith(self.no_decay):
+                yield parameter, {"weight_decay": 0.0}
 
     def after_step(self) -> None:
         """Clamp parameters that must stay in a range; called after each optimizer step."""

@@ -152,7 +152,7 @@ def test_a_package_is_listed_without_running_it(package: Path) -> None:
     assert entry["options"]["scale"] == {"type": "float", "default": 1.0}
     assert content["task_packages"] == {"their-task": "theirs 1.2"}
     assert "their-own" in complete_encoding("their")
-    assert str(parse("Their_Own:scale=1+rope")) == "their-own+rope"
+    assert str(parse("Their_Own:scale=1+rope")) == "rope+their-own"
     assert "unknown option of their-own 'slope'" in refused("check", "their-own:slope=2")
     assert not Path("imported").exists()
     assert not any(name.startswith("theirs") for name in sys.modules)
@@ -169,9 +169,9 @@ def test_a_package_is_listed_without_running_it(package: Path) -> None:
 
 def test_a_package_is_trained_and_its_run_is_read_without_it(package: Path) -> None:
     done("run", "--pe", "their-own:scale=2+rope,rope", "--task", "their-task", *settings(steps=2))
-    folder = RunFolder(Path("runs/mini/their-own@scale=2+rope/seed-0"))
+    folder = RunFolder(Path("runs/mini/rope+their-own@scale=2/seed-0"))
     record = folder.record()
-    assert record.encoding == "their-own:scale=2+rope" and record.config.task == "their-task"
+    assert record.encoding == "rope+their-own:scale=2" and record.config.task == "their-task"
     assert record.sources == {"their-own": locate("encoding", "their-own").sha256()}
     assert '"version": 3' in folder.grid_file().read_text()
     assert RunFolder(Path("runs/mini/rope/seed-0")).record().sources == {}
@@ -181,8 +181,8 @@ def test_a_package_is_trained_and_its_run_is_read_without_it(package: Path) -> N
     points.write_text(points.read_text().replace("their_own", "their_other"))
     clear_caches()
     assert f"  {folder.path}: trained; grid" in done("list").out.splitlines()
-    assert "| their-own:scale=2+rope |" in done("table").out
-    message = "was trained with their-own:scale=2+rope: unknown encoding 'their-own'"
+    assert "| rope+their-own:scale=2 |" in done("table").out
+    message = "was trained with rope+their-own:scale=2: unknown encoding or extrapolation"
     assert message in refused("score", folder.path)
 
 

@@ -54,6 +54,7 @@ class CoPE(FromScores):
 
     kind = "content"
     paper = "Golovneva et al. 2024, arXiv 2405.18719"
+    no_decay = ("table",)
 
     def __init__(self, setting: Setting, *, positions: int = 64) -> None:
         if positions < 2:
@@ -68,7 +69,3 @@ class CoPE(FromScores):
         """Of each layer: every query with every row of e."""
         width = self.setting.num_heads * self.setting.head_dim
         return [MatMul(extent.tokens * width * self.positions)] * self.setting.num_layers
-
-    def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        """No decay: e is a table."""
-        return [(p, {"weight_decay": 0.0}) for p in self.parameters()]

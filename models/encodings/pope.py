@@ -74,6 +74,7 @@ class PoPE(Rotary):
 
     kind = "rotary"
     paper = "Gopalakrishnan et al. 2025, arXiv 2509.10534"
+    no_decay = ("phase",)
     needs = Needs(query=2)
 
     def __init__(self, setting: Setting, *, phase: Literal["zero", "uniform"] = "zero") -> None:
@@ -98,9 +99,6 @@ class PoPE(Rotary):
         """Scores of twice the width, in each layer."""
         width = self.setting.num_heads * self.setting.head_dim
         return [MatMul(extent.pairs * width)] * self.setting.num_layers
-
-    def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        return [(phase, {"weight_decay": 0.0}) for phase in self.parameters()]
 
     def after_step(self) -> None:
         with torch.no_grad():

@@ -54,6 +54,7 @@ class Shaw(AdditiveBias):
 
     kind = "relative bias"
     paper = "Shaw et al. 2018, arXiv 1803.02155"
+    no_decay = ("keys",)
 
     def __init__(self, setting: Setting, *, kmax: int | None = None) -> None:
         self.kmax = setting.trained_length if kmax is None else kmax
@@ -71,6 +72,3 @@ class Shaw(AdditiveBias):
         """Of each layer: every query with the key of every distance."""
         width = self.setting.num_heads * self.setting.head_dim
         return [MatMul(extent.tokens * width * (self.kmax + 1))] * self.setting.num_layers
-
-    def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        return [(table, {"weight_decay": 0.0}) for table in self.parameters()]

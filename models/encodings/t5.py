@@ -3,8 +3,6 @@
 Legend: B batch, T tokens, H heads.
 """
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -48,6 +46,7 @@ class T5(CommonAdditiveBias):
 
     kind = "relative bias"
     paper = "Raffel et al. 2019, arXiv 1910.10683"
+    no_decay = ("table",)
 
     def __init__(self, setting: Setting, *, max_distance: int = 128) -> None:
         super().__init__(setting)
@@ -63,6 +62,3 @@ class T5(CommonAdditiveBias):
     def bias(self, distances: Distances) -> Tensor:
         bias = F.embedding(self.buckets(distances.delta), self.table.to(distances.delta.dtype))
         return bias.permute(0, 3, 1, 2).contiguous()
-
-    def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        return [(self.table, {"weight_decay": 0.0})]

@@ -80,6 +80,7 @@ class ContextualRotary(Rotary):
     an error) and any extrapolation.
     """
 
+    no_decay = ("table",)
     #: Shape of one state in a table.
     state_shape: tuple[int, ...]
 
@@ -126,12 +127,10 @@ class ContextualRotary(Rotary):
         return {"norm": frequency_norms(state).mean((-2, -1)), "moved": moved.mean((-2, -1))}
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        """The base's, and no weight decay on the table; shares s (see `add_share`) learn H times
+        """The base's; shares s (see `add_share`) learn H times
         as fast: the authors' code has an H x H matrix in their place of which the row sums act,
         and under Adam those move H times as fast as one entry."""
         faster = {"lr_factor": float(self.setting.num_heads)}
         shares = {id(p) for name, p in self.named_parameters() if name.endswith(".s")}
         for parameter, options in super().parameter_groups():
             yield parameter, {**options, **(faster if id(parameter) in shares else {})}
-        if self.first == "learned":
-            yield self.table, {"weight_decay": 0.0}

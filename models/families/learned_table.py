@@ -3,8 +3,6 @@
 Legend: B batch, T tokens, D hidden, P rows of the table.
 """
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -18,6 +16,7 @@ class LearnedTable(PositionalEncoding):
     """Base: x + table[index]. A leaf calls `make_table` when it knows how many rows it needs."""
 
     table: nn.Parameter
+    no_decay = ("table",)
 
     def make_table(self, rows: int) -> None:
         """The table [P, D], from N(0, 0.02), the decoder's own."""
@@ -36,6 +35,3 @@ class LearnedTable(PositionalEncoding):
                 f"(0 to {rows - 1}); keep sequences within {rows} tokens or train with more rows"
             )
         return x + F.embedding(index, self.table)
-
-    def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        return [(self.table, {"weight_decay": 0.0})]

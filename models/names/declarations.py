@@ -16,11 +16,9 @@ from tape_arith.models.names.locate import (
     locations,
     matching,
     single,
-    source_file,
 )
 
 Value = str | int | float | bool | None
-_ATTENTION_HOOKS = ("layer", "start")
 
 
 @dataclass(frozen=True)
@@ -90,15 +88,6 @@ def read_declaration(location: Location) -> Declaration:
     return _read(location, location.source())
 
 
-def defines_attention(location: Location) -> bool:
-    """Whether the class or a base of it has a hook `layer` or `start`.
-
-    True as well if a base cannot be read, as most encodings do. Raises UsageError as
-    `read_declaration`.
-    """
-    return _location_defines_attention(location, location.source())
-
-
 def _listed(kind: str, location: Location, known: list[Location]) -> Declaration:
     if location.is_builtin:
         return read_declaration(location)
@@ -162,42 +151,6 @@ def _public_class(location: Location, body: ast.Module) -> ast.ClassDef:
 
 def _path(location: Location) -> str:
     return str(location) if location.is_builtin else str(location.file)
-
-
-@cache
-def _location_defines_attention(location: Location, source: bytes) -> bool:
-    body = _parsed(location, source)
-    name = _public_class(location, body).name
-    try:
-        return _class_defines_attention(body, name)
-    except (SyntaxError, ValueError, RecursionError, MemoryError, OSError):
-        return True  # a base that cannot be read, or bases in a circle
-
-
-def _class_defines_attention(body: ast.Module, name: str, *, imported: bool = False) -> bool:
-    """`imported`: `name` is the class that the file imports, not one of the same name in it."""
-    node = None if imported else _classes(body).get(name)
-    if node is None:
-        file = _imported_file(body, name)
-        return file is None or _class_defines_attention(ast.parse(file), name)
-    if any(isinstance(n, ast.FunctionDef) and n.name in _ATTENTION_HOOKS for n in node.body):
-        return True
-    bases = [ast.unparse(base) for base in node.bases]
-    return any(
-        base != "PositionalEncoding" and _class_defines_attention(body, base, imported=base == name)
-        for base in bases
-    )
-
-
-def _imported_file(body: ast.Module, name: str) -> bytes | None:
-    """The source that `from module import name` reads; None if there is no such line or file."""
-    for node in body.body:
-        if not isinstance(node, ast.ImportFrom) or node.level or not node.module:
-            continue
-        if any(alias.name == name and alias.asname in (None, name) for alias in node.names):
-            file = source_file(node.module)
-            return None if file is None else file.read_bytes()
-    return None
 
 
 def _literal(node: ast.expr) -> tuple[Any, bool]:

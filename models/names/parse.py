@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from tape_arith.models.errors import UsageError, unknown
-from tape_arith.models.names.declarations import Value, defines_attention, read_declaration
+from tape_arith.models.names.declarations import Value, read_declaration
 from tape_arith.models.names.locate import (
     FOLDERS,
     Location,
@@ -83,8 +83,8 @@ def parse(text: str) -> Name:
     >>> str(name.encoding), str(name.extrapolation)
     ('abacus+rope', 'yarn:ramp=paper')
 
-    Options at their defaults are dropped and the part that defines attention comes last, after the
-    others by name, so that one encoding has one name. `models.build` refuses parts that cannot be
+    Options at their defaults are dropped and joined parts are sorted by name, so that one encoding
+    has one name. `models.build` refuses parts that cannot be
     joined. An extrapolation comes after the origin:
 
     >>> name = parse("tape@only-positional-from=rope+yarn")
@@ -138,7 +138,7 @@ def _parse_joined(text: str) -> Name:
         else:
             parts.append(part)
     if len(parts) > 1:
-        parts.sort(key=lambda part: (defines_attention(locate("encoding", part.name)), part.name))
+        parts.sort(key=lambda part: part.name)
     return Name(Encoding(tuple(parts)), extrapolation)
 
 

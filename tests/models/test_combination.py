@@ -19,8 +19,7 @@ from tape_arith.models.encodings.rope import RoPE
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.digit_places import PlaceTable
 from tape_arith.models.flops import Workload
-from tape_arith.models.names.declarations import defines_attention
-from tape_arith.models.names.locate import known_names, locate
+from tape_arith.models.names.locate import known_names
 from tape_arith.models.sequences import Sequences
 
 
@@ -184,16 +183,6 @@ def test_an_encoding_that_nobody_knows_of() -> None:
     # Where the text of a file hides that it attends, its name comes too early, and it still works.
     early = Combination({"rope": rope, "adds": adds})
     assert early.attending is rope and early.layers is rope.layers
-
-
-def overrides(pe: PositionalEncoding, *hooks: str) -> bool:
-    return any(getattr(type(pe), hook) is not getattr(PositionalEncoding, hook) for hook in hooks)
-
-
-@pytest.mark.parametrize("name", known_names("encoding"))
-def test_what_attends_is_read_off_the_text(name: str) -> None:
-    pe = decoder_for(name).pe
-    assert defines_attention(locate("encoding", name)) == overrides(pe, "layer", "start")
 
 
 @pytest.mark.parametrize(
