@@ -1,4 +1,4 @@
-"""`tape-arith doctor`: what works here, and how to mend what does not."""
+"""`tape-arith doctor`: what works here, and how to fix what does not."""
 
 import json
 import sys
@@ -11,9 +11,10 @@ from tape_arith.arith.commands.options import Preset, Runs
 from tape_arith.arith.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
-    from tape_arith.arith.doctor.finding import Finding
+    from tape_arith.arith.doctor.doctor import Check
 
 EXAMPLE = "tape-arith doctor --preset paper-40"
+SCHEMA = 2
 STYLES = {"ok": "green", "slow": "yellow", "missing": "cyan", "broken": "bold red"}
 
 
@@ -23,39 +24,40 @@ def command(
     data: Annotated[Path, typer.Option(help="The folder of datasets.")] = Path("data"),
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Look at Python, packages, processor, GPU, attention, disk and clock; exit 1 if any is broken.
+    """Check Python, packages, processor, GPU, attention and disk; exit 1 if anything is broken.
 
-    Slow works, missing is not needed; what can be done about either stands beside it. With a
-    preset, whether its runs fit on the disk.
+    Slow works, missing is not required; the fix stands beside either. With a preset, whether its
+    runs fit on the disk.
     """
-    from tape_arith.arith.doctor.doctor import as_line, content, examine, summary, works
+    from tape_arith.arith.doctor.doctor import examine, summary, works
     from tape_arith.arith.runs.presets import known
 
-    found: list[Finding] = []
-    for finding in examine(known(preset), runs, data):
-        found.append(finding)
+    checks: list[Check] = []
+    for check in examine(known(preset), runs, data):
+        checks.append(check)
         if not as_json and not sys.stdout.isatty():
-            print(as_line(finding), flush=True)
+            print(check, flush=True)
     if as_json:
-        print(json.dumps(content(found), indent=1))
-    elif sys.stdout.isatty():
-        show(found)
-    if not as_json:
-        print(summary(found))
-    if not works(found):
+        content = {"schema": SCHEMA, "works": works(checks), "checks": list(map(vars, checks))}
+        print(json.dumps(content, indent=1))
+    else:
+        if sys.stdout.isatty():
+            show(checks)
+        print(summary(checks))
+    if not works(checks):
         raise typer.Exit(EXIT_FAILED)
 
 
-def show(findings: "list[Finding]") -> None:
-    """A table as wide as the terminal."""
+def show(checks: "list[Check]") -> None:
+    """Print a table as wide as the terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for head in ("", "what", "found", "what to do"):
+    for head in ("", "check", "result", "fix"):
         table.add_column(head, overflow="fold")
-    for finding in findings:
-        state = Text(finding.state, STYLES[finding.state])
-        table.add_row(state, Text(finding.what), Text(finding.found), Text(finding.mend))
+    for check in checks:
+        state = Text(check.state, STYLES[check.state])
+        table.add_row(state, Text(check.name), Text(check.result), Text(check.fix))
     Console().print(table)

@@ -1,76 +1,111 @@
-"""What works on this machine, what is slow or missing, and how to mend it."""
+"""Checks of this machine, each with its result and how to fix it. Works without torch."""
 
+import platform
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, metadata, version
 from pathlib import Path
-from typing import Any
 
-from tape_arith.arith.doctor.finding import STATES, Finding
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
-SCHEMA = 1
+from tape_arith.arith.version import project
 
-
-def examine(preset: str | None, runs: Path, data: Path) -> Iterator[Finding]:
-    """Look at everything, one thing after the other. `preset`: what has to fit on the disk; None:
-    the one that suits this machine."""
-    yield from _part("packages", _software)
-    yield from _part("machine", _machine)
-    yield from _part("attention", _attention)
-    yield from _part("disk", lambda: _disk(preset, [runs, data]))
-
-
-def works(findings: list[Finding]) -> bool:
-    """Nothing is broken."""
-    return all(finding.state != "broken" for finding in findings)
-
-
-def content(findings: list[Finding]) -> dict[str, Any]:
-    """For `--json`: keys are stable."""
-    told = [asdict(finding) for finding in findings]
-    return {"schema": SCHEMA, "works": works(findings), "findings": told}
+STATES = ("ok", "slow", "missing", "broken")
+"""As it should be; works but could be faster; absent and not required; fails."""
+OPTIONAL = {
+    "triton": ("triton", "the fused attention kernel, on a GPU"),
+    "flash-attn": ("tape-arith[flash]", "the flash-attn backend, on a GPU"),
+    "pyarrow": ("tape-arith[data]", "generate --format parquet"),
+    "transformers": ("tape-arith[hub]", "using exported models"),
+    "tensorboard": ("tape-arith[tracking]", "following a training in TensorBoard"),
+    "wandb": ("tape-arith[tracking]", "following a training in Weights & Biases"),
+    "ray": ("tape-arith[ray]", "sweeps on a Ray cluster"),
+}
+"""Optional packages: how to install each, and the one thing that uses it."""
 
 
-def summary(findings: list[Finding]) -> str:
-    """How many there are of each state."""
-    count = Counter(finding.state for finding in findings)
+@dataclass(frozen=True)
+class Check:
+    """The result of one check: its state (one of STATES), what was seen, and how to fix it."""
+
+    name: str
+    state: str
+    result: str
+    fix: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.state in STATES and (self.fix or self.state == "ok"), self
+
+    def __str__(self) -> str:
+        line = f"{self.state:<8} {self.name}: {self.result}"
+        return line + (f"\n{'':8} -> {self.fix}" if self.fix else "")
+
+
+def examine(preset: str | None, runs: Path, data: Path) -> Iterator[Check]:
+    """Run all checks. One run of `preset` (None: the default of this machine) must fit on the disk
+    of `runs`, its dataset on that of `data`."""
+    yield from _packages()
+    try:
+        # Imported last: packages are checked even where torch cannot be imported.
+        from tape_arith.arith.doctor import machine
+    except (ImportError, OSError) as error:
+        reason = " ".join(str(error).split())
+        yield Check("machine", "broken", reason, "install torch and tape-arith again")
+        return
+    yield from machine.device()
+    yield from machine.attention()
+    yield from machine.disk(preset, runs, data)
+
+
+def works(checks: list[Check]) -> bool:
+    """Return whether nothing is broken."""
+    return all(check.state != "broken" for check in checks)
+
+
+def summary(checks: list[Check]) -> str:
+    """Count the checks in each state."""
+    count = Counter(check.state for check in checks)
     return ", ".join(f"{count[state]} {state}" for state in STATES)
 
 
-def as_line(finding: Finding) -> str:
-    """For a pipe: the state, what, what was found; what to do in a line of its own."""
-    line = f"{finding.state:<8} {finding.what}: {finding.found}"
-    return line + (f"\n{'':8} -> {finding.mend}" if finding.mend else "")
+def _packages() -> Iterator[Check]:
+    """Check the versions of Python, of required and of optional packages."""
+    python, requirements = _declared()
+    fits = platform.python_version() in SpecifierSet(python)
+    fix = "" if fits else f"install Python {python}"
+    yield Check("Python", "ok" if fits else "broken", platform.python_version(), fix)
+    for requirement in map(Requirement, requirements):
+        name, specifier = requirement.name, requirement.specifier
+        installed = _version(name)
+        install = f"pip install -U '{name}{specifier}'"
+        if installed is None:
+            yield Check(name, "broken", "not installed", install)
+        elif not specifier.contains(installed, prereleases=True):
+            yield Check(name, "broken", f"{installed}, but {specifier} is required", install)
+        else:
+            yield Check(name, "ok", installed)
+    for name, (extra, use) in OPTIONAL.items():
+        installed = _version(name)
+        if installed is None:
+            yield Check(name, "missing", f"not installed: {use}", f"pip install '{extra}'")
+        else:
+            yield Check(name, "ok", f"{installed}: {use}")
 
 
-def _part(what: str, look: Callable[[], list[Finding]]) -> Iterator[Finding]:
-    # Imported only now, each by itself: without torch the rest is still told.
+def _version(name: str) -> str | None:
     try:
-        yield from look()
-    except (ImportError, OSError) as error:
-        yield Finding(what, "broken", " ".join(str(error).split()), "install the package anew")
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
-def _software() -> list[Finding]:
-    from tape_arith.arith.doctor.software import software
-
-    return software()
-
-
-def _machine() -> list[Finding]:
-    from tape_arith.arith.doctor.machine import machine
-
-    return machine()
-
-
-def _attention() -> list[Finding]:
-    from tape_arith.arith.doctor.backends import attention
-
-    return attention()
-
-
-def _disk(preset: str | None, folders: list[Path]) -> list[Finding]:
-    from tape_arith.arith.doctor.disk import disk
-    from tape_arith.models.hardware import detect
-
-    return disk(preset or ("paper-40" if detect().device == "cuda" else "mini"), folders)
+def _declared() -> tuple[str, list[str]]:
+    """The required Python and packages: of the source tree, else of the installed package."""
+    source = project()
+    if source is not None:
+        return source["requires-python"], source["dependencies"]
+    about = metadata("tape-arith")
+    required = [text for text in about.get_all("Requires-Dist") or [] if "extra ==" not in text]
+    return str(about["Requires-Python"]), required

@@ -1,114 +1,90 @@
-"""Processor, memory and GPU: what there is, what of it this process may use."""
+"""Checks of the device and what it supports, of attention kernels, and of the disk.
+
+Legend: B batch, T tokens, H heads, K head dim.
+"""
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from tape_arith.arith.doctor.finding import Finding, size
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.doctor.doctor import Check
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.files import atomic
+from tape_arith.arith.machine import usable_cores
+from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.sweeps.estimate import parameters
+from tape_arith.models.backends import choose, load
+from tape_arith.models.backends.backend import Backend, Needs
 from tape_arith.models.compile import cxx
-from tape_arith.models.hardware import detect
+from tape_arith.models.hardware import Hardware, detect
+from tape_arith.models.names.backends import backend_names
+from tape_arith.models.names.parse import parse
+from tape_arith.models.sequences import Sequences
 
-CGROUPS = Path("/sys/fs/cgroup")
 DRIVER = Path("/proc/driver/nvidia/version")
-LEAST_MEMORY = 2 * 10**9
-"""Bytes: training at mini takes about 1 GB, reading a file of results up to 1.5 GB."""
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
 
 
-def machine() -> list[Finding]:
-    """Threads, bfloat16, GPU, memory, a compiler."""
+def device() -> Iterator[Check]:
+    """Check threads, bfloat16, GPU and compiler."""
     threads = torch.get_num_threads()  # before `detect` leaves torch with one
     hardware = detect()
+    yield _threads(threads)
     if hardware.dtype_name == "bfloat16":
-        bf16 = Finding("bfloat16", "ok", f"in hardware ({hardware.name})")
+        yield Check("bfloat16", "ok", f"in hardware ({hardware.name})")
     else:
-        bf16 = Finding(
-            "bfloat16",
-            "slow",
-            f"not in hardware ({hardware.name}): products are computed in float32",
-            "a processor with AVX512-BF16 or AMX, or a GPU from Ampere on, is faster",
-        )
-    return [_threads(threads), bf16, _gpu(), _memory(), _compiler(hardware.device)]
+        result = f"not in hardware ({hardware.name}): products are computed in float32"
+        fix = "a processor with AVX512-BF16 or AMX, or a GPU from Ampere on, is faster"
+        yield Check("bfloat16", "slow", result, fix)
+    yield _gpu()
+    yield _compiler(hardware.device)
 
 
-def _threads(threads: int) -> Finding:
+def _threads(threads: int) -> Check:
     cores = usable_cores()
-    named = os.environ.get("OMP_NUM_THREADS")
-    found = f"{threads} threads for {cores:g} of {os.cpu_count()} cores" + (
-        f" (OMP_NUM_THREADS={named})" if named else ""
-    )
-    right = max(1, int(cores))
+    result = f"{threads} threads for {cores:g} of {os.cpu_count()} cores"
+    if "OMP_NUM_THREADS" in os.environ:
+        result += f" (OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']})"
+    best = max(1, int(cores))
     if threads > max(1.0, cores):
-        mend = f"OMP_NUM_THREADS={right}: threads that share a core wait for each other"
-        return Finding("threads", "slow", found, mend)
-    if threads < right:
-        mend = f"OMP_NUM_THREADS={right} uses all of them"
-        return Finding("threads", "slow", found, mend)
-    return Finding("threads", "ok", found)
+        fix = f"OMP_NUM_THREADS={best}: threads that share a core wait for each other"
+        return Check("threads", "slow", result, fix)
+    if threads < best:
+        return Check("threads", "slow", result, f"OMP_NUM_THREADS={best} uses all of them")
+    return Check("threads", "ok", result)
 
 
-def usable_cores() -> float:
-    """Cores that this process may use: by its affinity, and by the quota of its control group."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = float(len(affinity(0)) if affinity else os.cpu_count() or 1)
-    quota, *rest = _words("cpu.max", "cpu/cpu.cfs_quota_us") or ["max"]
-    # Version 1 has a file for each.
-    period = (rest or _words("cpu/cpu.cfs_period_us") or ["100000"])[0]
-    limited = quota.isdecimal() and period.isdecimal() and int(period) > 0
-    return min(cores, int(quota) / int(period)) if limited else cores
-
-
-def _words(*files: str) -> list[str]:
-    """What the first of these files of the control group says that is there."""
-    for file in files:
-        try:
-            return (CGROUPS / file).read_text(encoding="ascii").split()
-        except OSError:
-            continue
-    return []
-
-
-def _gpu() -> Finding:
+def _gpu() -> Check:
     driver = _driver()
     if torch.cuda.is_available():
-        free, whole = torch.cuda.mem_get_info()
-        name, capability = torch.cuda.get_device_name(), torch.cuda.get_device_capability()
-        found = f"{name}, {size(free)} of {size(whole)} free, capability {capability[0]}."
-        found += f"{capability[1]}, CUDA {torch.version.cuda}, driver {driver or '?'}"
-        if capability < (8, 0):
-            mend = "the fused kernel and bfloat16 want capability 8.0: others are used in its place"
-            return Finding("GPU", "slow", found, mend)
-        return Finding("GPU", "ok", found)
+        free, total = torch.cuda.mem_get_info()
+        major, minor = torch.cuda.get_device_capability()
+        result = f"{torch.cuda.get_device_name()}, {_size(free)} of {_size(total)} free, "
+        result += f"capability {major}.{minor}, CUDA {torch.version.cuda}, driver {driver or '?'}"
+        if major < 8:
+            fix = "the fused kernel and bfloat16 need capability 8.0; slower ones are used instead"
+            return Check("GPU", "slow", result, fix)
+        return Check("GPU", "ok", result)
     if driver is None:
-        return Finding("GPU", "missing", "none", "the presets paper-* want one; mini does not")
+        return Check("GPU", "missing", "none", "the presets paper-* need one; mini does not")
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
-        found = f"hidden by CUDA_VISIBLE_DEVICES, driver {driver}"
-        return Finding("GPU", "missing", found, "unset CUDA_VISIBLE_DEVICES to use it")
+        result = f"hidden by CUDA_VISIBLE_DEVICES, driver {driver}"
+        return Check("GPU", "missing", result, "unset CUDA_VISIBLE_DEVICES to use it")
     if torch.version.cuda is None:
-        found = f"not used: torch {torch.__version__} is built without CUDA, driver {driver}"
-        return Finding("GPU", "slow", found, "install the CUDA build of torch")
-    found = f"torch with CUDA {torch.version.cuda} cannot use it, driver {driver}"
-    return Finding("GPU", "broken", found, "a newer driver, or torch built for an older CUDA")
-
-
-def _compiler(device: str) -> Finding:
-    """What turns compiled blocks, and on a GPU the fused kernel, into something that runs."""
-    # Triton builds what launches its kernels in C, by CC alone where that is set.
-    c = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
-    names = [cxx()] if device == "cpu" else c
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found is not None:
-        return Finding("compiler", "ok", found)
-    if device == "cpu":
-        mend = "--compile wants one for C++ (g++, or what CXX names); all else does without"
-        return Finding("compiler", "missing", f"no {names[0]}", mend)
-    mend = "install gcc, or name one in CC; --no-compile --attention sdpa does without, slowly"
-    return Finding("compiler", "broken", f"no {' and no '.join(names)}", mend)
+        result = f"not used: torch {torch.__version__} is built without CUDA, driver {driver}"
+        return Check("GPU", "slow", result, "install the CUDA build of torch")
+    result = f"torch with CUDA {torch.version.cuda} cannot use it, driver {driver}"
+    return Check("GPU", "broken", result, "a newer driver, or torch built for an older CUDA")
 
 
 def _driver() -> str | None:
-    """The version of NVIDIA's driver; None where there is none."""
+    """The version of NVIDIA's driver; None if there is none."""
     try:
         words = DRIVER.read_text(encoding="utf-8").split("\n")[0].split()
     except OSError:
@@ -116,25 +92,133 @@ def _driver() -> str | None:
     return next((word for word in words if word[:1].isdigit() and "." in word), "?")
 
 
-def _memory() -> Finding:
-    free, limit = available_memory()
-    found = f"{size(free)} available" + (f", {size(limit)} is the limit" if limit else "")
-    if free < LEAST_MEMORY:
-        mend = f"{size(LEAST_MEMORY)} should be free: end other programs, or raise the limit"
-        return Finding("memory", "slow", found, mend)
-    return Finding("memory", "ok", found)
+def _compiler(device: str) -> Check:
+    """Check for the C++ compiler of compiled blocks on a CPU, the C compiler of Triton on a GPU."""
+    # Triton uses CC alone where that is set.
+    names = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
+    if device == "cpu":
+        names = [cxx()]
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is not None:
+        return Check("compiler", "ok", path)
+    if device == "cpu":
+        fix = "only --compile needs one for C++: install g++, or name one in CXX"
+        return Check("compiler", "missing", f"no {names[0]}", fix)
+    fix = "install gcc, or name one in CC; --no-compile --attention sdpa works without, slowly"
+    return Check("compiler", "broken", f"no {' and no '.join(names)}", fix)
 
 
-def available_memory() -> tuple[int, int | None]:
-    """Bytes that this process may still take, and the limit of its control group, if any."""
-    limit = (_words("memory.max", "memory/memory.limit_in_bytes") or ["max"])[0]
-    used = (_words("memory.current", "memory/memory.usage_in_bytes") or ["0"])[0]
+def attention() -> Iterator[Check]:
+    """Run each backend of attention, forward and backward, and compare it with plain products."""
+    hardware = detect()
+    for name in backend_names():
+        yield _backend(name, hardware)
+    chosen = choose("auto", Needs(packed=False), hardware).name
+    yield Check("attention auto", "ok", f"takes {chosen} for RoPE here")
+
+
+def _backend(backend_name: str, hardware: Hardware) -> Check:
+    name, fix = f"attention {backend_name}", "choose another with --attention, and report it"
+    # Kernels of other packages fail with exceptions of any kind.
     try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        free = next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line)
-    except (OSError, StopIteration):
-        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    # Version 1 says "no limit" by a number near 2^63.
-    if not limit.isdecimal() or int(limit) > 2**60:
-        return free, None
-    return min(free, int(limit) - int(used if used.isdecimal() else 0)), int(limit)
+        backend = load(backend_name)
+        reason = backend.why_unsupported(Needs(packed=False), hardware)
+        if reason is not None:
+            return Check(name, "missing", reason, "other backends are used instead")
+        difference = _disagreement(backend, hardware)
+    except Exception as error:
+        result = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return Check(name, "broken", result, fix)
+    if not difference <= TOLERANCE[hardware.dtype]:  # nan too
+        return Check(name, "broken", f"differs from plain products by {difference:.2g}", fix)
+    result = f"forward and backward agree with plain products to {difference:.1g}"
+    return Check(name, "ok", f"{result} ({hardware.dtype_name})")
+
+
+def _disagreement(backend: Backend, hardware: Hardware) -> float:
+    """The largest difference from `eager` in float32, of heads and gradients."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (2, 32, 2, 64)  # B, T, H, K
+    inputs = [torch.randn(shape, generator=generator).to(hardware.device) for _ in range(4)]
+    inputs = [x.to(hardware.dtype) for x in inputs]
+    # Laid out like FIRE's: made for each pair of tokens, heads last.
+    bias = torch.randn((1, 32, 32, 2), generator=generator).to(hardware.device)
+    biases: list[Tensor | None] = [None]
+    if backend.why_unsupported(Needs(bias="learned", packed=False), hardware) is None:
+        biases.append(bias.permute(0, 3, 1, 2))
+    precise = [x.float() for x in inputs]
+    return max(
+        float((actual.float() - exact).abs().max())
+        for bias in biases
+        for actual, exact in zip(
+            _heads_and_gradients(backend, inputs, bias),
+            _heads_and_gradients(load("eager"), precise, bias),
+            strict=True,
+        )
+    )
+
+
+def _heads_and_gradients(
+    backend: Backend, inputs: list[Tensor], bias: Tensor | None
+) -> list[Tensor]:
+    """Heads, and the gradients of q, k and v along the last of `inputs`."""
+    *leaves, direction = (x.detach().clone().requires_grad_() for x in inputs)
+    q, k, v = leaves
+    rows, tokens = q.shape[:2]
+    lengths = torch.full((rows,), tokens, device=q.device)
+    ids = torch.zeros((rows, tokens), dtype=torch.long, device=q.device)
+    (heads,) = backend(q, k, (v,), Sequences(ids, final_length=lengths, key=lengths), bias=bias)
+    return [heads.detach(), *torch.autograd.grad((heads * direction).sum(), leaves)]
+
+
+def disk(preset: str | None, runs: Path, data: Path) -> Iterator[Check]:
+    """Check that the folders of runs and datasets can be written and have space."""
+    preset = preset or ("paper-40" if detect().device == "cuda" else "mini")
+    for folder, num_bytes in zip((runs, data), _bytes_needed(preset), strict=True):
+        existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+        yield _writing(folder, existing)
+        free = shutil.disk_usage(existing).free
+        name = f"space for {folder}"
+        result = f"{_size(free)} free, {_size(num_bytes)} for one run of {preset}"
+        if free < num_bytes:
+            fix = "free some, or choose another folder with --out"
+            yield Check(name, "broken", result, fix)
+        else:
+            yield Check(name, "ok", result)
+
+
+def _bytes_needed(preset: str) -> tuple[int, int]:
+    """Bytes of one run while it trains, and of its dataset if it is written."""
+    config = load_preset(preset)
+    weights = 4 * parameters(config, parse("tape"))
+    lengths = Bucket(config.task, config.trained_digits, 0, "train").problems(0, 4096).lengths
+    # The final weights; and with Adam's two moments, three checkpoints: the two newest, and the one
+    # from before the cool-down.
+    return weights * (1 + 3 * 3), int(config.num_problems * (lengths.mean() + 2))
+
+
+def _writing(folder: Path, existing: Path) -> Check:
+    name = f"writing to {folder}"
+    probe = existing / f".doctor-{os.getpid()}"
+    try:
+        with atomic(probe) as temporary:
+            temporary.write_bytes(b"whole")
+    except Failure as error:
+        return Check(name, "broken", str(error), "choose another folder with --out")
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+    return Check(name, "ok", f"allowed in {existing.resolve()}")
+
+
+def _size(count: float) -> str:
+    """A number of bytes for people.
+
+    >>> _size(1_500_000_000)
+    '1.5 GB'
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.data.dataset import Dataset
-from tape_arith.arith.doctor.machine import available_memory
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.machine import available_memory
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.user_encodings import check_user_encoding, is_builtin, user_errors
 from tape_arith.arith.scoring.grid import Grid
