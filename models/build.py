@@ -105,7 +105,7 @@ class Blueprint:
 
 
 def describe(tensor: Tensor) -> str:
-    """Type and shape of a tensor.
+    """Describe type and shape of a tensor.
 
     >>> describe(torch.zeros(2, 3))
     'float32 [2, 3]'

@@ -43,7 +43,7 @@ class Combination(PositionalEncoding):
             yield part
 
     def _inert(self) -> Iterable[str]:
-        """Whole names, since an ending of one part may be that of another's parameter."""
+        """List inert parameters by whole names: an ending may fit a parameter of another part."""
         for i, part in enumerate(self._each()):
             for name, _ in part.named_parameters():
                 if name.endswith(part.inert):
@@ -56,7 +56,7 @@ class Combination(PositionalEncoding):
         return last
 
     def indices(self, seqs: Sequences) -> Tensor:
-        """The indices of the attending part; the others take theirs in `embed`."""
+        """Return the indices of the attending part; the others take theirs in `embed`."""
         return self.attending.indices(seqs)
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:

@@ -64,7 +64,7 @@ def compile_blocks(decoder: Decoder, **options: Any) -> None:
 
 
 def compile_state_changed(decoder: Decoder, dtype: torch.dtype) -> bool:
-    """Record the coming use, training or scoring in `dtype`; whether it may need new graphs.
+    """Record the next use, training or scoring in `dtype`; return whether it may need new graphs.
 
     Threads that miss a graph at the same time would compile it once each.
     """
@@ -74,7 +74,7 @@ def compile_state_changed(decoder: Decoder, dtype: torch.dtype) -> bool:
 
 
 def check_compiler(hardware: Hardware) -> None:
-    """Raises UsageError if blocks are to be compiled on a CPU that cannot, as far as is known."""
+    """Raises UsageError if compiling is requested on a CPU that is known not to support it."""
     if hardware.device != "cpu" or not hardware.compiles:
         return
     if hardware.threads > 1 and not ISOLATES:
@@ -131,5 +131,5 @@ def specialize_floats() -> None:
 
 
 def _is_not_about_shims(record: logging.LogRecord) -> bool:
-    """Drops the note that an operation has no entry of its own in torch's C interface."""
+    """Drop the note that an operation has no entry of its own in torch's C interface."""
     return "c-shim" not in record.getMessage()

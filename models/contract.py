@@ -42,7 +42,7 @@ class DoesNotApply(Exception):
 def decoder_for(
     name: Name | str, num_layers: int = 3, max_length: int = 4 * TRAINED_LENGTH
 ) -> Decoder:
-    """A small float64 decoder in evaluation, every parameter moved away from its start."""
+    """Build a small float64 decoder in evaluation, every parameter moved away from its start."""
     setting = Setting(
         num_layers=num_layers,
         num_heads=2,
@@ -65,7 +65,7 @@ def decoder_for(
 
 
 def example_batch(length: int = 20, rows: int = 3, final_length: int | None = None) -> Sequences:
-    """Rows of `digits+digits=digits`, each with a key of its own."""
+    """Make rows of `digits+digits=digits`, each with a key of its own."""
     generator = torch.Generator().manual_seed(2)
     tokens = torch.randint(DIGITS[0], DIGITS[-1] + 1, (rows, length), generator=generator)
     tokens[:, length // 3], tokens[:, 2 * length // 3] = PLUS, EQUALS
@@ -331,7 +331,7 @@ def run_check(check: Callable[[Name], None], name: Name) -> CheckOutcome:
 
 
 def as_text(report: ContractReport) -> str:
-    """One line a check, three if it is broken."""
+    """Write one line a check, three if it is broken."""
     lines = [report.name]
     first_check: dict[str, str] = {}
     for outcome in report.outcomes:
@@ -352,14 +352,14 @@ def as_text(report: ContractReport) -> str:
 
 
 def first_failure(report: ContractReport) -> str:
-    """One line for a report that does not hold."""
+    """Summarize a report that does not hold in one line."""
     first, *rest = (outcome for outcome in report.outcomes if not outcome.holds)
     count = f"{1 + len(rest)} promises, first" if rest else "a promise"
     return f"{report.name} breaks {count} ({first.check}): {first.happened}"
 
 
 def _describe(error: BaseException, name: Name) -> str:
-    """A failed assertion of this file speaks for itself; other errors name the encoding's line."""
+    """Return the message of this file's assertions; name the encoding's line for other errors."""
     origin = traceback.extract_tb(error.__traceback__)[-1].filename
     if isinstance(error, AssertionError) and origin == __file__:
         return str(error)
@@ -367,7 +367,7 @@ def _describe(error: BaseException, name: Name) -> str:
 
 
 def _warnings(location: Location) -> Iterator[str]:
-    """Facts that the file at `location` does not declare."""
+    """List facts that the file at `location` does not declare."""
     declared = read_declaration(location)
     kinds = {one.kind for one in declarations("encoding") if not one.package}
     name = declared.class_name

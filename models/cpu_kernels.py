@@ -38,7 +38,7 @@ def repeat_for_heads(state: State, num_heads: int) -> State:
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
-    """x / sqrt(mean(x^2) + eps) * weight over the last axis, in `dtype`.
+    """Compute x / sqrt(mean(x^2) + eps) * weight over the last axis, in `dtype`.
 
     torch's own takes six times as long on a CPU: it derives its gradient from a chain of small
     operations.
@@ -48,7 +48,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tenso
 
 
 def rotate_on_cpu(x: Tensor, diagonal: Tensor, cross: Tensor) -> Tensor:
-    """x * diagonal + swap_halves(x) * cross, computed in the type of `diagonal`, returned in x's.
+    """Compute x * diagonal + swap_halves(x) * cross in the type of `diagonal`; return x's type.
 
     x [B, T, H, 2F]; diagonal, cross [B or 1, T, H or 1, 2F].
     """
@@ -59,7 +59,7 @@ def rotate_on_cpu(x: Tensor, diagonal: Tensor, cross: Tensor) -> Tensor:
 def add_mixed_rows_on_cpu(
     e: tuple[Tensor, Tensor], g: tuple[Tensor, Tensor], mixed: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """e + G mixed for 2x2 matrices, in the type of `e`.
+    """Compute e + G mixed for 2x2 matrices, in the type of `e`.
 
     e, mixed   (diagonal, cross) of `TapeState`, each [B or 1, T, H or 1, 2F]
     g          (G_11, G_22) and (G_12, G_21), each laid out as a part of the state

@@ -75,7 +75,7 @@ class Block(nn.Module):
         seqs: Sequences,
         where: Tensor | None = None,
     ) -> tuple[Tensor, State]:
-        """x [B, T, D] and the state after the block.
+        """Return x [B, T, D] and the state after the block.
 
         With `where` (int64 [m]) only those tokens pass through the MLP: x [m, D], and the state
         before it. The last block does this, since nobody reads its other tokens.
@@ -148,7 +148,7 @@ class Decoder(nn.Module):
             nn.init.normal_(parameter, std=std, generator=generator)
 
     def forward(self, seqs: Sequences, where: Tensor | None = None) -> Tensor:
-        """Logits [B, T, V], or [m, V] for the tokens `where` (int64 [m], indices into B x T).
+        """Return logits [B, T, V], or [m, V] of tokens `where` (int64 [m], indices into B x T).
 
         float32 under any autocast, float64 for a float64 decoder. Raises UsageError if weights are
         watched that the backend never has.

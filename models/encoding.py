@@ -62,7 +62,7 @@ class PositionalLayer(nn.Module):
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: State, seqs: Sequences
     ) -> tuple[Tensor, State]:
-        """Attention of one block: rotate, bias or gate here.
+        """Compute attention of one block: rotate, bias or gate here.
 
         x [B, T, D] is the block's normalized input; q, k, v [B, T, H, K]. Returns the heads
         [B, T, H, K] before the output projection, and the state.
@@ -71,7 +71,7 @@ class PositionalLayer(nn.Module):
         return heads, state
 
     def update(self, mlp_out: Tensor, state: State, seqs: Sequences) -> State:
-        """The state after the block's MLP, whose output is mlp_out [B, T, D]."""
+        """Return the state after the block's MLP, whose output is mlp_out [B, T, D]."""
         return state
 
 
@@ -105,40 +105,40 @@ class PositionalEncoding(nn.Module):
         return PositionalLayer()
 
     def indices(self, seqs: Sequences) -> Tensor:
-        """The index of each token: int64 [1, T], or [B, T] if rows differ."""
+        """Number the tokens: int64 [1, T], or [B, T] if rows differ."""
         return seqs.place + seqs.offset
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
-        """Token embeddings [B, T, D], to which an absolute encoding adds."""
+        """Return token embeddings [B, T, D]; an absolute encoding adds to them."""
         return x
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
-        """The state that travels between layers: angles, biases, TAPE's e."""
+        """Compute the state that travels between layers: angles, biases, TAPE's e."""
         return ()
 
     def measures(self, first: State, state: State) -> dict[str, Tensor]:
-        """Numbers of a state for studies, by name: one a token, [B or 1, T], averaged over heads.
+        """Measure a state for studies: by name a number a token, [B or 1, T], averaged over heads.
 
         `first` is the state that `start` returned.
         """
         return {}
 
     def inner_products(self, state: State) -> Tensor | None:
-        """Inner products of the positions of query t and key i: sum_f tr(e_t e_i^T).
+        """Multiply the positions of query t and key i: sum_f tr(e_t e_i^T).
 
         [B or 1, H or 1, T, T], without content; None if the state holds no position of a token.
         """
         return None
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Matrix products that this encoding adds to a forward of all layers, for counting FLOPs.
+        """List the matrix products that this encoding adds to a forward of all layers.
 
         Attention counts as plain attention: every pair that `extent` counts.
         """
         return ()
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        """Parameters with a `weight_decay` or `lr_factor` (of the learning rate) of their own.
+        """List parameters with a `weight_decay` or `lr_factor` (of the learning rate) of their own.
 
         By default scalars, biases and `no_decay` get no decay; other matrices do.
         """
@@ -161,7 +161,7 @@ class Extrapolation:
     paper: ClassVar[str] = ""
 
     def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
-        """Why it cannot change `encoding`, as words that follow its name; None if it can."""
+        """Say why it cannot change `encoding`, as words that follow its name; None if it can."""
         raise NotImplementedError
 
     def apply(self, encoding: PositionalEncoding) -> None:
@@ -170,7 +170,7 @@ class Extrapolation:
 
 
 def constant(numbers: Sequence[float], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """A few numbers as a tensor on the device of `like`, in its type or in `dtype`.
+    """Copy a few numbers to the device of `like`, in its type or in `dtype`.
 
     Unlike `new_tensor` and an index that is a list, it does not wait for the device.
     """

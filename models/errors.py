@@ -12,7 +12,7 @@ class UsageError(ValueError):
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """The error for a `name` that no `kind` ("encoding", "preset", ...) has.
+    """Make the error for a `name` that no `kind` ("encoding", "preset", ...) has.
 
     >>> str(unknown("encoding", "fier", ["rope", "fire"]))
     "unknown encoding 'fier': did you mean 'fire'? Known: fire, rope"

@@ -44,7 +44,7 @@ class Hardware:
         return torch.autocast(self.device, self.dtype, enabled=self.dtype != torch.float32)
 
     def in_float32(self) -> "Hardware":
-        """The same device in float32, with an attention backend that supports it."""
+        """Return the same device in float32, with an attention backend that supports it."""
         return replace(self, dtype=torch.float32, attention="auto")
 
     @property
@@ -107,7 +107,7 @@ def detect(compute: AttentionChoice = AUTO) -> Hardware:
 
 
 def datasheet(name: str) -> float | None:
-    """FLOP/s in bfloat16 without sparsity by the maker's datasheet, for MFU; None if unknown.
+    """Look up FLOP/s in bfloat16 without sparsity on the maker's datasheet; None if unknown.
 
     >>> datasheet("NVIDIA H200"), datasheet("NVIDIA H100 PCIe")
     (989000000000000.0, None)

@@ -14,8 +14,10 @@ LOW = 0xFFFFFFFF
 
 
 def words(key: Tensor, count: int, draw: int = 0) -> Tensor:
-    """`count` 32-bit words (in int64) of each key: int64 [n] -> int64 [n, count]. Another `draw`
-    (from 0 to 2^32 - 1) gives others, independent of these."""
+    """Draw `count` 32-bit words (in int64) for each key: int64 [n] -> int64 [n, count].
+
+    Another `draw` (from 0 to 2^32 - 1) gives independent words.
+    """
     blocks = -(-count // 4)
     counter = torch.arange(blocks, device=key.device).expand(len(key), blocks)
     zero = torch.zeros_like(counter)
@@ -27,7 +29,7 @@ def words(key: Tensor, count: int, draw: int = 0) -> Tensor:
 def philox(
     counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Ten rounds over 32-bit words held in int64; shapes broadcast."""
+    """Run ten rounds over 32-bit words held in int64; shapes broadcast."""
     a, b, c, d = counter
     k0, k1 = key
     for _ in range(10):

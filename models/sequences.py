@@ -46,7 +46,7 @@ class Sequences:
     layer: int = 0
 
     def at(self, layer: int) -> "Sequences":
-        """The batch for block `layer`, so that `watch` learns which block it hears."""
+        """Return the batch for block `layer`, so that `watch` learns which block calls it."""
         return self if self.watch is None else replace(self, layer=layer)
 
     def show(self, kind: str, value: Any) -> None:
@@ -82,7 +82,7 @@ class Sequences:
 
 
 def unpack(x: Tensor, seqs: Sequences) -> Tensor:
-    """Packed sequences [1, T, ...] as rows [n, L, ...].
+    """Turn packed sequences [1, T, ...] into rows [n, L, ...].
 
     After a row's end stand values of other sequences, which causal attention never reads.
     """
@@ -93,5 +93,5 @@ def unpack(x: Tensor, seqs: Sequences) -> Tensor:
 
 
 def pack(x: Tensor, seqs: Sequences) -> Tensor:
-    """Rows [n, L, ...] as packed sequences [1, T, ...]."""
+    """Turn rows [n, L, ...] into packed sequences [1, T, ...]."""
     return x[seqs.row[0], seqs.place[0]][None]

@@ -40,7 +40,7 @@ class Backend:
     shows: ClassVar[bool] = False
 
     def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
-        """Why it does not meet `needs` here, as the end of a sentence; None if it does."""
+        """Say why it does not meet `needs` here, as the end of a sentence; None if it does."""
         raise NotImplementedError
 
     def __call__(
@@ -53,7 +53,7 @@ class Backend:
         scale: float | None = None,
         bias: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
-        """softmax(scale q k^T + bias) over the keys up to each query, times each of `values`.
+        """Multiply softmax(scale q k^T + bias) over keys up to each query and each of `values`.
 
         q, k [B, T, H, K]; each value [B or 1, T, H or 1, V] (V may differ from K); bias
         [B or 1, H, T, T]; returns one [B, T, H, V] for each value. `scale` defaults to K^-1/2.

@@ -16,7 +16,7 @@ from tape_arith.models.sequences import Sequences
 
 @cache
 def kernel() -> Callable[..., Any] | None:
-    """`flash_attn_varlen_func`, or None without the library.
+    """Import `flash_attn_varlen_func`; None without the library.
 
     Imports the symbol, since other packages install a namespace of the same name.
     """

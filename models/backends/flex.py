@@ -62,7 +62,7 @@ class Flex(Backend):
         return tuple(mixed.split([v.shape[-1] for v in values], -1))
 
     def mask(self, seqs: Sequences) -> BlockMask:
-        """Keys of the same sequence up to each query; one for all layers of a forward."""
+        """Allow keys of the same sequence up to each query; one mask for all layers."""
         if self.masked is None or self.masked[0] is not seqs:
             row = None if seqs.starts is None else seqs.row[0]
 

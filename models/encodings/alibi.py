@@ -38,7 +38,7 @@ class ALiBi(CommonAdditiveBias):
     needs = Needs(bias="fixed", packed=False)
 
     def slopes(self) -> list[float]:
-        """m of each head."""
+        """Return m of each head."""
         return alibi_slopes(self.setting.num_heads)
 
     def bias(self, distances: Distances) -> Tensor:

@@ -47,12 +47,12 @@ class BiPE(LearnedTable, Rotary):
         self.register_buffer("separator_ids", ids, persistent=False)
 
     def first_of_segment(self, seqs: Sequences) -> Tensor:
-        """Which tokens begin one: bool [B, T]."""
+        """Mark the first token of each segment: bool [B, T]."""
         closing = torch.isin(seqs.tokens, self.separator_ids)
         return F.pad(closing[:, :-1], (1, 0)) | (seqs.place == 0)
 
     def indices(self, seqs: Sequences) -> Tensor:
-        """The numbers of segments, which attention takes."""
+        """Number the segments: attention turns by these."""
         segments = self.first_of_segment(seqs).cumsum(1)
         start = torch.arange(segments.shape[1], device=segments.device) - seqs.place
         return segments - segments.gather(1, start.expand_as(segments)) + seqs.offset

@@ -21,7 +21,7 @@ class CoPELayer(ScoresLayer):
         self.table = nn.Parameter(torch.zeros(positions, head_dim))
 
     def positions(self, scores: Tensor) -> Tensor:
-        """The position of each key for each query, [B, H, T, T], from 0 to P - 1."""
+        """Count the position of each key for each query, [B, H, T, T], from 0 to P - 1."""
         # Future gates are dropped before the sum: after it they would be part of every position.
         gates = scores.sigmoid().tril()
         return gates.flip(-1).cumsum(-1).flip(-1).clamp_max(len(self.table) - 1)
@@ -66,6 +66,6 @@ class CoPE(FromScores):
         return CoPELayer(self.positions, self.setting.head_dim)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Of each layer: every query with every row of e."""
+        """Count every query with every row of e, in each layer."""
         width = self.setting.num_heads * self.setting.head_dim
         return [MatMul(extent.tokens * width * self.positions)] * self.setting.num_layers

@@ -29,7 +29,7 @@ class DAPELayer(ScoresLayer):
         self.mlp_output = nn.Linear(width, num_heads)
 
     def adaptation(self, scores: Tensor, bias: Tensor) -> Tensor:
-        """f of scores [B, H, T, T] and bias [B or 1, H, T, T], pair by pair: [B, H, T, T]."""
+        """Apply f to scores [B, H, T, T] and bias [B or 1, H, T, T], pair by pair."""
         dtype = scores.dtype
         hidden, output = self.mlp_hidden, self.mlp_output
         of_scores, of_bias = hidden.weight.to(dtype).chunk(2, 1)
@@ -93,7 +93,7 @@ class DAPE(FromScores):
         return self.base.start(x, index, seqs)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """The base's; of each layer, the MLP over all pairs, but b's part over all distances."""
+        """Count the base's products and each layer's MLP, b's part over distances only."""
         heads = self.setting.num_heads
         yield from self.base.products(extent)
         learned = self.base.needs.bias == "learned"
@@ -102,5 +102,5 @@ class DAPE(FromScores):
             yield MatMul(extent.distances * heads * self.width, gradients=2 if learned else 1)
 
     def after_step(self) -> None:
-        """The base's."""
+        """Clamp the parameters of the base."""
         self.base.after_step()

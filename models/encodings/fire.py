@@ -57,8 +57,10 @@ class FIRE(AdditiveBias):
         super().__init__(setting)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """The MLP over all distances, of each layer. c and L reach its input, so it too needs a
-        gradient."""
+        """Count the MLP over all distances, in each layer.
+
+        c and L act on its input, which therefore needs a gradient too.
+        """
         numbers = self.width + self.width * self.setting.num_heads
         return [MatMul(extent.distances * numbers)] * self.setting.num_layers
 

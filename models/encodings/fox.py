@@ -29,7 +29,7 @@ class FoXLayer(PositionalLayer):
         nn.init.constant_(self.gate.bias, b_f)
 
     def bias(self, x: Tensor) -> Tensor:
-        """ln f_{i+1} + ... + ln f_t of query t and key i, [B, H, T, T], from x [B, T, D]."""
+        """Sum ln f_{i+1} + ... + ln f_t of query t and key i, [B, H, T, T], from x [B, T, D]."""
         weight, bias = self.gate.weight.to(x.dtype), self.gate.bias.to(x.dtype)
         decay = F.logsigmoid(F.linear(x, weight, bias)).cumsum(1).transpose(1, 2)
         return decay[..., None] - decay[..., None, :]
@@ -73,6 +73,6 @@ class FoX(PositionalEncoding):
         return FoXLayer(self.setting, self.b_f)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """The gates of each layer."""
+        """Count the gates of each layer."""
         gates = extent.tokens * self.setting.hidden_size * self.setting.num_heads
         return [MatMul(gates)] * self.setting.num_layers

@@ -45,7 +45,7 @@ class HardALiBi(CommonAdditiveBias):
         self.rule = windows
 
     def windows(self) -> list[float]:
-        """w of each head, infinity for those without positions."""
+        """Return w of each head, infinity for heads without positions."""
         heads = range(self.windowed)
         windows = [float(2**h if self.rule == "doubling" else h + 1) for h in heads]
         return windows + [inf] * (self.setting.num_heads - self.windowed)

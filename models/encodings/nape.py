@@ -28,7 +28,7 @@ class NAPE(ALiBi):
         self.rule = slopes
 
     def slopes(self) -> list[float]:
-        """m of each head, 0 for those without positions."""
+        """Return m of each head, 0 for heads without positions."""
         biased = max(self.setting.num_heads // 2, 1)
         linear = [1 / h for h in range(1, biased + 1)]
         slopes = linear if self.rule == "linear" else alibi_slopes(biased)

@@ -32,7 +32,7 @@ class PaTHLayer(ScoresLayer):
         nn.init.zeros_(self.beta.bias)
 
     def directions(self, x: Tensor) -> Tensor:
-        """w of every token and head, [B, H, T, K], from x [B, T, D]; of length 1."""
+        """Compute w of every token and head, [B, H, T, K], from x [B, T, D]; of length 1."""
         low = F.linear(F.linear(x, self.down.to(x.dtype)), self.up.to(x.dtype))
         near = F.pad(low, (0, 0, TAPS - 1, 0)).unfold(1, TAPS, 1)  # [B, T, HK, 3]
         mixed = (near * self.taps.to(x.dtype)).sum(-1)
@@ -93,7 +93,7 @@ class PaTH(FromScores):
         return PaTHLayer(self.setting, self.rank)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Of each layer: w and beta; w with w, with keys and with queries; and the sum over s.
+        """Count in each layer w and beta; w with w, with keys and with queries; and the sum over s.
 
         The latter has a third token beside a pair; rows of one length T have pairs^2 / tokens
         of those (a causal count half as many again as are needed).

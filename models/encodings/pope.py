@@ -50,7 +50,7 @@ class PoPELayer(PositionalLayer):
 
 
 def polar(x: Tensor, at: Angles) -> Tensor:
-    """Numbers of magnitude softplus(x) at these angles: [B, T, H, 2K], real parts first."""
+    """Make numbers of magnitude softplus(x) at these angles: [B, T, H, 2K], real parts first."""
     magnitude = F.softplus(x.to(at.cos.dtype))
     return torch.cat((magnitude * at.cos, magnitude * at.sin), -1).to(x.dtype)
 
@@ -91,12 +91,12 @@ class PoPE(Rotary):
         return Angles(*self.cos_sin(index, seqs, x.dtype))
 
     def inner_products(self, state: Angles) -> Tensor:
-        """Of the angles alone: phases are of keys, not of positions."""
+        """Multiply the angles alone: phases belong to keys, not to positions."""
         by = rotation(*state)
         return trace_products(by, by)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Scores of twice the width, in each layer."""
+        """Count the second half of the width of scores, in each layer."""
         width = self.setting.num_heads * self.setting.head_dim
         return [MatMul(extent.pairs * width)] * self.setting.num_layers
 

@@ -48,7 +48,7 @@ class SelectiveRoPELayer(PositionalLayer):
         return heads, state
 
     def cumulative_angles(self, x: Tensor, seqs: Sequences) -> Tensor:
-        """How far tokens up to each have turned, [B, T, H, F], of x [B, T, D]."""
+        """Sum what the tokens up to each one turn by, [B, T, H, F], from x [B, T, D]."""
         x = x.to(torch.promote_types(torch.float32, x.dtype)).unflatten(-1, (self.num_heads, -1))
         x = (x * (x.square().sum(-1, keepdim=True) + EPSILON).rsqrt()).flatten(-2)
         phi = F.linear(F.linear(x, self.down.weight.to(x.dtype)), self.up.weight.to(x.dtype))
@@ -106,7 +106,7 @@ class SelectiveRoPE(PositionalEncoding):
         return Temperature((BASE**-exponent).to(torch.promote_types(torch.float32, x.dtype)))
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """W1 and W2, in each layer."""
+        """Count W1 and W2, in each layer."""
         angles = self.setting.num_heads * self.setting.head_dim // 2
         numbers = self.rank * (self.setting.hidden_size + angles)
         return [MatMul(extent.tokens * numbers)] * self.setting.num_layers

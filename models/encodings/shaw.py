@@ -69,6 +69,6 @@ class Shaw(AdditiveBias):
         return Clipped(distances(x, index).delta.clamp_max(self.kmax).long())
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Of each layer: every query with the key of every distance."""
+        """Count every query with the key of every distance, in each layer."""
         width = self.setting.num_heads * self.setting.head_dim
         return [MatMul(extent.tokens * width * (self.kmax + 1))] * self.setting.num_layers

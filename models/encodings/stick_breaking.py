@@ -13,7 +13,7 @@ from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
 
 class StickBreakingLayer(ScoresLayer):
     def weights(self, scores: Tensor) -> Tensor:
-        """Of the past, and at the diagonal what is left of the stick. Rows sum to 1."""
+        """Share out the stick over past keys; the diagonal gets the rest, so that rows sum to 1."""
         tokens = scores.shape[-1]
         past = torch.ones(tokens, tokens, dtype=torch.bool, device=scores.device).tril(-1)
         left = F.logsigmoid(-scores).where(past, 0)

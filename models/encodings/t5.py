@@ -16,7 +16,7 @@ EXACT = BUCKETS // 2
 
 
 def first_distances(max_distance: int) -> list[int]:
-    """The least distance of each bucket, found in whole numbers, where logarithms may round.
+    """Return the least distance of each bucket, in whole numbers since logarithms may round.
 
     >>> first_distances(128)[15:]
     [15, 16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
@@ -56,7 +56,7 @@ class T5(CommonAdditiveBias):
         self.table = nn.Parameter(torch.randn(BUCKETS, setting.num_heads) * INITIAL_STD)
 
     def buckets(self, delta: Tensor) -> Tensor:
-        """The bucket of each distance: int64, the shape of `delta`."""
+        """Look up the bucket of each distance: int64, the shape of `delta`."""
         return torch.searchsorted(constant(self.first, delta), delta, right=True) - 1
 
     def bias(self, distances: Distances) -> Tensor:

@@ -43,12 +43,12 @@ class TapeState(NamedTuple):
 
     @classmethod
     def from_angles(cls, cos: Tensor, sin: Tensor) -> "TapeState":
-        """The rotation by +theta t, which is the transpose of the paper's matrix."""
+        """Make the rotation by +theta t, which is the transpose of the paper's matrix."""
         return cls(*rotation(cos, sin))
 
     @classmethod
     def from_matrix(cls, e: Tensor) -> "TapeState":
-        """From e [..., L, 2F], its columns as halves of the last axis."""
+        """Convert e [..., L, 2F], its columns as halves of the last axis."""
         (a, b), (c, d) = (row.chunk(2, -1) for row in e.unbind(-2))
         return cls(torch.cat((a, d), -1), torch.cat((c, b), -1))
 
@@ -59,19 +59,21 @@ class TapeState(NamedTuple):
         return torch.stack((torch.cat((a, b), -1), torch.cat((c, d), -1)), -2)
 
     def apply(self, x: Tensor) -> Tensor:
-        """e^T x, by frequency, of a query or key x [B, T, H, 2F]."""
+        """Multiply a query or key x [B, T, H, 2F] by e^T, frequency by frequency."""
         return rotate(x, Rotation(*self))
 
 
 def add_mixed_rows(state: TapeState, entries: Tensor, mixed: TapeState) -> TapeState:
-    """`state` with `mixed` added, whose rows G mixes, in the type of `state`: entries = (G_11,
-    G_22, G_12, G_21) of each head, [B, T, H, 4]. For a GPU, where a fused block reads a head's four
-    numbers wherever it wants them, and writes no wider tensor of them."""
+    """Compute e + G mixed in the type of e; entries = (G_11, G_22, G_12, G_21), [B, T, H, 4].
+
+    For a GPU: a fused block reads a head's four numbers where it needs them and writes no wider
+    tensor of them.
+    """
     half = state.diagonal.shape[-1] // 2
     entries, diagonal, cross = (x.to(state.diagonal.dtype) for x in (entries, *mixed))
 
     def halves(first: int, second: int) -> Tensor:
-        """One entry beside each first half of the last axis, one beside each second."""
+        """Lay one entry beside the first half of the last axis and one beside the second."""
         both = torch.stack((entries[..., first], entries[..., second]), -1)
         return both[..., None].expand(*both.shape, half).flatten(-2)
 
@@ -87,7 +89,7 @@ class TapeLayer(ReadOut):
     mixes = 2
 
     def contextualize(self, heads: Tensor, mixed: TapeState, state: TapeState) -> TapeState:
-        """e + W2 diag(psi(heads)) W1 mixed (Eq. 8 and the block's residual).
+        """Compute e + W2 diag(psi(heads)) W1 mixed (Eq. 8 and the block's residual).
 
         heads [B, T, H, K]; mixed is A e (Eq. 7).
         """
@@ -199,7 +201,7 @@ class TAPE(ContextualRotary):
         vars(self)["needs"] = Needs(values=1 + gathered, query=self.form.query)
 
     def layer(self, i: int) -> PositionalLayer:
-        """The one place that chooses: what a block's e becomes, by context and form."""
+        """Choose the update of a block's e by context and form."""
         if i == self.setting.num_layers - 1:
             return ContextualLayer()
         layer = (

@@ -61,11 +61,11 @@ class TapeHeadsLayer(PositionalLayer):
         return heads, add_share(state, self.s, TapeHeadsState(mixed))
 
     def update(self, mlp_out: Tensor, state: TapeHeadsState, seqs: Sequences) -> TapeHeadsState:
-        """Each z after the block: mixed, where it is, and clamped, both halves of e counted."""
+        """Mix the heads if this layer does, then clamp; both halves of e count."""
         return clamp_norm(self.mixed(mlp_out, state) if self.mixes else state, self.clamp, copies=2)
 
     def mixed(self, mlp_out: Tensor, state: TapeHeadsState) -> TapeHeadsState:
-        """e + Wd diag(SiLU(Wx m)) Wu e, m the output of the MLP."""
+        """Compute e + Wd diag(SiLU(Wx m)) Wu e, m the output of the MLP."""
         (e,) = state
         gate = F.silu(F.linear(mlp_out, self.wx))
         # Wd diag(g) Wu is linear in g: one H x H matrix a token in place of two products of W.
@@ -159,11 +159,11 @@ class TapeHeads(ContextualRotary):
         return TapeHeadsState(torch.cat(self.cos_sin(index, seqs, x.dtype), -1))
 
     def measures(self, first: State, state: State) -> dict[str, Tensor]:
-        """The base's; the norm is that of the 2x2 matrix which multiplies as z does."""
+        """Measure as the base does; the norm is that of the 2x2 matrix that acts as z does."""
         measures = super().measures(first, state)
         return {**measures, "norm": 2**0.5 * measures["norm"]}
 
     def inner_products(self, state: TapeHeadsState) -> Tensor:
-        """Of the 2x2 matrices that multiply as z does: 2 sum_f Re(z_t conj z_i)."""
+        """Multiply the 2x2 matrices that act as z does: 2 sum_f Re(z_t conj z_i)."""
         by = rotation(*state.e.chunk(2, -1))
         return trace_products(by, by)

@@ -101,5 +101,5 @@ class XPos(Rotary):
         return torch.promote_types(wide, features)
 
     def inner_products(self, state: XPosState) -> Tensor:
-        """Of what turns queries with what turns keys: the decay is in it."""
+        """Multiply the maps of queries and of keys, decay included."""
         return trace_products(state.query, state.key)

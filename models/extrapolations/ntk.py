@@ -38,14 +38,14 @@ class NTK(Rescaling):
 
 
 def change_base(theta: Tensor, s: Tensor) -> Tensor:
-    """theta [R] for a base multiplied by s^(R/(R - 1)), s [B]: [B, R]."""
+    """Multiply the base of theta [R] by s^(R/(R - 1)), s [B]: [B, R]."""
     count = len(theta)
     exponent = torch.arange(count, dtype=theta.dtype, device=theta.device) / (count - 1)
     return theta * s[:, None] ** -exponent
 
 
 def why_not_geometric(theta: Tensor) -> str | None:
-    """Why the base of theta [R] cannot be raised; None where it can, and where there is none."""
+    """Say why the base of theta [R] cannot be raised; None if it can, or if theta is empty."""
     if len(theta) == 1:
         return "it has one frequency, which is the highest and the lowest; use pi"
     if len(theta) and not is_geometric(theta):

@@ -56,11 +56,11 @@ class YaRN(Rescaling):
 
 
 def code_ramp(theta: Tensor, trained_length: int) -> Tensor:
-    """g_f by index, as in jquesnelle/yarn; float64 [F]."""
+    """Compute g_f by index, as in jquesnelle/yarn; float64 [F]."""
     frequencies = theta.shape[-1]
 
     def index_of(rotations: int) -> float:
-        """The (real) index whose frequency turns so often within the trained length."""
+        """Return the (real) index whose frequency turns so often within the trained length."""
         return frequencies * math.log(trained_length / (rotations * 2 * math.pi)) / math.log(10000)
 
     low = max(math.floor(index_of(BETA_FAST)), 0)
@@ -75,6 +75,6 @@ def code_ramp(theta: Tensor, trained_length: int) -> Tensor:
 
 
 def paper_ramp(theta: Tensor, trained_length: int) -> Tensor:
-    """gamma(r) of the paper, r the rotations within the trained length; float64 [F]."""
+    """Compute gamma(r) of the paper, r the rotations within the trained length; float64 [F]."""
     rotations = trained_length * theta / (2 * math.pi)
     return ((rotations - BETA_SLOW) / (BETA_FAST - BETA_SLOW)).clamp(0, 1)

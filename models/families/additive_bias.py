@@ -25,7 +25,7 @@ class AdditiveBiasLayer(PositionalLayer):
     """A leaf fills in `bias`."""
 
     def bias(self, distances: Distances) -> Tensor:
-        """What is added to the scaled scores: [B or 1, H, T, T]; future keys are masked later."""
+        """Compute what the scaled scores gain: [B or 1, H, T, T]; future keys are masked later."""
         raise NotImplementedError
 
     def attend(
@@ -39,7 +39,7 @@ class AdditiveBiasLayer(PositionalLayer):
 
 
 def distances(x: Tensor, index: Tensor) -> Distances:
-    """Between tokens numbered by `index` [B or 1, T], for a model whose features are like x."""
+    """Subtract the indices [B or 1, T] of keys from those of queries, in the type of x or wider."""
     query = index.to(torch.promote_types(torch.float32, x.dtype))[:, :, None]
     return Distances((query - query.transpose(1, 2)).clamp_min(0), query)
 
@@ -78,7 +78,7 @@ class CommonAdditiveBias(AdditiveBias):
         return CommonBiasLayer()
 
     def bias(self, distances: Distances) -> Tensor:
-        """What is added to the scaled scores: [B or 1, H, T, T]; future keys are masked later."""
+        """Compute what the scaled scores gain: [B or 1, H, T, T]; future keys are masked later."""
         raise NotImplementedError
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> CommonBias:

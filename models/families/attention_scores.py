@@ -20,14 +20,14 @@ class ScoresLayer(PositionalLayer):
     """
 
     def scores(self, x: Tensor, q: Tensor, k: Tensor, state: State) -> Tensor:
-        """What stands before the softmax, [B, H, T, T]; future keys are masked later.
+        """Compute the scores, [B, H, T, T]; future keys are masked later.
 
         x [B, T, D] is the block's normalized input; q, k [B, T, H, K].
         """
         return scaled_scores(q, k)
 
     def weights(self, scores: Tensor) -> Tensor:
-        """What values are gathered with, [B, H, T, T]: zero at future keys."""
+        """Compute attention weights, [B, H, T, T]: zero at future keys."""
         return causal_softmax(scores)
 
     def attend(

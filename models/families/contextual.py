@@ -19,7 +19,7 @@ from tape_arith.models.sequences import Sequences
 
 
 def frequency_norms(state: tuple[Tensor, ...]) -> Tensor:
-    """Of a state's tensors [..., 2F], together, the norm of each frequency: float32 [..., F]."""
+    """Compute the norm of each frequency over the tensors [..., 2F]: float32 [..., F]."""
     squares = sum(part.float().square() for part in state)
     assert isinstance(squares, Tensor)
     return squares.unflatten(-1, (2, -1)).sum(-2).sqrt()
@@ -30,7 +30,7 @@ DEFAULT_WIDTH = 48
 
 
 def check_options(name: str, width: int, context: str, clamp: float) -> None:
-    """Errors: UsageError where the options of encoding `name` are none, or one would do nothing."""
+    """Raises UsageError if an option of encoding `name` is out of range or would do nothing."""
     if width < 1:
         raise UsageError(f"{name}: width must be 1 or more, not {width}")
     if context == "no-mlp" and width != DEFAULT_WIDTH:
@@ -40,7 +40,7 @@ def check_options(name: str, width: int, context: str, clamp: float) -> None:
 
 
 def clamp_norm(state: State, clamp: float, copies: int = 1) -> State:
-    """e / max(1, ||e||_F / clamp), by token, head and frequency (0: e itself).
+    """Divide e by max(1, ||e||_F / clamp), by token, head and frequency (0: e itself).
 
     ||e||_F is a number that no orthogonal map of the columns of e changes, so that equivariance
     stays. The parts of a state, each [B or 1, T, H or 1, 2F], hold every number of e, `copies`
@@ -55,7 +55,7 @@ def clamp_norm(state: State, clamp: float, copies: int = 1) -> State:
 
 
 def add_share(state: State, s: Tensor, mixed: State) -> State:
-    """e + s_h (A e), in the type of e: s [H], mixed = A e."""
+    """Compute e + s_h (A e), in the type of e: s [H], mixed = A e."""
     parts = zip(state, mixed, strict=True)
     return type(state)(*(e + s[:, None] * gathered.to(e.dtype) for e, gathered in parts))
 
@@ -97,7 +97,7 @@ class ContextualRotary(Rotary):
             self.table = nn.Parameter(entries + identity[:rows].reshape(self.state_shape))
 
     def frequencies(self) -> Tensor:
-        """Of `rope`, of `fourier`, or none."""
+        """Return those of `rope` or `fourier`; a learned start has none."""
         if self.first == "rope":
             return super().frequencies()
         if self.first == "learned":
@@ -110,7 +110,7 @@ class ContextualRotary(Rotary):
         return normal.abs().sort(descending=True).values
 
     def rows(self, index: Tensor, seqs: Sequences, dtype: torch.dtype) -> Tensor:
-        """The table's states, [B or 1, T, *shape], for a model of type `dtype`."""
+        """Look up the table's states, [B or 1, T, *shape], for a model of type `dtype`."""
         longest = seqs.tokens.shape[1] if seqs.starts is None else seqs.longest
         if longest + seqs.offset > len(self.table):
             raise UsageError(
@@ -127,9 +127,11 @@ class ContextualRotary(Rotary):
         return {"norm": frequency_norms(state).mean((-2, -1)), "moved": moved.mean((-2, -1))}
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        """The base's; shares s (see `add_share`) learn H times
-        as fast: the authors' code has an H x H matrix in their place of which the row sums act,
-        and under Adam those move H times as fast as one entry."""
+        """Let shares s (see `add_share`) learn H times as fast.
+
+        The authors' code has an H x H matrix in their place of which the row sums act, and under
+        Adam those move H times as fast as one entry.
+        """
         faster = {"lr_factor": float(self.setting.num_heads)}
         shares = {id(p) for name, p in self.named_parameters() if name.endswith(".s")}
         for parameter, options in super().parameter_groups():

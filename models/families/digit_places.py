@@ -20,8 +20,10 @@ from tape_arith.models.sequences import Sequences
 
 
 def tokens_since(mark: Tensor, seqs: Sequences) -> Tensor:
-    """Tokens since the last one that is marked, 0 at that one itself; where none of the sequence
-    is yet, since the place before its first token. bool [B, T] -> int64 [B, T]."""
+    """Count the tokens since the last marked one, 0 at that one itself: bool [B, T] -> int64.
+
+    Before the first mark of a sequence, count from the place before its first token.
+    """
     column = torch.arange(mark.shape[1], device=mark.device)
     last = torch.where(mark, column, -1).cummax(1).values
     # Where sequences are packed, the last mark may be one of a sequence before.
@@ -29,14 +31,18 @@ def tokens_since(mark: Tensor, seqs: Sequences) -> Tensor:
 
 
 def draw(key: Tensor, low: int, high: int, stream: bytes) -> Tensor:
-    """A whole number of low .. high for each key, int64 [n]. `stream`, of at most 7 bytes, keeps
-    the draws of one encoding apart from those of another that is joined to it."""
+    """Draw a whole number of low .. high for each key, int64 [n].
+
+    `stream`, at most 7 bytes, makes the draws of joined encodings independent.
+    """
     return words(key ^ int.from_bytes(stream), 1)[:, 0] % (high - low + 1) + low
 
 
 def operand_digits(setting: Setting) -> int:
-    """Digits of the longest tested operand, where the longest problem is n + n digits, n + 1 of
-    the answer and three signs, as in addition."""
+    """Estimate the digits of the longest tested operand.
+
+    The longest problem has n + n digits, n + 1 of the answer and three signs, as in addition.
+    """
     return max((setting.max_length - 4) // 3, 0)
 
 
@@ -61,7 +67,7 @@ class PlaceTable(LearnedTable):
         self.register_buffer("digit_ids", torch.tensor(setting.digit_ids), persistent=False)
 
     def has_index(self, tokens: Tensor, digits: Tensor) -> Tensor:
-        """Which tokens have an index, bool [B, T], where `digits` says which are digits."""
+        """Mark the tokens with an index, bool [B, T]; `digits` marks digits."""
         raise NotImplementedError
 
     def indices(self, seqs: Sequences) -> Tensor:
@@ -75,7 +81,7 @@ class PlaceTable(LearnedTable):
         return index
 
     def _check(self, index: Tensor, seqs: Sequences) -> None:
-        """Errors: UsageError where an index lies beyond the table."""
+        """Raises UsageError if an index lies beyond the table."""
         last = len(self.table) - 1
         width = seqs.tokens.shape[1] if seqs.starts is None else seqs.longest
         if width + (self.high if self.training else self.low) <= last:

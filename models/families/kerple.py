@@ -28,7 +28,7 @@ class Kerple(CommonAdditiveBias):
         self.after_step()
 
     def kernel(self, delta: Tensor, p: Tensor, a: Tensor) -> Tensor:
-        """The bias [B or 1, H, T, T] of distances delta [B or 1, 1, T, T], p and a [H, 1, 1]."""
+        """Compute the bias [B or 1, H, T, T]; delta [B or 1, 1, T, T], p and a [H, 1, 1]."""
         raise NotImplementedError
 
     def bias(self, distances: Distances) -> Tensor:
@@ -39,7 +39,7 @@ class Kerple(CommonAdditiveBias):
         return self.kernel(distances.delta[:, None], p[:, None, None], a[:, None, None])
 
     def after_step(self) -> None:
-        """Back into range: beyond it they would get no gradient."""
+        """Clamp p and a: out of range they would get no gradient."""
         with torch.no_grad():
             self.p.clamp_(LEAST, self.most_p)
             self.a.clamp_min_(LEAST)

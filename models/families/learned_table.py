@@ -19,11 +19,11 @@ class LearnedTable(PositionalEncoding):
     no_decay = ("table",)
 
     def make_table(self, rows: int) -> None:
-        """The table [P, D], from N(0, 0.02), the decoder's own."""
+        """Draw the table [P, D] from N(0, 0.02), as the decoder draws its own."""
         self.table = nn.Parameter(torch.randn(rows, self.setting.hidden_size) * INITIAL_STD)
 
     def highest_index(self, seqs: Sequences) -> int:
-        """No index is higher: a plain number, so that nothing waits for the device."""
+        """Bound the indices by a plain number, so that nothing waits for the device."""
         longest = seqs.tokens.shape[1] if seqs.starts is None else seqs.longest
         return seqs.offset + longest - 1
 

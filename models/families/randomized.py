@@ -29,7 +29,7 @@ class Randomized(PositionalEncoding):
     """Other indices at test time only."""
 
     def set_l_max(self, l_max: int | None) -> None:
-        """`l_max` of the user, or twice the longest tested sequence."""
+        """Take `l_max` of the user, or twice the longest tested sequence."""
         longest = self.setting.max_length
         self.l_max = 2 * longest if l_max is None else l_max
         if self.l_max < longest:
@@ -53,7 +53,7 @@ class Randomized(PositionalEncoding):
         return numbers[:, : seqs.tokens.shape[1]] if seqs.starts is None else pack(numbers, seqs)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Those of the encoding itself, where every row has distances of its own."""
+        """Count the products of the encoding itself; every row has distances of its own."""
         return super().products(extent._replace(distances=extent.pairs))
 
 

@@ -37,7 +37,7 @@ class Rotation(NamedTuple):
 
 
 def rotation(cos: Tensor, sin: Tensor) -> Rotation:
-    """From cos and sin of every angle, each [B or 1, T, H or 1, F]."""
+    """Make a rotation from cos and sin of every angle, each [B or 1, T, H or 1, F]."""
     return Rotation(torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1))
 
 
@@ -60,7 +60,7 @@ class RotaryLayer(PositionalLayer):
     """A leaf may say what of a head is turned."""
 
     def turn(self, x: Tensor, by: Rotation) -> Tensor:
-        """q or k [B, T, H, K] at its position."""
+        """Turn q or k [B, T, H, K] to its position."""
         return rotate(x, by)
 
     def attend(
@@ -71,7 +71,7 @@ class RotaryLayer(PositionalLayer):
 
 
 def geometric_frequencies(count: int) -> Tensor:
-    """Frequencies in radians a token, float64 [count], the highest first: 10000^(-f/count)."""
+    """Return 10000^(-f/count) radians a token, float64 [count], the highest first."""
     return 10000.0 ** (-torch.arange(count, dtype=torch.float64) / count)
 
 
@@ -170,7 +170,7 @@ class Rescaling(Extrapolation):
         encoding.rescaling = self
 
     def scale_factor(self, final_length: Tensor, setting: Setting) -> Tensor:
-        """s = length / L0, at least 1: float64 [B], or [1] where it is the same for all rows.
+        """Compute s = length / L0, at least 1: float64 [B], or [1] if rows share it.
         Known before decoding; never grown token by token, which would turn old keys."""
         length = final_length
         if self.scale == "static":
@@ -179,7 +179,7 @@ class Rescaling(Extrapolation):
 
 
 def is_geometric(theta: Tensor) -> bool:
-    """Whether frequencies are base^(-f/R), f from 0: what a formula in the base or in f means."""
+    """Whether frequencies are base^(-f/R), f from 0, as formulas in the base or in f assume."""
     index = torch.arange(len(theta), dtype=theta.dtype)
     return len(theta) > 0 and torch.allclose(theta, theta[min(1, len(theta) - 1)] ** index)
 

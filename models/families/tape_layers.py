@@ -40,7 +40,7 @@ class ContextualLayer(PositionalLayer):
         return heads, clamp_norm(self.contextualize(heads, mixed, state), self.clamp)
 
     def contextualize(self, heads: Tensor, mixed: State, state: State) -> State:
-        """The e of the next block, from heads [B, T, H, K] and mixed, the e~ of Eq. 8."""
+        """Compute the e of the next block from heads [B, T, H, K] and mixed, the e~ of Eq. 8."""
         return state
 
     def products(self, rows: int, known: bool) -> Iterable[MatMul]:
@@ -64,14 +64,14 @@ class ReadOut(ContextualLayer):
         self.w2 = nn.Parameter(torch.zeros(self.mixes, width))
 
     def entries(self, heads: Tensor, order: list[int]) -> Tensor:
-        """The entries of G, row by row, in this order: [B, T, H, len(order)]."""
+        """Compute entries of G, counted row by row, in this order: [B, T, H, len(order)]."""
         gate = F.silu(self.psi(heads))
         # W2 diag(g) W1 is linear in g: one small product gives the matrix G of each head.
         matrices = (self.w2[:, None] * self.w1.T[None]).flatten(0, 1)  # [L L, W]
         return F.linear(gate, matrices[constant(order, gate, torch.int64)])
 
     def products(self, rows: int, known: bool) -> Iterable[MatMul]:
-        """psi, and the entries of G, each once."""
+        """Count psi, and the entries of G, each once."""
         head_dim, width = self.psi.in_features, self.psi.out_features
         yield MatMul(rows * head_dim * width)
         yield MatMul(rows * self.mixes**2 * width)
@@ -103,7 +103,7 @@ class NonEquivariantLayer(ReadOut):
         return type(state).from_matrix(e + change.unflatten(-2, (2, 2)).flatten(-2))
 
     def products(self, rows: int, known: bool) -> Iterable[MatMul]:
-        """The read-out's, and G vec(e~)."""
+        """Count the read-out's products and G vec(e~)."""
         yield from super().products(rows, known)
         frequencies = self.psi.in_features // 2
         yield MatMul(rows * 16 * frequencies, gradients=1 if known else 2)
@@ -122,7 +122,7 @@ class VectorState(NamedTuple):
 
     @classmethod
     def from_matrix(cls, e: Tensor) -> "VectorState":
-        """From e [..., 1, 2F]."""
+        """Convert e [..., 1, 2F]."""
         return cls(e.squeeze(-2))
 
     @property

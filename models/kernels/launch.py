@@ -41,7 +41,7 @@ def is_short(q: Tensor, values: Sequence[Tensor], longest: int) -> bool:
 
 
 def short_tiles(longest: int) -> list[Tile]:
-    """Two launches where there are sequences of more than 64 tokens: shorter ones need not wait
+    """Plan two launches if there are sequences of more than 64 tokens: shorter ones need not wait
     for a processor to have room for a tile of 128. A program ends at once where its sequence is
     of the other launch."""
     if longest <= 64:
@@ -58,22 +58,22 @@ def long_blocks(q: Tensor, values: Sequence[Tensor]) -> Blocks:
 
 
 def power_of_two(size: int) -> int:
-    """`size` rounded up to what an axis of a tile can be."""
+    """Round `size` up to what an axis of a tile can be."""
     return max(16, 1 << (size - 1).bit_length())
 
 
 def pad_to_three(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """A kernel names three; those there are not, it never looks at."""
+    """Repeat the first tensor: a kernel names three and reads as many as there are."""
     return [*tensors, *[tensors[0]] * (3 - len(tensors))]
 
 
 def strides(*tensors: Tensor) -> list[int]:
-    """Of tokens and heads."""
+    """List the strides of tokens and heads."""
     return [stride for tensor in tensors for stride in tensor.stride()[:2]]
 
 
 def dense_rows(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Views whose last axis is contiguous as they are; others copied."""
+    """Copy the tensors whose last axis is not contiguous."""
     return [tensor if tensor.stride(-1) == 1 else tensor.contiguous() for tensor in tensors]
 
 
@@ -85,7 +85,7 @@ def sizes(q: Tensor, values: Sequence[Tensor]) -> dict[str, int]:
 def forward(
     q: Tensor, k: Tensor, values: Sequence[Tensor], starts: Tensor, longest: int, scale: float
 ) -> list[Tensor]:
-    """The outputs [T, H, V]; of long sequences also the sums of their softmax, [H, T]."""
+    """Compute the outputs [T, H, V]; of long sequences also the sums of their softmax, [H, T]."""
     tokens, heads = q.shape[:2]
     n = len(starts) - 1
     outputs = [v.new_empty(v.shape) for v in values]

@@ -19,7 +19,7 @@ TYPES = (torch.float32, torch.bfloat16, torch.float16)
 def reference(
     q: Tensor, k: Tensor, values: Sequence[Tensor], starts: Tensor, scale: float
 ) -> tuple[Tensor, ...]:
-    """What `multi_value_attention` computes, in any type, one sequence after another."""
+    """Compute `multi_value_attention` in any type, one sequence after another."""
     outputs = [torch.zeros_like(v, memory_format=torch.contiguous_format) for v in values]
     for first, last in pairwise(starts.tolist()):
         scores = torch.einsum("thk,shk->hts", q[first:last], k[first:last]) * scale
@@ -34,7 +34,7 @@ def reference(
 def multi_value_attention(
     q: Tensor, k: Tensor, values: Sequence[Tensor], starts: Tensor, longest: int, scale: float
 ) -> tuple[Tensor, ...]:
-    """softmax(scale q k^T) over the keys up to each query, times each of `values`.
+    """Compute softmax(scale q k^T) over the keys up to each query, times each of `values`.
 
     q, k [T, H, K] of one type, float32 or a half one; one to three values [T, H, V] of any of
     these types, views with broadcast axes as well; starts int32 [n + 1], cumulative lengths from
@@ -62,7 +62,7 @@ def multi_value_attention(
 def attend(
     q: Tensor, k: Tensor, values: list[Tensor], starts: Tensor, longest: int, scale: float
 ) -> list[Tensor]:
-    """The outputs, and after them what the backward needs beside the inputs."""
+    """Return the outputs, then what the backward needs beside the inputs."""
     return launch.forward(q, k, values, starts, longest, scale)
 
 
@@ -78,7 +78,7 @@ def attend_backward(
     scale: float,
     wanted: int,
 ) -> list[Tensor]:
-    """The gradients of q, k and the first `wanted` values."""
+    """Return the gradients of q, k and the first `wanted` values."""
     return launch.backward(gradients, q, k, values, results, starts, longest, scale, wanted)
 
 

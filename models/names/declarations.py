@@ -67,12 +67,12 @@ class Declaration:
 
 
 def declaration(kind: str, name: str) -> Declaration:
-    """The declaration of a name. Raises UsageError if there is none or it cannot be read."""
+    """Read the declaration of a name. Raises UsageError if there is none or it cannot be read."""
     return read_declaration(locate(kind, name))
 
 
 def declarations(kind: str) -> list[Declaration]:
-    """All declarations of a kind.
+    """List all declarations of a kind.
 
     A package's file that cannot be read gives a `problem`, so that it does not hide the others.
     """
@@ -137,7 +137,7 @@ def _classes(body: ast.Module) -> dict[str, ast.ClassDef]:
 
 
 def _public_class(location: Location, body: ast.Module) -> ast.ClassDef:
-    """The class that a location names, or the last public one: helpers stand above it."""
+    """Find the class that a location names, or the last public one: helpers stand above it."""
     public = {name: node for name, node in _classes(body).items() if not name.startswith("_")}
     if not public:
         raise UsageError(f"{_path(location)} defines no class for '{location.name}'")
@@ -154,7 +154,7 @@ def _path(location: Location) -> str:
 
 
 def _literal(node: ast.expr) -> tuple[Any, bool]:
-    """The value of a literal expression, and whether it is one."""
+    """Return the value of a literal expression, and whether it is one."""
     try:
         return ast.literal_eval(node), True
     except (ValueError, TypeError):

@@ -88,7 +88,7 @@ class Location:
 
 
 def locations(kind: str) -> list[Location]:
-    """All locations of a kind ("encoding", "extrapolation"), those of installed packages too."""
+    """List the locations of a kind ("encoding", "extrapolation"), installed packages too."""
     return [
         *in_folder(FOLDERS[kind], f"tape_arith.models.{kind}s"),
         *installed(f"tape_arith.{kind}s"),
@@ -96,7 +96,7 @@ def locations(kind: str) -> list[Location]:
 
 
 def known_names(kind: str) -> list[str]:
-    """All names of a kind, sorted."""
+    """List all names of a kind, sorted."""
     return sorted({location.name for location in locations(kind)})
 
 
@@ -115,17 +115,17 @@ def locate(kind: str, name: str) -> Location:
 
 
 def in_folder(folder: Path, module: str) -> list[Location]:
-    """A location for each file of `folder`, the folder of package `module`."""
+    """Make a location for each file of `folder`, the folder of package `module`."""
     files = (path for path in folder.glob("*.py") if not path.stem.startswith("_"))
     return [Location(path.stem.replace("_", "-"), path, f"{module}.{path.stem}") for path in files]
 
 
 @cache
 def installed(group: str) -> tuple[Location, ...]:
-    """A location for each entry point of `group`, as in `mine = "package.module:Class"`."""
+    """Make a location for each entry point of `group`, as in `mine = "package.module:Class"`."""
     from importlib.metadata import entry_points  # 70 ms: not for --help
 
-    found = {  # by location, since a package may stand on the path twice
+    by_location = {  # by location, since a package may stand on the path twice
         Location(
             normalized(point.name),
             source_file(point.module),
@@ -136,11 +136,11 @@ def installed(group: str) -> tuple[Location, ...]:
         for point in entry_points(group=group)
         if point.dist is not None and point.dist.name  # a broken installation has no name
     }
-    return tuple(found)
+    return tuple(by_location)
 
 
 def normalized(name: str) -> str:
-    """`name` in small letters, with dashes for underscores."""
+    """Write `name` in small letters, with dashes for underscores."""
     return name.replace("_", "-").lower()
 
 
@@ -149,7 +149,7 @@ def matching(locations: Iterable[Location], name: str) -> list[Location]:
 
 
 def single(kind: str, name: str, matches: Sequence[Location]) -> Location:
-    """The only one of `matches`. Raises UsageError, naming all, if there are several."""
+    """Return the only one of `matches`. Raises UsageError, naming all, if there are several."""
     if len(matches) > 1:
         *first, last = map(str, matches)
         raise UsageError(
@@ -160,7 +160,7 @@ def single(kind: str, name: str, matches: Sequence[Location]) -> Location:
 
 
 def describe_error(error: BaseException, *locations: Location) -> str:
-    """One line for an error, with the last line that it passed in the files of `locations`."""
+    """Describe an error in one line, with the last line of `locations` that it passed."""
     files = {str(location.file) for location in locations}
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in files]
     line = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
@@ -168,7 +168,7 @@ def describe_error(error: BaseException, *locations: Location) -> str:
 
 
 def source_file(module: str) -> Path | None:
-    """The file of `module`, found without importing it or its packages; None if there is none."""
+    """Find the file of `module` without importing it or its packages; None if there is none."""
     outermost, *inner = module.split(".")
     try:
         spec = find_spec(outermost)
@@ -185,7 +185,7 @@ def source_file(module: str) -> Path | None:
 
 
 def _on_disk(path: str, class_name: str) -> Location:
-    """`./mine.py:Mine` and `mine.py:Mine` are one: paths below the current folder are relative."""
+    """Locate a file; a path below the current folder becomes relative, so that it has one name."""
     if not os.path.isfile(path):
         raise UsageError(f"'{path}': there is no such file, as seen from this folder")
     if not class_name:

@@ -112,12 +112,12 @@ def parse_list(text: str) -> list[Name]:
 
 
 def source_hashes(encoding: Encoding) -> dict[str, str]:
-    """SHA-256 of the file of each part that is not built in; imports of such a file do not count.
+    """Hash the file of each part that is not built in; imports of such a file do not count.
 
     Raises UsageError if a part is unknown or cannot be read.
     """
-    found = [locate("encoding", part.name) for part in encoding.parts]
-    return {location.name: location.sha256() for location in found if not location.is_builtin}
+    locations = [locate("encoding", part.name) for part in encoding.parts]
+    return {location.name: location.sha256() for location in locations if not location.is_builtin}
 
 
 def _parse_joined(text: str) -> Name:
@@ -166,7 +166,7 @@ def _part(kind: str, text: str) -> NamePart:
 
 
 def _head(text: str) -> tuple[str, list[str]]:
-    """The name (or FILE.py:CLASS) that begins `text`, and its settings."""
+    """Split the name (or FILE.py:CLASS) that begins `text` from its settings."""
     name, *rest = text.strip().split(":")
     if name.endswith(".py") and rest:
         return f"{name}:{rest[0]}", rest[1:]
@@ -183,15 +183,15 @@ def _kind_after_plus(text: str) -> str:
 
 
 def _find(kind: str, name: str) -> Location | None:
-    """The location of a name, an alias of ours or a file; None if there is none."""
+    """Find the location of a name, a built-in alias or a file; None if there is none."""
     if name.partition(":")[0].endswith(".py"):
         return locate(kind, name)
     known = locations(kind)
-    found = matching(known, name)
-    if not any(location.is_builtin for location in found):
-        ours = (location for location in known if location.is_builtin)
-        found += [one for one in ours if normalized(name) in read_declaration(one).aliases]
-    return single(kind, name, found) if found else None
+    matches = matching(known, name)
+    if not any(location.is_builtin for location in matches):
+        builtin = (location for location in known if location.is_builtin)
+        matches += [one for one in builtin if normalized(name) in read_declaration(one).aliases]
+    return single(kind, name, matches) if matches else None
 
 
 def _text(value: Value) -> str:
