@@ -367,7 +367,7 @@ def test_a_line_that_was_cut_short_is_left_out(
     folder.metrics_file.write_text(whole[:-9])
     assert [line["step"] for line in folder.metrics()] == [20]
     assert "the last line was cut short" in capsys.readouterr().err
-    folder.keep_metrics_to(40)
+    folder.truncate_metrics(40)
     folder.add_metrics({**LINE, "step": 40})
     assert folder.metrics_file.read_text() == whole
 

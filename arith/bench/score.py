@@ -22,7 +22,7 @@ from tape_arith.arith.bench.token_by_token import cell_of, decoded, end_to_end, 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.build import decoder_for
-from tape_arith.arith.runs.command_lines import untrained
+from tape_arith.arith.runs.command_lines import why_no_weights
 from tape_arith.arith.runs.find import existing_run
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord
@@ -75,7 +75,7 @@ def runs(options: Options, hardware: Hardware, folder: Path) -> Iterator[Run]:
             )
         there = existing_run(options.run)
         if not there.finished():
-            raise UsageError(untrained(there))
+            raise UsageError(why_no_weights(there))
         record = there.record()
         tensors, facts = load_state(there.final, record, "cpu")
         yield Run(copied(folder / "run", record, tensors, facts), f"weights of {options.run}")

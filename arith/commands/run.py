@@ -60,8 +60,9 @@ def command(
     numbers = whole_numbers("--seeds", seeds)
     stopper = stopper_for(time_limit)
     use_threads(threads)
+    compute = AttentionChoice(attention, compiled)
     name, config = chosen_config(preset, settings, task, leading_bos)
-    from tape_arith.arith.runs.tracking import chosen
+    from tape_arith.arith.runs.tracking import parse_trackers
     from tape_arith.arith.sweeps import run_jobs as pipeline
     from tape_arith.arith.sweeps.jobs import How
 
@@ -72,9 +73,7 @@ def command(
             name,
             config,
             runs=out,
-            how=How(
-                AttentionChoice(attention, compiled), not no_curves, data, workers, chosen(track)
-            ),
+            how=How(compute, not no_curves, data, workers, parse_trackers(track)),
             slots=slots,
             engine=engine,
             stopper=stopper,

@@ -54,7 +54,7 @@ def command(
     stopper = stopper_for(time_limit)
     sent = elsewhere(engine, slots, folder_of(content, out))
     use_threads(threads)
-    from tape_arith.arith.runs.tracking import chosen
+    from tape_arith.arith.runs.tracking import parse_trackers
     from tape_arith.arith.sweeps import run_sweep as sweeping
     from tape_arith.arith.sweeps.jobs import How
     from tape_arith.arith.sweeps.namesakes import tell_what_is_replaced
@@ -62,7 +62,7 @@ def command(
 
     with stopper.listening():
         here = sent is None
-        how = How(AttentionChoice(attention, compiled), not no_curves, track=chosen(track))
+        how = How(AttentionChoice(attention, compiled), not no_curves, track=parse_trackers(track))
         made = sweeping.prepared(content, out, how, slots, here=here)
         if dry_run:
             print(json.dumps(made.forecast, indent=1) if as_json else made.as_text())

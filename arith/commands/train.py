@@ -119,13 +119,18 @@ def command(
         raise UsageError(f"train takes one encoding: `tape-arith run --pe {pe}` takes several")
     if on_nonfinite is not None:
         checked_policy(on_nonfinite)
-    from tape_arith.arith.runs.tracking import chosen
-
-    tracks = chosen(track)
+    from tape_arith.arith.runs.options import TrainOptions
+    from tape_arith.arith.runs.tracking import parse_trackers
 
     stopper = stopper_for(time_limit)
     use_threads(threads)
-    compute = AttentionChoice(attention, compiled)
+    options = TrainOptions(
+        data,
+        AttentionChoice(attention, compiled),
+        not no_curves,
+        parse_trackers(track),
+        on_nonfinite,
+    )
     from tape_arith.arith.runs.find import existing_run
     from tape_arith.arith.runs.score import score_run
     from tape_arith.arith.runs.train import (
@@ -136,55 +141,42 @@ def command(
     )
     from tape_arith.arith.training.distributed import process_group
 
-    with stopper.listening(), process_group() as processes:
-        if not processes.first:
-            if not train_as_worker(processes, data=data, compute=compute, should_stop=stopper):
+    with stopper.listening(), process_group() as group:
+        if not group.first:
+            if not train_as_worker(group, options, should_stop=stopper):
                 raise typer.Exit(EXIT_FAILED)
             return
         if run is not None:
             folder = existing_run(run)
             if steps is not None:
                 extend_run(folder, steps, data=data)
-            continue_run(
-                folder,
-                data=data,
-                compute=compute,
-                curves=not no_curves,
-                track=tracks,
-                on_nonfinite=on_nonfinite,
-                processes=processes,
-                should_stop=stopper,
-            )
+            continue_run(folder, options, processes=group, should_stop=stopper)
             extrapolation = None
         else:
             extrapolation = names[0].extrapolation
             source = None if init_from is None else existing_run(init_from)
-            there = None if source is None else source.record()
-            name, config = chosen_config(preset, settings, task, leading_bos, like=there)
+            origin = None if source is None else source.record()
+            name, config = chosen_config(preset, settings, task, leading_bos, like=origin)
             folder = train_run(
                 out or Path("runs"),
                 name,
                 config,
                 names[0],
-                seed if seed is not None else there.seed if there is not None else 0,
-                data=data,
+                seed if seed is not None else 0 if origin is None else origin.seed,
+                options,
                 source=source,
                 only_positional=only_positional,
-                compute=compute,
-                curves=not no_curves,
-                track=tracks,
-                on_nonfinite=on_nonfinite,
                 fresh=fresh,
-                processes=processes,
+                processes=group,
                 should_stop=stopper,
             )
-        done = folder.finished()
-        if done and not no_score:
+        finished = folder.finished()
+        if finished and not no_score:
             grid = score_run(
-                folder, extrapolation, compute=compute.for_scoring, should_stop=stopper
+                folder, extrapolation, compute=options.compute.for_scoring, should_stop=stopper
             )
-            done = grid.complete
+            finished = grid.complete
             show(grid, as_json=False)
     print(folder.path)
-    if not done:
+    if not finished:
         leave(stopper)

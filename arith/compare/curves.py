@@ -7,8 +7,8 @@ from tape_arith.arith.compare.select import listed, tell
 from tape_arith.arith.compare.words import joined
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.curves import Learner, Series, Study
-from tape_arith.arith.runs.command_lines import elsewhere, trains
-from tape_arith.arith.runs.find import find_runs, of_one_source
+from tape_arith.arith.runs.command_lines import other_run_roots, train_command
+from tape_arith.arith.runs.find import check_one_source, find_runs
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.learning import by_length, curve, states
 from tape_arith.arith.runs.presets import load_preset, presets
@@ -38,13 +38,14 @@ def study(root: Path, names: Sequence[Name], preset: str | None = None) -> Study
         where = preset or "mini"
         raise UsageError(
             f"no run of {missing} in {root}/{preset or '*'}"
-            f"{' beside the others' if len(names) > 1 else ''}: {trains(missing, where, root)}"
+            f"{' beside the others' if len(names) > 1 else ''}: "
+            f"{train_command(missing, where, root)}"
         )
     groups = {
         str(name): [RunFolder(path) for path in paths if path.parents[1].name == common[0]]
         for name, paths in found.items()
     }
-    of_one_source([folder for folders in groups.values() for folder in folders])
+    check_one_source([folder for folders in groups.values() for folder in folders])
     records = [folder.record() for folders in groups.values() for folder in folders]
     first = records[0]
     for record in records[1:]:
@@ -75,8 +76,8 @@ def study_all(root: Path, preset: str | None = None) -> Study:
     if len(found) > 1:
         raise UsageError(f"there are runs of {', '.join(found)}: choose one with --preset")
     if not found:
-        of, how = f" of {preset}" if preset else "", trains(parse("rope"), preset, root)
-        raise UsageError(f"no run{of} in {root}: {how} makes one{elsewhere(root)}")
+        of, how = f" of {preset}" if preset else "", train_command(parse("rope"), preset, root)
+        raise UsageError(f"no run{of} in {root}: {how} makes one{other_run_roots(root)}")
     kept, *others = sorted(alike.values(), key=_claim, reverse=True)
     first = kept[0][1]
     for runs in others:
@@ -84,7 +85,7 @@ def study_all(root: Path, preset: str | None = None) -> Study:
         seeds = {name: [record.seed for _, record in of] for name, of in _groups(runs).items()}
         tell([(listed(seeds), why)])
     folders = {name: [folder for folder, _ in of] for name, of in _groups(kept).items()}
-    of_one_source([folder for of in folders.values() for folder in of])
+    check_one_source([folder for of in folders.values() for folder in of])
     return _study(folders, first)
 
 

@@ -13,7 +13,7 @@ from tape_arith.arith.figures.table import Row
 from tape_arith.arith.runs.find import find_runs
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.learning import LastStates, last_states
-from tape_arith.arith.runs.record import unchanged
+from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.scoring.comparisons import Welch, holm, welch
 from tape_arith.arith.scoring.evaluation_set import USUAL, Asked
 from tape_arith.arith.scoring.grid import Grid
@@ -211,7 +211,7 @@ def _trusted(run: RunFolder | None) -> bool:
     if run is None:
         return False
     try:
-        unchanged(run.path, run.record())
+        check_can_continue(run.path, run.record())
     except (UsageError, Failure) as error:
         say(f"note: {error}")
         return False

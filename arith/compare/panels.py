@@ -7,10 +7,10 @@ from tape_arith.arith.compare.order import Panels, in_order
 from tape_arith.arith.compare.select import LeftOut, claim, groups, not_scored, tell
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.command_lines import (
-    elsewhere,
+    other_run_roots,
     refuse_folder_of_preset,
-    trains,
-    what_scores,
+    score_command,
+    train_command,
 )
 from tape_arith.arith.runs.find import find_grids
 from tape_arith.arith.scoring.evaluation_set import USUAL, Asked
@@ -67,7 +67,7 @@ def panels(
         # The preset that lacks least is the one most probably meant.
         closest = max(have, key=lambda name: len(have[name]), default=preset or "mini")
         missing = [name for name in names if str(name) not in have.get(closest, set())]
-        commands = "; ".join(what_scores(root, closest, name, asked) for name in missing)
+        commands = "; ".join(score_command(root, closest, name, asked) for name in missing)
         listed = ", ".join(map(str, missing))
         raise UsageError(f"no scored run of {listed} in {root}/{closest}{asked}: {commands}")
     return [[g for g in grids if g.name == name and g.preset == complete[0]] for name in wanted]
@@ -91,9 +91,11 @@ def all_panels(
         refuse_folder_of_preset(root)
         how = " ".join(["tape-arith score RUN", *asked.options])
         if asked == USUAL:
-            how = trains(parse("rope"), preset, root)
+            how = train_command(parse("rope"), preset, root)
         of = "" if preset is None else f" of {preset}"
-        raise UsageError(f"no scored run{of} in {root}{asked}: {how} makes one{elsewhere(root)}")
+        raise UsageError(
+            f"no scored run{of} in {root}{asked}: {how} makes one{other_run_roots(root)}"
+        )
     kept, *others = sorted(groups(grids), key=claim, reverse=True)
     left_out = [LeftOut.of(group, kept[0]) for group in others]
     left_out += not_scored(root, found[0], asked)

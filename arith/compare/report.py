@@ -14,7 +14,7 @@ from tape_arith.arith.compare.order import in_order
 from tape_arith.arith.compare.panels import ALL, all_panels, panels
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.report.content import Curve, Report, Run
-from tape_arith.arith.runs.command_lines import init_from_options, scored_as
+from tape_arith.arith.runs.command_lines import init_from_options, score_options
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.learning import Line, by_length, curve
 from tape_arith.arith.runs.presets import changed_settings, presets
@@ -115,7 +115,7 @@ def commands(root: Path, record: RunRecord, path: Path, grids: Sequence[Grid]) -
     lines = trainings(root, record, path)
     for grid in grids if lines else ():
         on = Asked(grid.split, grid.max_digits).of(record.config.tested_digits)
-        way = scored_as(grid.extrapolation, on)
+        way = score_options(grid.extrapolation, on)
         if way:  # the usual grid comes with training
             lines.append(["tape-arith", "score", str("runs" / path), *way])
     return [shlex.join(line) for line in lines]

@@ -8,6 +8,7 @@ from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.machine import available_memory
+from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.user_encodings import check_user_encoding, is_builtin, user_errors
 from tape_arith.arith.scoring.grid import Grid
@@ -30,10 +31,10 @@ from tape_arith.models.names.backends import AUTO, AttentionChoice
 from tape_arith.models.names.parse import Name, NamePart, parse, source_hashes
 
 
-def check(config: Config, name: Name, compute: AttentionChoice = AUTO) -> None:
-    """Refuse, before anything is written, what could not be trained and scored here.
+def check_trainable(config: Config, name: Name, compute: AttentionChoice = AUTO) -> None:
+    """Check, before anything is written, that a run can be trained and scored here.
 
-    Errors: UsageError; Failure where an encoding of somebody else's fails at this size.
+    Raises UsageError if it cannot, Failure if the code of a user's encoding fails at this size.
     """
     _check_width(config)
     Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
@@ -166,16 +167,18 @@ def empty_grid(
     )
 
 
-def dataset_of(path: Path, config: Config, seed: int, began_on: str | None = None) -> Dataset:
+def open_training_data(
+    path: Path, config: Config, seed: int, began_on: str | None = None
+) -> Dataset:
     """The dataset at `path`, which must be what the run would make itself, and the one of hash
     `began_on` where the run began on one. Errors: UsageError."""
     dataset, bucket = Dataset(path), training_bucket(config, seed)
     if dataset.bucket != bucket:
-        there, here = dataset.bucket, bucket
+        given = dataset.bucket
         raise UsageError(
-            f"{path} holds {there.task} to {there.max_digits} digits of seed {there.seed}, and "
-            f"this run trains on {here.task} to {here.max_digits} digits of seed {here.seed}: "
-            f"generate that with --seed {here.seed}, or leave --data out"
+            f"{path} holds {given.task} to {given.max_digits} digits of seed {given.seed}, and "
+            f"this run trains on {bucket.task} to {bucket.max_digits} digits of seed "
+            f"{bucket.seed}: generate that with --seed {bucket.seed}, or leave --data out"
         )
     if dataset.manifest.count != config.num_problems:
         raise UsageError(
@@ -191,23 +194,20 @@ def dataset_of(path: Path, config: Config, seed: int, began_on: str | None = Non
 
 
 def build_trainer(
-    record: RunRecord,
-    *,
-    data: Path | None = None,
-    compute: AttentionChoice = AUTO,
-    curves: bool = True,
-    processes: ProcessGroup = SINGLE,
+    record: RunRecord, options: TrainOptions, processes: ProcessGroup = SINGLE
 ) -> Trainer:
-    """Build what trains the run of `record`, before its first step.
+    """Build the trainer of a run, at step 0.
 
-    Raises UsageError if `data` is not what the run began on, or if `compute` cannot do what its
-    encoding needs.
+    Raises UsageError if the run did not begin on `options.data`, or if `options.compute` cannot
+    do what its encoding needs.
     """
     config, seed, origin = record.config, record.seed, record.init_from
     decoder = decoder_for(config, record.name, seed)
-    hardware = resolve_attention(detect(compute), decoder.needs)
+    hardware = resolve_attention(detect(options.compute), decoder.needs)
     bucket = training_bucket(config, seed)
-    source: Source = bucket if data is None else dataset_of(data, config, seed, record.data)
+    source: Source = bucket
+    if options.data is not None:
+        source = open_training_data(options.data, config, seed, record.data)
     return Trainer(
         decoder,
         source,
@@ -215,7 +215,7 @@ def build_trainer(
         config,
         record.schedule,
         hardware,
-        curves=curves,
+        curves=options.curves,
         on_nonfinite=record.on_nonfinite,
         skip=0 if origin is None else origin.problems,
         tell=say if processes.first else lambda line: None,

@@ -1,4 +1,4 @@
-"""The states of a run on disk: saved so that two are kept, and taken up where one is good."""
+"""The checkpoints of a run in training: the last two are kept, and the last good one is resumed."""
 
 from pathlib import Path
 
@@ -15,70 +15,72 @@ from tape_arith.arith.training.nonfinite import NotFinite
 from tape_arith.arith.training.trainer import Trainer
 
 
-class States:
-    """Saves the states of a run that is being trained; `good` is the last one from which it can go
-    on, with its step."""
+class TrainingCheckpoints:
+    """Saves and resumes the checkpoints of a run that is being trained.
+
+    `last_good` is the last checkpoint from which training can go on, with its step.
+    """
 
     def __init__(self, folder: RunFolder, record: RunRecord, trainer: Trainer) -> None:
         self.folder = folder
         self.record = record
         self.trainer = trainer
-        self.good: tuple[Path, int] | None = None
-        self.damaged: list[Path] = []
+        self.last_good: tuple[Path, int] | None = None
+        self.corrupt: list[Path] = []
 
     def resume(self) -> None:
-        """Put the newest good state into the trainer; none where there is none yet. One that is
-        damaged is passed over for the one before it, which is told; it goes with the next saving,
-        for until there is another state it is what says that the run is not at its end.
+        """Put the newest good checkpoint into the trainer, if there is any.
 
-        Errors: Failure where all are damaged, or one is of another run or a newer version.
+        A corrupt one is named and passed over. It is removed by the next save only: until then it
+        is what marks the run as unfinished. Raises Failure if all are corrupt, or one belongs to
+        another run or version.
         """
-        damaged: dict[Path, Corrupt] = {}
-        for path in self.folder.states():
+        corrupt: dict[Path, Corrupt] = {}
+        for path in self.folder.checkpoints():
             try:
                 tensors, facts = load_state(path, self.record, self.trainer.hardware.device)
             except Corrupt as error:
-                damaged[path] = error
+                corrupt[path] = error
                 continue
             self.trainer.restore(tensors, facts, path)
-            self.good = path, self.trainer.step
+            self.last_good = path, self.trainer.step
             break
         else:
-            if damaged:
-                first = next(iter(damaged.values()))
+            if corrupt:
+                first = next(iter(corrupt.values()))
                 raise Failure(
-                    f"{first}; no older state is good: start the run over with --fresh"
+                    f"{first}; no older checkpoint is good: start the run over with --fresh"
                 ) from first
-        if damaged:
-            told = "; ".join(map(str, damaged.values()))
-            say(f"note: {told}: training goes on from {path.name}, step {self.trainer.step}")
-        self.damaged = list(damaged)
+        if corrupt:
+            reasons = "; ".join(map(str, corrupt.values()))
+            say(f"note: {reasons}: training goes on from {path.name}, step {self.trainer.step}")
+        self.corrupt = list(corrupt)
 
     def save(self) -> None:
-        """The state from which training goes on; the one before is kept beside it."""
+        """Save the checkpoint that training resumes from; the one before is kept beside it."""
         self._save(self.folder.latest, keep=self.folder.previous)
 
     def keep(self) -> None:
-        """The state from which a longer budget goes on."""
+        """Save the checkpoint that a longer budget goes on from."""
         self._save(self.folder.before_cooldown)
 
-    def _save(self, to: Path, keep: Path | None = None) -> None:
+    def _save(self, target: Path, keep: Path | None = None) -> None:
         tensors, facts = self.trainer.state()
         confirm(self.folder.path)
-        if to in self.damaged:  # it is not kept in place of a good one
+        if target in self.corrupt:  # never kept in place of a good one
             keep = None
-            if to.is_dir():
-                remove(to)
-        checkpoint.save(to, tensors, facts | identity(self.record), keep)
-        self.good = to, self.trainer.step
-        for path in self.damaged:
-            if path != to:
+            if target.is_dir():
+                remove(target)
+        checkpoint.save(target, tensors, facts | identity(self.record), keep)
+        self.last_good = target, self.trainer.step
+        for path in self.corrupt:
+            if path != target:
                 remove(path)
-        self.damaged = []
+        self.corrupt = []
 
     def finish(self) -> None:
-        """The final weights, in place of the states on the way. Until the last of those is gone,
-        the run reads as unfinished."""
+        """Save the final weights and remove the checkpoints; with the last of them gone, the run
+        counts as finished."""
         decoder = self.trainer.decoder
         weights = {f"model/{name}": value for name, value in decoder.state_dict().items()}
         confirm(self.folder.path)
@@ -87,18 +89,19 @@ class States:
         remove(self.folder.previous)
         remove(self.folder.latest)
 
-    def failure(self, error: BaseException) -> Failure | None:
-        """What to say where training ended in `error`; None where that is none of ours."""
+    def explain(self, error: BaseException) -> Failure | None:
+        """A Failure with its remedy for the error that ended training; None for an unknown one."""
         if isinstance(error, NotFinite):
-            where = "there is no checkpoint yet"
-            if self.good is not None:
-                where = f"the last good checkpoint is {self.good[0]}, step {self.good[1]}"
-            what = "train anew with a lower learning_rate"
+            resumable = "there is no checkpoint yet"
+            if self.last_good is not None:
+                path, step = self.last_good
+                resumable = f"the last good checkpoint is {path}, step {step}"
+            remedy = "train anew with a lower learning_rate"
             if error.may_skip and self.record.on_nonfinite == "stop":
-                path = self.folder.path
-                what += f", or leave such steps out: tape-arith train {path} --on-nonfinite skip"
-            return Failure(f"{error}; {where}: {what}")
+                command = f"tape-arith train {self.folder.path} --on-nonfinite skip"
+                remedy += f", or leave such steps out: {command}"
+            return Failure(f"{error}; {resumable}: {remedy}")
         if is_out_of_memory(error):
-            told = " ".join(str(error).split())[:200]
-            return Failure(f"out of memory at step {self.trainer.step + 1}: {told}")
+            reason = " ".join(str(error).split())[:200]
+            return Failure(f"out of memory at step {self.trainer.step + 1}: {reason}")
         return None

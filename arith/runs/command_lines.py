@@ -13,7 +13,7 @@ _ANEW = (
 )
 
 
-def trains(name: Name, preset: str | None, root: Path) -> str:
+def train_command(name: Name, preset: str | None, root: Path) -> str:
     """The command that trains `name` where a comparison in `root` finds it."""
     there = "" if root == Path("runs") else f" --out {root}"
     origin = name.encoding.origin
@@ -32,31 +32,31 @@ def init_from_options(name: Name, source: Path) -> list[str]:
     return ["--init-from", str(source), *only]
 
 
-def what_scores(root: Path, preset: str, name: Name, asked: Asked) -> str:
+def score_command(root: Path, preset: str, name: Name, asked: Asked) -> str:
     """The command that makes a missing grid: of the run that is there, whatever its settings, if
     any is."""
     found = sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json"))
     folder = RunFolder(found[0].parent) if found else None
-    if folder is not None and folder.carried():
-        return untrained(folder)
+    if folder is not None and folder.has_results_without_weights():
+        return why_no_weights(folder)
     if folder is None or not (folder.finished() or folder.unfinished()):
-        return trains(name, preset, root)
+        return train_command(name, preset, root)
     if folder.unfinished():
         return f"tape-arith train {folder.path}"
     return " ".join(
-        ["tape-arith", "score", str(folder.path), *scored_as(name.extrapolation, asked)]
+        ["tape-arith", "score", str(folder.path), *score_options(name.extrapolation, asked)]
     )
 
 
-def scored_as(extrapolation: NamePart | str | None, asked: Asked) -> list[str]:
+def score_options(extrapolation: NamePart | str | None, asked: Asked) -> list[str]:
     """What a command is told of how a run is scored: nothing where it is as usual."""
     way = ["--with", str(extrapolation)] if extrapolation else []
     return [*way, *asked.options]
 
 
-def untrained(folder: RunFolder) -> str:
+def why_no_weights(folder: RunFolder) -> str:
     """Why a run has no final weights, and how it gets them."""
-    if folder.carried():
+    if folder.has_results_without_weights():
         return (
             f"{folder.path} is scored, but its weights are not here: put {folder.final.name} into "
             f"{folder.final.parent}, or {_ANEW}"
@@ -64,7 +64,7 @@ def untrained(folder: RunFolder) -> str:
     return f"{folder.path} is not trained to its end: `tape-arith train {folder.path}`"
 
 
-def made_again(folder: RunFolder) -> str:
+def how_to_restore_weights(folder: RunFolder) -> str:
     """How a run whose final weights are wrong gets them again."""
     train = f"`tape-arith train {folder.path}`"
     if folder.before_cooldown.exists():
@@ -83,7 +83,7 @@ def refuse_folder_of_preset(root: Path) -> None:
         )
 
 
-def elsewhere(root: Path) -> str:
+def other_run_roots(root: Path) -> str:
     """Where below `root` there are runs that are not found from it: those of sweeps that change a
     preset have a folder of their own."""
     found = sorted({path.parents[3] for path in root.glob("*/*/*/seed-*/run.json")})

@@ -31,7 +31,7 @@ def find_grids(
     """
     if names is None:
         folders = list(map(RunFolder, sorted(root.glob(f"{preset or '*'}/*/seed-*"))))
-        of_one_source(folders)
+        check_one_source(folders)
         return [
             grid
             for folder in folders
@@ -42,7 +42,7 @@ def find_grids(
         ways = [name for name in names if name.encoding == encoding]
         wanted = [str(name) for name in ways]
         paths = sorted(root.glob(f"{preset or '*'}/{slug(str(encoding))}/seed-*"))
-        of_one_source([RunFolder(path) for path in paths])
+        check_one_source([RunFolder(path) for path in paths])
         for path in paths:
             folder = RunFolder(path)
             grids = [grid for grid in read_grids(folder).values() if grid.name in wanted]
@@ -50,7 +50,7 @@ def find_grids(
     return result
 
 
-def of_one_source(folders: Sequence[RunFolder]) -> None:
+def check_one_source(folders: Sequence[RunFolder]) -> None:
     """Errors: UsageError where two of the runs of an encoding in a preset are of different files:
     their seeds would be averaged as if they were of one."""
     first: dict[Path, tuple[RunFolder, dict[str, str]]] = {}

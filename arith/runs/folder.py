@@ -96,7 +96,7 @@ class RunFolder:
         saving leaves only the previous state."""
         return self.latest.exists() or self.previous.exists()
 
-    def states(self) -> list[Path]:
+    def checkpoints(self) -> list[Path]:
         """From where training can go on, in the order in which they are tried. The steps before
         the cool-down are the same whatever the budget, so the state there is always one of them."""
         files = (self.latest, self.previous, self.before_cooldown)
@@ -106,10 +106,10 @@ class RunFolder:
         """Trained to the end of its budget."""
         return self.final.exists() and not self.unfinished()
 
-    def carried(self) -> bool:
+    def has_results_without_weights(self) -> bool:
         """Scored, if only in part, and here without weights, as a run is that was carried away or
         committed."""
-        return not (self.final.exists() or self.states()) and self.has_results()
+        return not (self.final.exists() or self.checkpoints()) and self.has_results()
 
     def has_results(self) -> bool:
         """Whether there is any grid."""
@@ -147,7 +147,7 @@ class RunFolder:
         """Add a line to metrics.jsonl. Errors: Failure where the disk refuses."""
         append_line(self.metrics_file, line_of(content))
 
-    def keep_metrics_to(self, step: int) -> None:
+    def truncate_metrics(self, step: int) -> None:
         """Drop the lines of steps that will be taken again, and corrupt ones, naming those."""
         lines, faults = self._metrics_and_faults()
         for fault in faults:

@@ -64,7 +64,7 @@ def scoring(file: Path, of: tuple[int, str]) -> tuple[str, dict[str, Any]]:
 
 def _asked(record: RunRecord, of: tuple[int, str]) -> bool:
     """Whether a run has these steps, and a config of that hash, and what it depends on."""
-    return (record.config.steps, record.config.sha256) == of and record.of_today
+    return (record.config.steps, record.config.sha256) == of and record.is_current
 
 
 def _grid(file: Path, record: RunRecord) -> Grid | None:

@@ -102,7 +102,7 @@ class RunRecord(Strict):
         return {**before, **changed}
 
     @property
-    def of_today(self) -> bool:
+    def is_current(self) -> bool:
         """Whether its task and its encoding are what they were then; an encoding that is not on
         this machine counts as unchanged, for its results are read all the same."""
         try:
@@ -153,7 +153,7 @@ class Timings(Part):
     seconds: dict[Text, NonNegative]
 
 
-def unchanged(path: Path, record: RunRecord) -> None:
+def check_can_continue(path: Path, record: RunRecord) -> None:
     """Errors: UsageError where the run at `path` is of problems that this installation does not
     make, or of an encoding whose file is another now: it could neither go on nor be scored as what
     was trained."""

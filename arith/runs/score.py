@@ -7,11 +7,11 @@ from pathlib import Path
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.build import empty_grid
-from tape_arith.arith.runs.command_lines import untrained
+from tape_arith.arith.runs.command_lines import why_no_weights
 from tape_arith.arith.runs.environment import scoring_facts
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.lock import confirm, hold, tidy
-from tape_arith.arith.runs.record import unchanged
+from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.runs.user_encodings import user_errors
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.scoring import grid_file
@@ -39,10 +39,10 @@ def score_run(
     task has no such split.
     """
     # A complete grid is returned without weights too: a committed run has none.
-    carried = folder.carried()
+    carried = folder.has_results_without_weights()
     if carried:
         record = folder.record()
-        unchanged(folder.path, record)
+        check_can_continue(folder.path, record)
     else:
         record = trained_record(folder)
     config = record.config
@@ -58,7 +58,7 @@ def score_run(
             tidy(folder.path)
             return grid
     if carried:
-        raise UsageError(untrained(folder))
+        raise UsageError(why_no_weights(folder))
     name = Name(record.name.encoding, extrapolation)
     decoder, hardware = trained_decoder(folder, name, record, compute)
     rows = config.problems_per_cell * bucket.num_pairs

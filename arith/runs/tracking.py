@@ -34,7 +34,7 @@ def trackers() -> list[str]:
     return sorted(file.stem for file in TRACKERS.glob("*.py") if file.stem != "__init__")
 
 
-def chosen(text: str | None) -> tuple[str, ...]:
+def parse_trackers(text: str | None) -> tuple[str, ...]:
     """The trackers in "tensorboard,wandb". Errors: UsageError for one that is not there, or whose
     package is not installed: said before training begins."""
     names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
@@ -54,16 +54,16 @@ def chosen(text: str | None) -> tuple[str, ...]:
 @contextmanager
 def tracked(
     names: Sequence[str], folder: RunFolder, record: RunRecord, step: int
-) -> Iterator[list["Guarded"]]:
+) -> Iterator[list["SafeSink"]]:
     """The sinks of `names` for a run that stands at `step`, closed when the block ends."""
     with ExitStack() as stack:
-        sinks = [Guarded(name, folder, record, step) for name in names]
+        sinks = [SafeSink(name, folder, record, step) for name in names]
         for sink in sinks:
             stack.callback(sink.close)
         yield sinks
 
 
-class Guarded:
+class SafeSink:
     """A tracker's sink, of which nothing gets out but a line on stderr, once."""
 
     def __init__(self, name: str, folder: RunFolder, record: RunRecord, step: int) -> None:

@@ -1,7 +1,7 @@
-"""Train a run, extend it: each call goes on where the last one stopped."""
+"""Train a run or extend its budget; a repeated call goes on where the last one stopped."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,20 @@ from typing import Any
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.runs.build import build_trainer, check, dataset_of, training_bucket
-from tape_arith.arith.runs.checkpoints import States
-from tape_arith.arith.runs.command_lines import untrained
+from tape_arith.arith.runs.build import (
+    build_trainer,
+    check_trainable,
+    open_training_data,
+    training_bucket,
+)
+from tape_arith.arith.runs.checkpoints import TrainingCheckpoints
+from tape_arith.arith.runs.command_lines import why_no_weights
 from tape_arith.arith.runs.environment import DECIDES_BITS, environment
 from tape_arith.arith.runs.folder import RunFolder, run_folder
-from tape_arith.arith.runs.init_from import beginning, named, write_first_state
+from tape_arith.arith.runs.init_from import init_from_record, with_origin, write_first_state
 from tape_arith.arith.runs.lock import alone, confirm
-from tape_arith.arith.runs.record import Environment, RunRecord, unchanged
+from tape_arith.arith.runs.options import DEFAULTS, TrainOptions
+from tape_arith.arith.runs.record import Environment, RunRecord, check_can_continue
 from tape_arith.arith.runs.tracking import tracked
 from tape_arith.arith.runs.user_encodings import as_user_error
 from tape_arith.arith.runs.weights import load_state, trained_record
@@ -28,15 +34,14 @@ from tape_arith.arith.training.metrics import Metrics
 from tape_arith.arith.training.nonfinite import NotFinite, checked_policy
 from tape_arith.arith.version import own_version
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.backends import AUTO, AttentionChoice
 from tape_arith.models.names.locate import USER_CODE_ERRORS
 from tape_arith.models.names.parse import Name, source_hashes
 
 LOG_EVERY, EVALUATE_EVERY, SAVE_EVERY = 20, 100, 100
 """In steps. Every saved state is evaluated, for the spread over the last ones; where saving takes
 long, not every evaluated one is saved."""
-MOST_EARLIER = 50
-"""Environments of earlier calls that are kept: the last ones."""
+MAX_EARLIER = 50
+"""How many environments of earlier calls are kept."""
 
 
 def train_run(
@@ -45,40 +50,38 @@ def train_run(
     config: Config,
     name: Name,
     seed: int,
+    options: TrainOptions = DEFAULTS,
     *,
-    data: Path | None = None,
     source: RunFolder | None = None,
     only_positional: bool = False,
-    compute: AttentionChoice = AUTO,
-    curves: bool = True,
-    on_nonfinite: str | None = None,
     fresh: bool = False,
-    track: Sequence[str] = (),
     processes: ProcessGroup = SINGLE,
     should_stop: Callable[[], bool],
 ) -> RunFolder:
-    """Train, or go on training, the run of `name` and `seed`; nothing is done twice. With `source`
-    it begins from the final weights of that run, `only_positional` leaving all of them as they are.
+    """Train the run of `name` and `seed` below `root`, or go on training it.
 
-    Stops in good order when `should_stop` says so: see RunFolder.finished. Errors: UsageError
-    where the folder holds a run of another config, `data` is not what the run trains on, or it
-    cannot begin from `source`.
+    source           a finished run from whose weights this one begins
+    only_positional  with `source`: train the encoding's own parameters alone
+    fresh            delete an earlier run of this folder first
+
+    Raises UsageError if the folder holds another run, `options.data` is not what the run trains
+    on, or it cannot begin from `source`; otherwise as `continue_run`.
     """
     origin = None if source is None else trained_record(source)
     if origin is not None:
-        name = named(name, origin, only_positional)
+        name = with_origin(name, origin, only_positional)
     folder = run_folder(root, preset, name.encoding, seed)
-    check(config, name, compute)
+    check_trainable(config, name, options.compute)
     dataset = None
-    if data is not None:
-        config = replace(config, num_problems=Dataset(data).manifest.count)
-        dataset = dataset_of(data, config, seed)
+    if options.data is not None:
+        config = replace(config, num_problems=Dataset(options.data).manifest.count)
+        dataset = open_training_data(options.data, config, seed)
     init_from = None
     if source is not None and origin is not None:
-        init_from = beginning(source, origin, config, name, seed)
+        init_from = init_from_record(source, origin, config, name, seed)
     elif name.encoding.origin is not None and (fresh or not folder.exists()):
-        begun = f"train --pe {name.encoding.own} --init-from RUN"
-        raise UsageError(f"{name.encoding} begins from a finished run: tape-arith {begun}")
+        command = f"train --pe {name.encoding.own} --init-from RUN"
+        raise UsageError(f"{name.encoding} begins from a finished run: tape-arith {command}")
     record = RunRecord(
         encoding=str(name.encoding),
         seed=seed,
@@ -90,50 +93,45 @@ def train_run(
         version=own_version(),
         sources=source_hashes(name.encoding),
         init_from=init_from,
-        on_nonfinite=checked_policy(on_nonfinite or "stop"),
+        on_nonfinite=checked_policy(options.on_nonfinite or "stop"),
     )
-    begin(folder, record, fresh, source)
-    there = folder.record()
-    if there.config != config and replace(there.config, steps=config.steps) == config:
-        extend = f"`tape-arith train {folder.path} --steps {config.steps}` extends it"
-        apart = "train into another folder with --out"
+    create_run(folder, record, fresh, source)
+    _check_same_run(folder, record, source)
+    return continue_run(folder, options, processes=processes, should_stop=should_stop)
+
+
+def _check_same_run(folder: RunFolder, requested: RunRecord, source: RunFolder | None) -> None:
+    """Raises UsageError if `folder` holds another run than the one requested."""
+    recorded, steps = folder.record(), requested.config.steps
+    remedy = "train into another folder with --out, or start this one over with --fresh"
+    if recorded.config != requested.config == replace(recorded.config, steps=steps):
+        longer = f"`tape-arith train {folder.path} --steps {steps}` extends it"
+        shorter = "train into another folder with --out"
         raise UsageError(
-            f"{folder.path} has a budget of {there.config.steps} steps, not {config.steps}: "
-            f"{extend if config.steps > there.config.steps else apart}, --fresh starts it over"
+            f"{folder.path} has a budget of {recorded.config.steps} steps, not {steps}: "
+            f"{longer if steps > recorded.config.steps else shorter}, --fresh starts it over"
         )
-    if (there.config, there.encoding, there.seed) != (config, record.encoding, seed):
-        differs = there.config.differences(config) or f"{there.encoding}, seed {there.seed}"
+    identity = (requested.config, requested.encoding, requested.seed)
+    if (recorded.config, recorded.encoding, recorded.seed) != identity:
+        differences = recorded.config.differences(requested.config)
+        differences = differences or f"{recorded.encoding}, seed {recorded.seed}"
+        raise UsageError(f"{folder.path} holds another run ({differences}): {remedy}")
+    if source is not None and recorded.init_from != requested.init_from:
         raise UsageError(
-            f"{folder.path} holds another run ({differs}): train into "
-            "another folder with --out, or start this one over with --fresh"
+            f"{folder.path} began from other weights than those of {source.path}: {remedy}"
         )
-    if source is not None and init_from != there.init_from:
-        raise UsageError(
-            f"{folder.path} began from other weights than those of {source.path}: train into "
-            "another folder with --out, or start this one over with --fresh"
-        )
-    return continue_run(
-        folder,
-        data=data,
-        compute=compute,
-        curves=curves,
-        on_nonfinite=on_nonfinite,
-        track=track,
-        processes=processes,
-        should_stop=should_stop,
-    )
 
 
 @alone
-def begin(
+def create_run(
     folder: RunFolder, record: RunRecord, fresh: bool = False, source: RunFolder | None = None
 ) -> None:
-    """Write down what the run is, where its folder holds none yet, or is to be started over; and
-    first the weights of `source`, where it begins from those: from then on it does not need it."""
-    if fresh and folder.exists():
-        forget(folder)
-    if not folder.exists():
-        forget(folder)  # what a killed --fresh left
+    """Write the record of a run, unless its folder holds one and `fresh` is not set.
+
+    The weights of `source` are copied first; training does not need that run afterwards.
+    """
+    if fresh or not folder.exists():  # a killed --fresh leaves files without a record
+        delete_run_files(folder)
         if source is not None:
             write_first_state(folder, record, source)
         folder.write_record(record)
@@ -143,22 +141,26 @@ def begin(
 def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> None:
     """Raise the budget of a run to `steps`; training goes on from before the cool-down.
 
-    Errors: UsageError where the run is not finished or already went further, and as `continue_run`.
+    Raises UsageError if the run is not finished or was trained further; otherwise as
+    `continue_run`.
     """
     record = folder.record()
-    unchanged(folder.path, record)
+    check_can_continue(folder.path, record)
     if steps == record.config.steps:
         return
-    if not folder.finished() and not _was_finished(folder, record):
-        raise UsageError(untrained(folder))
+    if not folder.finished() and not _has_final_weights(folder, record):
+        raise UsageError(why_no_weights(folder))
     if steps < record.config.steps:
         raise UsageError(f"{folder.path} was trained for {record.config.steps} steps already")
     extended = replace(record, config=replace(record.config, steps=steps))
-    kept = record.schedule.cooldown_start
-    if extended.schedule.cooldown_start < kept:
-        raise UsageError(f"{steps} steps would cool down before step {kept}, which is kept: more")
+    saved_step = record.schedule.cooldown_start
+    if extended.schedule.cooldown_start < saved_step:
+        raise UsageError(
+            f"{steps} steps would cool down before step {saved_step}, from where training goes on: "
+            "give more steps"
+        )
     if data is not None:
-        dataset_of(data, record.config, record.seed, record.data)
+        open_training_data(data, record.config, record.seed, record.data)
     try:
         tensors, facts = load_state(folder.before_cooldown, record, "cpu")
     except Failure as error:
@@ -175,8 +177,8 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
     folder.write_record(extended)
 
 
-def _was_finished(folder: RunFolder, record: RunRecord) -> bool:
-    """The weights are there after all steps of its budget: a kill came while it was extended."""
+def _has_final_weights(folder: RunFolder, record: RunRecord) -> bool:
+    """Whether final weights of the whole budget exist: a kill came while it was extended."""
     if not folder.final.exists():
         return False
     return load_state(folder.final, record, "cpu")[1].get("step") == record.config.steps
@@ -185,46 +187,39 @@ def _was_finished(folder: RunFolder, record: RunRecord) -> bool:
 @alone
 def continue_run(
     folder: RunFolder,
+    options: TrainOptions = DEFAULTS,
     *,
-    data: Path | None = None,
-    compute: AttentionChoice = AUTO,
-    curves: bool = True,
-    on_nonfinite: str | None = None,
-    track: Sequence[str] = (),
     processes: ProcessGroup = SINGLE,
     should_stop: Callable[[], bool],
 ) -> RunFolder:
-    """Train the run in `folder` from where it stands to the end of its budget. `curves` (whether
-    the small grid is scored on the way) changes no number of it, so it is not recorded; another
-    `on_nonfinite` than the record's is, and holds from here on. Each of the trackers
-    `track` gets every line of metrics, after it stands in metrics.jsonl; after a kill, lines come
-    again that it had. Of several `processes` this is the first one; the others
-    call `train_as_worker`.
+    """Train the run in `folder` from its last checkpoint to the end of its budget.
 
-    Errors: UsageError where it began on another version of the task, or on other data than `data`;
-    Failure where the loss or its gradient is not finite.
+    Stops after a step and saves if `should_stop` returns True: see `RunFolder.finished`. Of
+    several `processes` this is the first one: the others call
+    `train_as_worker`. After a kill, trackers may get
+    a line twice. Raises UsageError if the run began on another version of the task or on other
+    data, Failure if the loss or its gradient is not finite.
     """
     record = folder.record()
-    unchanged(folder.path, record)
+    check_can_continue(folder.path, record)
     if folder.finished():
         processes.broadcast_text("")
         return folder
-    if on_nonfinite not in (None, record.on_nonfinite):
-        record = replace(record, on_nonfinite=checked_policy(on_nonfinite or ""))
+    if options.on_nonfinite not in (None, record.on_nonfinite):
+        record = replace(record, on_nonfinite=checked_policy(options.on_nonfinite or ""))
         folder.write_record(record)
-    if folder.carried():
-        raise UsageError(untrained(folder))
-    before = record.init_from
-    if before is not None and not folder.states():
+    if folder.has_results_without_weights():
+        raise UsageError(why_no_weights(folder))
+    if record.init_from is not None and not folder.checkpoints():
         raise Failure(f"{folder.latest} is missing: it holds the weights that the run begins from")
-    trainer = build_trainer(record, data=data, compute=compute, curves=curves, processes=processes)
+    trainer = build_trainer(record, options, processes)
     hardware = trainer.hardware
-    resume_environment(folder, hardware, processes)
-    states = States(folder, record, trainer)
-    states.resume()
+    record_environment(folder, hardware, processes)
+    checkpoints = TrainingCheckpoints(folder, record, trainer)
+    checkpoints.resume()
     processes.broadcast_text(str(folder.path.absolute()))
     trainer.as_first()
-    folder.keep_metrics_to(trainer.step)
+    folder.truncate_metrics(trainer.step)
     folder.remove_partial()
     say(
         f"training {record.encoding}, seed {record.seed}, preset {record.preset}: "
@@ -247,40 +242,36 @@ def continue_run(
 
     steps = record.schedule.steps
     with (
-        tracked(track, folder, record, trainer.step) as sinks,
+        tracked(options.trackers, folder, record, trainer.step) as sinks,
         bar(f"train {record.encoding} seed {record.seed}", steps, trainer.step) as update,
     ):
         try:
-            done = trainer.run(
+            finished = trainer.run(
                 log_every=LOG_EVERY,
                 evaluate_every=EVALUATE_EVERY,
                 save_every=SAVE_EVERY,
                 log=log,
                 tick=lambda step: update(step, note),
-                save=states.save,
-                keep=states.keep,
+                save=checkpoints.save,
+                keep=checkpoints.keep,
                 should_stop=should_stop,
             )
         except USER_CODE_ERRORS as error:
-            failure = states.failure(error) or as_user_error(error, record.name.encoding)
+            failure = checkpoints.explain(error) or as_user_error(error, record.name.encoding)
             if failure is None:
                 raise
             raise failure from error
-    if done:
-        # First all that is told of the run: with the last move it is finished, whatever kills us.
+    if finished:
+        # Metadata before the last rename: a kill cannot leave a finished run without it.
         folder.write_timing("train", trainer.seconds)
         if trainer.skipped != record.skipped_steps:
             folder.write_record(replace(record, skipped_steps=trainer.skipped))
-        states.finish()
+        checkpoints.finish()
     return folder
 
 
 def train_as_worker(
-    processes: ProcessGroup,
-    *,
-    data: Path | None = None,
-    compute: AttentionChoice = AUTO,
-    should_stop: Callable[[], bool],
+    processes: ProcessGroup, options: TrainOptions, *, should_stop: Callable[[], bool]
 ) -> bool:
     """Take part in the training that the first process conducts; False if it was cut short.
 
@@ -293,7 +284,7 @@ def train_as_worker(
         if not path:  # there is nothing to train
             return True
         record = RunFolder(Path(path)).record()
-        trainer = build_trainer(record, data=data, compute=compute, processes=processes)
+        trainer = build_trainer(record, options, processes)
         trainer.as_first()
         trainer.run(
             log_every=LOG_EVERY,
@@ -315,11 +306,13 @@ def train_as_worker(
     return True
 
 
-def resume_environment(
+def record_environment(
     folder: RunFolder, hardware: Hardware, processes: ProcessGroup = SINGLE
 ) -> None:
-    """Record what the run runs on, and what it ran on before, where that was another; on resuming,
-    say what keeps it from being bit for bit."""
+    """Write environment.json, keeping the environments of earlier calls.
+
+    Notes on stderr what keeps a resumed run from being bit for bit an unbroken one.
+    """
     now = environment(hardware) | {"processes": processes.size}
     earlier: list[dict[str, Any]] = []
     if folder.environment_file.exists():
@@ -329,16 +322,16 @@ def resume_environment(
         before = earlier[-1]
         changed = [key for key in DECIDES_BITS if before[key] != now[key]]
         if changed:
-            what = ", ".join(f"{key} {before[key]}, now {now[key]}" for key in changed)
-            say(f"note: this will not be bit for bit an unbroken run: it began with {what}")
-    others = [one for n, one in enumerate(earlier) if one != now and one not in earlier[:n]]
-    kept = {"earlier": others[-MOST_EARLIER:]} if others else {}
+            changes = ", ".join(f"{key} {before[key]}, now {now[key]}" for key in changed)
+            say(f"note: this will not be bit for bit an unbroken run: it began with {changes}")
+    different = [one for n, one in enumerate(earlier) if one != now and one not in earlier[:n]]
+    kept = {"earlier": different[-MAX_EARLIER:]} if different else {}
     write_document(folder.environment_file, {**now, **kept}, Environment.kind)
 
 
-def forget(folder: RunFolder) -> None:
-    """Remove a run's own files, so that it starts over; the record goes first, so that a kill
-    leaves no run that reads as one."""
+def delete_run_files(folder: RunFolder) -> None:
+    """Remove the files of a run; the record first, so that a kill leaves nothing that reads as a
+    run."""
     names = ("run.json", "environment.json", "metrics.jsonl", "timings.json", "grid*.json")
     for pattern in (*names, "weights/*.safetensors", "at-*-steps/grid*.json"):
         for file in folder.path.glob(pattern):

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
 from tape_arith.arith.runs.build import blueprint, decoder_for, resolve_attention
-from tape_arith.arith.runs.command_lines import made_again, untrained
+from tape_arith.arith.runs.command_lines import how_to_restore_weights, why_no_weights
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.record import RunRecord, unchanged
+from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.training import checkpoint
 from tape_arith.models.build import Blueprint, describe
 from tape_arith.models.decoder import Decoder
@@ -47,11 +47,11 @@ def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str
     try:
         tensors, facts = load_state(folder.final, record, device)
     except Corrupt as error:
-        raise Corrupt(f"{error}: {made_again(folder)}") from error
+        raise Corrupt(f"{error}: {how_to_restore_weights(folder)}") from error
     if facts.get("step") != record.config.steps:
         raise Failure(
             f"{folder.final} is of step {facts.get('step')}, and the run is trained for "
-            f"{record.config.steps}: {made_again(folder)}"
+            f"{record.config.steps}: {how_to_restore_weights(folder)}"
         )
     return tensors
 
@@ -84,9 +84,9 @@ def trained_record(folder: RunFolder) -> RunRecord:
     """The record of a run that can be scored. Errors: UsageError where it is not trained to its end
     or began on another version of the task."""
     record = folder.record()
-    unchanged(folder.path, record)
+    check_can_continue(folder.path, record)
     if not folder.finished():
-        raise UsageError(untrained(folder))
+        raise UsageError(why_no_weights(folder))
     return record
 
 

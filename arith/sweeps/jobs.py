@@ -15,7 +15,7 @@ from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.documents import InvalidValue, Part, Positive, Sha256, Text, validated
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.files import parse_json, read_text, write_text
-from tape_arith.arith.runs.command_lines import init_from_options, scored_as
+from tape_arith.arith.runs.command_lines import init_from_options, score_options
 from tape_arith.arith.runs.datasets import dataset_folder
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.record import RunRecord
@@ -93,7 +93,7 @@ class Job:
             name = ["--pe", run.name.encoding.own, *self._begun]
             rest = [*curves, *track, *how.compute.options]
             return ["train", *name, *config, *where, "--no-score", *rest]
-        score = ["score", str(run.folder.path), *scored_as(run.name.extrapolation, self.asked)]
+        score = ["score", str(run.folder.path), *score_options(run.name.extrapolation, self.asked)]
         return [*score, *how.compute.for_scoring.options]
 
     @property
@@ -211,7 +211,7 @@ def own_record(run: Run) -> RunRecord | None:
         record.config == run.config
         and record.encoding == str(run.name.encoding)
         and record.seed == run.seed
-        and record.of_today
+        and record.is_current
     )
     return record if same else None
 

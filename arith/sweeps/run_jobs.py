@@ -8,9 +8,10 @@ from tape_arith.arith.errors import EXIT_DONE, UsageError
 from tape_arith.arith.figures.heatmap import draw
 from tape_arith.arith.figures.table import rows, to_csv, to_markdown
 from tape_arith.arith.files import write_text
-from tape_arith.arith.runs.build import check, training_bucket
+from tape_arith.arith.runs.build import check_trainable, training_bucket
 from tape_arith.arith.runs.datasets import generate_dataset
 from tape_arith.arith.runs.find import find_grids
+from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.score import score_run
 from tape_arith.arith.runs.train import train_run
 from tape_arith.arith.stopping import Stopped, Stopper
@@ -45,7 +46,7 @@ def run_all(
     if not names or not seeds:
         raise UsageError("nothing to run: name encodings with --pe and seeds with --seeds")
     for name in names:
-        check(config, name, how.compute if sent is None else AUTO)
+        check_trainable(config, name, how.compute if sent is None else AUTO)
     jobs = plan([Run(name, s, preset, config, runs) for s in seeds for name in names], how, runs)
     tell_what_is_done(jobs)
     outcome = conduct_here(jobs, slots or 1, folder, stopper, sent=sent)
@@ -112,12 +113,9 @@ def perform(job: Job, should_stop: Callable[[], bool]) -> bool:
             run.config,
             run.name,
             run.seed,
-            data=job.dataset,
+            TrainOptions(job.dataset, how.compute, how.curves, how.track),
             source=None if run.source is None else run.source.folder,
             only_positional=origin is not None and origin.only_positional,
-            compute=how.compute,
-            curves=how.curves,
-            track=how.track,
             should_stop=should_stop,
         )
         return folder.finished()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs.build import check
+from tape_arith.arith.runs.build import check_trainable
 from tape_arith.arith.runs.user_encodings import as_user_error
 from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps.engines.engine import Ended, Engine
@@ -117,7 +117,7 @@ def prepared(
     """
     runs = sweep.runs(out)
     for config, name in dict.fromkeys((run.config, run.name) for run in runs):
-        check(config, name, how.compute if here else AUTO)
+        check_trainable(config, name, how.compute if here else AUTO)
     jobs = plan(runs, how, out, splits=sweep.splits)
     number = slots or max(1, len(visible_gpus()))
     return Prepared(sweep, out, number, jobs, _forecast(sweep, jobs, number, here))

@@ -11,6 +11,7 @@ from torch import Tensor
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.options import DEFAULTS, TrainOptions
 from tape_arith.arith.runs.train import train_run
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.batches import Source
@@ -108,11 +109,12 @@ def run(
     seed: int = 0,
     *,
     stop: int = 0,
-    **options: Any,
+    options: TrainOptions = DEFAULTS,
+    **more: Any,
 ) -> RunFolder:
     """The run below `root`; with `stop` it is stopped after so many steps."""
-    options = {"should_stop": stop_after(stop) if stop else never, **options}
-    return train_run(root, "mini", config, parse(name), seed, **options)
+    more = {"should_stop": stop_after(stop) if stop else never, **more}
+    return train_run(root, "mini", config, parse(name), seed, options, **more)
 
 
 def perturbed(decoder: Decoder, size: float = 0.2) -> Decoder:

@@ -14,6 +14,7 @@ from tape_arith.arith.runs import train
 from tape_arith.arith.runs.build import blueprint
 from tape_arith.arith.runs.costs import cost, training_flops_a_token
 from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.presets import load_preset
 from tape_arith.arith.runs.weights import trained_record
 from tape_arith.arith.training.distributed import ProcessGroup
@@ -206,7 +207,7 @@ def test_what_fails_in_another_process_is_blamed(
     monkeypatch.setattr(ProcessGroup, "broadcast_text", lambda self: RUN)
     monkeypatch.setattr(train, "build_trainer", lambda *_, **__: sys.exit(0))
     with pytest.raises(Failure, match=r"^process 1: mine\.py:Mine failed: SystemExit: 0"):
-        train.train_as_worker(ProcessGroup(1, 2), should_stop=lambda: False)
+        train.train_as_worker(ProcessGroup(1, 2), TrainOptions(), should_stop=lambda: False)
 
 
 def test_seeds_of_two_versions_are_not_drawn_as_one(here: Path) -> None:

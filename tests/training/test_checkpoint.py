@@ -230,14 +230,14 @@ def step_of(path: Path) -> int:
 
 
 def assert_unbroken(folder: RunFolder, expected: Outcome) -> None:
-    assert folder.finished() and folder.states() == [folder.before_cooldown]
+    assert folder.finished() and folder.checkpoints() == [folder.before_cooldown]
     assert_same_bits(final_weights(folder), expected[0])
     assert untimed(folder.metrics()) == expected[1]
 
 
 def test_the_two_newest_are_kept(tmp_path: Path) -> None:
     folder = run(tmp_path, stop=9)
-    assert folder.states() == [folder.latest]
+    assert folder.checkpoints() == [folder.latest]
     continue_run(folder, should_stop=stop_after(14))
     assert (step_of(folder.latest), step_of(folder.previous)) == (23, 20)
     continue_run(folder, should_stop=stop_after(2))
@@ -280,7 +280,7 @@ def test_where_both_are_damaged_the_one_before_the_cool_down_serves(
 
 def test_where_all_are_damaged_nothing_is_touched(stopped: RunFolder) -> None:
     folder = stopped
-    for path in folder.states():
+    for path in folder.checkpoints():
         truncated(path)
     before = contents(folder.path / "weights")
     with pytest.raises(Failure, match=rf"{folder.latest} is corrupt: .*--fresh") as caught:

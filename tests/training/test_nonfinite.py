@@ -12,6 +12,7 @@ import torch
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs import train as runs
 from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.train import continue_run, extend_run
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.nonfinite import MAX_SKIPPED_IN_A_ROW, NotFinite
@@ -29,6 +30,8 @@ from tests.helpers.small_training import (
     untimed,
     weights,
 )
+
+SKIP = TrainOptions(on_nonfinite="skip")
 
 pytestmark = pytest.mark.usefixtures("often")
 WHAT = ["loss", "gradient"]
@@ -121,7 +124,7 @@ def test_skipping_resumes_bit_for_bit(
     every = 7
     spoil(monkeypatch, what, 6, 7, 13, 25)
     whole, lines = skipping()
-    folder = run(tmp_path, stop=every, on_nonfinite="skip")
+    folder = run(tmp_path, stop=every, options=SKIP)
     while not folder.finished():
         continue_run(folder, should_stop=stop_after(every))  # it stands in the record
     assert_same_bits(final_weights(folder), weights(whole))
@@ -137,7 +140,7 @@ def test_a_run_that_stopped_goes_on_by_leaving_the_step_out(
     spoil(monkeypatch, "loss", 17)
     with pytest.raises(Failure, match="step 17"):
         run(tmp_path)
-    folder = continue_run(where(tmp_path), on_nonfinite="skip", should_stop=never)
+    folder = continue_run(where(tmp_path), SKIP, should_stop=never)
     told = "note: the loss is not finite at step 17 (learning rate 0.003): left out, as 1 so far"
     assert told in capsys.readouterr().err.splitlines()
     whole, lines = skipping()
@@ -177,24 +180,24 @@ def test_too_many_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             spoil(patch, "loss", *range(first, first + MAX_SKIPPED_IN_A_ROW))
             folder = where(tmp_path / str(stop))
             if stop:
-                run(tmp_path / str(stop), stop=stop, on_nonfinite="skip")
+                run(tmp_path / str(stop), stop=stop, options=SKIP)
             last = first + MAX_SKIPPED_IN_A_ROW - 1
             says = rf"step {last} .*, nor was it at the 9 steps before; the last good checkpoint is"
             with pytest.raises(Failure, match=says) as caught:
-                run(tmp_path / str(stop), on_nonfinite="skip")
+                run(tmp_path / str(stop), options=SKIP)
             assert "--on-nonfinite" not in str(caught.value)
             assert_all_finite(folder)
     with monkeypatch.context() as patch:
         spoil(patch, "loss", *range(first, first + MAX_SKIPPED_IN_A_ROW - 1))
         with pytest.raises(Failure, match="at any step since the last line"):
-            run(tmp_path / "line", on_nonfinite="skip")  # five steps a line, in these tests
+            run(tmp_path / "line", options=SKIP)  # five steps a line, in these tests
 
 
 def test_weights_that_overflow_are_never_saved(tmp_path: Path) -> None:
     """Loss and gradient of the first step are finite; what the update makes of them is not."""
     with pytest.raises(Failure, match=r"not finite (at|after) step \d .*learning rate 9e\+18"):
         run(tmp_path, small(learning_rate=9e18, warmup=0.0))
-    assert where(tmp_path).states() == []
+    assert where(tmp_path).checkpoints() == []
     one = trainer(small())
     with torch.no_grad():
         one.decoder.head.weight[1, 1] = float("inf")
@@ -203,7 +206,7 @@ def test_weights_that_overflow_are_never_saved(tmp_path: Path) -> None:
 
 
 def test_a_run_without_such_a_step_says_nothing_of_it(tmp_path: Path, finished: RunFolder) -> None:
-    stop, skip = finished, run(tmp_path / "skip", on_nonfinite="skip")
+    stop, skip = finished, run(tmp_path / "skip", options=SKIP)
     assert_same_bits(final_weights(stop), final_weights(skip))
     assert untimed(stop.metrics()) == untimed(skip.metrics())
     assert not any("skipped" in line for line in stop.metrics())

@@ -20,6 +20,7 @@ from tape_arith.arith.runs import train as runs
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.metrics import line_of
+from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.train import continue_run, extend_run
 from tape_arith.arith.runs.weights import load_weights
 from tape_arith.arith.training import checkpoint
@@ -150,7 +151,7 @@ def test_a_dataset_and_problems_made_as_needed_give_one_run(tmp_path: Path) -> N
     made = train(trainer(config))
     read = train(trainer(config, source=Dataset(tmp_path / "data")))
     assert_same_bits(weights(read), weights(made))
-    folder = run(tmp_path / "runs", config, data=tmp_path / "data", stop=11)
+    folder = run(tmp_path / "runs", config, options=TrainOptions(tmp_path / "data"), stop=11)
     assert_same_bits(final_weights(run(tmp_path / "runs", config)), weights(made))
     assert folder.record().data == Dataset(tmp_path / "data").manifest.sha256
 
@@ -290,9 +291,9 @@ def all_of_it(root: Path) -> RunFolder:
     """Train, then extend: what a person would type again after each kill."""
     folder = RunFolder(root / "mini" / "rope" / "seed-0")
     if not folder.exists() or folder.record().config.steps == 12:
-        run(root, small(steps=12), curves=False)
+        run(root, small(steps=12), options=TrainOptions(curves=False))
     extend_run(folder, 16)
-    return continue_run(folder, curves=False, should_stop=never)
+    return continue_run(folder, TrainOptions(curves=False), should_stop=never)
 
 
 @pytest.mark.slow
@@ -309,7 +310,7 @@ def test_killed_at_every_move_and_removal(tmp_path: Path, monkeypatch: pytest.Mo
             break  # there is no such call any more
         except Killed:
             folder = all_of_it(root)
-        assert folder.finished() and folder.states() == [folder.before_cooldown]
+        assert folder.finished() and folder.checkpoints() == [folder.before_cooldown]
         assert_same_bits(final_weights(folder), final_weights(whole))
         assert untimed(folder.metrics()) == untimed(whole.metrics())
         assert folder.timings().keys() == whole.timings().keys()
