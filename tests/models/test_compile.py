@@ -25,7 +25,6 @@ from tape_arith.models.compile import (
     MOST_GRAPHS,
     compile_blocks,
     compile_state_changed,
-    raise_graph_limit,
 )
 from tape_arith.models.hardware import Hardware
 from tests.helpers.small_training import cpu, perturbed, small, trainer
@@ -141,23 +140,6 @@ def test_threads_share_a_compiled_decoder() -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 @pytest.mark.skipif(not compilation.ISOLATES, reason="of an older torch, that takes one thread")
-def test_no_thread_misses_a_graph_while_another_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kept in one list for all blocks, of which the last wanted one comes first, a graph is missed
-    now and then by a thread that is looking for it. Here each block has one of its own."""
-    monkeypatch.setattr(
-        builder, "CPU_OPTIONS", compilation.CPU_OPTIONS | {"backend": "eager", "options": None}
-    )
-    one = trainer(CONFIG, "tape", hardware=replace(COMPILED, threads=2))
-    for _ in range(30):
-        one.train_step()
-    assert counters["stats"]["unique_graphs"] == CONFIG.num_layers
-    blocks: list[Any] = [block._compiled_call_impl for block in one.decoder.blocks]
-    assert len({block._isolate_recompiles_id for block in blocks}) == CONFIG.num_layers
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-@pytest.mark.skipif(not compilation.ISOLATES, reason="of an older torch, that takes one thread")
 def test_nothing_is_traced_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is where a float turns out to be one that an operation wants as a number."""
     traced = []
@@ -187,20 +169,3 @@ def test_when_graphs_may_be_missing() -> None:
     assert asked == [True, False, True, True]
     compile_blocks(trainer(CONFIG, "rope").decoder, backend="eager")  # whose graphs take its place
     assert [compile_state_changed(decoder, torch.bfloat16) for _ in range(2)] == [True, False]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("decoders", "compiled"), [(1, MOST_GRAPHS), (2, MOST_GRAPHS + 8)])
-def test_more_decoders_may_have_more_graphs(decoders: int, compiled: int) -> None:
-    """Of a function that needs one more than a single decoder may have, and some."""
-
-    @torch.compile(backend="eager", dynamic=False)
-    def double(x: torch.Tensor) -> torch.Tensor:
-        return 2 * x
-
-    with torch._dynamo.config.patch(recompile_limit=8):
-        raise_graph_limit(decoders)
-        raise_graph_limit()  # takes nothing back
-        for size in range(1, MOST_GRAPHS + 9):
-            assert double(torch.ones(size)).sum() == 2 * size
-    assert counters["stats"]["unique_graphs"] == compiled

@@ -14,12 +14,11 @@ from tape_arith.models import contract
 from tape_arith.models.build import build
 from tape_arith.models.encoding import PositionalLayer
 from tape_arith.models.encodings.cope import CoPELayer
-from tape_arith.models.encodings.dape import DAPELayer
 from tape_arith.models.encodings.fox import FoXLayer
 from tape_arith.models.encodings.path import PaTHLayer
 from tape_arith.models.encodings.selective_rope import SelectiveRoPELayer
 from tape_arith.models.encodings.stick_breaking import StickBreakingLayer
-from tests.models.small import error, setting
+from tests.helpers.small_decoders import error, setting
 
 NAMES = ["fox", "cope", "stick-breaking", "path", "dape:base=alibi", "dape", "dape:base=fire"]
 LONG = 4 * contract.TRAINED_LENGTH
@@ -79,20 +78,6 @@ def cope(positions: int = 64) -> CoPELayer:
     layer = layer_of(f"cope:positions={positions}")
     assert isinstance(layer, CoPELayer)
     return layer
-
-
-@pytest.mark.parametrize("positions", [64, 5])
-def test_cope_that_counts_every_key_is_a_relative_embedding(positions: int) -> None:
-    """Gates of 1: the row of e at distance + 1, the last one from P - 1 on."""
-    layer = cope(positions)
-    q = k = torch.full((1, 9, 2, 8), (60 / 8**0.5) ** 0.5)
-    q = q + 0.01 * normal(1, 9, 2, 8)
-    ours = layer.scores(normal(1, 9, 16), q, k, ())
-    for t in range(9):
-        for i in range(t + 1):
-            row = layer.table[min(t - i + 1, positions - 1)]
-            expected = (q[0, t] * (k[0, i] / 8**0.5 + row)).sum(-1)
-            torch.testing.assert_close(ours[0, :, t, i], expected)
 
 
 def test_cope_masks_before_its_sum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,17 +163,6 @@ def test_path_is_exact_in_float32(alike: bool) -> None:
             keys[:t] = keys[:t] - 2 * (keys[:t] @ w[head, t])[:, None] * w[head, t]
             exact[head, t] = keys @ q[0, t, head].double() / 8**0.5
     assert error(ours.double(), exact.tril()) < 1e-4
-
-
-def test_dape_mixes_heads_of_one_pair() -> None:
-    """A score of one head moves the logits of all heads, of this pair and of no other."""
-    layer = layer_of("dape")
-    assert isinstance(layer, DAPELayer)
-    scores, bias = normal(1, 2, 7, 7), normal(1, 2, 7, 7, seed=1)
-    other = scores.clone()
-    other[0, 0, 5, 3] += 1
-    moved = layer.adaptation(other, bias) != layer.adaptation(scores, bias)
-    assert moved.nonzero().tolist() == [[0, 0, 5, 3], [0, 1, 5, 3]]
 
 
 def test_angles_of_selective_rope_accumulate() -> None:

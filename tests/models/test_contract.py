@@ -10,8 +10,8 @@ from tape_arith.models import contract
 from tape_arith.models.contract import CheckOutcome, ContractReport, as_text, examine
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import parse
+from tests.helpers.small_decoders import NUMBERINGS
 from tests.helpers.tiny_runs import call, refused
-from tests.models.small import NUMBERINGS
 from tests.models.test_oracles import ABLATIONS
 
 NAMES = [

@@ -12,8 +12,8 @@ from tape_arith.models.contract import example_batch
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting
 from tape_arith.models.names.locate import known_names
+from tests.helpers.small_decoders import setting_of
 from tests.helpers.tiny_runs import done, settings
-from tests.models.small import setting_of
 
 PAPER = DecoderConfig(19, 16, 1024, 16, 64, 1024)
 SMALL = DecoderConfig(19, 3, 16, 2, 8, 24)

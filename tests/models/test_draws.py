@@ -23,7 +23,7 @@ from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.flops import Workload
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.sequences import Sequences
-from tests.models.small import NUMBERINGS, setting
+from tests.helpers.small_decoders import NUMBERINGS, setting
 
 DRAWS, FINAL = 4000, 11
 SMALL = setting(num_layers=3, num_heads=4, hidden_size=16)

@@ -21,7 +21,7 @@ from tape_arith.models.families import digit_places
 from tape_arith.models.families.digit_places import PlaceTable
 from tape_arith.models.families.learned_table import LearnedTable
 from tape_arith.models.sequences import Sequences
-from tests.models.small import setting_of
+from tests.helpers.small_decoders import setting_of
 
 # Ids that no rule of thumb would find: digits apart from each other, one of them the pad.
 DIGITS = (20, 3, 9, 4, 15, 6, 17, 8, 0, 11)

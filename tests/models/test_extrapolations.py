@@ -3,7 +3,6 @@
 Angles are read off `cos_sin` at index 1, so every frequency is what a token turns by.
 """
 
-import math
 from typing import Any
 
 import pytest
@@ -23,9 +22,9 @@ from tape_arith.models.families.rotary import (
 )
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.sequences import Sequences
+from tests.helpers import small_decoders
 from tests.helpers.oracles import rotary as oracle
-from tests.models import small
-from tests.models.small import error, logits_of, redrawn, sequences
+from tests.helpers.small_decoders import error, logits_of, redrawn, sequences
 
 TRAINED, LONGEST = 28, 52
 EXTRAPOLATIONS = ("pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper")
@@ -35,7 +34,7 @@ PRESETS = [(64, 124, 244, 11), (64, 64, 124, 9), (32, 28, 52, 3)]
 
 
 def setting(head_dim: int = 16, trained: int = TRAINED, longest: int = LONGEST) -> Setting:
-    return small.setting(head_dim=head_dim, trained_length=trained, max_length=longest)
+    return small_decoders.setting(head_dim=head_dim, trained_length=trained, max_length=longest)
 
 
 def small_decoder(name: str) -> Decoder:
@@ -179,7 +178,7 @@ def test_static_scale_is_that_of_the_longest_test_sequence(name: str, extrapolat
 def test_xpos_decays_by_the_true_distance() -> None:
     """Magnitudes of what turns queries and keys do not change, only their angles."""
     seqs, sizes = sequences([52]), []
-    x = torch.zeros(1, 12, small.SETTING.hidden_size, dtype=torch.float64)
+    x = torch.zeros(1, 12, small_decoders.SETTING.hidden_size, dtype=torch.float64)
     for name in ("xpos", "xpos+pi", "xpos+ntk"):
         pe = build(name, setting()).eval()
         by = pe.start(x, pe.indices(seqs), seqs).query
@@ -235,7 +234,7 @@ def test_a_start_of_its_own_that_ignores_the_change_is_refused() -> None:
 def test_every_extrapolation_is_tested() -> None:
     """Those of positions in test_draws.py."""
     names = {name.split(":")[0] for name in EXTRAPOLATIONS}
-    assert sorted([*names, *small.NUMBERINGS]) == known_names("extrapolation")
+    assert sorted([*names, *small_decoders.NUMBERINGS]) == known_names("extrapolation")
 
 
 # ---- against transformers ----------------------------------------------------------------------
@@ -275,31 +274,3 @@ def test_against_transformers(head_dim: int, trained: int, longest: int, _: int)
         theta, amplitude = turned(ours, where, longest)
         assert bool(((theta - theirs).abs() <= 1e-5 * theirs).all()), ours
         assert float((amplitude - magnitude).abs().max()) < 1e-6, ours
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("extrapolation", ["", "+ntk", "+pi", "+yarn"])
-def test_partial_rotations_against_transformers(extrapolation: str) -> None:
-    """GPT-NeoX's own function, on queries and keys: the same dimensions turn."""
-    neox: Any = pytest.importorskip("transformers.models.gpt_neox.modeling_gpt_neox")
-    where, s = setting(64, 124, 244), 244 / 124
-    kind, options = {
-        "": ("linear", {"factor": 1.0}),
-        "+pi": ("linear", {"factor": s}),
-        "+ntk": ("dynamic", {"factor": 1.0, "seq_len": 244}),
-        "+yarn": ("yarn", {"factor": s, "original_max_position_embeddings": 124}),
-    }[extrapolation]
-    theta, amplitude = of_transformers(kind, where, partial_rotary_factor=0.25, **options)
-    assert len(theta) == 8 and not math.isnan(amplitude)
-    generator = torch.Generator().manual_seed(3)
-    q, k = torch.randn(2, 1, 12, 2, 64, generator=generator, dtype=torch.float64)
-    angles = (torch.arange(12)[:, None] * theta).repeat(1, 2)[None]
-    theirs = neox.apply_rotary_pos_emb(
-        q.transpose(1, 2), k.transpose(1, 2), angles.cos() * amplitude, angles.sin() * amplitude
-    )
-    pe = build(f"rope-partial{extrapolation}", where).eval()
-    seqs = sequences([244])
-    x = torch.zeros(1, 12, where.hidden_size, dtype=torch.float64)
-    by, layer = pe.start(x, pe.indices(seqs), seqs), pe.layers[0]
-    for x, expected in zip((q, k), theirs, strict=True):
-        assert error(layer.turn(x, by), expected.transpose(1, 2)) < 1e-5  # type: ignore[operator]

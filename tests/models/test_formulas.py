@@ -13,18 +13,18 @@ from torch import Tensor
 from tape_arith.models.build import build
 from tape_arith.models.encoding import PositionalEncoding, Setting
 from tape_arith.models.encodings.alibi import alibi_slopes
-from tape_arith.models.encodings.hard_alibi import HardALiBi
-from tape_arith.models.encodings.nape import NAPE
 from tape_arith.models.encodings.t5 import T5, first_distances
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.rotary import rotate
 from tape_arith.models.sequences import Sequences
-from tests.models import small
-from tests.models.small import error
+from tests.helpers import small_decoders
+from tests.helpers.small_decoders import error
 
 
 def setting(num_heads: int = 4, head_dim: int = 8) -> Setting:
-    return small.setting(num_layers=3, num_heads=num_heads, head_dim=head_dim, hidden_size=16)
+    return small_decoders.setting(
+        num_layers=3, num_heads=num_heads, head_dim=head_dim, hidden_size=16
+    )
 
 
 def bias_of(pe: PositionalEncoding, index: list[int], dtype: torch.dtype = torch.float64) -> Tensor:
@@ -56,24 +56,6 @@ def test_slopes_of_alibi(num_heads: int, exponents: list[float]) -> None:
     # Less for a key that lies farther behind: the sign is right, and no head is left out.
     biases = at_distance(build("alibi", setting(num_heads)), 3)
     assert biases == pytest.approx([-3 * 2.0**-e for e in exponents], rel=1e-14)
-
-
-def test_nape_has_positions_in_half_of_its_heads() -> None:
-    for num_heads, slopes in {1: [1.0], 3: [1.0, 0, 0], 4: [1.0, 1 / 2, 0, 0]}.items():
-        pe = build("nape", setting(num_heads))
-        assert at_distance(pe, 6) == pytest.approx([-6 * m for m in slopes])
-    geometric = build("nape:slopes=geometric", setting(8))
-    assert isinstance(geometric, NAPE) and geometric.slopes() == [*alibi_slopes(4), 0, 0, 0, 0]
-
-
-def test_windows_of_hard_alibi() -> None:
-    pe = build("hard-alibi", setting(16))
-    assert isinstance(pe, HardALiBi)
-    assert pe.windows() == [1, 2, 4, 8, 16, 32, 64, 128] + [math.inf] * 8
-    pe = build("hard-alibi:windowed=4:windows=consecutive", setting(4))
-    assert at_distance(pe, 2) == [-math.inf, -math.inf, 0, 0]
-    # The token itself is in every window, so that no row is empty.
-    assert at_distance(pe, 0) == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("max_distance", [128, 52, 244, 17])
@@ -134,14 +116,14 @@ def test_odd_sizes_are_refused() -> None:
         with pytest.raises(UsageError, match="even head_dim"):
             build(name, setting(head_dim=7))
     with pytest.raises(UsageError, match="even hidden_size, not 15"):
-        build("sinusoidal", small.setting(hidden_size=15))
+        build("sinusoidal", small_decoders.setting(hidden_size=15))
 
 
 def test_the_center_of_xpos_is_not_the_middle_of_the_present_length() -> None:
     """A key once stored must fit later queries: the first tokens' rotations never change."""
     pe, keys = build("xpos", setting()).double(), []
     for tokens in (10, 20):
-        seqs = small.sequences([tokens], length=tokens)
+        seqs = small_decoders.sequences([tokens], length=tokens)
         x = torch.zeros(1, tokens, 16, dtype=torch.float64)
         keys.append(pe.start(x, pe.indices(seqs), seqs).key.diagonal[:, :10])
     assert torch.equal(*keys)
@@ -207,9 +189,9 @@ def test_xpos_is_that_of_x_transformers(extrapolation: str) -> None:
     turned_k = package.apply_rotary_pos_emb(interleaved(k), freqs, scale**-1)
     theirs = torch.einsum("bhtk,bhik->bhti", turned_q, turned_k)
 
-    where = small.setting(head_dim=64, trained_length=124, max_length=244)
+    where = small_decoders.setting(head_dim=64, trained_length=124, max_length=244)
     pe = build(f"xpos{extrapolation}", where).eval()
-    seqs = small.sequences([244], length=244)
+    seqs = small_decoders.sequences([244], length=244)
     by = pe.start(torch.zeros(1, 244, where.hidden_size), pe.indices(seqs), seqs)
     ours = torch.einsum(
         "bthk,bihk->bhti", rotate(q.transpose(1, 2), by.query), rotate(k.transpose(1, 2), by.key)

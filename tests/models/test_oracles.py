@@ -21,9 +21,9 @@ from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import Name, parse
 from tape_arith.models.sequences import Sequences
+from tests.helpers import small_decoders
 from tests.helpers.oracles import biases, content, rotary, tables
 from tests.helpers.oracles.decoder import NoPE, Shape, Weights, decode
-from tests.models import small
 
 SHAPE = Shape(num_layers=2, num_heads=2, head_dim=8)
 DEEP = Shape(num_layers=3, num_heads=2, head_dim=8)
@@ -62,7 +62,7 @@ def decoder_for(case: Case) -> Decoder:
     config = DecoderConfig(
         VOCABULARY, shape.num_layers, HIDDEN, shape.num_heads, shape.head_dim, 10
     )
-    setting = small.setting_of(
+    setting = small_decoders.setting_of(
         config,
         trained_length=case.trained_length,
         max_length=max(2 * case.trained_length, *case.final_lengths, case.length),
@@ -490,7 +490,7 @@ def test_every_encoding_and_extrapolation_has_an_oracle() -> None:
     names = [parse(case.name) for case in FAST]
     assert {name.encoding.parts[-1].name for name in names} == set(known_names("encoding"))
     extrapolations = {name.extrapolation.name for name in names if name.extrapolation}
-    assert extrapolations | set(small.NUMBERINGS) == set(known_names("extrapolation"))
+    assert extrapolations | set(small_decoders.NUMBERINGS) == set(known_names("extrapolation"))
 
 
 @pytest.mark.parametrize("name", [name for name in ORACLES if name != "nope"])

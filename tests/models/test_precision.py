@@ -22,12 +22,12 @@ from tape_arith.models.errors import UsageError
 from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.sequences import Sequences
-from tests.models import small
+from tests.helpers import small_decoders
 
 HEADS, WIDTH, HIDDEN, TOKENS = 2, 16, 32, 40
 FAR = 3000
 TOLERANCE = 0.05
-SETTING = small.setting(
+SETTING = small_decoders.setting(
     num_heads=HEADS, head_dim=WIDTH, hidden_size=HIDDEN, trained_length=28, max_length=52
 )
 

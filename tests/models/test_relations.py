@@ -14,7 +14,7 @@ from tape_arith.models.contract import decoder_for, example_batch, forward
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.families.kerple import Kerple
 from tape_arith.models.names.locate import known_names
-from tests.models.small import error, setting
+from tests.helpers.small_decoders import error, setting
 
 SHIFTED = (
     *("alibi", "nape", "nape:slopes=geometric", "hard-alibi", "t5", "t5:max_distance=40", "shaw"),

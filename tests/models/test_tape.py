@@ -28,7 +28,7 @@ from tape_arith.models.families.contextual import DEFAULT_WIDTH, clamp_norm
 from tape_arith.models.names.declarations import declaration
 from tape_arith.models.names.parse import parse
 from tape_arith.models.sequences import Sequences
-from tests.models.small import VOCABULARY, error, setting_of
+from tests.helpers.small_decoders import VOCABULARY, error, setting_of
 from tests.models.test_oracles import ABLATIONS, CLAMPED
 
 NUM_LAYERS, HIDDEN, NUM_HEADS, HEAD_DIM, TOKENS = 6, 32, 4, 8, 40

@@ -20,8 +20,8 @@ from tape_arith.models.build import extrapolate
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import parse_extrapolation
+from tests.helpers.small_decoders import NUMBERINGS
 from tests.helpers.small_training import small, trainer
-from tests.models.small import NUMBERINGS
 
 ROTARY, RANDOMIZED = ("rope", "tape"), ("rand-rope",)
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=8, groups=1)

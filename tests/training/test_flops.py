@@ -17,7 +17,7 @@ from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import PositionalEncoding, Setting
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.sequences import Sequences
-from tests.models.small import setting_of
+from tests.helpers.small_decoders import setting_of
 
 PAPER = DecoderConfig(19, 16, 1024, 16, 64, 1024)
 # Three blocks; one, whose state no block reads; heads together wider than hidden; one head.

@@ -23,7 +23,7 @@ SHARED = 99 * 1024  # bytes that a program may have on the GPUs of capability 8.
 def test_for_hopper(values: int, longest: int, tmp_path: Path) -> None:
     """No register is spilled, tiles of 64 use its wide products, and smaller GPUs have room."""
     environment = {name: x for name, x in os.environ.items() if name != "TRITON_INTERPRET"}
-    program = [sys.executable, "-m", "tests.models.kernels.cross_compile"]
+    program = [sys.executable, "-m", "tests.helpers.kernel_compiler"]
     done = subprocess.run(
         [*program, "bfloat16", str(values), str(longest)],
         cwd=ROOT,

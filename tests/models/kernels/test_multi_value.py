@@ -26,7 +26,7 @@ from tape_arith.models.kernels.multi_value import (
     reference,
 )
 from tape_arith.models.kernels.tiles import place
-from tests.models.kernels.problem import HALF, SCALE, Problem, distance, exact, problem
+from tests.helpers.kernel_problems import HALF, SCALE, Problem, distance, exact, problem
 
 EXACT = 3e-6
 ROUNDED = 3e-2
@@ -104,12 +104,6 @@ def test_many_lengths_to_124(device: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("blocked")
-def test_every_length_to_124_in_blocks(device: str) -> None:
-    check(problem(shuffled(124), device=device, heads=1, tail=17), EXACT)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("values", [1, 2, 3])
 def test_every_length_to_124_in_bfloat16(values: int, device: str) -> None:
     case = problem(
@@ -159,7 +153,7 @@ def test_what_belongs_to_no_sequence_is_zero(lengths: list[int], tail: int, devi
     assert distance(found, expected) < EXACT
 
 
-@pytest.mark.parametrize("longest", [20, 40])
+@pytest.mark.parametrize("longest", [20, 30, 40])
 @pytest.mark.parametrize("lengths", [[0, 5, 0, 0, 20, 0], [0, 0]], ids=str)
 @pytest.mark.usefixtures("poisoned")
 def test_empty_sequences(lengths: list[int], longest: int, device: str) -> None:
@@ -197,16 +191,6 @@ def test_views_of_a_fused_projection(lengths: list[int], alone: int, device: str
         return [*(o.detach() for o in outputs), *torch.autograd.grad(outputs, leaves, given)]
 
     assert distance(results(leaves), results([exact(x) for x in leaves])) < EXACT
-
-
-@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
-def test_axes_that_are_not_contiguous(lengths: list[int], device: str) -> None:
-    case = problem(lengths, device=device, heads=1)
-    expected = case.expected()
-    case.inputs = [x.transpose(0, 2).contiguous().transpose(0, 2) for x in case.inputs]
-    case.gradients = [torch.ones_like(g[:1, :1, :1]).expand_as(g) for g in case.gradients]
-    assert distance(case.run()[:3], expected[:3]) < EXACT
-    check(case, EXACT)
 
 
 @pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
@@ -250,7 +234,7 @@ def test_an_output_that_nobody_uses(lengths: list[int], device: str) -> None:
 
 
 @pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
-@pytest.mark.parametrize("width, value_width", [(24, 40), (8, 64), (128, 3)])
+@pytest.mark.parametrize("width, value_width", [(24, 40), (128, 3)])
 def test_any_width(lengths: list[int], width: int, value_width: int, device: str) -> None:
     check(problem(lengths, device=device, width=width, value_width=value_width), EXACT)
 

@@ -4,7 +4,7 @@ Prints a JSON line for each kernel: registers, bytes of stack (where spilled reg
 shared memory, and the number of Hopper's wide products. A program of its own, since tests run
 Triton's interpreter:
 
-    python -m tests.models.kernels.cross_compile bfloat16 3 124
+    python -m tests.helpers.kernel_compiler bfloat16 3 124
 
 compiles for q, k and v in bfloat16, 64 wide, three values, the longest sequence of 124 tokens.
 """
