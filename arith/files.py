@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tape_arith.arith.errors import Corrupt, Failure
-from tape_arith.arith.machine import alive, host
+from tape_arith.arith.machine import host_id, is_alive
 
 MOST_BYTES = 32 * 2**20
 """Limit of a file that is read whole. As JSON it takes up to 35 times as much memory: 1.2 GB. A
@@ -95,12 +95,12 @@ def remove(path: Path) -> None:
 def _is_other_writer(pid: int) -> bool:
     # Our own number on a file that we do not write: an earlier process had it, as happens in
     # containers that are started again.
-    return pid != os.getpid() and alive(pid)
+    return pid != os.getpid() and is_alive(pid)
 
 
 @cache
 def _host() -> str:
-    return hashlib.sha256(host().encode()).hexdigest()[:8]
+    return hashlib.sha256(host_id().encode()).hexdigest()[:8]
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which processes live, and which cores and how much memory this process may use."""
+"""Which processes of this machine live, and which cores and memory this process may use."""
 
 import os
 import socket
@@ -9,9 +9,11 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 @cache
-def host() -> str:
-    """Where process ids mean the same: the machine since its start and, in containers, the
-    namespace; its name stands before the first slash."""
+def host_id() -> str:
+    """Return a text that is equal where process ids mean the same.
+
+    It names the machine since its start and, in containers, the namespace of process ids.
+    """
     parts = [socket.gethostname()]
     try:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
@@ -21,27 +23,20 @@ def host() -> str:
     return "/".join(parts)
 
 
-def born(pid: int) -> int | None:
-    """When a process of this host started, in ticks of its clock: another one that was given the
-    same number was born later. None where the system does not tell, or it is gone."""
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine runs; one that only waits to be reaped does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        # The name in front of the last parenthesis may hold anything.
+        return stat.rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
-        return None
-    # The name before the last parenthesis may hold anything; the state is the 3rd field.
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
-
-
-def alive(pid: int) -> bool:
-    """Whether a process of this host is there, and not only its exit code."""
-    if Path("/proc/self/stat").exists():
-        return born(pid) is not None
+        if Path("/proc/self/stat").exists():
+            return False
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # not ours to signal, but there
+    except OSError:  # of another user
         return True
     return True
 

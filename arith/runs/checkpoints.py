@@ -5,7 +5,7 @@ from pathlib import Path
 from tape_arith.arith.errors import Corrupt, Failure
 from tape_arith.arith.files import remove
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.lock import confirm
+from tape_arith.arith.runs.lock import check_lock
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import identity, load_state
 from tape_arith.arith.terminal import say
@@ -66,7 +66,7 @@ class TrainingCheckpoints:
 
     def _save(self, target: Path, keep: Path | None = None) -> None:
         tensors, facts = self.trainer.state()
-        confirm(self.folder.path)
+        check_lock(self.folder.path)
         if target in self.corrupt:  # never kept in place of a good one
             keep = None
             if target.is_dir():
@@ -83,7 +83,7 @@ class TrainingCheckpoints:
         counts as finished."""
         decoder = self.trainer.decoder
         weights = {f"model/{name}": value for name, value in decoder.state_dict().items()}
-        confirm(self.folder.path)
+        check_lock(self.folder.path)
         facts = {"step": self.trainer.step, "skipped": self.trainer.skipped}
         checkpoint.save(self.folder.final, weights, facts | identity(self.record))
         remove(self.folder.previous)

@@ -12,7 +12,7 @@ from tape_arith.arith.data.formats import write_parquet, write_text
 from tape_arith.arith.data.manifest import FILE
 from tape_arith.arith.data.writing import generate
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.arith.runs import lock
+from tape_arith.arith.runs.lock import NAME, lock_folder
 from tape_arith.arith.stopping import Stopped
 from tape_arith.arith.terminal import bar
 from tape_arith.arith.training.config import MOST, Config
@@ -43,9 +43,9 @@ def generate_dataset(
     began = time.perf_counter()
     processes = workers or os.cpu_count() or 1
     # One that is whole is only looked at: it may lie where nobody can write.
-    whole = (folder / FILE).exists() and not (folder / lock.NAME).exists() and not fresh
-    alone = nullcontext() if whole else lock.hold(folder, "generate")
-    with alone, bar(f"generate {folder.name}", count) as update:
+    whole = (folder / FILE).exists() and not (folder / NAME).exists() and not fresh
+    own = nullcontext() if whole else lock_folder(folder, "generate")
+    with own, bar(f"generate {folder.name}", count) as update:
 
         def progress(done: int) -> None:
             update(done)

@@ -19,7 +19,7 @@ def training(folder: RunFolder, of: tuple[int, str] | None = None) -> tuple[str,
     """How far training is: its state, and what its metrics say. `of`: the steps and the hash of the
     config that the run is to have; one of another config is none."""
     if not folder.exists():
-        return ("running" if lock.work(folder.path) == "train" else "waiting"), {}
+        return ("running" if lock.activity(folder.path) == "train" else "waiting"), {}
     try:
         record, metrics = folder.record(), folder.metrics()
     except Failure as error:
@@ -38,13 +38,13 @@ def training(folder: RunFolder, of: tuple[int, str] | None = None) -> tuple[str,
             facts["seconds_left"] = round(pace * (steps - step), 1)
     if folder.finished() or (scored(folder, record) and not folder.unfinished()):
         return "trained", facts
-    return ("running" if lock.work(folder.path) == "train" else "waiting"), facts
+    return ("running" if lock.activity(folder.path) == "train" else "waiting"), facts
 
 
 def scoring(file: Path, of: tuple[int, str]) -> tuple[str, dict[str, Any]]:
     """How far the scoring of the grid in `file` is, in blocks. A grid of another run or budget
     counts as none."""
-    state = "running" if lock.work(file.parent) == file.name else "waiting"
+    state = "running" if lock.activity(file.parent) == f"score {file.name}" else "waiting"
     try:
         record = RunFolder(file.parent).record()
     except Failure:  # none, or its training's row tells

@@ -10,7 +10,7 @@ from tape_arith.arith.runs.build import empty_grid
 from tape_arith.arith.runs.command_lines import why_no_weights
 from tape_arith.arith.runs.environment import scoring_facts
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.lock import confirm, hold, tidy
+from tape_arith.arith.runs.lock import check_lock, lock_folder, remove_stale
 from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.runs.user_encodings import user_errors
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
@@ -55,7 +55,7 @@ def score_run(
     if file.exists() and not fresh:
         grid = _begun(file, empty)
         if grid.complete:
-            tidy(folder.path)
+            remove_stale(folder.path)
             return grid
     if carried:
         raise UsageError(why_no_weights(folder))
@@ -65,7 +65,7 @@ def score_run(
     done = grid.blocks_done * bucket.num_pairs
     began = time.perf_counter()
     title = f"score {name} seed {record.seed}{asked}"
-    with hold(folder.path, file.name), bar(title, rows, done) as update:
+    with lock_folder(folder.path, f"score {file.name}"), bar(title, rows, done) as update:
         if file.exists() and not fresh:  # another process may have gone on before we held it
             grid = _begun(file, empty)
             done = grid.blocks_done * bucket.num_pairs
@@ -76,7 +76,7 @@ def score_run(
             update(done)
 
         def save(grid: Grid) -> None:
-            confirm(folder.path)
+            check_lock(folder.path)
             grid_file.save(grid, file)
 
         stage = file.stem.replace("grid", "score", 1)

@@ -20,7 +20,7 @@ from tape_arith.arith.runs.command_lines import why_no_weights
 from tape_arith.arith.runs.environment import DECIDES_BITS, environment
 from tape_arith.arith.runs.folder import RunFolder, run_folder
 from tape_arith.arith.runs.init_from import init_from_record, with_origin, write_first_state
-from tape_arith.arith.runs.lock import alone, confirm
+from tape_arith.arith.runs.lock import check_lock, locked
 from tape_arith.arith.runs.options import DEFAULTS, TrainOptions
 from tape_arith.arith.runs.record import Environment, RunRecord, check_can_continue
 from tape_arith.arith.runs.tracking import tracked
@@ -122,7 +122,7 @@ def _check_same_run(folder: RunFolder, requested: RunRecord, source: RunFolder |
         )
 
 
-@alone
+@locked
 def create_run(
     folder: RunFolder, record: RunRecord, fresh: bool = False, source: RunFolder | None = None
 ) -> None:
@@ -137,7 +137,7 @@ def create_run(
         folder.write_record(record)
 
 
-@alone
+@locked
 def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> None:
     """Raise the budget of a run to `steps`; training goes on from before the cool-down.
 
@@ -184,7 +184,7 @@ def _has_final_weights(folder: RunFolder, record: RunRecord) -> bool:
     return load_state(folder.final, record, "cpu")[1].get("step") == record.config.steps
 
 
-@alone
+@locked
 def continue_run(
     folder: RunFolder,
     options: TrainOptions = DEFAULTS,
@@ -233,7 +233,7 @@ def continue_run(
 
     def log(metrics: Metrics) -> None:
         nonlocal note
-        confirm(folder.path)
+        check_lock(folder.path)
         folder.add_metrics(metrics.content())
         for sink in sinks:
             sink(metrics)

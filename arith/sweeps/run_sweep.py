@@ -8,6 +8,7 @@ from typing import Any
 
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs.build import check_trainable
+from tape_arith.arith.runs.lock import lock_folder
 from tape_arith.arith.runs.user_encodings import as_user_error
 from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps.engines.engine import Ended, Engine
@@ -80,15 +81,17 @@ class Prepared:
         return [job for job in self.jobs if job.id not in done]
 
     def run(self, stopper: Stopper, sent: Engine | None = None) -> Outcome:
-        """Run what is not done, here or where `sent` sends it."""
+        """Run what is not done, here or where `sent` sends it. Raises Busy if another process runs
+        this sweep."""
         folder = folder_of(self.sweep, self.out)
         say(f"{self.sweep.name}: {self.total()}")
-        write_jobs(self.jobs, folder)
 
         def ended(end: Ended) -> None:
             note_end(folder, end.job.id, end.code, end.reason, end.log)
 
-        return conduct_here(self.jobs, self.slots, folder, stopper, ended, sent=sent)
+        with lock_folder(folder, "sweep"):
+            write_jobs(self.jobs, folder)
+            return conduct_here(self.jobs, self.slots, folder, stopper, ended, sent=sent)
 
     def report(self, outcome: Outcome) -> dict[str, Any]:
         """What came of it, with stable keys for `--json`."""

@@ -177,7 +177,7 @@ def _of_run(folder: RunFolder, place: Path, ends: Mapping[str, Any]) -> Row:
     name = folder.path.relative_to(place).as_posix()
     keys = [key for key in ends if f"{key.split('/', 1)[-1]}/".startswith(f"{name}/")]
     row = Row(name, state, **progress)
-    working = lock.work(folder.path)
+    working = lock.activity(folder.path)
     if working not in (None, "train"):
         row = _replaced(row, state="running")
     elif state == "trained" and scored(folder, folder.record()):

@@ -30,7 +30,7 @@ def stopped(argv: list[str], folder: Path, held: str) -> Iterator[Process]:
     process, lock_file = start(argv, folder), folder / held / lock.NAME
     try:
         deadline = time.monotonic() + 120
-        while not (lock_file.exists() and lock_file.read_text().endswith("}")):
+        while not (lock_file.exists() and (folder / held / lock.ACTIVITY).exists()):
             assert process.poll() is None and time.monotonic() < deadline, process.communicate()
             time.sleep(0.002)
         process.send_signal(signal.SIGSTOP)
@@ -89,10 +89,26 @@ def test_two_datasets(folders: tuple[Path, Path]) -> None:
     assert results(shared) == results(alone)
 
 
-def test_a_sweep_waits_for_a_training(tmp_path: Path) -> None:
+def write_sweep(folder: Path) -> None:
     lines = ['preset = "mini"', 'encodings = ["rand-rope"]', "seeds = [0]", "[set]"]
     lines += [f"{key} = {value}" for key, value in (SETTINGS | SIZES).items()]
-    (tmp_path / "beside.toml").write_text("\n".join(lines))
+    (folder / "beside.toml").write_text("\n".join(lines))
+
+
+def test_two_identical_sweeps(folders: tuple[Path, Path]) -> None:
+    alone, shared = folders
+    sweep = ["sweep", "beside.toml", "--threads=1"]
+    for folder in folders:
+        write_sweep(folder)
+    finish(sweep, alone)
+    with stopped(sweep, shared, "runs/sweeps/beside") as first:
+        assert_busy(sweep, shared, first)
+        assert_goes_on(first)
+    assert results(shared) == results(alone)
+
+
+def test_a_sweep_waits_for_a_training(tmp_path: Path) -> None:
+    write_sweep(tmp_path)
     run = f"runs/beside/{RUN.removeprefix('runs/')}"
     with stopped([*TRAIN, "--out=runs/beside"], tmp_path, run) as training:
         sweep = start(["sweep", "beside.toml", "--threads=1"], tmp_path)

@@ -57,7 +57,7 @@ def test_what_is_done_and_what_waits(listed: Path) -> None:
 
 
 def test_who_holds_the_lock_is_running(listed: Path) -> None:
-    with lock.hold(ROPE, "grid+yarn.json"):
+    with lock.lock_folder(ROPE, "score grid+yarn.json"):
         assert states()[YARN]["state"] == "running" and states()[TRAIN]["state"] == "trained"
     assert states()[YARN]["state"] == "waiting"
 
@@ -76,7 +76,7 @@ def test_a_training_on_its_way(listed: Path) -> None:
     now = states()[TRAIN]
     assert (now["state"], now["step"], now["loss"]) == ("waiting", 2, 2.5)
     assert now["seconds_left"] == 6.0  # two steps of three seconds
-    with lock.hold(ROPE):
+    with lock.lock_folder(ROPE):
         text = done("status", "mine").out
         rows = json.loads(done("status", "runs", "--json").out)["jobs"]
     assert "running  2 of 4  2.5000  0:00:06" in text
@@ -204,7 +204,7 @@ def test_the_log_of_an_earlier_call_is_not_shown(listed: Path) -> None:
         return found
 
     assert shown() == str(log)  # it waits, and that is what it said last
-    with lock.hold(ROPE, "grid+yarn.json"):
+    with lock.lock_folder(ROPE, "score grid+yarn.json"):
         os.utime(FOLDER / "jobs.jsonl", (now - 9, now - 9))
         assert shown() == str(log)
         os.utime(log, (now - 99, now - 99))
