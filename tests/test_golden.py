@@ -169,9 +169,8 @@ def _kill_in_the_middle(arguments: list[str]) -> None:
     """Start a training in another process and kill it when some of its steps are done."""
     metrics = Path("runs/mini") / KILLED / "seed-0" / "metrics.jsonl"
     code = "from tape_arith import cli; cli.main()"
-    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parent)}
     with subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stderr=subprocess.DEVNULL, env=environment
+        [sys.executable, "-c", code, *arguments], stderr=subprocess.DEVNULL
     ) as process:
         _wait_until(lambda: metrics.is_file() or process.poll() is not None)
         process.send_signal(signal.SIGKILL)
