@@ -38,8 +38,8 @@ def command(
         figure_format(out)
     use_threads(threads)
     from tape_arith.arith.studies.errors import error_study
+    from tape_arith.arith.studies.errors_data import to_json, to_markdown
     from tape_arith.arith.studies.errors_figure import draw
-    from tape_arith.arith.studies.errors_table import to_json, to_markdown
 
     study = error_study(runs, split, problems, AttentionChoice(attention, compiled=False))
     print((to_json if as_json else to_markdown)(study), end="")

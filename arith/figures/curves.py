@@ -21,10 +21,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from tape_arith.arith.figures.captions import NBSP, preset_words
 from tape_arith.arith.figures.figure_file import DPI, STYLE, figure_format, save
 from tape_arith.arith.figures.foot import put_legend, put_note
-from tape_arith.arith.figures.heatmap import lines
 from tape_arith.arith.figures.looks import bound, looks
 from tape_arith.arith.figures.panel import shrink
-from tape_arith.arith.figures.style import LETTERS
+from tape_arith.arith.figures.style import LETTERS, lines
 
 BAND = 0.18
 LAYERS = "flare"

@@ -5,7 +5,6 @@ Shapes: N the longest operand scored.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from textwrap import wrap
 from typing import NamedTuple
 
 import matplotlib as mpl
@@ -14,11 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
-from matplotlib.textpath import TextPath
 
 from tape_arith.arith.figures import captions, panel
 from tape_arith.arith.figures.captions import Panel
 from tape_arith.arith.figures.figure_file import DPI, STYLE, figure_format, save
+from tape_arith.arith.figures.style import lines
 from tape_arith.arith.scoring.comparisons import false_discovery, two_proportion
 from tape_arith.arith.scoring.grid import Floats, Grid
 from tape_arith.arith.scoring.regions import REGION_WORDS, Bools, Region
@@ -114,17 +113,6 @@ def significant(one: Panel, other: Panel) -> Bools:
     counts = [sum(grid.exact for grid in one), sum(grid.total for grid in one)]
     counts += [sum(grid.exact for grid in other), sum(grid.total for grid in other)]
     return false_discovery(two_proportion(*counts), DISCOVERY_RATE)
-
-
-def lines(text: str, width: float, size: float) -> list[str]:
-    """`text` in lines of at most `width`, in letters of `size`, all in points."""
-    letters = int(width / (0.51 * size))  # of prose; digits and what stands between them are wider
-    while letters > 1:
-        made = wrap(text, letters)
-        if all(TextPath((0, 0), line, size=size).get_extents().x1 <= width for line in made):
-            return made
-        letters -= 1
-    return wrap(text, 1)
 
 
 class _Sheet:

@@ -16,9 +16,9 @@ from matplotlib.textpath import TextPath
 
 from tape_arith.arith.figures.captions import NBSP, places
 from tape_arith.arith.figures.figure_file import DPI, STYLE, figure_format, save
-from tape_arith.arith.figures.heatmap import lines
 from tape_arith.arith.figures.leaderboard_data import Board, Standing
 from tape_arith.arith.figures.looks import bound
+from tape_arith.arith.figures.style import lines
 from tape_arith.arith.scoring.statistics import Interval
 
 # Inches: the page (a paper's column) and its edge, a row, the heads above and the axis below.

@@ -14,7 +14,6 @@ from matplotlib.lines import Line2D
 
 from tape_arith.arith.figures.captions import NBSP, Panel, source
 from tape_arith.arith.figures.figure_file import DPI, STYLE, figure_format, save
-from tape_arith.arith.figures.heatmap import lines
 from tape_arith.arith.figures.leaderboard import (
     ALONE,
     COLOUR,
@@ -26,6 +25,7 @@ from tape_arith.arith.figures.leaderboard import (
     WORDS,
 )
 from tape_arith.arith.figures.leaderboard import width as width_of
+from tape_arith.arith.figures.style import lines
 from tape_arith.arith.scoring.regions import REGION_WORDS, Region
 from tape_arith.arith.studies.ablations_table import Family, Member, points
 

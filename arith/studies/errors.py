@@ -1,16 +1,25 @@
-"""The errors of runs, one run after the other."""
+"""What decoders answer where they are wrong.
 
-from collections.abc import Sequence
+One teacher-forced pass suffices. Up to the first wrong place the right answer is what the decoder
+itself predicts, so the argmax at that place is exactly the first error of greedy decoding. What
+greedy decoding predicts after it is not measured: an answer whose first error is a digit may have a
+wrong length as well.
+"""
+
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.weights import trained_decoder
-from tape_arith.arith.studies.errors_data import mistakes
-from tape_arith.arith.studies.errors_figure import RunErrors, Study
+from tape_arith.arith.scoring.score import PROBE_ROWS, ROWS_A_CHUNK, low_precision_threshold, score
+from tape_arith.arith.studies.errors_data import ErrorCounts, ErrorStudy, RunErrors, count_errors
 from tape_arith.arith.studies.inputs import comparable_runs
+from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.terminal import bar
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.backends import AUTO, AttentionChoice
 
 
@@ -19,44 +28,42 @@ def error_study(
     split: str = EVALUATION,
     problems: int | None = None,
     compute: AttentionChoice = AUTO,
-) -> Study:
-    """The runs at `paths` on the first `problems` (None: all) of their evaluation set.
+) -> ErrorStudy:
+    """Count the errors of the runs at `paths` on the first `problems` (None: all) of their
+    evaluation set.
 
-    Errors: UsageError where runs cannot be compared, one is there twice, or there are not so many
-    problems; Failure for a corrupt file.
+    Raises UsageError if runs cannot be compared, an encoding comes twice with one seed, or there
+    are fewer problems; Failure for a corrupt file.
     """
     runs = comparable_runs(paths)
-    seen = [(run.record.encoding, run.record.seed) for run in runs]
-    for number, (encoding, seed) in enumerate(seen):
-        if (encoding, seed) in seen[:number]:
+    identities = [(run.record.encoding, run.record.seed) for run in runs]
+    for number, (encoding, seed) in enumerate(identities):
+        if (encoding, seed) in identities[:number]:
             raise UsageError(
                 f"{runs[number].path} is {encoding}, seed {seed}, once more: name each run once"
             )
-    config = runs[0].record.config
+    first = runs[0].record
+    config = first.config
     bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, split)
-    there = config.problems_per_cell * bucket.num_pairs
-    count = there if problems is None else problems
-    if not 1 <= count <= there:
-        raise UsageError(f"the evaluation set has {there:,} problems: give 1 to so many")
-    found = []
-    done = 0
+    available = config.problems_per_cell * bucket.num_pairs
+    count = available if problems is None else problems
+    if not 1 <= count <= available:
+        raise UsageError(f"the evaluation set has {available:,} problems: give 1 to so many")
+    studied: list[RunErrors] = []
     with bar("answer", count * len(runs)) as update:
-
-        def progress(rows: int) -> None:
-            nonlocal done
-            done += rows
-            update(done)
-
-        for run in runs:
+        for number, run in enumerate(runs):
             record = run.record
-            name = record.name
-            decoder, hardware = trained_decoder(RunFolder(run.path), name, record, compute)
-            counts = mistakes(decoder, bucket, count, config.trained_digits, hardware, progress)
-            found.append(RunErrors(str(run.path), record.encoding, record.seed, counts))
-    return Study(
-        runs=tuple(found),
-        preset=runs[0].record.preset,
-        settings=runs[0].record.settings,
+            decoder, hardware = trained_decoder(RunFolder(run.path), record.name, record, compute)
+
+            def progress(rows: int, before: int = number * count) -> None:
+                update(before + rows)
+
+            counts = errors(decoder, bucket, count, config.trained_digits, hardware, progress)
+            studied.append(RunErrors(str(run.path), record.encoding, record.seed, counts))
+    return ErrorStudy(
+        runs=tuple(studied),
+        preset=first.preset,
+        settings=first.settings,
         trained_digits=config.trained_digits,
         evaluation={
             "task": bucket.task,
@@ -68,3 +75,41 @@ def error_study(
             "sha256": bucket.sha256(count),
         },
     )
+
+
+def errors(
+    decoder: Decoder,
+    bucket: Bucket,
+    count: int,
+    trained_digits: int,
+    hardware: Hardware,
+    progress: Callable[[int], None] = lambda rows: None,
+) -> ErrorCounts:
+    """Count the errors in the answers to the first `count` problems of `bucket`, scored as a grid
+    is; `progress` gets the number of problems done after each chunk.
+
+    Raises UsageError for a task without carry chains.
+    """
+    task = load_task(bucket.task)
+    decoder.eval()
+    probe = min(PROBE_ROWS, count)
+    threshold = low_precision_threshold(
+        decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
+    )
+    parts = []
+    for start in range(0, count, ROWS_A_CHUNK):
+        stop = min(start + ROWS_A_CHUNK, count)
+        problems = bucket.problems(start, stop)
+        outcome = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
+        counts = count_errors(
+            problems,
+            task.carry_chains(*bucket.operands(start, stop)),
+            outcome.first_wrong,
+            outcome.said,
+            trained_digits=trained_digits,
+            max_digits=bucket.max_digits,
+            places=task.answer_width(bucket.max_digits) + 1,
+        )
+        parts.append(counts)
+        progress(stop)
+    return sum(parts[1:], parts[0])

@@ -1,55 +1,304 @@
-"""What a decoder answers where it is wrong.
+"""How answers go wrong, as counts and as tables. No torch here.
 
-One teacher-forced pass tells it: up to the first wrong place the right answer is what the decoder
-itself has said, so the argmax there is exactly the first error of greedy decoding: the end token
-too early, a digit in place of the end, or a wrong digit. What greedy decoding goes on to say is
-not looked at: an answer whose first error is a digit may have a wrong length as well.
+Shapes: n problems; R regions, in distribution and out of it; C lengths of carry chains, from 0;
+A places of an answer, 0 the least significant, its end token included; K kinds of errors.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
 
-from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.scoring.score import PROBE_ROWS, ROWS_A_CHUNK, low_precision_threshold, score
-from tape_arith.arith.studies.mistakes import Mistakes, counted
-from tape_arith.arith.tasks.task import load_task
-from tape_arith.models.decoder import Decoder
-from tape_arith.models.hardware import Hardware
+import numpy as np
+from numpy.typing import NDArray
+
+from tape_arith.arith.figures.captions import SPLITS, preset_words, signed
+from tape_arith.arith.figures.tabular import pipe_table
+from tape_arith.arith.scoring.regions import REGION_WORDS, Region
+from tape_arith.arith.tasks.task import Problems
+from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS
+
+Ints = NDArray[np.int64]
+REGIONS: tuple[Region, ...] = ("in_distribution", "out_of_distribution")
+KINDS = {
+    "ended_early": "ended too early",
+    "went_on": "did not end",
+    "one_less": "digit one less",
+    "one_more": "digit one more",
+    "other_digit": "another digit",
+    "no_digit": "no digit",
+}
+"""Kinds of a first error. Digits are compared modulo 10: one less is what a lost carry leaves, one
+more an invented one. A lost last carry ends the answer early, an invented one goes on."""
+WRONG_LENGTH = ("ended_early", "went_on")
+OFF_BY_ONE = ("one_less", "one_more")
+WRONG_DIGIT = (*OFF_BY_ONE, "other_digit")
 
 
-def mistakes(
-    decoder: Decoder,
-    bucket: Bucket,
-    count: int,
-    trained_digits: int,
-    hardware: Hardware,
-    progress: Callable[[int], None] = lambda rows: None,
-) -> Mistakes:
-    """The mistakes in the answers to the first `count` problems of `bucket`, scored as a grid is;
-    `progress` is told how many were scored after each chunk.
+@dataclass(frozen=True)
+class ErrorCounts:
+    """Counts over problems, which add up over problems and over runs.
 
-    Errors: UsageError for a task that does not say what its carry chains are.
+    problems     int64[R, C]  problems, by the length of their longest carry chain
+    exact        int64[R, C]  of these, those answered exactly
+    first_wrong  int64[R, A]  wrong answers, by the place of their first wrong token
+    kinds        int64[R, K]  wrong answers, by what is wrong at that place
     """
-    task = load_task(bucket.task)
-    decoder.eval()
-    probe = min(PROBE_ROWS, count)
-    threshold = low_precision_threshold(
-        decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
+
+    problems: Ints
+    exact: Ints
+    first_wrong: Ints
+    kinds: Ints
+
+    def __add__(self, other: "ErrorCounts") -> "ErrorCounts":
+        names = [field.name for field in fields(self)]
+        return ErrorCounts(*(getattr(self, name) + getattr(other, name) for name in names))
+
+    def wrong(self, region: Region) -> int:
+        """The number of wrong answers."""
+        return int(self.first_wrong[REGIONS.index(region)].sum())
+
+    def of_kinds(self, region: Region, *kinds: str) -> int:
+        """The number of wrong answers whose first error is of one of `kinds`."""
+        columns = [list(KINDS).index(kind) for kind in kinds]
+        return int(self.kinds[REGIONS.index(region), columns].sum())
+
+    def as_dict(self, trained_digits: int) -> dict[str, Any]:
+        """The counts of each region; `beyond_trained` is a place less the trained digits, so 0 is
+        the first place that no trained operand has."""
+        return {region: self._region(region, trained_digits) for region in REGIONS}
+
+    def _region(self, region: Region, trained_digits: int) -> dict[str, Any]:
+        row = REGIONS.index(region)
+        problems, exact = self.problems[row].tolist(), self.exact[row].tolist()
+        places = self.first_wrong[row].tolist()
+        return {
+            "problems": sum(problems),
+            "exact": sum(exact),
+            "by_longest_chain": [
+                {"length": length, "problems": total, "exact": exact[length]}
+                for length, total in enumerate(problems)
+                if total
+            ],
+            "wrong": self.wrong(region),
+            "by_first_wrong_place": [
+                {"place": place, "beyond_trained": place - trained_digits, "wrong": wrong}
+                for place, wrong in enumerate(places)
+                if wrong
+            ],
+            "kinds": {kind: self.of_kinds(region, kind) for kind in KINDS},
+            "wrong_length": self.of_kinds(region, *WRONG_LENGTH),
+            "wrong_digit": self.of_kinds(region, *WRONG_DIGIT),
+            "off_by_one": self.of_kinds(region, *OFF_BY_ONE),
+        }
+
+
+def count_errors(
+    problems: Problems,
+    chains: Ints,
+    first_wrong: Ints,
+    predicted: Ints,
+    *,
+    trained_digits: int,
+    max_digits: int,
+    places: int,
+) -> ErrorCounts:
+    """Count the errors in answers to n problems.
+
+    Each int64[n]: `chains` the length of the longest carry chain, `first_wrong` the place of the
+    first wrong token (-1: all right), `predicted` the token that is predicted there.
+    """
+    longer = (problems.operand_lengths > trained_digits).any(axis=1).astype(np.int64)
+    wrong = first_wrong >= 0
+
+    def count(values: Ints, rows: NDArray[np.bool_], size: int) -> Ints:
+        counts = np.bincount((longer * size + values)[rows], minlength=len(REGIONS) * size)
+        return counts.astype(np.int64).reshape(len(REGIONS), size)
+
+    answer_starts = np.cumsum(problems.lengths) - problems.lengths + problems.prompt_lengths
+    right = problems.tokens[answer_starts + np.maximum(first_wrong, 0)].astype(np.int64)
+    return ErrorCounts(
+        problems=count(chains, np.ones_like(wrong), max_digits + 1),
+        exact=count(chains, ~wrong, max_digits + 1),
+        first_wrong=count(first_wrong, wrong, places),
+        kinds=count(_kinds(right, predicted), wrong, len(KINDS)),
     )
-    parts = []
-    for start in range(0, count, ROWS_A_CHUNK):
-        stop = min(start + ROWS_A_CHUNK, count)
-        problems = bucket.problems(start, stop)
-        outcome = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
-        parts.append(
-            counted(
-                problems,
-                task.carry_chains(*bucket.operands(start, stop)),
-                outcome.first_wrong,
-                outcome.said,
-                trained_digits=trained_digits,
-                max_digits=bucket.max_digits,
-                places=task.answer_width(bucket.max_digits) + 1,
-            )
+
+
+def _kinds(right: Ints, predicted: Ints) -> Ints:
+    """The kind of predicting `predicted` for `right`, as its number in KINDS: int64[n]."""
+    more = (predicted - right) % 10
+    cases = {
+        "ended_early": predicted == EOS,
+        "no_digit": (predicted < DIGIT_ZERO) | (predicted >= DIGIT_ZERO + 10),
+        "went_on": right == EOS,
+        "one_less": more == 9,
+        "one_more": more == 1,
+    }
+    order = list(KINDS)
+    numbers = [order.index(kind) for kind in cases]
+    kinds = np.select(list(cases.values()), numbers, order.index("other_digit"))
+    return kinds.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class RunErrors:
+    """The errors of one run."""
+
+    run: str
+    encoding: str
+    seed: int
+    counts: ErrorCounts
+
+
+@dataclass(frozen=True)
+class ErrorStudy:
+    """The errors of some runs, all on the same problems. `settings` are those that differ from the
+    preset's; `evaluation` has task, version, split, seed, max_digits, problems (how many), sha256.
+    """
+
+    runs: tuple[RunErrors, ...]
+    preset: str
+    settings: dict[str, int | float | str]
+    trained_digits: int
+    evaluation: dict[str, Any]
+
+    @cached_property
+    def pooled(self) -> dict[str, ErrorCounts]:
+        """The counts of each encoding, all its runs together."""
+        pooled: dict[str, ErrorCounts] = {}
+        for run in self.runs:
+            before = pooled.get(run.encoding)
+            pooled[run.encoding] = run.counts if before is None else before + run.counts
+        return pooled
+
+    @property
+    def seeds(self) -> dict[str, list[int]]:
+        """The seeds of each encoding."""
+        return {
+            name: sorted(run.seed for run in self.runs if run.encoding == name)
+            for name in self.pooled
+        }
+
+    @property
+    def regions(self) -> list[Region]:
+        """The regions that have problems."""
+        first = self.runs[0].counts.problems
+        return [region for region, row in zip(REGIONS, first, strict=True) if row.any()]
+
+    @property
+    def source(self) -> str:
+        """A sentence on task, problems and runs."""
+        of = self.evaluation
+        split = SPLITS.get(of["split"], of["split"])
+        seeds = {
+            name: f"seed{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+            for name, numbers in self.seeds.items()
+        }
+        one = len(set(seeds.values())) == 1
+        listed = "; ".join(
+            dict.fromkeys(text if one else f"{name}: {text}" for name, text in seeds.items())
         )
-        progress(stop - start)
-    return sum(parts[1:], parts[0])
+        return (
+            f"Task {of['task']}{f', {split},' if split else ','} trained to {self.trained_digits} "
+            f"digits and tested to {of['max_digits']} (preset "
+            f"{preset_words(self.preset, self.settings)}), {of['problems']:,} problems a run "
+            f"(evaluation set {of['sha256'][:8]}). Counts of all seeds together, these runs only "
+            f"({listed})."
+        )
+
+
+def to_markdown(study: ErrorStudy) -> str:
+    """Tables of exact match by carry chain, kinds of first errors, and their places."""
+    parts = [_by_chain(study, region) for region in study.regions]
+    parts.append(_by_kind(study))
+    parts += [_by_place(study, region) for region in study.regions]
+    legend = (
+        "The first error is the token at which greedy decoding first leaves the right answer; "
+        "place 0 is the least significant digit. By chance 22 % of wrong digits are off by one "
+        f"(two of nine); 8 for 9 and 9 for 0 count as one less. {study.source}"
+    )
+    return "\n".join([*filter(None, parts), f"{legend}\n"])
+
+
+def _share(part: int, whole: int) -> str:
+    """A share in percent with its counts.
+
+    >>> _share(3, 1200), _share(0, 0)
+    ('0.2 % (3 of 1,200)', '-')
+    """
+    return f"{100 * part / whole:.1f} % ({part:,} of {whole:,})" if whole else "-"
+
+
+def _table(title: str, head: Sequence[str], align: str, body: Sequence[Sequence[str]]) -> str:
+    return f"{title}\n\n{pipe_table(head, align, body)}" if body else ""
+
+
+def _by_chain(study: ErrorStudy, region: Region) -> str:
+    row, counts = REGIONS.index(region), study.pooled.values()
+    body = [
+        [str(n), *(_share(c.exact[row, n], c.problems[row, n]) for c in counts)]
+        for n in range(study.evaluation["max_digits"] + 1)
+        if any(c.problems[row, n] for c in counts)
+    ]
+    title = f"Exact match by length of the longest carry chain, {REGION_WORDS[region]}"
+    return _table(title, ["chain", *study.pooled], "r" * (1 + len(counts)), body)
+
+
+def _by_kind(study: ErrorStudy) -> str:
+    head = ["encoding", "seeds", "problems", "wrong answers", "wrong length", "wrong digit"]
+    head += ["off by one, of wrong digits", *KINDS.values()]
+    body = []
+    for name, counts in study.pooled.items():
+        for region in study.regions:
+            wrong, digits = counts.wrong(region), counts.of_kinds(region, *WRONG_DIGIT)
+            seeds = ", ".join(map(str, study.seeds[name]))
+            shares = [
+                _share(wrong, int(counts.problems[REGIONS.index(region)].sum())),
+                _share(counts.of_kinds(region, *WRONG_LENGTH), wrong),
+                _share(digits, wrong),
+                _share(counts.of_kinds(region, *OFF_BY_ONE), digits),
+            ]
+            kinds = [f"{counts.of_kinds(region, kind):,}" for kind in KINDS]
+            body.append([name, seeds, REGION_WORDS[region], *shares, *kinds])
+    return _table("First error of wrong answers", head, "lll" + "r" * 10, body)
+
+
+def _by_place(study: ErrorStudy, region: Region) -> str:
+    row, counts = REGIONS.index(region), study.pooled.values()
+    places = np.flatnonzero(sum(c.first_wrong[row] for c in counts)).tolist()
+    body = [
+        [
+            str(place),
+            signed(place - study.trained_digits, 0),
+            *(_share(c.first_wrong[row, place], c.wrong(region)) for c in counts),
+        ]
+        for place in places
+    ]
+    title = f"Wrong answers by place of their first wrong token, {REGION_WORDS[region]}"
+    head = ["place", "less trained digits", *study.pooled]
+    return _table(title, head, "r" * len(head), body)
+
+
+def to_json(study: ErrorStudy) -> str:
+    """The counts of each run and, pooled, of each encoding."""
+    digits = study.trained_digits
+    content = {
+        "schema": 1,
+        "kind": "errors",
+        "preset": study.preset,
+        "settings": study.settings,
+        "trained_digits": digits,
+        "evaluation": study.evaluation,
+        "encodings": [
+            {"encoding": name, "seeds": study.seeds[name], **counts.as_dict(digits)}
+            for name, counts in study.pooled.items()
+        ],
+        "runs": [
+            {"run": run.run, "encoding": run.encoding, "seed": run.seed}
+            | run.counts.as_dict(digits)
+            for run in study.runs
+        ],
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"

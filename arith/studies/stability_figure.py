@@ -21,8 +21,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from tape_arith.arith.figures.figure_file import DPI, STYLE, figure_format, save
 from tape_arith.arith.figures.foot import put_legend, put_note
-from tape_arith.arith.figures.heatmap import lines
-from tape_arith.arith.figures.style import LETTERS, MARKERS
+from tape_arith.arith.figures.style import LETTERS, MARKERS, lines
 
 Precision = Literal["float32", "float64"]
 

@@ -7,7 +7,8 @@ import pytest
 
 from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.studies.mistakes import REGIONS, Region
+from tape_arith.arith.scoring.regions import Region
+from tape_arith.arith.studies.errors_data import REGIONS
 from tests.helpers.tiny_runs import done, refused, settings, untouched
 
 RUNS = [Path(f"runs/mini/{name}/seed-{seed}") for name in ("rope", "fire") for seed in (0, 1)]

@@ -13,9 +13,9 @@ import torch
 from tape_arith.arith.data.bucket import CARRY, EVALUATION, Bucket
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.scoring.score import score
-from tape_arith.arith.studies import errors_data as module
-from tape_arith.arith.studies.errors_data import mistakes
-from tape_arith.arith.studies.mistakes import KINDS, REGIONS, Mistakes, counted
+from tape_arith.arith.studies import errors as module
+from tape_arith.arith.studies.errors import errors
+from tape_arith.arith.studies.errors_data import KINDS, REGIONS, ErrorCounts, count_errors
 from tape_arith.arith.tasks.task import Problems, load_task
 from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS, decode
 from tape_arith.models.decoder import Decoder
@@ -111,13 +111,13 @@ def looped(problems: Problems, answers: list[list[int]]) -> dict[str, Counter[tu
     return found
 
 
-def as_counters(counts: Mistakes) -> dict[str, Counter[tuple[str, object]]]:
+def as_counters(counts: ErrorCounts) -> dict[str, Counter[tuple[str, object]]]:
     found: dict[str, Counter[tuple[str, object]]] = {}
     for name in ("problems", "exact", "first_wrong", "kinds"):
         found[name] = Counter()
         for (row, column), value in np.ndenumerate(getattr(counts, name)):
             if value:
-                column = KINDS[column] if name == "kinds" else column
+                column = list(KINDS)[column] if name == "kinds" else column
                 found[name][REGIONS[row], column] += int(value)
     return found
 
@@ -140,8 +140,8 @@ def test_what_a_trained_decoder_answers(
     expected = looped(problems, decoded(trained, bucket, problems))
     done: list[int] = []
     monkeypatch.setattr(module, "ROWS_A_CHUNK", 40)
-    found = mistakes(trained, bucket, COUNT, TRAINED, cpu(), done.append)
-    assert as_counters(found) == expected and done == [40, 40, 10]
+    found = errors(trained, bucket, COUNT, TRAINED, cpu(), done.append)
+    assert as_counters(found) == expected and done == [40, 80, 90]
     # There is something to tell apart.
     assert sum(expected["exact"].values()) > 2 and len(expected["kinds"]) >= 4
     assert len(expected["first_wrong"]) > 1 and len(expected["problems"]) >= 4
@@ -174,7 +174,7 @@ def test_every_kind_of_error() -> None:
         tokens=np.array([token for row in rows for token in row], dtype=np.uint8), lengths=lengths
     )
     outcome = score(decoder, asked, keys, cpu())
-    found = counted(
+    found = count_errors(
         asked,
         load_task("addition").carry_chains(*bucket.operands(0, COUNT)),
         outcome.first_wrong,
@@ -190,11 +190,11 @@ def test_every_kind_of_error() -> None:
 
 def test_counts_add_up(trained: Decoder) -> None:
     bucket = Bucket("addition", TESTED, 0, EVALUATION)
-    one, two = (mistakes(trained, bucket, n, TRAINED, cpu()) for n in (30, COUNT))
+    one, two = (errors(trained, bucket, n, TRAINED, cpu()) for n in (30, COUNT))
     both = one + two
     assert both.problems.sum() == 30 + COUNT
     for region in REGIONS:
-        content = both.content(TRAINED)[region]
+        content = both.as_dict(TRAINED)[region]
         wrong = content["problems"] - content["exact"]
         assert wrong == content["wrong"] == one.wrong(region) + two.wrong(region)
         assert wrong == sum(content["kinds"].values())
@@ -213,5 +213,5 @@ def test_logits_that_overflow_say_no_digit(trained: Decoder) -> None:
     decoder = decoder_for(CONFIG, parse("rope"), 0).eval()
     with torch.no_grad():
         decoder.head.weight[DIGIT_ZERO + 5].fill_(float("nan"))  # which argmax takes for the most
-    found = mistakes(decoder, Bucket("addition", TESTED, 0, EVALUATION), 20, TRAINED, cpu())
-    assert found.exact.sum() == 0 and found.kinds[:, KINDS.index("no_digit")].sum() == 20
+    found = errors(decoder, Bucket("addition", TESTED, 0, EVALUATION), 20, TRAINED, cpu())
+    assert found.exact.sum() == 0 and found.kinds[:, list(KINDS).index("no_digit")].sum() == 20

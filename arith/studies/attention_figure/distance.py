@@ -10,9 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from tape_arith.arith.figures.heatmap import lines
 from tape_arith.arith.figures.looks import LINES
-from tape_arith.arith.figures.style import LETTERS
+from tape_arith.arith.figures.style import LETTERS, lines
 from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.studies.attention_figure.page import EDGE, box, colours, legend, page
 from tape_arith.arith.studies.attention_figure.study import INSIDE, REGIONS, Study, sample_line

@@ -12,8 +12,8 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.heatmap import COLOURS, lines
-from tape_arith.arith.figures.style import LETTERS
+from tape_arith.arith.figures.heatmap import COLOURS
+from tape_arith.arith.figures.style import LETTERS, lines
 from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.studies.attention_figure.page import EDGE, RED, box, colour_bar, page
 from tape_arith.arith.studies.attention_figure.study import Example, Study

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from tape_arith.arith.figures.heatmap import COLOURS, lines
-from tape_arith.arith.figures.style import LETTERS, MARKERS
+from tape_arith.arith.figures.heatmap import COLOURS
+from tape_arith.arith.figures.style import LETTERS, MARKERS, lines
 from tape_arith.arith.studies.attention_figure.page import (
     EDGE,
     GREY,
