@@ -42,9 +42,8 @@ from tape_arith.arith.errors import (
     Failure,
     UsageError,
 )
-from tape_arith.arith.escape_control import plain
 from tape_arith.arith.stopping import hear
-from tape_arith.arith.streams import open_streams
+from tape_arith.arith.terminal import escape_control, protect_streams
 from tape_arith.arith.version import own_version
 
 app = typer.Typer(
@@ -138,9 +137,9 @@ def _failed(error: Exception) -> NoReturn:
 def _one_line(error: Exception) -> str:
     """typer's own errors know more than their text: which option it was; so do the system's."""
     if isinstance(error, OSError) and error.strerror:
-        return plain(f"{error.filename or 'input or output failed'}: {error.strerror}")
+        return escape_control(f"{error.filename or 'input or output failed'}: {error.strerror}")
     message = getattr(error, "format_message", lambda: str(error))()
-    return plain(" ".join(message.split()))
+    return escape_control(" ".join(message.split()))
 
 
 def _arguments() -> list[str]:
@@ -154,7 +153,7 @@ def _arguments() -> list[str]:
 
 def main() -> None:
     """The console script: errors for people become one line and an exit code."""
-    open_streams()
+    protect_streams()
     hear(_interrupt)
     try:
         code = app(_arguments(), standalone_mode=False)

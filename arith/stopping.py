@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY
-from tape_arith.arith.streams import hang_up
+from tape_arith.arith.terminal import detach_stdout
 
 WISHES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 """A person's, what runs us, a terminal that is gone, and what Slurm sends ahead of a preemption or
@@ -27,7 +27,7 @@ def hear(handler: Handler) -> dict[signal.Signals, Any]:
 
     def heard(number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
-            hang_up()
+            detach_stdout()
         handler(number, frame)
 
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN

@@ -1,40 +1,52 @@
-"""Progress on stderr: a bar in a terminal, a plain line every half minute elsewhere."""
+"""What people read: progress bars and notes on stderr, text made safe for a terminal.
 
+A failed write to stderr is ignored, because the work is worth more than the message; a failed
+write of data to stdout is an error.
+"""
+
+import io
+import os
+import re
+import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Protocol
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-
-from tape_arith.arith.escape_control import plain
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
 
 SECONDS_BETWEEN_LINES = 30.0
+STDOUT, STDERR = 1, 2
+
+# Control characters except tab and line break, characters that turn the direction of text or show
+# nothing, and halves of characters, which cannot be written at all.
+_UNSHOWN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+
+
+def escape_control(text: str) -> str:
+    r"""Write out the characters of `text` that a terminal would obey or cannot show.
+
+    >>> escape_control("\x1b[31mred")
+    '\\x1b[31mred'
+    """
+    return _UNSHOWN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def say(text: str) -> None:
+    """Print a line to stderr; stdout is for data."""
+    print(escape_control(text), file=sys.stderr, flush=True)
 
 
 class Bar(Protocol):
-    """Call it with how much is done, and what else there is to say."""
+    """Call it with the amount done and, if there is one, a note."""
 
     def __call__(self, done: int, note: str = "") -> None: ...
 
 
-def say(text: str) -> None:
-    """A line for people; data goes to stdout."""
-    print(plain(text), file=sys.stderr, flush=True)
-
-
 @contextmanager
 def bar(title: str, total: int, done: int = 0) -> Iterator[Bar]:
-    """A bar from `done` to `total`; call what it yields with how much is done, and a note."""
+    """Show progress from `done` to `total`: a bar in a terminal, else a line every half minute."""
     if sys.stderr.isatty():
         with _terminal_bar(title, total, done) as update:
             yield update
@@ -44,17 +56,20 @@ def bar(title: str, total: int, done: int = 0) -> Iterator[Bar]:
 
 @contextmanager
 def _terminal_bar(title: str, total: int, done: int) -> Iterator[Bar]:
+    from rich import progress as rich
+    from rich.console import Console
+
     columns = (
-        TextColumn("{task.description:<24}", markup=False),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
+        rich.TextColumn("{task.description:<24}", markup=False),
+        rich.BarColumn(bar_width=24),
+        rich.MofNCompleteColumn(),
+        rich.TimeElapsedColumn(),
+        rich.TextColumn("left"),
+        rich.TimeRemainingColumn(),
+        rich.TextColumn("{task.fields[note]}", markup=False),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(plain(title), total=total, completed=done, note="")
+    with rich.Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(escape_control(title), total=total, completed=done, note="")
 
         def update(done: int, note: str = "") -> None:
             if note:
@@ -67,17 +82,62 @@ def _terminal_bar(title: str, total: int, done: int) -> Iterator[Bar]:
 
 def _lines(title: str, total: int, already: int) -> Bar:
     began = last = time.monotonic()
-    kept = ""
+    last_note = ""
 
     def update(done: int, note: str = "") -> None:
-        nonlocal last, kept
-        kept = note or kept
+        nonlocal last, last_note
+        last_note = note or last_note
         now = time.monotonic()
         if now - last < SECONDS_BETWEEN_LINES and done < total:
             return
         last = now
         rate = (done - already) / max(now - began, 1e-9)
         left = f", {(total - done) / rate:.0f} s left" if 0 < done < total and rate else ""
-        say(f"{title}: {done:,} of {total:,}{left}{'; ' + kept if kept else ''}")
+        say(f"{title}: {done:,} of {total:,}{left}{'; ' + last_note if last_note else ''}")
 
     return update
+
+
+class LossyStderr(io.FileIO):
+    """Writes to stderr and ignores failures: a closed terminal or pipe, a full disk."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def protect_streams() -> None:
+    """Make stdout and stderr safe to write to.
+
+    A closed stream (`>&-`) writes to nowhere, a character that the encoding lacks is written as a
+    number, and failed writes to stderr are ignored.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the end)
+            setattr(sys, name, nowhere)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    stderr = sys.stderr
+    if isinstance(stderr, io.TextIOWrapper) and stderr.fileno() == STDERR:
+        sys.stderr = io.TextIOWrapper(
+            io.BufferedWriter(LossyStderr(STDERR, "w", closefd=False)),
+            encoding=stderr.encoding,
+            errors=stderr.errors,
+            line_buffering=True,
+        )
+
+
+def detach_stdout() -> None:
+    """Send stdout to nowhere after the terminal hung up, unless it is a file.
+
+    Whoever read it, through a pipe or not, is gone, so a failed write would be no failure.
+    """
+    with suppress(OSError):
+        if not stat.S_ISREG(os.fstat(STDOUT).st_mode):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, STDOUT)
+            os.close(nowhere)

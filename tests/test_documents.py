@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.formats import write_text
 from tape_arith.arith.data.manifest import Manifest
-from tape_arith.arith.data.shard_files import ShardNote
-from tape_arith.arith.data.writing import generate
+from tape_arith.arith.data.write_dataset import ShardNote, generate
 from tape_arith.arith.documents import read_content, read_document, with_checksum, write_document
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs import presets

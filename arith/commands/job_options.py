@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.escape_control import plain
 from tape_arith.arith.files import MOST_INTEGER
+from tape_arith.arith.terminal import say
 
 if TYPE_CHECKING:
     from tape_arith.arith.runs.record import RunRecord
@@ -90,7 +90,7 @@ def conclude(outcome: "Outcome", stopper: "Stopper") -> None:
     """Say what failed, a line each, and exit with what came of a sweep."""
     for ended in outcome.failed:
         log = f", log: {ended.log}" if ended.log else ""
-        print(plain(f"tape-arith: {ended.reason} (job {ended.job.id}{log})"), file=sys.stderr)
+        say(f"tape-arith: {ended.reason} (job {ended.job.id}{log})")
     if outcome.left:
         leave(stopper)
     if outcome.exit_code:

@@ -28,7 +28,7 @@ from tape_arith.arith.commands.options import (
 )
 from tape_arith.arith.errors import EXIT_FAILED, UsageError
 from tape_arith.arith.files import MOST_INTEGER
-from tape_arith.arith.training.nonfinite import POLICIES, checked_policy
+from tape_arith.arith.training.config import POLICIES, checked_policy
 from tape_arith.models.names.backends import AttentionChoice
 from tape_arith.models.names.parse import parse_list
 

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.escape_control import plain
 from tape_arith.arith.runs.find import find_runs, read_grids
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.presets import describe, load_preset, presets
 from tape_arith.arith.tasks.task import task_places, tasks
-from tape_arith.arith.terminal import say
+from tape_arith.arith.terminal import escape_control, say
 from tape_arith.models.names.declarations import Declaration, declaration, declarations
 from tape_arith.models.names.parse import parse
 
@@ -123,7 +122,7 @@ def as_text(content: dict[str, Any]) -> str:
     for entry in content["runs"]:
         grids = ", ".join(entry.get("grids", [])) or "not scored"
         lines.append(f"  {entry['path']}: {entry['state']}; {grids}")
-    return plain("\n".join(lines if content["runs"] else [*lines, "  none yet"]))
+    return escape_control("\n".join(lines if content["runs"] else [*lines, "  none yet"]))
 
 
 def _place(kind: str) -> tuple[bool, bool, bool, str]:

@@ -12,12 +12,11 @@ from tape_arith.arith.figures.leaderboard_data import Board, Comparison, Section
 from tape_arith.arith.figures.table import Row
 from tape_arith.arith.runs.find import find_runs
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.learning import LastStates, last_states
+from tape_arith.arith.runs.metrics import LastStates, last_states
 from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.scoring.comparisons import Welch, holm, welch
 from tape_arith.arith.scoring.evaluation_set import USUAL, Asked
-from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.scoring.reach import SOLVED, solved_to
+from tape_arith.arith.scoring.grid import SOLVED, Grid, solved_to
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
 from tape_arith.models.names.parse import parse

@@ -16,7 +16,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.report.content import Curve, Report, Run
 from tape_arith.arith.runs.command_lines import init_from_options, score_options
 from tape_arith.arith.runs.folder import RunFolder, slug
-from tape_arith.arith.runs.learning import Line, by_length, curve
+from tape_arith.arith.runs.metrics import Line, by_length, curve
 from tape_arith.arith.runs.presets import changed_settings, presets
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.scoring.evaluation_set import USUAL, Asked

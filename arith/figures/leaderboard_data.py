@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from tape_arith.arith.figures.table import Row
 from tape_arith.arith.scoring.comparisons import Welch
-from tape_arith.arith.scoring.reach import SOLVED
+from tape_arith.arith.scoring.grid import SOLVED
 
 LEVEL = 0.05
 """A difference is marked where Holm's p is at most this."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tape_arith.arith.figures import table
 from tape_arith.arith.figures.leaderboard_data import LEVEL, Board, Comparison, Standing, Training
 from tape_arith.arith.figures.tabular import booktabs, escape, pipe_table
-from tape_arith.arith.scoring.reach import SOLVED
+from tape_arith.arith.scoring.grid import SOLVED
 from tape_arith.arith.scoring.regions import REGION_WORDS, Region
 
 SCHEMA = 2

@@ -10,8 +10,7 @@ from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import identity, load_state
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training import checkpoint
-from tape_arith.arith.training.failures import is_out_of_memory
-from tape_arith.arith.training.nonfinite import NotFinite
+from tape_arith.arith.training.failures import NotFinite, is_out_of_memory
 from tape_arith.arith.training.trainer import Trainer
 
 

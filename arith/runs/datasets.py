@@ -10,7 +10,7 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import verify
 from tape_arith.arith.data.formats import write_parquet, write_text
 from tape_arith.arith.data.manifest import FILE
-from tape_arith.arith.data.writing import generate
+from tape_arith.arith.data.write_dataset import generate
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.runs.lock import NAME, lock_folder
 from tape_arith.arith.stopping import Stopped

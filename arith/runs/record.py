@@ -11,8 +11,7 @@ from tape_arith.arith.documents import Count, NonNegative, Part, Positive, Sha25
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.presets import load_preset, presets
 from tape_arith.arith.tasks.task import load_task
-from tape_arith.arith.training.config import Config
-from tape_arith.arith.training.nonfinite import checked_policy
+from tape_arith.arith.training.config import Config, checked_policy
 from tape_arith.arith.training.schedule import Schedule
 from tape_arith.models.names.locate import locate
 from tape_arith.models.names.parse import Name, parse, source_hashes

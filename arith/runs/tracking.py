@@ -15,7 +15,7 @@ from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.terminal import say
 
 if TYPE_CHECKING:
-    from tape_arith.arith.training.metrics import Metrics
+    from tape_arith.arith.training.evaluation import Metrics
 
 TRACKERS = Path(__file__).parent / "trackers"
 

@@ -28,10 +28,10 @@ from tape_arith.arith.runs.user_encodings import as_user_error
 from tape_arith.arith.runs.weights import load_state, trained_record
 from tape_arith.arith.terminal import bar, say
 from tape_arith.arith.training import checkpoint
-from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.config import Config, checked_policy
 from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup
-from tape_arith.arith.training.metrics import Metrics
-from tape_arith.arith.training.nonfinite import NotFinite, checked_policy
+from tape_arith.arith.training.evaluation import Metrics
+from tape_arith.arith.training.failures import NotFinite
 from tape_arith.arith.version import own_version
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.locate import USER_CODE_ERRORS

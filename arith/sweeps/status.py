@@ -11,7 +11,6 @@ from pydantic import Field
 
 from tape_arith.arith.documents import Count, InvalidValue, Part, Text, validated_json
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY, UsageError
-from tape_arith.arith.escape_control import plain
 from tape_arith.arith.files import append_line, read_bytes
 from tape_arith.arith.runs import lock
 from tape_arith.arith.runs.find import find_runs
@@ -19,6 +18,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.how_far import scored, scoring, training
 from tape_arith.arith.sweeps.jobs import log_file, read_jobs
 from tape_arith.arith.sweeps.tickets import Ticket, read_ticket
+from tape_arith.arith.terminal import escape_control
 
 SCHEMA = 1
 STATES = ("waiting", "running", "trained", "scored", "failed")
@@ -116,7 +116,7 @@ def as_text(rows: list[Row]) -> str:
         for line in lines
     ]
     counts = [f"{sum(row.state == state for row in rows)} {state}" for state in STATES]
-    return plain("\n".join([*table, "", ", ".join(counts)]))
+    return escape_control("\n".join([*table, "", ", ".join(counts)]))
 
 
 def _clock(seconds: float) -> str:

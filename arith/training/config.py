@@ -1,4 +1,4 @@
-"""Everything that decides a run's numbers besides the encoding and the seed. No torch here."""
+"""Settings that decide the numbers of a run, besides encoding and seed. Never imports torch."""
 
 import hashlib
 import json
@@ -22,7 +22,11 @@ MOST = {
     **{name: 10**12 for name in ("num_problems", "steps")},
     "evaluation_seed": MOST_INTEGER,
 }
-"""The most of each: more is a slip or a broken file, and fills the memory before it is told."""
+"""Upper limits: a larger value is a slip or a broken file, and would fill the memory."""
+POLICIES = ("stop", "skip")
+"""What to do at a step whose loss or gradient is not finite: its update is left out, "stop" ends
+training there, "skip" counts the step and goes on. A run's record holds the policy, and not its
+config, because it changes no number of a run without such steps."""
 _WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text"}
 
 
@@ -143,3 +147,10 @@ class Config(Strict):
         """`key: mine, not theirs` for each setting that differs."""
         mine, theirs = self.as_dict(), other.as_dict()
         return ", ".join(f"{k}: {mine[k]}, not {theirs[k]}" for k in mine if mine[k] != theirs[k])
+
+
+def checked_policy(name: str) -> str:
+    """Return `name`. Raises UsageError unless it is one of POLICIES."""
+    if name not in POLICIES:
+        raise unknown("policy for values that are not finite", name, POLICIES)
+    return name

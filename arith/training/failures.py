@@ -1,4 +1,4 @@
-"""Errors of torch that mean too little memory, or that blocks cannot be compiled."""
+"""How a training fails: values that are not finite, too little memory, a failed compilation."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +18,17 @@ _OUT_OF_MEMORY = (
     "ALLOC_FAILED",
     "aoti_torch_empty_strided",
 )
+
+MAX_SKIPPED_IN_A_ROW = 10
+"""More steps without a finite loss, each on other problems, mean that the weights are spoiled."""
+
+
+class NotFinite(Failure):
+    """Training diverged. `may_skip` says whether leaving this step out could help."""
+
+    def __init__(self, message: str, may_skip: bool = True) -> None:
+        super().__init__(message)
+        self.may_skip = may_skip
 
 
 def is_out_of_memory(error: BaseException) -> bool:

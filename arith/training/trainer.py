@@ -21,9 +21,8 @@ from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.training.batches import Source
 from tape_arith.arith.training.config import Config
-from tape_arith.arith.training.evaluation import STATE_PROBLEMS, SmallGrid, state_measures
-from tape_arith.arith.training.metrics import Metrics
-from tape_arith.arith.training.nonfinite import MAX_SKIPPED_IN_A_ROW, NotFinite
+from tape_arith.arith.training.evaluation import STATE_PROBLEMS, Metrics, SmallGrid, state_measures
+from tape_arith.arith.training.failures import MAX_SKIPPED_IN_A_ROW, NotFinite
 from tape_arith.arith.training.schedule import Schedule
 from tape_arith.arith.training.step import Stepper, trained
 from tape_arith.models.decoder import Decoder

@@ -15,7 +15,7 @@ import pytest
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import Dataset, verify
 from tape_arith.arith.data.manifest import Manifest, expected_seen
-from tape_arith.arith.data.writing import generate
+from tape_arith.arith.data.write_dataset import generate
 from tape_arith.arith.errors import Failure, UsageError
 from tests.helpers.sealing import replaced
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.data.writing import generate
+from tape_arith.arith.data.write_dataset import generate
 from tests.helpers.child_processes import start, wait
 
 BUCKET, COUNT, SHARD = Bucket("addition", 40, 0, "train"), 12_000, 1000

@@ -13,8 +13,7 @@ import numpy as np
 from tape_arith.arith.figures.leaderboard_data import Board, Comparison, Section, Standing
 from tape_arith.arith.figures.report.content import Report, Run
 from tape_arith.arith.figures.table import rows
-from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.scoring.reach import SOLVED, solved_to
+from tape_arith.arith.scoring.grid import SOLVED, Grid, solved_to
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='hacked=1'>\"'&{{command}}"
 """A name that tries to get out of text, attributes, scripts and our own template."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.streams import Talk
+from tape_arith.arith.terminal import LossyStderr
 from tests.helpers.tiny_runs import done, settings
 
 ROOT = Path(__file__).parents[2]
@@ -117,7 +117,7 @@ def test_workers_that_generate_end_with_their_terminal() -> None:
 
 def test_talk_to_nobody() -> None:
     ours, theirs = os.pipe()
-    with Talk(theirs, "w") as talk:
+    with LossyStderr(theirs, "w") as talk:
         assert talk.write(b"abc") == 3 and os.read(ours, 9) == b"abc"
         os.close(ours)
         assert talk.write(memoryview(b"abcd")) == 4

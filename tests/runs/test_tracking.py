@@ -17,7 +17,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.presets import load_preset
 from tape_arith.arith.sweeps.jobs import How, plan
 from tape_arith.arith.sweeps.sweep import Run
-from tape_arith.arith.training.metrics import Metrics
+from tape_arith.arith.training.evaluation import Metrics
 from tape_arith.models.names.parse import parse
 from tests.helpers.small_training import assert_same_bits, final_weights, untimed
 from tests.helpers.tiny_runs import done, refused, settings

@@ -12,7 +12,7 @@ from tape_arith.arith.runs import build
 from tape_arith.arith.runs import train as runs
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.training import trainer
-from tape_arith.arith.training.metrics import Metrics
+from tape_arith.arith.training.evaluation import Metrics
 from tape_arith.models.hardware import Hardware
 from tests.helpers import small_training as small
 

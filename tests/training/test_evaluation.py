@@ -15,11 +15,11 @@ from tape_arith.arith.training import evaluation
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.evaluation import (
     PROBLEMS_A_CELL,
+    Metrics,
     SmallGrid,
     chosen_lengths,
     state_measures,
 )
-from tape_arith.arith.training.metrics import Metrics
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.backends.eager import Eager
 from tape_arith.models.decoder import Decoder

@@ -15,7 +15,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.train import continue_run, extend_run
 from tape_arith.arith.training import checkpoint
-from tape_arith.arith.training.nonfinite import MAX_SKIPPED_IN_A_ROW, NotFinite
+from tape_arith.arith.training.failures import MAX_SKIPPED_IN_A_ROW, NotFinite
 from tape_arith.arith.training.step import Stepper
 from tape_arith.arith.training.trainer import Trainer
 from tests.helpers.small_training import (

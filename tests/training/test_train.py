@@ -13,7 +13,7 @@ import torch
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import Dataset
-from tape_arith.arith.data.writing import generate
+from tape_arith.arith.data.write_dataset import generate
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs import build
 from tape_arith.arith.runs import train as runs
@@ -25,7 +25,7 @@ from tape_arith.arith.runs.train import continue_run, extend_run
 from tape_arith.arith.runs.weights import load_weights
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.config import Config
-from tape_arith.arith.training.metrics import Metrics
+from tape_arith.arith.training.evaluation import Metrics
 from tape_arith.arith.training.schedule import Schedule
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names.locate import known_names

@@ -10,7 +10,7 @@ from tape_arith.arith.figures.leaderboard_table import columns
 from tape_arith.arith.figures.report.content import Report
 from tape_arith.arith.figures.report.markup import Markup, element, escaped, joined, named, scrolled
 from tape_arith.arith.figures.table import Row
-from tape_arith.arith.scoring.reach import SOLVED
+from tape_arith.arith.scoring.grid import SOLVED
 from tape_arith.arith.scoring.regions import REGION_WORDS, Region
 
 STRIP = 96.0

@@ -7,7 +7,7 @@ from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.tracking import Sink, scalars
 
 if TYPE_CHECKING:
-    from tape_arith.arith.training.metrics import Metrics
+    from tape_arith.arith.training.evaluation import Metrics
 
 NEEDS = "tensorboard"
 

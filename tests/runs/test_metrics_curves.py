@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.learning import by_length, curve, last_states, states
+from tape_arith.arith.runs.metrics import by_length, curve, last_states, states
 from tests.helpers.tiny_runs import done, settings
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tape_arith.arith.scoring.reach import by_length, solved_to
+from tape_arith.arith.scoring.grid import by_length, solved_to
 from tests.helpers.made_grids import filled
 
 
