@@ -1,8 +1,8 @@
-"""Every backend of attention, for what each encoding needs of it, forward and backward.
+"""Each backend of attention, for what each encoding needs of it, forward and backward.
 
 Rows are full: T tokens each, no padding. FLOPs are the useful ones, the keys up to each query, so
-that a backend that computes the whole square and throws half away is seen to do so. On a CPU one
-thread computes, as each does in training.
+that a backend that computes the whole square and throws half away shows it. On a CPU one thread
+computes, as each does in training.
 
 Legend: B batch, T tokens, H heads, K head dim.
 """
@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from tape_arith.arith.bench import limits
-from tape_arith.arith.bench.measure import Measurement, Options, interleaved, not_measured
-from tape_arith.arith.bench.sizes import training_config
+from tape_arith.arith.bench.measure import Options, Result, time_interleaved
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.build import blueprint
 from tape_arith.arith.training.config import Config
@@ -31,154 +30,148 @@ from tape_arith.models.names.parse import Name, parse
 from tape_arith.models.sequences import Sequences
 
 STAGE = "attention"
-TAKES = frozenset({"encodings", "preset", "settings", "lengths", "attention"})
+OPTIONS = frozenset({"encodings", "preset", "settings", "lengths", "attention"})
 
 #: Tokens of the longest rows in training and test of the presets.
-LENGTHS = {"cpu": (28, 64, 124), "cuda": (64, 124, 244)}
-QUICK_LENGTHS = (8,)
+_LENGTHS = {"cpu": (28, 64, 124), "cuda": (64, 124, 244)}
+_QUICK_LENGTHS = (8,)
 #: B x T, about: a group of a batch.
-TOKENS = {"cpu": 4_096, "cuda": 32_768}
-QUICK_TOKENS = 24
-REPEATS, QUICK_REPEATS = 50, 2
-#: Seconds that one measured stretch takes: on a GPU several steps, for to launch a short one and to
-#: wait for it takes as long as the step.
-AT_LEAST = {"cpu": 0.0, "cuda": 0.02}
-EAGER = "eager"
-INTERPRETER = "TRITON_INTERPRET"
+_TOKENS = {"cpu": 4_096, "cuda": 32_768}
+_QUICK_TOKENS = 24
+_ROUNDS, _QUICK_ROUNDS = 50, 3
+_FILL, _QUICK_FILL = 0.02, 1e-9
+"""Seconds of each backend in a round: on a GPU several steps, for a short one takes less time than
+to wait for it."""
+_EAGER = "eager"
+_INTERPRETER = "TRITON_INTERPRET"
 
 
-def measure(options: Options) -> Iterator[Measurement]:
+def measure(options: Options) -> Iterator[Result]:
     """For each need and each of --lengths (in tokens), each backend's time and FLOP/s."""
     hardware = replace(detect(), threads=1)
-    config = training_config(options, hardware)
-    lengths = options.lengths or (QUICK_LENGTHS if options.quick else LENGTHS[hardware.device])
-    groups = grouped(options.names(), config)
+    config = options.training_config(hardware)
+    lengths = options.lengths or (_QUICK_LENGTHS if options.quick else _LENGTHS[hardware.device])
+    groups = group_by_needs(options.names(), config)
     share = replace(options, seconds=options.seconds / (len(groups) * len(lengths)))
-    for needs, who in groups.items():
+    for needs, encodings in groups.items():
         if needs.bias == "scores":
-            yield not_measured(STAGE, who, "s", "attention of their own: see `bench train`")
+            yield Result.missing(STAGE, encodings, "s", "attention of their own: `bench train`")
             continue
         able: list[str] = []
-        for name in wanted(options.attention):
-            reason = lacking(backends.load(name), needs, hardware)
+        for name in _requested(options.attention):
+            reason = why_unmeasured(backends.load(name), needs, hardware)
             if reason is None:
                 able.append(name)
             else:
-                yield not_measured(STAGE, f"{who}: {name}", "s", f"{name} {reason}")
+                yield Result.missing(STAGE, f"{encodings}: {name}", "s", f"{name} {reason}")
         for length in lengths:
-            yield from compared(able, needs, who, length, config, hardware, share)
+            label = f"{encodings}, {length} tokens"
+            yield from _compare(able, needs, label, length, config, hardware, share)
 
 
-def grouped(encodings: Sequence[Name], config: Config) -> dict[Needs, str]:
-    """What attention must do, and which encodings ask for just that; no encodings: all."""
-    chosen = encodings or [parse(name) for name in known_names("encoding")]
-    found: dict[Needs, list[str]] = {}
-    for name in chosen:
-        needs = blueprint(config, name).pe.needs
-        found.setdefault(needs, []).append(str(name))
-    return {needs: named(who) for needs, who in found.items()}
+def group_by_needs(encodings: Sequence[Name], config: Config) -> dict[Needs, str]:
+    """The needs of `encodings` (all, if empty), each with the encodings that have them."""
+    groups: dict[Needs, list[str]] = {}
+    for name in encodings or [parse(name) for name in known_names("encoding")]:
+        groups.setdefault(blueprint(config, name).needs, []).append(str(name))
+    return {needs: _abbreviate(names) for needs, names in groups.items()}
 
 
-def named(who: Sequence[str]) -> str:
+def _abbreviate(names: Sequence[str]) -> str:
     """Names for a line that has to stay short.
 
-    >>> named(["rope"]), named(["nope", "p-rope", "rope", "xpos"])
+    >>> _abbreviate(["rope"]), _abbreviate(["nope", "p-rope", "rope", "xpos"])
     ('rope', 'nope, p-rope and 2 more')
     """
-    few, rest = who[:2], len(who) - 2
-    return "/".join(who) if rest < 1 else f"{', '.join(few)} and {rest} more"
+    few, rest = names[:2], len(names) - 2
+    return "/".join(names) if rest < 1 else f"{', '.join(few)} and {rest} more"
 
 
-def compared(
+def _compare(
     able: Sequence[str],
     needs: Needs,
-    who: str,
+    label: str,
     length: int,
     config: Config,
     hardware: Hardware,
     options: Options,
-) -> Iterator[Measurement]:
-    """All backends that are `able` in turns, on the same numbers; what they take is held against
-    eager's."""
-    label = f"{who}, {length} tokens"
-    tokens = QUICK_TOKENS if options.quick else TOKENS[hardware.device]
+) -> Iterator[Result]:
+    """All backends that are `able`, in turn, on the same numbers and beside eager."""
+    tokens = _QUICK_TOKENS if options.quick else _TOKENS[hardware.device]
     rows = max(1, tokens // length)
-    steps: dict[str, Callable[[], object]] = {}
+    steps: dict[str, Callable[[int], object]] = {}
     for name in able:
         try:
-            steps[name] = step_of(backends.load(name), needs, rows, length, config, hardware)
+            steps[name] = make_step(backends.load(name), needs, rows, length, config, hardware)
         except (UsageError, NotImplementedError, RuntimeError) as error:
             # A kernel may refuse a length, or find no room for it.
-            yield not_measured(STAGE, f"{label}: {name}", "s", " ".join(str(error).split()))
-    times = interleaved(
+            yield Result.missing(STAGE, f"{label}: {name}", "s", " ".join(str(error).split()))
+    taken = time_interleaved(
         steps,
-        device=hardware.device,
-        repeats=QUICK_REPEATS if options.quick else REPEATS,
+        most=_QUICK_ROUNDS if options.quick else _ROUNDS,
         seconds=options.seconds,
-        at_least=AT_LEAST[hardware.device],
+        fill=_QUICK_FILL if options.quick else _FILL,
     )
     flops = useful_flops(needs, rows, length, config)
     limit = limits.product_limit(hardware, options.quick)
     shape = f"{rows} rows, {config.num_heads} heads of {config.head_dim}, {hardware.dtype_name}"
-    for name, timing in times.items():
-        yield Measurement(
+    eager: float | None = None
+    for name, seconds in taken.items():
+        line = Result.of(
             STAGE,
             f"{label}: {name}",
-            timing.median,
+            seconds,
             "s",
-            times[EAGER].median if EAGER in times else None,
-            EAGER if EAGER in times else None,
-            f"forward and backward; {asked(needs)}; {shape}",
-            timing.spread,
-            timing.repeats,
+            note=f"forward and backward; {_describe(needs)}; {shape}",
         )
-        rate, spread = timing.rate(flops)
-        yield Measurement(
+        eager = line.value if name == _EAGER else eager
+        yield line if eager is None else replace(line, limit=eager, limit_name=_EAGER)
+        yield Result.of(
             STAGE,
             f"{label}: {name}, useful FLOPs",
-            rate,
+            [flops / each for each in seconds],
             "FLOP/s",
-            limit.rate,
-            limit.name,
-            spread=spread,
-            repeats=timing.repeats,
+            limit=limit.rate,
+            limit_name=limit.name,
         )
 
 
-def wanted(request: str) -> list[str]:
-    """Eager first, then the backend asked for, or all. Errors: UsageError for an unknown one."""
+def _requested(request: str) -> list[str]:
+    """Eager first, then the backend of --attention, or all. Raises UsageError if it is unknown."""
     if request != "auto":
         backends.load(request)
     others = backend_names() if request == "auto" else [request]
-    return list(dict.fromkeys([EAGER, *others]))
+    return list(dict.fromkeys([_EAGER, *others]))
 
 
-def lacking(backend: Backend, needs: Needs, hardware: Hardware) -> str | None:
-    """Why `backend` cannot be measured, as the end of a sentence; None where it can. What only
-    Triton's interpreter could run is not: its time says nothing of a kernel."""
-    interpreting = os.environ.pop(INTERPRETER, None)
+def why_unmeasured(backend: Backend, needs: Needs, hardware: Hardware) -> str | None:
+    """Why `backend` is not measured, as the end of a sentence; None if it is.
+
+    A kernel that only Triton's interpreter could run is not: its time says nothing of a GPU's.
+    """
+    interpreting = os.environ.pop(_INTERPRETER, None)
     try:
         return backend.why_unsupported(needs, hardware)
     finally:
         if interpreting is not None:
-            os.environ[INTERPRETER] = interpreting
+            os.environ[_INTERPRETER] = interpreting
 
 
-def asked(needs: Needs) -> str:
+def _describe(needs: Needs) -> str:
     """What attention must do, in words.
 
-    >>> asked(Needs()), asked(Needs(values=3)), asked(Needs(bias="learned"))
+    >>> _describe(Needs()), _describe(Needs(values=3)), _describe(Needs(bias="learned"))
     ('v', 'v and 2 more', 'v, learned bias')
     """
     more = f" and {needs.values - 1} more" if needs.values > 1 else ""
     return f"v{more}" + ("" if needs.bias == "none" else f", {needs.bias} bias")
 
 
-def step_of(
+def make_step(
     backend: Backend, needs: Needs, rows: int, length: int, config: Config, hardware: Hardware
-) -> Callable[[], object]:
-    """Forward and backward of `backend` on rows of `length` tokens; called once already, so that
-    what it refuses or compiles is behind it. Errors: what the backend raises.
+) -> Callable[[int], object]:
+    """Forward and backward of `backend` on rows of `length` tokens; already called once, so that
+    it has been compiled or has refused. Raises what the backend raises.
 
     q, k and v come in the type of the products, as in a model; what an encoding gathers along
     with v, and its bias, in float32.
@@ -205,10 +198,10 @@ def step_of(
 
     gradients = [torch.ones_like(heads) for heads in forward()]
 
-    def step() -> object:
+    def step(_: int) -> object:
         return torch.autograd.grad(forward(), leaves, gradients)
 
-    step()
+    step(0)
     return step
 
 

@@ -1,27 +1,24 @@
-"""The frame of the benchmark: one measured line, how time is taken, what was asked.
+"""One measured result, the options of a stage, and how compared work is timed.
 
-A stage is a module of this folder with a function `measure(options)` that yields Measurements as
-they come, and TAKES, the options that it takes; the folder is the registry (see stages.py). Every
-figure is measured in this run: what was not measured says so, and no formula takes its place.
+A stage is a module with `measure(options)`, which yields a Result as soon as it is measured, and
+OPTIONS, the fields of Options that it takes besides `seconds`, `quick` and `threads`. Time is taken
+by torch.utils.benchmark, which waits for a GPU before it reads the clock.
 """
 
-import math
 import os
-import statistics
 import tempfile
-import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from time import monotonic
+from typing import Any, TypeVar
 
-import torch
+import numpy as np
+from torch.utils.benchmark import Timer, timer
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.presets import load_preset
 from tape_arith.arith.training.config import Config
-from tape_arith.arith.version import ROOT
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.backends import AttentionChoice
 from tape_arith.models.names.parse import Name, parse
@@ -29,12 +26,37 @@ from tape_arith.models.names.parse import Name, parse
 Key = TypeVar("Key", bound=Hashable)
 
 TURN = 4
-"""Steps in a row of trainings that are compared."""
+"""Consecutive steps of one training before the next one has its turn."""
+_ONE_CALL = 1e-9
+"""Seconds that any call fills: Timer calls once off the clock, then once on it."""
+
+#: Sizes of --quick.
+TINY = {
+    "trained_digits": 2,
+    "tested_digits": 4,
+    "num_problems": 1_000,
+    "num_layers": 2,
+    "hidden_size": 16,
+    "num_heads": 2,
+    "head_dim": 8,
+    "mlp_size": 16,
+    "batch_size": 8,
+    "problems_per_cell": 5,
+}
+#: Sizes that suit a CPU, in place of mini's, where no preset is given.
+_MIDDLE = {
+    "trained_digits": 40,
+    "tested_digits": 80,
+    "hidden_size": 256,
+    "num_heads": 4,
+    "head_dim": 64,
+    "mlp_size": 512,
+}
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """One measured line: `value` in `unit`, beside a `limit` or a peer in the same unit.
+class Result:
+    """One line: `value` in `unit`, beside a `limit` or a peer in the same unit.
 
     `value` None is "not measured", and `note` says why. `spread` is half the distance between the
     quartiles of `repeats` repeats. `limit_name` says what the limit is and where it comes from.
@@ -50,11 +72,30 @@ class Measurement:
     spread: float | None = None
     repeats: int | None = None
 
+    @classmethod
+    def of(
+        cls, stage: str, name: str, values: Sequence[float], unit: str, **context: Any
+    ) -> "Result":
+        """The median of repeats, with their spread.
+
+        >>> line = Result.of("train", "rope", [3.0, 1.0, 2.0], "s")
+        >>> line.value, line.spread, line.repeats
+        (2.0, 0.5, 3)
+        """
+        low, median, high = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+        spread = (high - low) / 2
+        return cls(stage, name, median, unit, **context, spread=spread, repeats=len(values))
+
+    @classmethod
+    def missing(cls, stage: str, name: str, unit: str, reason: str) -> "Result":
+        """The line of what could not be measured here."""
+        return cls(stage, name, None, unit, note=reason)
+
     @property
     def ratio(self) -> float | None:
-        """Measured / limit; None where either is missing.
+        """Value / limit; None where either is missing.
 
-        >>> Measurement("train", "rope", 30.0, "tokens/s", 60.0, "the peer's").ratio
+        >>> Result("train", "rope", 30.0, "tokens/s", 60.0, "the peer's").ratio
         0.5
         """
         if self.value is None or not self.limit:
@@ -62,32 +103,27 @@ class Measurement:
         return self.value / self.limit
 
 
-def not_measured(stage: str, name: str, unit: str, why: str) -> Measurement:
-    """The line of what could not be measured here."""
-    return Measurement(stage, name, None, unit, note=why)
-
-
 @dataclass(frozen=True)
 class Options:
-    """What the command line asked for; a stage takes what concerns it.
+    """The options of the command line.
 
-    encodings  of --pe; empty: the stage's own choice
-    lengths    of --lengths, in digits or tokens as the stage says; empty: the stage's own choice
+    encodings  empty: the stage's own choice
+    lengths    in digits or tokens as the stage says; empty: the stage's own choice
     attention  the backend of attention, "auto" or as in models/backends
     compiled   whether blocks are compiled; None: on a GPU
     seconds    about how long a stage may take
     quick      the smallest sizes that still run every line: for tests, not for figures
     """
 
-    encodings: tuple[Name, ...] = field(default=(), metadata={"option": "--pe"})
-    preset: str | None = field(default=None, metadata={"option": "--preset"})
-    settings: Mapping[str, str] = field(default_factory=dict, metadata={"option": "--set"})
-    lengths: tuple[int, ...] = field(default=(), metadata={"option": "--lengths"})
-    directory: Path | None = field(default=None, metadata={"option": "--dir"})
-    count: int | None = field(default=None, metadata={"option": "--count"})
-    run: Path | None = field(default=None, metadata={"option": "--run"})
-    attention: str = field(default="auto", metadata={"option": "--attention"})
-    compiled: bool | None = field(default=None, metadata={"option": "--compile"})
+    encodings: tuple[Name, ...] = ()
+    preset: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    lengths: tuple[int, ...] = ()
+    directory: Path | None = None
+    count: int | None = None
+    run: Path | None = None
+    attention: str = "auto"
+    compiled: bool | None = None
     seconds: float = 60.0
     quick: bool = False
     threads: int | None = None
@@ -103,161 +139,108 @@ class Options:
 
     @property
     def folder(self) -> Path:
-        """Where what is written goes: --dir, else the system's folder for temporary files."""
+        """Where files are written: --dir, else the system's folder for temporary files."""
         return self.directory or Path(tempfile.gettempdir())
 
     def names(self, *default: str) -> tuple[Name, ...]:
-        """The encodings asked for, else `default`. Errors: UsageError for an extrapolation, which
-        has no training of its own and would be dropped."""
+        """The encodings of --pe, else `default`. Raises UsageError for an extrapolation, which has
+        no training of its own."""
         for name in self.encodings:
             if name.extrapolation is not None:
                 raise UsageError(f"{name} trains as {name.encoding} does: measure {name.encoding}")
         return self.encodings or tuple(parse(name) for name in default)
 
-    def config(self, preset: str, **settings: object) -> Config:
-        """The config asked for, else `preset` with `settings`; --set goes on top of either."""
-        if self.preset is None:
-            default = {key: str(value) for key, value in settings.items()}
-            return load_preset(preset).with_settings({**default, **self.settings})
-        return load_preset(self.preset).with_settings(self.settings)
+    def config(self, preset: str, sizes: Mapping[str, object] | None = None) -> Config:
+        """The config of --preset, else `preset` with `sizes`; --set goes on top of either."""
+        if self.preset is not None:
+            return load_preset(self.preset).with_settings(self.settings)
+        default = {key: str(value) for key, value in (sizes or {}).items()}
+        return load_preset(preset).with_settings({**default, **self.settings})
+
+    def training_config(self, hardware: Hardware) -> Config:
+        """Like `config`; by default the paper's on a GPU, and one that suits a CPU elsewhere."""
+        if self.quick:
+            return self.config("mini", TINY)
+        if hardware.device == "cuda":
+            return self.config("paper-40")
+        return self.config("mini", _MIDDLE)
 
 
-class Timing(NamedTuple):
-    """What repeats of a measurement came to, in seconds or another unit: their median, half the
-    distance between their quartiles, and their number."""
+def describe_threads(hardware: Hardware) -> str:
+    """Name the processor of `hardware`.
 
-    median: float
-    spread: float
-    repeats: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Timing":
-        """
-        >>> Timing.of([3.0, 1.0, 2.0])
-        Timing(median=2.0, spread=0.5, repeats=3)
-        """
-        if len(values) == 1:
-            return cls(values[0], 0.0, 1)
-        low, median, high = statistics.quantiles(values, n=4, method="inclusive")
-        return cls(median, (high - low) / 2, len(values))
-
-    def rate(self, amount: float) -> tuple[float, float]:
-        """Of seconds: `amount` a second, and its spread."""
-        return amount / self.median, amount * self.spread / self.median**2
-
-
-def threads_of(hardware: Hardware) -> str:
-    """What computes, in words.
-
-    >>> threads_of(Hardware("cpu", torch.float32)), threads_of(Hardware("cpu", torch.float32, 2))
-    ('1 thread', '2 threads')
+    >>> import torch
+    >>> describe_threads(Hardware("cpu", torch.float32, 2))
+    '2 threads'
     """
     if hardware.device == "cuda":
         return "GPU"
     return f"{hardware.threads} thread{'s' if hardware.threads > 1 else ''}"
 
 
-def as_compiled(hardware: Hardware) -> str:
-    """What is said of our decoders where their blocks are compiled; else nothing."""
+def describe_compiled(hardware: Hardware) -> str:
     return ", blocks compiled" if hardware.compiles else ""
 
 
-def child_environment() -> dict[str, str]:
-    """Variables for another interpreter to find this code, wherever it is called from."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path}
+def rounds(most: int, seconds: float) -> Iterator[int]:
+    """Count rounds: at most `most`, none begun after `seconds`, one at the least."""
+    deadline = monotonic() + seconds
+    for number in range(max(most, 1)):
+        if number and monotonic() > deadline:
+            return
+        yield number
 
 
-def synchronize(device: str) -> None:
-    """Wait until `device` has done what it was asked."""
-    if device == "cuda":
-        torch.cuda.synchronize()
+def time_call(function: Callable[[], object]) -> float:
+    """Seconds of one call, the GPU's work included, without a call before it."""
+    began = timer()
+    function()
+    return timer() - began
 
 
-def once(function: Callable[[], object], device: str = "cpu", calls: int = 1) -> float:
-    """Seconds of a call, the device's work included: the mean of `calls` in a row, after which it
-    is waited for."""
-    synchronize(device)
-    began = time.perf_counter()
-    for _ in range(calls):
-        function()
-    synchronize(device)
-    return (time.perf_counter() - began) / calls
-
-
-def timed(function: Callable[[], object], *, warmup: int = 1, repeats: int = 5) -> Timing:
-    """Time `function` after `warmup` calls; one repeat at the least."""
-    return interleaved({"": function}, warmup=warmup, repeats=repeats)[""]
-
-
-def interleaved(
-    functions: Mapping[Key, Callable[[], object]],
+def time_interleaved(
+    functions: Mapping[Key, Callable[[int], object]],
     *,
-    device: str = "cpu",
-    warmup: int = 1,
-    repeats: int = 5,
+    most: int,
     seconds: float = float("inf"),
-    at_least: float = 0.0,
-) -> dict[Key, Timing]:
-    """Time several functions in turn, so that a machine that is busy for a while slows all alike.
-
-    Each is called `warmup` times, then all of them round by round, at most `repeats` rounds and
-    no round begun after `seconds`, one round at the least. In a round a function is called as often
-    as it takes to fill `at_least` seconds, and once at the least.
-    """
-    for function in functions.values():
-        for _ in range(warmup):
-            function()
-    taken = rounds(functions, device=device, repeats=repeats, seconds=seconds, at_least=at_least)
-    return {key: Timing.of(times) for key, times in taken.items()}
-
-
-def rounds(
-    functions: Mapping[Key, Callable[[], object]],
-    *,
-    device: str = "cpu",
-    repeats: int = 5,
-    seconds: float = float("inf"),
-    at_least: float = 0.0,
+    fill: float = _ONE_CALL,
 ) -> dict[Key, list[float]]:
-    """The seconds of each call of each function, called in turn as in `interleaved`."""
+    """Seconds a call of several functions, called in turn with the number of the round.
+
+    In turn, so that a machine that is busy for a while slows all alike. In each round a function is
+    first called off the clock, for caches are full of what the others left, and oneDNN and
+    torch.compile make their kernels at the first call. Then it is called as often as fills `fill`
+    seconds: on a GPU a short call takes less time than to wait for it.
+    """
     taken: dict[Key, list[float]] = {key: [] for key in functions}
-    calls = dict.fromkeys(functions, 1)
-    if at_least:
+    for number in rounds(most, seconds):
         for key, function in functions.items():
-            calls[key] = max(1, math.ceil(at_least / max(once(function, device), 1e-9)))
-    began = time.perf_counter()
-    for number in range(max(repeats, 1)):
-        if number and time.perf_counter() - began > seconds:
-            break
-        for key, function in functions.items():
-            taken[key].append(once(function, device, calls[key]))
+            context = {"function": function, "number": number}
+            measured = Timer("function(number)", globals=context)
+            taken[key] += measured.blocked_autorange(min_run_time=fill).times
     return taken
 
 
-def steps_in_turn(
-    trainings: Mapping[Key, Callable[[int], object]],
-    *,
-    device: str = "cpu",
-    turns: int = 5,
-    seconds: float = float("inf"),
+def time_trainings(
+    trainings: Mapping[Key, Callable[[int], object]], *, most: int, seconds: float
 ) -> dict[Key, list[float]]:
-    """The seconds of steps 0, 1, 2, ... of trainings that are compared, TURN in a row of each, at
-    most `turns` times and no round of them begun after `seconds`. A training is given the number of
-    the step that it takes.
+    """Seconds of each turn of TURN steps, of trainings that take turns.
 
-    The steps of a turn are taken once before the clock starts: caches are full of what the others
-    left there, and oneDNN has no kernels for shapes that are new, as it is in no training that has
-    gone on for a while. Who comes first would make kernels for all.
+    A training is called with the number of a step. All take the same steps, each of them twice, of
+    which the second counts (see `time_interleaved`).
     """
-    taken: dict[Key, list[float]] = {key: [] for key in trainings}
-    began = time.perf_counter()
-    for turn in range(max(turns, 1)):
-        if turn and time.perf_counter() - began > seconds:
-            break
-        numbers = range(turn * TURN, (turn + 1) * TURN)
-        for key, step in trainings.items():
-            for number in numbers:
-                step(number)
-            taken[key] += [once(partial(step, number), device) for number in numbers]
-    return taken
+
+    def turn_of(train: Callable[[int], object]) -> Callable[[int], object]:
+        return lambda turn: [train(step) for step in steps_of(turn)]
+
+    turns = {key: turn_of(train) for key, train in trainings.items()}
+    return time_interleaved(turns, most=most, seconds=seconds)
+
+
+def steps_of(turn: int) -> range:
+    """The steps of a turn.
+
+    >>> steps_of(1)
+    range(4, 8)
+    """
+    return range(turn * TURN, (turn + 1) * TURN)

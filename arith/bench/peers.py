@@ -3,24 +3,23 @@
 Equal: layers, width, heads, a gated MLP with GELU, pre-norm RMSNorm, rotations of whole heads, no
 biases, untied output, the problems of each step, cross-entropy on the answer tokens, AdamW (fused)
 and the number of threads. Peers train on one padded batch, which torch's threads share; so does
-ours, once, that it may be seen what comes from where. "As the suite trains" is the code of
-`tape-arith train`: it makes its problems, takes them in groups of like lengths, a thread each (on
-a GPU: packed, blocks compiled), and clips the gradient, none of which the peers' time holds.
+ours, once, to show what comes from where. "As the suite trains" is the code of `tape-arith train`:
+it makes its problems, takes them in groups of like lengths, a thread each (on a GPU: packed, blocks
+compiled), and clips the gradient, none of which the peers' time holds.
 
 Different: x-transformers keeps a bias in its gate; ours takes logits, in float32, and the last
 MLP of answer tokens alone. Peers get no mask of the padding, which causal attention on right-padded
-rows does not need, but where they run as they come: in float32, with their default attention,
-activation, cache, mask and AdamW. They are compiled (whole, by torch.compile) only where --compile
-is asked for, and never as they come; ours is on a GPU too. --attention is ours alone.
-
-Legend: B batch, T tokens, V vocabulary.
+rows does not need. They are compiled (whole, by torch.compile) only with --compile; ours is on a
+GPU too. --attention is ours alone.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,20 +28,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tape_arith.arith.bench.measure import (
-    Measurement,
     Options,
-    Timing,
-    as_compiled,
-    not_measured,
-    steps_in_turn,
-    threads_of,
+    Result,
+    describe_compiled,
+    describe_threads,
+    steps_of,
+    time_trainings,
 )
-from tape_arith.arith.bench.peer_models import PEERS, Peer, found
-from tape_arith.arith.bench.sizes import training_config
-from tape_arith.arith.bench.train import Contender as Training
-from tape_arith.arith.bench.train import trainer_for, warm_up
+from tape_arith.arith.bench.train import (
+    MOST_TURNS,
+    QUICK_TURNS,
+    Candidate,
+    trainer_for,
+    warm_up,
+)
 from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.runs.build import decoder_for, training_bucket
+from tape_arith.arith.tasks.vocabulary import SIZE
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.step import summed_loss
 from tape_arith.models.build import prepare
@@ -51,113 +53,165 @@ from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names.parse import parse
 
 STAGE = "peers"
-TAKES = frozenset({"preset", "settings", "attention", "compiled"})
+OPTIONS = frozenset({"preset", "settings", "attention", "compiled"})
 
-TURNS, QUICK_TURNS = 34, 1
+_ROOM = 2048
+"""The longest sequence that the peers make room for: nothing is learned of it."""
 
 
-@dataclass
-class Contender:
-    """Something that trains. `train` takes the number of a step."""
+class Peer(NamedTuple):
+    """A package's decoder in one of its settings, built of the package and the sizes."""
+
+    package: str
+    name: str
+    build: Callable[[Any, Config], nn.Module]
+
+
+class Contender(NamedTuple):
+    """Something that trains; `train` takes the number of a step."""
 
     name: str
     parameters: int
     train: Callable[[int], object]
     note: str
     package: str = ""
-    as_it_comes: bool = False
 
 
-def measure(options: Options) -> Iterator[Measurement]:
-    """Real tokens a second of all contenders, some steps each in turn; then ours beside each peer's
-    best."""
+def _llama(package: Any, config: Config, attention: str) -> nn.Module:
+    sizes = package.LlamaConfig(
+        vocab_size=SIZE,
+        hidden_size=config.hidden_size,
+        intermediate_size=config.mlp_size,
+        num_hidden_layers=config.num_layers,
+        num_attention_heads=config.num_heads,
+        num_key_value_heads=config.num_heads,
+        head_dim=config.head_dim,
+        max_position_embeddings=_ROOM,
+        tie_word_embeddings=False,
+        hidden_act="gelu",
+        use_cache=False,
+        attn_implementation=attention,
+    )
+    model: nn.Module = package.LlamaForCausalLM(sizes)
+    return model
+
+
+def _x_transformer(package: Any, config: Config, flash: bool) -> nn.Module:
+    layers = package.Decoder(
+        dim=config.hidden_size,
+        depth=config.num_layers,
+        heads=config.num_heads,
+        attn_dim_head=config.head_dim,
+        verbose=False,
+        rotary_pos_emb=True,
+        rotary_emb_dim=config.head_dim,
+        use_rmsnorm=True,
+        ff_glu=True,
+        ff_mult=config.mlp_size / config.hidden_size,
+        ff_no_bias=True,
+        attn_flash=flash,
+    )
+    model: nn.Module = package.TransformerWrapper(
+        num_tokens=SIZE, max_seq_len=_ROOM, use_abs_pos_emb=False, attn_layers=layers
+    )
+    return model
+
+
+#: Each package in two settings, since which is faster depends on the machine.
+PEERS = (
+    Peer("transformers", "Llama, sdpa", partial(_llama, attention="sdpa")),
+    Peer("transformers", "Llama, eager", partial(_llama, attention="eager")),
+    Peer("x-transformers", "Decoder, attn_flash", partial(_x_transformer, flash=True)),
+    Peer("x-transformers", "Decoder, no attn_flash", partial(_x_transformer, flash=False)),
+)
+
+
+def import_peer(package: str) -> tuple[Any, str]:
+    """A package and its version. Raises ImportError if it is not installed."""
+    return import_module(package.replace("-", "_")), version(package)
+
+
+def measure(options: Options) -> Iterator[Result]:
+    """Real tokens a second of all contenders, in turn; then ours beside each peer's best."""
     hardware = detect(options.compute)
-    config = training_config(options, hardware)
+    config = options.training_config(hardware)
     ours = [as_the_suite_trains(config, hardware), on_one_batch(config, hardware)]
     peers: list[Contender] = []
     for peer in PEERS:
         try:
-            peers.append(peer_of(peer, config, hardware))
+            peers.append(contender_of(peer, config, hardware))
         except ImportError:
-            why = f"{peer.package} is not installed (pip install {peer.package})"
-            yield not_measured(STAGE, f"{peer.package} {peer.name}", "tokens/s", why)
-    for contender in peers:
-        yield Measurement(
+            reason = f"{peer.package} is not installed (pip install {peer.package})"
+            yield Result.missing(STAGE, f"{peer.package} {peer.name}", "tokens/s", reason)
+    rates = measure_rates([*ours, *peers], config, hardware, options)
+    lines: dict[str, Result] = {}
+    for each in [*peers, *ours]:
+        more = each.parameters - ours[0].parameters
+        parameters = f"{each.parameters:,} parameters" + (f" ({more:+,})" if more else "")
+        lines[each.name] = Result.of(
             STAGE,
-            f"{contender.name}: parameters",
-            contender.parameters,
-            "",
-            ours[0].parameters,
-            "ours",
-            f"{contender.parameters - ours[0].parameters:+,}",
-        )
-    rates = speeds([*ours, *peers], config, hardware, options)
-    for contender in [*peers, *ours]:
-        rate = rates[contender.name]
-        yield Measurement(
-            STAGE,
-            f"{contender.name}: real tokens",
-            rate.median,
+            f"{each.name}: real tokens",
+            rates[each.name],
             "tokens/s",
-            note=contender.note,
-            spread=rate.spread,
-            repeats=rate.repeats,
+            note=f"{each.note}, {parameters}",
         )
-    for contender in ours:
-        for other in best(peers, rates):
-            yield Measurement(
+        yield lines[each.name]
+    fastest = {each.name: lines[each.name].value or 0.0 for each in peers}
+    for own in ours:
+        for other in choose_best(peers, fastest):
+            yield Result(
                 STAGE,
-                f"{contender.name} / {other.name.removeprefix(other.package).strip()}",
-                rates[contender.name].median,
+                f"{own.name} / {other.name.removeprefix(other.package).strip()}",
+                lines[own.name].value,
                 "tokens/s",
-                rates[other.name].median,
+                fastest[other.name],
                 other.name,
             )
 
 
-def speeds(
-    contenders: list[Contender], config: Config, hardware: Hardware, options: Options
-) -> dict[str, Timing]:
-    """Real tokens a second: inputs, padding excluded."""
+def measure_rates(
+    contenders: Sequence[Contender], config: Config, hardware: Hardware, options: Options
+) -> dict[str, list[float]]:
+    """Real tokens a second of each turn: inputs, padding excluded."""
     if hardware.compiles:
         raise_graph_limit(len(contenders), blocks=config.num_layers)
     for contender in contenders:
         warm_up(contender.train, hardware)
-    taken = steps_in_turn(
+    taken = time_trainings(
         {contender.name: contender.train for contender in contenders},
-        device=hardware.device,
-        turns=QUICK_TURNS if options.quick else TURNS,
+        most=QUICK_TURNS if options.quick else MOST_TURNS // 2,
         seconds=options.seconds,
     )
     return {
-        name: Timing.of([real_tokens(config, step) / s for step, s in enumerate(seconds)])
-        for name, seconds in taken.items()
+        name: [
+            sum(real_tokens(config, step) for step in steps_of(turn)) / seconds
+            for turn, seconds in enumerate(times)
+        ]
+        for name, times in taken.items()
     }
 
 
-def best(peers: list[Contender], rates: dict[str, Timing]) -> Iterator[Contender]:
-    """Of each package the fastest of its settings, and what it is as it comes."""
+def choose_best(peers: Sequence[Contender], rates: Mapping[str, float]) -> Iterator[Contender]:
+    """Of each package the fastest of its settings."""
     for package in dict.fromkeys(peer.package for peer in peers):
-        mine = [peer for peer in peers if peer.package == package]
-        chosen = [peer for peer in mine if not peer.as_it_comes]
-        yield max(chosen, key=lambda peer: rates[peer.name].median)
-        yield from (peer for peer in mine if peer.as_it_comes)
+        settings = [peer for peer in peers if peer.package == package]
+        yield max(settings, key=lambda peer: rates[peer.name])
 
 
 def as_the_suite_trains(config: Config, hardware: Hardware) -> Contender:
     """A step of `tape-arith train --pe rope`."""
     name = parse("rope")
-    trainer = trainer_for(name, config, hardware)
-    groups = list(trainer.groups(*trainer.batch(0)))
-    tokens = sum(rows.inputs.size for rows in groups)
-    padding = 1 - real_tokens(config, 0) / tokens
-    each = "1 batch" if len(groups) == 1 else f"{len(groups)} groups"
-    on = "" if hardware.device == "cuda" else f" on {threads_of(hardware)}"
+    candidate = Candidate(name, trainer_for(name, config, hardware))
+    trainer = candidate.trainer
+    groups = len(list(trainer.groups(*trainer.batch(0))))
+    batches = "1 batch" if groups == 1 else f"{groups} groups"
+    where = "" if hardware.device == "cuda" else f" on {describe_threads(hardware)}"
     note = (
-        f"{hardware.dtype_name}, {each}{on}, {100 * padding:.0f} % padding{as_compiled(hardware)}"
+        f"{hardware.dtype_name}, {batches}{where}, {100 * candidate.padding([0]):.0f} % padding"
+        f"{describe_compiled(hardware)}"
     )
-    train, parameters = Training(name, trainer).train, trainer.decoder.num_parameters()
-    return Contender("ours, as the suite trains", parameters, train, note)
+    parameters = trainer.decoder.num_parameters()
+    return Contender("ours, as the suite trains", parameters, candidate.train, note)
 
 
 def on_one_batch(config: Config, hardware: Hardware) -> Contender:
@@ -168,42 +222,33 @@ def on_one_batch(config: Config, hardware: Hardware) -> Contender:
         return summed_loss(decoder, rows, hardware.device) / len(rows.answers)
 
     train = padded_training(decoder, loss, config, hardware)
-    note = about(hardware, config) + as_compiled(hardware)
+    note = _describe(hardware, config) + describe_compiled(hardware)
     return Contender("ours, one padded batch", decoder.num_parameters(), train, note)
 
 
-def peer_of(peer: Peer, config: Config, hardware: Hardware) -> Contender:
-    """Errors: ImportError where the package is not there."""
+def contender_of(peer: Peer, config: Config, hardware: Hardware) -> Contender:
+    """A peer that trains. Raises ImportError if its package is not installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its own use of torch
-        package, number = found(peer.package)
+        package, number = import_peer(peer.package)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = peer.build(package, config).to(hardware.device)
-    if peer.as_it_comes:
-        hardware = hardware.in_float32()
-    compiled = hardware.compiled is True and not peer.as_it_comes
+    compiled = hardware.compiled is True
     if compiled:
         model.compile(dynamic=True if hardware.device == "cpu" else None)
 
     def loss(rows: Rows) -> Tensor:
-        tokens, where, targets, mask = (
-            torch.from_numpy(array).to(hardware.device)
-            for array in (
-                rows.inputs,
-                rows.answers,
-                rows.targets[rows.is_answer],
-                np.arange(rows.inputs.shape[1]) < lengths(rows)[:, None],
-            )
-        )
-        logits = peer.logits(model, tokens, mask).flatten(0, 1).index_select(0, where)
+        arrays = (rows.inputs, rows.answers, rows.targets[rows.is_answer])
+        tokens, answers, targets = (torch.from_numpy(array).to(hardware.device) for array in arrays)
+        output = model(tokens)
+        logits = getattr(output, "logits", output).flatten(0, 1).index_select(0, answers)
         return F.cross_entropy(logits.float(), targets)
 
-    name = f"{peer.package} {peer.name}" + (", as it comes" if peer.as_it_comes else "")
-    train = padded_training(model, loss, config, hardware, fused=not peer.as_it_comes)
+    train = padded_training(model, loss, config, hardware)
     count = sum(parameter.numel() for parameter in model.parameters())
-    note = f"{about(hardware, config)}, version {number}" + (", compiled" if compiled else "")
-    return Contender(name, count, train, note, peer.package, peer.as_it_comes)
+    note = f"{_describe(hardware, config)}, version {number}" + (", compiled" if compiled else "")
+    return Contender(f"{peer.package} {peer.name}", count, train, note, peer.package)
 
 
 def padded_training(
@@ -211,7 +256,6 @@ def padded_training(
     loss: Callable[[Rows], Tensor],
     config: Config,
     hardware: Hardware,
-    fused: bool = True,
 ) -> Callable[[int], object]:
     """Forward, backward and AdamW on one padded batch, shared by torch's threads."""
     model.train()
@@ -221,13 +265,13 @@ def padded_training(
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,
         weight_decay=config.weight_decay,
-        fused=fused or None,
+        fused=True,
     )
 
     def train(step: int) -> Tensor:
-        with sharing(hardware):
+        with _sharing(hardware):
             with hardware.autocast():
-                value = loss(padded(config, step))
+                value = loss(padded_batch(config, step))
             value.backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
@@ -237,7 +281,7 @@ def padded_training(
 
 
 @contextmanager
-def sharing(hardware: Hardware) -> Iterator[None]:
+def _sharing(hardware: Hardware) -> Iterator[None]:
     """Let all threads share each of torch's operations."""
     before = torch.get_num_threads()
     torch.set_num_threads(max(before, hardware.threads))
@@ -248,7 +292,7 @@ def sharing(hardware: Hardware) -> Iterator[None]:
 
 
 @lru_cache(maxsize=8)
-def padded(config: Config, step: int) -> Rows:
+def padded_batch(config: Config, step: int) -> Rows:
     """The problems that the suite trains on in this step, as one padded batch in their order."""
     bucket = training_bucket(config, seed=0)
     first, last = step * config.batch_size, (step + 1) * config.batch_size
@@ -256,19 +300,19 @@ def padded(config: Config, step: int) -> Rows:
     return pad(problems, keys, np.arange(config.batch_size))
 
 
-def lengths(rows: Rows) -> NDArray[np.int64]:
+def real_tokens(config: Config, step: int) -> int:
+    return int(_lengths(padded_batch(config, step)).sum())
+
+
+def _lengths(rows: Rows) -> NDArray[np.int64]:
     """Real inputs of each row."""
     return rows.prompt_lengths + rows.answer_tokens - 1
 
 
-def real_tokens(config: Config, step: int) -> int:
-    return int(lengths(padded(config, step)).sum())
-
-
-def about(hardware: Hardware, config: Config) -> str:
-    """What a step on one padded batch is, in words."""
-    rows = padded(config, 0)
+def _describe(hardware: Hardware, config: Config) -> str:
+    """A step on one padded batch, in words."""
+    rows = padded_batch(config, 0)
     padding = 1 - real_tokens(config, 0) / rows.inputs.size
     batch = f"{hardware.dtype_name}, 1 batch of {len(rows.inputs)} x {rows.inputs.shape[1]}"
-    shared = "" if hardware.device == "cuda" else f" shared by {threads_of(hardware)}"
+    shared = "" if hardware.device == "cuda" else f" shared by {describe_threads(hardware)}"
     return f"{batch}{shared}, {100 * padding:.0f} % padding"

@@ -1,246 +1,257 @@
 """Scoring a grid by one teacher-forced pass, beside decoding token by token as it is published.
 
-Both sides take the same rows of the same evaluation set, the same weights, the same precision and
-the same threads; the loop stands in token_by_token.py.
+Published code takes the cells one by one, 100 rows of one length each, and for every token of the
+answer reads the whole sequence again. So does the loop here, on a sample of cells spread over the
+grid. Both sides take the same rows, weights, precision and threads.
 """
 
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from tape_arith.arith.bench import limits
-from tape_arith.arith.bench.measure import Measurement, Options, Timing, not_measured, rounds, timed
-from tape_arith.arith.bench.sizes import TINY
-from tape_arith.arith.bench.token_by_token import cell_of, decoded, end_to_end, lattice, sampled
+from tape_arith.arith.bench.measure import TINY, Options, Result, rounds, time_call
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.build import decoder_for
-from tape_arith.arith.runs.command_lines import why_no_weights
 from tape_arith.arith.runs.find import existing_run
-from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.record import RunRecord
-from tape_arith.arith.runs.score import score_run
-from tape_arith.arith.runs.weights import identity, load_state, load_weights
+from tape_arith.arith.runs.weights import final_weights, load_weights, trained_record
 from tape_arith.arith.scoring.score import PROBE_ROWS, Outcome, low_precision_threshold, score
-from tape_arith.arith.tasks.task import Problems
-from tape_arith.arith.training import checkpoint
+from tape_arith.arith.tasks.task import Problems, concatenate
+from tape_arith.arith.tasks.vocabulary import EOS, PAD
+from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.flops import causal, forward_flops, matmuls
-from tape_arith.arith.version import own_version
 from tape_arith.models.build import prepare
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names.parse import Name, source_hashes
+from tape_arith.models.names.parse import Name
+from tape_arith.models.sequences import Sequences
 
 STAGE = "score"
-TAKES = frozenset({"encodings", "preset", "settings", "run", "lengths"})
+OPTIONS = frozenset({"encodings", "preset", "settings", "run", "lengths"})
 
-#: The sample is of a grid to so many digits, from a lattice of SIDES x SIDES of its cells.
-DIGITS, QUICK_DIGITS = 80, 6
-SIDES = (2, 3, 4, 5, 8)
-ROWS_A_CELL, QUICK_ROWS_A_CELL = 100, 3
-#: How much longer the yardstick is expected to take: about what was seen, for the choice above.
-EXPECTED = 80
+#: The sample: rows of each of _SIDES x _SIDES cells of a grid to so many digits.
+_DIGITS, _QUICK_DIGITS = 80, 6
+_SIDES = 2
+_ROWS_PER_CELL, _QUICK_ROWS_PER_CELL = 100, 3
+_ROUNDS = 3
+_BLOCKS_AT_ONCE = 8
+_ONE_PASS, _LOOP = "one pass", "token by token"
 
 
-def measure(options: Options) -> Iterator[Measurement]:
-    """The preset's whole grid, then the sample, once as the suite does it and once by the loop."""
+class Subject(NamedTuple):
+    """A decoder to be scored: of a run, or with random weights."""
+
+    name: Name
+    config: Config
+    seed: int = 0
+    weights: dict[str, Tensor] | None = None
+    source: Path | None = None
+
+    def decoder(self, digits: int, hardware: Hardware) -> Decoder:
+        """With room for so many digits. Raises Failure if its weights end before them."""
+        sizes = replace(self.config, tested_digits=max(digits, self.config.tested_digits))
+        decoder = decoder_for(sizes, Name(self.name.encoding), self.seed).to(hardware.device)
+        if self.weights is not None and self.source is not None:
+            load_weights(decoder, self.weights, self.source)
+        return prepare(decoder, hardware).eval()
+
+    def describe(self, hardware: Hardware) -> str:
+        weights = "random weights" if self.source is None else f"weights of {self.source}"
+        return f"{weights}, {hardware.dtype_name}"
+
+
+def measure(options: Options) -> Iterator[Result]:
+    """The preset's whole grid, then the sample, by one pass and by the loop."""
     hardware = detect()
-    with tempfile.TemporaryDirectory() as folder:
-        for run in runs(options, hardware, Path(folder)):
-            yield from whole_grid(run, hardware, options)
-            for digits in options.lengths or (QUICK_DIGITS if options.quick else DIGITS,):
-                yield from against_the_loop(run, digits, hardware, options)
+    for subject in find_subjects(options, hardware):
+        yield from _score_grid(subject, hardware, options)
+        for digits in options.lengths or (_QUICK_DIGITS if options.quick else _DIGITS,):
+            yield from _compare_with_loop(subject, digits, hardware, options)
 
 
-class Run(NamedTuple):
-    """A run's folder, where scoring it again spoils nothing, and a word on its weights."""
-
-    folder: RunFolder
-    weights: str
-
-
-def runs(options: Options, hardware: Hardware, folder: Path) -> Iterator[Run]:
-    """The run of --run, or one with random weights for each of --pe (rope, if none)."""
-    if options.run is not None:
-        if options.encodings or options.preset or options.settings:
-            raise UsageError(
-                "a run keeps its settings: neither --pe, --preset nor --set with --run"
-            )
-        there = existing_run(options.run)
-        if not there.finished():
-            raise UsageError(why_no_weights(there))
-        record = there.record()
-        tensors, facts = load_state(there.final, record, "cpu")
-        yield Run(copied(folder / "run", record, tensors, facts), f"weights of {options.run}")
-        return
-    default = TINY if options.quick else {}
-    preset = "paper-40" if hardware.device == "cuda" and not options.quick else "mini"
-    config = options.config(preset, **default)
-    for number, name in enumerate(options.names("rope")):
-        record = RunRecord(
-            encoding=str(name.encoding),
-            seed=0,
-            preset=options.preset or preset,
-            config=config,
-            task_version=Bucket(config.task, 1, 0, "evaluation").version,
-            first_steps=config.steps,
-            data=None,
-            version=own_version(),
-            sources=source_hashes(name.encoding),
-        )
-        decoder = decoder_for(config, Name(name.encoding), record.seed)
-        tensors = {f"model/{key}": tensor for key, tensor in decoder.state_dict().items()}
-        facts = {"step": config.steps, **identity(record)}
-        there = copied(folder / str(number), record, tensors, facts)
-        yield Run(there, "random weights")
+def find_subjects(options: Options, hardware: Hardware) -> list[Subject]:
+    """The run of --run, or a decoder with random weights for each of --pe (rope, if none)."""
+    if options.run is None:
+        preset = "paper-40" if hardware.device == "cuda" and not options.quick else "mini"
+        config = options.config(preset, TINY if options.quick else None)
+        return [Subject(name, config) for name in options.names("rope")]
+    if options.encodings or options.preset or options.settings:
+        raise UsageError("a run keeps its settings: neither --pe, --preset nor --set with --run")
+    folder = existing_run(options.run)
+    record = trained_record(folder)
+    weights = final_weights(folder, record, hardware.device)
+    return [Subject(record.name, record.config, record.seed, weights, options.run)]
 
 
-def copied(
-    path: Path, record: RunRecord, tensors: dict[str, Tensor], facts: dict[str, object]
-) -> RunFolder:
-    """A finished run in a folder of its own."""
-    folder = RunFolder(path)
-    folder.write_record(record)
-    checkpoint.save(folder.final, tensors, facts)
-    return folder
-
-
-def whole_grid(run: Run, hardware: Hardware, options: Options) -> Iterator[Measurement]:
-    """`tape-arith score RUN` from within: the evaluation set's hash, the grid, its file."""
-    record = run.folder.record()
-    config = record.config
-    deadline = monotonic() + 0.5 * options.seconds
-    began = perf_counter()
-    grid = score_run(run.folder, should_stop=lambda: monotonic() >= deadline)
-    seconds = perf_counter() - began
-    side, rows = config.tested_digits, int(grid.total.sum())
-    name = f"{record.encoding}: the {side}x{side} grid, {config.problems_per_cell} a cell"
-    what = (
-        f"{record.preset}: {config.num_layers} layers, hidden {config.hidden_size}; "
-        f"{grid.scoring['dtype']}, {run.weights}"
-        + ("; to compile is part of it, as for who scores a run" if hardware.compiles else "")
-    )
-    if grid.complete:
-        yield Measurement(STAGE, name, seconds, "s", note=what)
-    else:
-        why = f"the time was up after {rows:,} of {config.problems_per_cell * side**2:,} rows"
-        yield not_measured(STAGE, name, "s", f"{why}; {what}")
-    if not rows:
-        return
-    yield Measurement(STAGE, f"{record.encoding}: rows of the grid", rows / seconds, "rows/s")
+def _score_grid(subject: Subject, hardware: Hardware, options: Options) -> Iterator[Result]:
+    """The work of `tape-arith score`: problems, threshold and one pass, without its files."""
+    config = subject.config
+    decoder = subject.decoder(config.tested_digits, hardware)
+    side, count = config.tested_digits, config.problems_per_cell
     bucket = Bucket(config.task, side, config.evaluation_seed, "evaluation")
+    deadline, began = monotonic() + 0.5 * options.seconds, perf_counter()
+    threshold = _threshold(decoder, bucket, count * bucket.num_pairs, hardware)
+    blocks = 0
+    while blocks < count and (blocks == 0 or monotonic() < deadline):
+        start, blocks = blocks * bucket.num_pairs, min(blocks + _BLOCKS_AT_ONCE, count)
+        stop = blocks * bucket.num_pairs
+        score(decoder, bucket.problems(start, stop), bucket.keys(start, stop), hardware, threshold)
+    seconds, rows = perf_counter() - began, blocks * bucket.num_pairs
+    name = f"{subject.name}: the {side}x{side} grid, {count} a cell"
+    note = (
+        f"{config.num_layers} layers, hidden {config.hidden_size}; "
+        f"{subject.describe(hardware)}" + ("; compiling is part of it" if hardware.compiles else "")
+    )
+    if blocks == count:
+        yield Result(STAGE, name, seconds, "s", note=note)
+    else:
+        reason = f"the time was up after {rows:,} of {count * bucket.num_pairs:,} rows"
+        yield Result.missing(STAGE, name, "s", f"{reason}; {note}")
+    yield Result(STAGE, f"{subject.name}: rows of the grid", rows / seconds, "rows/s")
     problems = bucket.problems(0, rows)
     answers = int((problems.lengths - problems.prompt_lengths).sum())
-    decoder = loaded(run.folder, side, hardware)
-    extent = causal((problems.lengths - 1).tolist())
-    flops = forward_flops(matmuls(decoder.config, decoder.pe, extent, answers))
+    workload = causal((problems.lengths - 1).tolist())
+    flops = forward_flops(matmuls(decoder.config, decoder.pe, workload, answers))
     limit = limits.product_limit(hardware, options.quick)
-    yield Measurement(
+    yield Result(
         STAGE,
-        f"{record.encoding}: useful FLOPs of the grid",
+        f"{subject.name}: useful FLOPs of the grid",
         flops / seconds,
         "FLOP/s",
         limit.rate,
         limit.name,
-        "by formula, one pass; what is scored again in float32 is not counted",
+        "by formula, one pass; rows scored again in float32 are not counted",
     )
 
 
-def loaded(folder: RunFolder, digits: int, hardware: Hardware) -> Decoder:
-    """The run's decoder, to be scored to `digits` digits. Errors: Failure where its weights do not
-    reach so far."""
-    record = folder.record()
-    config = replace(record.config, tested_digits=max(digits, record.config.tested_digits))
-    decoder = decoder_for(config, record.name, record.seed)
-    tensors, _ = load_state(folder.final, record, hardware.device)
-    load_weights(decoder, tensors, folder.final)
-    return prepare(decoder, hardware).eval()
+def _threshold(decoder: Decoder, bucket: Bucket, rows: int, hardware: Hardware) -> float:
+    probe = min(PROBE_ROWS, rows)
+    problems, keys = bucket.problems(0, probe), bucket.keys(0, probe)
+    return low_precision_threshold(decoder, problems, keys, hardware)
 
 
-def against_the_loop(
-    run: Run, digits: int, hardware: Hardware, options: Options
-) -> Iterator[Measurement]:
+def _compare_with_loop(
+    subject: Subject, digits: int, hardware: Hardware, options: Options
+) -> Iterator[Result]:
     """Both sides on the same rows of the grid to `digits` digits."""
-    record = run.folder.record()
-    config = record.config
+    config = subject.config
     try:
-        decoder = loaded(run.folder, digits, hardware)
+        decoder = subject.decoder(digits, hardware)
     except Failure:  # a table has no rows for more
-        why = f"its weights end at {config.tested_digits} digits: --lengths {config.tested_digits}"
-        yield not_measured(STAGE, f"{record.encoding}: one pass", "rows/s", f"{why} measures it")
+        end = config.tested_digits
+        reason = f"its weights end at {end} digits: --lengths {end} measures it"
+        yield Result.missing(STAGE, f"{subject.name}: {_ONE_PASS}", "rows/s", reason)
         return
     bucket = Bucket(config.task, digits, config.evaluation_seed, "evaluation")
-    rows_a_cell = QUICK_ROWS_A_CELL if options.quick else ROWS_A_CELL
-
-    def one_pass(problems: Problems, keys: NDArray[np.int64], threshold: float = 0.0) -> Outcome:
-        return score(decoder, problems, keys, hardware, threshold)
-
-    sides = SIDES[0]
-    sample = sampled(bucket, lattice(digits, sides), rows_a_cell)
-    if not options.quick:
-        small = end_to_end(sample)
-        took = timed(lambda: one_pass(*small), repeats=2).median
-        affordable = 0.4 * options.seconds / (EXPECTED * took) * sides**2
-        sides = max([n for n in SIDES if n**2 <= affordable], default=SIDES[0])
-        sample = sampled(bucket, lattice(digits, sides), rows_a_cell)
-    problems, keys = end_to_end(sample)
-    cells = [cell_of(*each, hardware.device) for each in sample]
-    probe = min(PROBE_ROWS, len(keys))
-    threshold = low_precision_threshold(
-        decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
-    )
+    rows = _QUICK_ROWS_PER_CELL if options.quick else _ROWS_PER_CELL
+    samples = sample_cells(bucket, spread_cells(digits, _SIDES), rows)
+    problems = concatenate([problems for problems, _ in samples])
+    keys = np.concatenate([keys for _, keys in samples])
+    cells = [pad(*sample, np.arange(rows)) for sample in samples]
+    threshold = _threshold(decoder, bucket, len(keys), hardware)
     prepare(decoder, hardware)
-    if hardware.compiles:  # graphs of every shape, before the clock starts
-        one_pass(problems, keys, threshold)
-        decoded(decoder, [cells[0], cells[-1]], hardware)
-    first, again, loop = "one pass", "one pass, close ones again in float32", "token by token"
     outcomes: list[Outcome] = []
-    found: list[NDArray[np.bool_]] = []
-    taken = rounds(
-        {
-            first: lambda: outcomes.append(one_pass(problems, keys)),
-            again: lambda: one_pass(problems, keys, threshold),
-            loop: lambda: found.append(np.concatenate(decoded(decoder, cells, hardware))),
-        },
-        device=hardware.device,
-        repeats=3,
-        seconds=0.4 * options.seconds,
-    )
-    timing = {name: Timing.of(seconds) for name, seconds in taken.items()}
-    exact, outcome = found[0], outcomes[0]
-    close = float((np.abs(outcome.margin) < threshold).mean())
-    agree = float((exact == outcome.exact).mean())
-    theirs, spread = timing[loop].rate(len(keys))
-    of = f"{record.encoding}: "
-    yield Measurement(
+    exact: list[NDArray[np.bool_]] = []
+
+    def one_pass() -> None:
+        outcomes.append(score(decoder, problems, keys, hardware, threshold))
+
+    def loop() -> None:
+        exact.append(np.concatenate(decode_cells(decoder, cells, hardware)))
+
+    one_pass()  # compiles, or makes the kernels of its shapes
+    decode_cells(decoder, [cells[0], cells[-1]] if hardware.compiles else cells[:1], hardware)
+    taken: dict[str, list[float]] = {_LOOP: [], _ONE_PASS: []}
+    for _ in rounds(_ROUNDS, 0.4 * options.seconds):
+        taken[_ONE_PASS].append(time_call(one_pass))
+        taken[_LOOP].append(time_call(loop))
+    rates = {name: [len(keys) / seconds for seconds in times] for name, times in taken.items()}
+    close = float((np.abs(outcomes[0].margin) < threshold).mean())
+    agree = float((exact[0] == outcomes[0].exact).mean())
+    by_loop = Result.of(
         STAGE,
-        f"{of}{loop}, batches of {rows_a_cell}, whole sequence again",
-        theirs,
+        f"{subject.name}: {_LOOP}, batches of {rows}, whole sequence again",
+        rates[_LOOP],
         "rows/s",
-        note=f"the yardstick; {run.weights}, {hardware.dtype_name}; same exact answers on "
-        f"{100 * agree:.1f} % of rows, {int(exact.sum())} exact",
-        spread=spread,
-        repeats=timing[loop].repeats,
+        note=f"the yardstick; {subject.describe(hardware)}; same exact answers on "
+        f"{100 * agree:.1f} % of rows, {int(exact[0].sum())} exact",
     )
-    for name in (first, again):
-        ours, spread = timing[name].rate(len(keys))
-        yield Measurement(
-            STAGE,
-            f"{of}{name}",
-            ours,
-            "rows/s",
-            theirs,
-            loop,
-            f"the same {len(keys):,} rows, {rows_a_cell} of each of {sides}x{sides} cells spread "
-            f"over the {digits}x{digits} grid, {problems.lengths.mean():.1f} tokens a row"
-            + (f"; {100 * close:.0f} % of rows again" if name == again else ""),
-            spread,
-            timing[name].repeats,
-        )
+    yield by_loop
+    yield Result.of(
+        STAGE,
+        f"{subject.name}: {_ONE_PASS}",
+        rates[_ONE_PASS],
+        "rows/s",
+        limit=by_loop.value,
+        limit_name=_LOOP,
+        note=f"the same {len(keys):,} rows, {rows} of each of {_SIDES}x{_SIDES} cells spread over "
+        f"the {digits}x{digits} grid, {problems.lengths.mean():.1f} tokens a row; "
+        f"{100 * close:.0f} % of them again in float32",
+    )
+
+
+def spread_cells(digits: int, sides: int) -> list[tuple[int, int]]:
+    """Cells in the middle of `sides` x `sides` equal parts of the grid.
+
+    >>> spread_cells(80, 2)
+    [(20, 20), (20, 60), (60, 20), (60, 60)]
+    """
+    middles = [round((2 * part + 1) * digits / (2 * sides)) for part in range(sides)]
+    return [(i, j) for i in middles for j in middles]
+
+
+def sample_cells(
+    bucket: Bucket, cells: Sequence[tuple[int, int]], count: int
+) -> list[tuple[Problems, NDArray[np.int64]]]:
+    """The first `count` problems of each cell, one of each block, and their keys."""
+    lengths = bucket.operand_lengths(0, count * bucket.num_pairs)
+    samples = []
+    for cell in cells:
+        indices = np.flatnonzero((lengths == cell).all(axis=1)).tolist()
+        problems = concatenate([bucket.problems(index, index + 1) for index in indices])
+        keys = np.concatenate([bucket.keys(index, index + 1) for index in indices])
+        samples.append((problems, keys))
+    return samples
+
+
+def decode_cells(
+    decoder: Decoder, cells: Sequence[Rows], hardware: Hardware
+) -> list[NDArray[np.bool_]]:
+    """Decode cells, as many at once as the suite takes batches at once."""
+    return list(hardware.parallel_map(lambda cell: decode_cell(decoder, cell, hardware), cells))
+
+
+def decode_cell(decoder: Decoder, cell: Rows, hardware: Hardware) -> NDArray[np.bool_]:
+    """Which answers are exact, bool [n]: greedy decoding that reads the whole sequence again for
+    each token, until every row has ended or is longer than any answer.
+
+    `cell` holds n rows whose prompts have one length.
+    """
+    (prompt,) = set(cell.prompt_lengths.tolist())
+    tokens, final_lengths, keys = (
+        torch.from_numpy(array).to(hardware.device)
+        for array in (cell.inputs[:, :prompt], cell.final_lengths, cell.keys)
+    )
+    answers, counted = (array[:, prompt - 1 :] for array in (cell.targets, cell.is_answer))
+    ended = torch.zeros(len(tokens), dtype=torch.bool, device=hardware.device)
+    for _ in range(answers.shape[1]):
+        with torch.no_grad(), hardware.autocast():
+            logits = decoder(Sequences(tokens, final_lengths, keys))[:, -1]
+        following = logits.argmax(-1)
+        tokens = torch.cat([tokens, following[:, None]], dim=1)
+        ended |= following == EOS
+        if ended.all():
+            break
+    decoded = np.full(answers.shape, PAD, np.int64)
+    decoded[:, : tokens.shape[1] - prompt] = tokens[:, prompt:].cpu().numpy()
+    # Tokens after a row's end token do not count.
+    return np.asarray(((decoded == answers) | ~counted).all(axis=1))

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tape_arith.arith.bench import ALL, STAGES
 from tape_arith.arith.commands.job_options import use_threads, whole_numbers
 from tape_arith.arith.commands.options import Compiled, Preset, Settings, Threads, complete_encoding
 from tape_arith.arith.errors import EXIT_PARTLY
@@ -15,9 +16,7 @@ EXAMPLE = "tape-arith bench train --pe rope,tape --lengths 20,40"
 
 
 def complete_stage(incomplete: str) -> list[str]:
-    from tape_arith.arith.bench.stages import ALL, stages
-
-    return [name for name in [*stages(), ALL] if name.startswith(incomplete)]
+    return [name for name in (*STAGES, ALL) if name.startswith(incomplete)]
 
 
 def command(
@@ -25,7 +24,7 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="[STAGE]...",
-            help="generate, train, score, ...: a wrong name lists all of them (all, if none).",
+            help=f"{', '.join(STAGES)}, or {ALL} (if none is named).",
             autocompletion=complete_stage,
         ),
     ] = None,
@@ -64,12 +63,9 @@ def command(
     """Measure this machine's limits and each stage beside them."""
     names = parse_list(pe)
     sizes = whole_numbers("--lengths", lengths) if lengths else []
-    from tape_arith.arith.bench.stages import ALL, chosen
-
-    wanted = chosen(stages or [ALL])
     use_threads(threads)
     from tape_arith.arith.bench.measure import Options
-    from tape_arith.arith.bench.running import run as run_stages
+    from tape_arith.arith.bench.run import run as run_stages
     from tape_arith.arith.runs.presets import pairs
 
     options = Options(
@@ -86,5 +82,5 @@ def command(
         quick=quick,
         threads=threads,
     )
-    if not run_stages(wanted, options, file):
+    if not run_stages(stages or [ALL], options, file):
         raise typer.Exit(EXIT_PARTLY)

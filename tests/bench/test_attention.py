@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tape_arith.arith.bench import attention
-from tape_arith.arith.bench.measure import Measurement, Options
+from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.presets import load_preset
@@ -28,24 +28,25 @@ CONFIG = replace(load_preset("mini"), num_heads=2, head_dim=8)
 QUICK = Options(quick=True)
 
 
-def of(lines: list[Measurement], who: str) -> dict[str, Measurement]:
+def lines_of(lines: list[Result], who: str) -> dict[str, Result]:
     return {line.name: line for line in lines if line.name.startswith(who)}
 
 
 def test_every_backend_has_a_time_or_a_reason() -> None:
     lines = list(attention.measure(QUICK))
-    for needs, who in attention.grouped((), CONFIG).items():
+    for needs, who in attention.group_by_needs((), CONFIG).items():
         if needs.bias == "scores":
-            (own,) = of(lines, who).values()
+            (own,) = lines_of(lines, who).values()
             assert own.value is None and "attention of their own" in own.note
             continue
         for name in backend_names():
-            reason = attention.lacking(backends.load(name), needs, CPU)
+            reason = attention.why_unmeasured(backends.load(name), needs, CPU)
             if reason is not None:
-                assert of(lines, who)[f"{who}: {name}"].note == f"{name} {reason}"
+                assert lines_of(lines, who)[f"{who}: {name}"].note == f"{name} {reason}"
                 continue
             time, rate = (
-                of(lines, who)[f"{who}, 8 tokens: {name}{what}"] for what in ("", ", useful FLOPs")
+                lines_of(lines, who)[f"{who}, 8 tokens: {name}{what}"]
+                for what in ("", ", useful FLOPs")
             )
             assert time.value is not None and time.value > 0 and rate.value is not None
             assert time.limit_name == "eager" and (time.ratio == 1) >= (name == "eager")
@@ -57,16 +58,19 @@ def test_every_backend_has_a_time_or_a_reason() -> None:
 
 def test_what_the_interpreter_runs_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    reason = attention.lacking(backends.load("fused"), Needs(), CPU)
+    reason = attention.why_unmeasured(backends.load("fused"), Needs(), CPU)
     assert reason is not None and reason.startswith("needs a CUDA GPU")
     assert os.environ["TRITON_INTERPRET"] == "1"
 
 
 def test_encodings_that_ask_for_the_same_are_one() -> None:
-    groups = attention.grouped((), CONFIG)
-    needs = {build(name, setting_for(CONFIG)).needs for name in known_names("encoding")}
+    groups = attention.group_by_needs((), CONFIG)
+    needs = {
+        build(name, setting_for(CONFIG)).needs._replace(width=CONFIG.head_dim)
+        for name in known_names("encoding")
+    }
     assert set(groups) == needs and len(set(groups.values())) == len(needs)
-    chosen = attention.grouped(parse_list("tape,rope,nope"), CONFIG)
+    chosen = attention.group_by_needs(parse_list("tape,rope,nope"), CONFIG)
     assert set(chosen.values()) == {"tape", "rope/nope"}
 
 
@@ -87,9 +91,9 @@ def test_one_backend_beside_eager() -> None:
 @pytest.mark.parametrize("needs", [Needs(), Needs(values=3), Needs(bias="learned")])
 def test_useful_flops_are_half_of_the_square(needs: Needs) -> None:
     """What eager computes is the whole square: T^2 where T (T + 1) / 2 are of use."""
-    step = attention.step_of(Eager(), needs, 3, 8, CONFIG, CPU)
+    step = attention.make_step(Eager(), needs, 3, 8, CONFIG, CPU)
     useful = attention.useful_flops(needs, 3, 8, CONFIG)
-    assert useful * 8**2 == counted(step) * (8 * 9 // 2)
+    assert useful * 8**2 == counted(lambda: step(0)) * (8 * 9 // 2)
 
 
 class Recording(Eager):
@@ -106,7 +110,7 @@ class Recording(Eager):
 def test_what_a_backend_is_given(bias: str) -> None:
     backend = Recording()
     hardware = replace(CPU, dtype=torch.bfloat16)
-    result = attention.step_of(backend, Needs(3, bias), 2, 5, CONFIG, hardware)()
+    result = attention.make_step(backend, Needs(3, bias), 2, 5, CONFIG, hardware)(0)
     tensors, given = backend.calls
     assert [tensor.shape for tensor in tensors] == [(2, 5, 2, 8)] * 5
     low, full = torch.bfloat16, torch.float32

@@ -13,9 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tape_arith.arith.bench import peer_models, peers
-from tape_arith.arith.bench.measure import Measurement, Options, Timing
-from tape_arith.arith.bench.sizes import TINY
+from tape_arith.arith.bench import peers
+from tape_arith.arith.bench.measure import TINY, TURN, Options
 from tape_arith.arith.data.rows import Rows
 from tape_arith.arith.runs.presets import load_preset
 from tape_arith.arith.training.config import Config
@@ -43,12 +42,7 @@ class Counting(nn.Module):
         return self.table(tokens)
 
 
-STAND_IN = peer_models.Peer(
-    "there",
-    "Counting",
-    lambda package, config: Counting(),
-    lambda model, tokens, mask: model(tokens),
-)
+STAND_IN = peers.Peer("there", "Counting", lambda package, config: Counting())
 
 
 def find(package: str) -> tuple[None, str]:
@@ -59,12 +53,10 @@ def find(package: str) -> tuple[None, str]:
 
 @pytest.fixture
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One package that is there, in two settings, and one that is not."""
-
-    monkeypatch.setattr(peers, "found", find)
+    """One package that is there, and one that is not."""
+    monkeypatch.setattr(peers, "import_peer", find)
     missing = STAND_IN._replace(package="not-there")
-    both = (STAND_IN, STAND_IN._replace(as_it_comes=True), missing)
-    monkeypatch.setattr(peers, "PEERS", both)
+    monkeypatch.setattr(peers, "PEERS", (STAND_IN, missing))
 
 
 def test_what_is_not_installed_is_said_and_the_rest_measured(stand_ins: None) -> None:
@@ -72,23 +64,13 @@ def test_what_is_not_installed_is_said_and_the_rest_measured(stand_ins: None) ->
     missing = lines["not-there Counting"]
     assert missing.value is None
     assert missing.note == "not-there is not installed (pip install not-there)"
-    for name in ("there Counting", "there Counting, as it comes", "ours, one padded batch"):
-        assert (lines[f"{name}: real tokens"].value or 0) > 0
-    assert "float32" in lines["there Counting, as it comes: real tokens"].note
-    assert "version 1.0" in lines["there Counting: real tokens"].note
-
-
-def test_ours_beside_the_peers(stand_ins: None) -> None:
-    lines: dict[str, Measurement] = {line.name: line for line in peers.measure(QUICK)}
+    theirs = lines["there Counting: real tokens"]
+    assert theirs.value and theirs.value > 0
+    assert "version 1.0" in theirs.note and "361 parameters" in theirs.note
     for ours in ("ours, as the suite trains", "ours, one padded batch"):
-        for theirs in ("Counting", "Counting, as it comes"):
-            line = lines[f"{ours} / {theirs}"]
-            assert line.value == lines[f"{ours}: real tokens"].value
-            assert line.limit == lines[f"there {theirs}: real tokens"].value
-            assert line.limit_name == f"there {theirs}"
-    parameters = lines["there Counting: parameters"]
-    assert parameters.value == 19 * 19
-    assert parameters.note == f"{19 * 19 - int(parameters.limit or 0):+,}"
+        line = lines[f"{ours} / Counting"]
+        assert line.value == lines[f"{ours}: real tokens"].value
+        assert line.limit == theirs.value and line.limit_name == "there Counting"
 
 
 def test_without_any_peer_ours_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +85,7 @@ def test_without_any_peer_ours_is_measured(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("step", [0, 3])
 def test_all_train_on_the_problems_of_the_suite(step: int) -> None:
     config = tiny()
-    rows = peers.padded(config, step)
+    rows = peers.padded_batch(config, step)
     problems, keys = trainer_of(config).batch(step)
     assert np.array_equal(rows.keys, keys)
     ends = np.cumsum(problems.lengths)
@@ -117,7 +99,7 @@ def test_all_train_on_the_problems_of_the_suite(step: int) -> None:
 
 
 def test_tokens_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each step's real tokens over its own time."""
+    """Each turn's real tokens over its own time."""
     config = tiny()
     steps: list[int] = []
     contender = peers.Contender("one", 1, steps.append, "")
@@ -126,11 +108,11 @@ def test_tokens_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
         trainings["one"](7)
         return {"one": [0.5, 2.0]}
 
-    monkeypatch.setattr(peers, "steps_in_turn", timed)
-    rate = peers.speeds([contender], config, CPU, QUICK)["one"]
+    monkeypatch.setattr(peers, "time_trainings", timed)
+    rates = peers.measure_rates([contender], config, CPU, QUICK)["one"]
     assert steps == [0, 7]  # the first warms up
-    expected = peers.real_tokens(config, 0) / 0.5, peers.real_tokens(config, 1) / 2.0
-    assert rate.median == pytest.approx(sum(expected) / 2) and rate.repeats == 2
+    tokens = [peers.real_tokens(config, step) for step in range(2 * TURN)]
+    assert rates == pytest.approx([sum(tokens[:TURN]) / 0.5, sum(tokens[TURN:]) / 2.0])
 
 
 def trainer_of(config: Config) -> Any:
@@ -148,10 +130,12 @@ def test_one_padded_batch_is_the_same_training() -> None:
 
 
 def test_a_peers_loss_is_that_of_the_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "found", find)
+    monkeypatch.setattr(peers, "import_peer", find)
     config, given = tiny(), Counting()
-    contender = peers.peer_of(STAND_IN._replace(build=lambda package, config: given), config, CPU)
-    rows = peers.padded(config, 0)
+    contender = peers.contender_of(
+        STAND_IN._replace(build=lambda package, config: given), config, CPU
+    )
+    rows = peers.padded_batch(config, 0)
     table = given.table.weight.detach().clone().double().log_softmax(-1)
     expected = [
         -float(table[rows.inputs[row, t], rows.targets[row, t]])
@@ -180,40 +164,29 @@ def test_threads_are_shared_in_a_step_and_given_back() -> None:
 
 
 def test_the_best_of_each_package() -> None:
-    def contender(name: str, package: str, as_it_comes: bool = False) -> peers.Contender:
-        return peers.Contender(name, 1, lambda step: None, "", package, as_it_comes)
-
-    contenders = [
-        contender("a slow", "a"),
-        contender("a fast", "a"),
-        contender("a default", "a", as_it_comes=True),
-        contender("b", "b"),
-    ]
-    rates = {
-        name: Timing(rate, 0.0, 1) for name, rate in zip("abcd", (1.0, 3.0, 9.0, 2.0), strict=True)
-    }
-    named = {c.name: rate for c, rate in zip(contenders, rates.values(), strict=True)}
-    assert [c.name for c in peers.best(contenders, named)] == ["a fast", "a default", "b"]
+    rates = {"a slow": 1.0, "a fast": 3.0, "b": 2.0}
+    contenders = [peers.Contender(name, 1, lambda step: None, "", name[0]) for name in rates]
+    assert [best.name for best in peers.choose_best(contenders, rates)] == ["a fast", "b"]
 
 
-def installed(peer: peer_models.Peer) -> Any:
+def installed(peer: peers.Peer) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return peer_models.found(peer.package)[0]
+            return peers.import_peer(peer.package)[0]
         except ImportError:
             pytest.skip(f"{peer.package} is not installed")
 
 
-EACH = pytest.mark.parametrize("peer", peer_models.PEERS, ids=lambda p: f"{p.name} {p.as_it_comes}")
+EACH = pytest.mark.parametrize("peer", peers.PEERS, ids=lambda peer: peer.name)
 
 
 @pytest.mark.slow
 @EACH
-def test_a_real_peer_is_of_our_size_and_learns(peer: peer_models.Peer) -> None:
+def test_a_real_peer_is_of_our_size_and_learns(peer: peers.Peer) -> None:
     installed(peer)
     config = tiny(learning_rate=0.003)
-    contender = peers.peer_of(peer, config, CPU)
+    contender = peers.contender_of(peer, config, CPU)
     ours = peers.on_one_batch(config, CPU).parameters
     # x-transformers keeps a bias in the gate and value of each MLP.
     biases = 0 if peer.package == "transformers" else 2 * config.mlp_size * config.num_layers
@@ -225,18 +198,18 @@ def test_a_real_peer_is_of_our_size_and_learns(peer: peer_models.Peer) -> None:
 
 @pytest.mark.slow
 @EACH
-def test_a_real_peer_reads_neither_padding_nor_what_comes_after(peer: peer_models.Peer) -> None:
+def test_a_real_peer_reads_neither_padding_nor_what_comes_after(peer: peers.Peer) -> None:
     package = installed(peer)
     config = tiny(head_dim=16)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         model = peer.build(package, config).eval()
     tokens = torch.tensor([[5, 14, 6, 17, 11, 0, 0], [5, 14, 6, 17, 11, 7, 8]])
-    mask = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [1] * 7], dtype=torch.bool)
     with torch.no_grad():
-        logits = peer.logits(model, tokens, mask)
-        alone = peer.logits(model, tokens[:1, :5], mask[:1, :5])
-        swapped = peer.logits(model, tokens[:1, [2, 1, 0, 3, 4]], mask[:1, :5])
+        logits, alone, swapped = (
+            getattr(output, "logits", output)
+            for output in map(model, (tokens, tokens[:1, :5], tokens[:1, [2, 1, 0, 3, 4]]))
+        )
     assert logits.shape == (2, 7, 19)
     torch.testing.assert_close(logits[0, :5], logits[1, :5])
     torch.testing.assert_close(alone[0], logits[0, :5])
@@ -252,9 +225,8 @@ def test_the_settings_reach_the_packages() -> None:
         "Decoder, attn_flash": lambda model: rotary_width(model) == 16 and flash(model),
         "Decoder, no attn_flash": lambda model: rotary_width(model) == 16 and not flash(model),
     }
-    for peer in peer_models.PEERS:
-        if not peer.as_it_comes:
-            assert found.pop(peer.name)(peer.build(installed(peer), config))
+    for peer in peers.PEERS:
+        assert found.pop(peer.name)(peer.build(installed(peer), config))
     assert not found
 
 

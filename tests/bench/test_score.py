@@ -1,32 +1,42 @@
-"""The stage of scoring: its lines, of random weights and of a run, which it leaves as it was."""
+"""The stage of scoring: its lines, and a yardstick that finds what the one pass finds."""
 
+from itertools import count
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from tape_arith.arith.bench import score as stage
 from tape_arith.arith.bench.measure import Options
-from tape_arith.arith.bench.score import measure
-from tape_arith.arith.errors import UsageError
+from tape_arith.arith.bench.score import decode_cell, decode_cells, measure, sample_cells
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.runs.build import decoder_for
-from tape_arith.arith.runs.find import existing_run
+from tape_arith.arith.scoring.score import score
+from tape_arith.arith.tasks.task import Problems, concatenate
+from tape_arith.arith.tasks.vocabulary import EOS
+from tape_arith.models.decoder import Decoder
 from tape_arith.models.names.parse import parse
-from tests.helpers.small_training import cpu
+from tape_arith.models.sequences import Sequences
+from tests.helpers.small_training import cpu, perturbed, small
 from tests.helpers.tiny_runs import call, contents, done, settings
 from tests.runs.test_user_encodings import READS, write
+
+CONFIG = small(trained_digits=3, tested_digits=6)
+BUCKET = Bucket("addition", 6, 0, "evaluation")
 
 
 def test_the_lines_with_random_weights() -> None:
     lines = {line.name: line for line in measure(Options(quick=True))}
     loop = lines["rope: token by token, batches of 3, whole sequence again"]
-    one, again = lines["rope: one pass"], lines["rope: one pass, close ones again in float32"]
-    assert one.limit == again.limit == loop.value
+    one = lines["rope: one pass"]
+    assert one.limit == loop.value
     assert one.value and loop.value and one.ratio == pytest.approx(one.value / loop.value)
     assert "random weights" in loop.note and "same exact answers on 100.0 % of rows" in loop.note
-    assert "the same 12 rows" in one.note and "% of rows again" in again.note
-    grid = lines["rope: the 4x4 grid, 5 a cell"]
-    rows = lines["rope: rows of the grid"]
+    assert "the same 12 rows" in one.note and "% of them again in float32" in one.note
+    grid, rows = lines["rope: the 4x4 grid, 5 a cell"], lines["rope: rows of the grid"]
     assert grid.value and rows.value == pytest.approx(80 / grid.value)
     assert lines["rope: useful FLOPs of the grid"].ratio
 
@@ -40,44 +50,131 @@ def test_weights_of_any_encoding(
     write(READS["a list"])
     lines = list(measure(Options(quick=True, encodings=(parse(name),))))
     assert {line.name.split(": ")[0] for line in lines} == {name}
-    if name != "tape:start=fourier":  # a table ends with the preset's tested lengths
-        assert lines[-1].value is None and "--lengths 4 measures it" in lines[-1].note
-        again = list(measure(Options(quick=True, encodings=(parse(name),), lengths=(4,))))
-        assert again[-1].value
+    assert all(line.value for line in lines)
 
 
 def test_a_grid_that_the_time_cuts_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tape_arith.arith.scoring.score.ROWS_A_CHUNK", 1)
-    monkeypatch.setattr(stage, "monotonic", iter([0.0, *[0.1] * 2, *[1e9] * 1000]).__next__)
+    monkeypatch.setattr(stage, "_BLOCKS_AT_ONCE", 2)
+    monkeypatch.setattr(stage, "monotonic", count(step=20).__next__)
     lines = {line.name: line for line in measure(Options(quick=True))}
     grid = lines["rope: the 4x4 grid, 5 a cell"]
-    assert grid.value is None and "the time was up after 32 of 80 rows" in grid.note
+    assert grid.value is None and "the time was up after 64 of 80 rows" in grid.note
     assert lines["rope: rows of the grid"].value
 
 
-def test_a_run_is_scored_and_left_as_it_was(
+def test_a_run_is_scored_with_its_weights_and_left_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done("train", "--pe", "nope", *settings())
-    before = contents(tmp_path)
-    lines = list(measure(Options(quick=True, run=Path("runs/mini/nope/seed-0"))))
+    done("train", "--pe", "abacus", "--no-score", *settings())
+    before, run = contents(tmp_path), Path("runs/mini/abacus/seed-0")
+    options = Options(quick=True, run=run, lengths=(3,))
+    lines = list(measure(options))
     assert contents(tmp_path) == before
-    assert {line.name.split(":")[0] for line in lines} == {"nope"}
-    assert any("weights of runs/mini/nope/seed-0" in line.note for line in lines)
-    told = call("bench", "score", "--run", "runs/mini/nope/seed-0", "--pe", "rope", "--quick")
-    assert told.code == 2 and "a run keeps its settings" in told.err
-    with pytest.raises(UsageError, match="holds no run"):
-        list(measure(Options(quick=True, run=Path("runs/none"))))
+    assert {line.name.split(":")[0] for line in lines} == {"abacus"} and lines[-1].value
+    assert any("weights of runs/mini/abacus/seed-0" in line.note for line in lines)
+    (subject,) = stage.find_subjects(options, cpu())
+    weights = subject.decoder(3, cpu()).state_dict()
+    random = decoder_for(subject.config, parse("abacus"), 0).state_dict()
+    assert subject.weights is not None
+    assert all(torch.equal(weights[k], subject.weights[f"model/{k}"]) for k in weights)
+    assert not all(torch.equal(weights[key], random[key]) for key in random)
+    result = call("bench", "score", "--run", run, "--pe", "rope", "--quick")
+    assert result.code == 2 and "a run keeps its settings" in result.err
 
 
-def test_the_run_s_own_weights_are_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_end_before_the_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    done("train", "--pe", "rope", "--no-score", *settings())
-    options = Options(run=Path("runs/mini/rope/seed-0"))
-    (run,) = stage.runs(options, cpu(), tmp_path / "copy")
-    there = stage.loaded(existing_run(options.run or Path()), 3, cpu()).state_dict()
-    here = stage.loaded(run.folder, 3, cpu()).state_dict()
-    random = decoder_for(run.folder.record().config, parse("rope"), 0).state_dict()
-    assert all(torch.equal(here[key], there[key]) for key in there)
-    assert not all(torch.equal(here[key], random[key]) for key in random)
+    write(READS["a list"])  # a table of the tested lengths
+    done("train", "--pe", "mine.py:Mine", "--no-score", *settings())
+    (run,) = (path.parent for path in tmp_path.rglob("run.json"))
+    line = list(measure(Options(quick=True, run=run)))[-1]
+    assert line.value is None and "--lengths 3 measures it" in line.note
+
+
+def varied(name: str) -> Decoder:
+    """A decoder whose answers vary."""
+    return perturbed(decoder_for(CONFIG, parse(name), 0).eval(), 0.4)
+
+
+def answered(decoder: Decoder, problems: Problems, keys: NDArray[np.int64]) -> Problems:
+    """The same prompts with the decoder's own greedy answers in place of the right ones, some of
+    them then changed in one place, some cut short before their end."""
+    tokens, lengths = [], []
+    ends = np.cumsum(problems.lengths)
+    for row, end in enumerate(ends):
+        prompt = problems.tokens[end - problems.lengths[row] : end][: problems.prompt_lengths[row]]
+        answer: list[int] = []
+        width = int(problems.final_lengths[row] - problems.prompt_lengths[row])
+        while len(answer) < width and EOS not in answer:
+            seqs = Sequences(
+                torch.tensor([[*prompt.tolist(), *answer]]),
+                torch.tensor([int(problems.final_lengths[row])]),
+                torch.tensor([int(keys[row])]),
+            )
+            with torch.no_grad():
+                answer.append(int(decoder(seqs)[0, -1].argmax()))
+        if row % 3 == 1:
+            answer[row % len(answer)] = 4 + (answer[row % len(answer)] + 3) % 10
+        if row % 6 == 2:
+            answer = answer[: max(1, len(answer) // 2)]
+        tokens.append(np.array([*prompt.tolist(), *answer], dtype=np.uint8))
+        lengths.append(len(tokens[-1]))
+    return problems._replace(tokens=np.concatenate(tokens), lengths=np.array(lengths))
+
+
+@pytest.mark.parametrize("name", ["rope", "tape", "rand-rope"])
+def test_the_yardstick_finds_what_one_pass_finds(name: str) -> None:
+    decoder = varied(name)
+    samples = [
+        (answered(decoder, problems, keys), keys)
+        for problems, keys in sample_cells(BUCKET, [(1, 1), (2, 5), (6, 6)], 6)
+    ]
+    problems = concatenate([problems for problems, _ in samples])
+    keys = np.concatenate([keys for _, keys in samples])
+    by_pass = score(decoder, problems, keys, cpu()).exact
+    cells = [pad(*sample, np.arange(6)) for sample in samples]
+    by_loop = np.concatenate(decode_cells(decoder, cells, cpu()))
+    assert np.array_equal(by_loop, by_pass)
+    assert 0 < by_loop.sum() < len(by_loop)
+    threads = np.concatenate(decode_cells(decoder, cells, cpu(threads=2)))
+    assert np.array_equal(threads, by_loop)
+
+
+class Stub(torch.nn.Module):
+    """Answers one token for ever, and keeps the shapes that it was given."""
+
+    def __init__(self, answer: int) -> None:
+        super().__init__()
+        self.answer = answer
+        self.shapes: list[tuple[int, ...]] = []
+
+    def forward(self, seqs: Sequences) -> torch.Tensor:
+        self.shapes.append(tuple(seqs.tokens.shape))
+        logits = torch.zeros(*seqs.tokens.shape, 19)
+        logits[..., self.answer] = 1.0
+        return logits
+
+
+def test_the_loop_reads_the_whole_sequence_for_each_token_until_all_have_ended() -> None:
+    ((problems, keys),) = sample_cells(BUCKET, [(2, 3)], 5)
+    cell: Rows = pad(problems, keys, np.arange(5))
+    endless, ended = Stub(7), Stub(EOS)
+    for decoder in (endless, ended):
+        assert not decode_cell(decoder, cell, cpu()).any()  # type: ignore[arg-type]
+    prompt, longest = 7, int(problems.lengths.max()) - 7
+    assert endless.shapes == [(5, prompt + place) for place in range(longest)]
+    assert ended.shapes == [(5, prompt)]
+
+
+def test_sampled_rows_are_of_the_evaluation_set() -> None:
+    _, (problems, keys) = sample_cells(BUCKET, [(1, 1), (2, 5)], 4)
+    assert problems.operand_lengths.tolist() == [[2, 5]] * 4
+    whole = BUCKET.problems(0, 4 * BUCKET.num_pairs)
+    indices = [i for i, cell in enumerate(whole.operand_lengths.tolist()) if cell == [2, 5]]
+    ends = np.cumsum(whole.lengths)
+    expected = [whole.tokens[ends[i] - whole.lengths[i] : ends[i]] for i in indices]
+    assert np.array_equal(problems.tokens, np.concatenate(expected))
+    assert np.array_equal(keys, BUCKET.keys(0, 4 * BUCKET.num_pairs)[indices])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.bench.attention import grouped
+from tape_arith.arith.bench.attention import group_by_needs
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs import build as building
 from tape_arith.arith.runs import train
@@ -84,7 +84,7 @@ def test_it_is_looked_at_without_memory_for_the_decoder(here: Path) -> None:
     assert cost(parse("mine.py:Mine")).parameters == own
     rates = [training_flops_a_token(parse(name), config) for name in ("mine.py:Mine", "nope")]
     assert rates[0] == rates[1] > 0
-    assert list(grouped([parse("mine.py:Mine")], config)) == [mine.pe.needs]
+    assert list(group_by_needs([parse("mine.py:Mine")], config)) == [mine.needs]
 
 
 def test_a_record_cannot_ask_for_more_memory_than_there_is(
