@@ -304,7 +304,7 @@ def examine(name: Name) -> ContractReport:
     if not all(place.is_builtin for place in places):
         warnings.append(
             "no check knows whether the formula is its paper's: write it once more as plain loops, "
-            "in float64, and compare (the README has such a twin)"
+            "in float64, and compare (models/README.md has such a twin)"
         )
     sources = source_hashes(name.encoding)
     return ContractReport(str(name), sources, tuple(outcomes), tuple(warnings))

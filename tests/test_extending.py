@@ -94,6 +94,8 @@ their_task = theirs.inner.task:Repeat
 """
 ROOT = Path(models.__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+MODELS_README = (ROOT / "models" / "README.md").read_text(encoding="utf-8")
+TASKS_README = (ROOT / "arith" / "tasks" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -385,7 +387,7 @@ def test_a_task_in_one_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_readme_s_task(folder: Path, site: Path) -> None:
-    (text,) = re.findall(r'```python\n("""Addition that forgets.*?)```', README, re.DOTALL)
+    (text,) = re.findall(r'```python\n("""Addition that forgets.*?)```', TASKS_README, re.DOTALL)
     install(site, "theirs", "[tape_arith.tasks]\nno-carry = theirs.inner.mine\n", mine=text)
     done("generate", "--task", "no-carry", *settings(), "--format", "text", "--out", "a.txt")
     for line in Path("a.txt").read_text().split():
@@ -397,7 +399,9 @@ def test_the_readme_s_task(folder: Path, site: Path) -> None:
 
 def test_the_readme_s_example(folder: Path) -> None:
     """The encoding that the README shows keeps the contract, and the other code there runs."""
-    example, *scripts = re.findall(r"^```python\n(.*?)^```$", README, flags=re.M | re.S)
+    blocks = re.findall(r"^```python\n(.*?)^```$", README + MODELS_README, flags=re.M | re.S)
+    example, *scripts = blocks
+    assert len(scripts) == 1
     Path("mine.py").write_text(example)
     report = json.loads(done("check", "mine.py:Mine", "--json").out)
     assert report["holds"] and report["name"] == "mine.py:Mine"

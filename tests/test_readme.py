@@ -1,4 +1,4 @@
-"""The README's commands are those of the command line."""
+"""The commands of every README are those of the command line."""
 
 import re
 import shlex
@@ -13,21 +13,23 @@ from tape_arith.arith.compare.panels import ALL
 from tape_arith.arith.runs.presets import presets
 from tape_arith.models.names.parse import parse_list
 
-README = (Path(cli.__file__).parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(cli.__file__).parent
+READMES = [*ROOT.glob("README.md"), *ROOT.glob("arith/*/README.md"), *ROOT.glob("models/README.md")]
+TEXT = "\n".join(path.read_text(encoding="utf-8") for path in READMES)
 COMMANDS: dict[str, Any] = vars(typer.main.get_command(cli.app))["commands"]
 
 
 def blocks(language: str) -> list[str]:
-    """The README's code blocks in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+    """Code blocks of all READMEs in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)
 
 
 def test_every_command_parses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where a reader would have written the example
-    Path("mine.py").write_text(blocks("python")[0])
+    Path("mine.py").write_text(next(code for code in blocks("python") if "class Mine(" in code))
     text = "\n".join(blocks("sh")).replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line.startswith("tape-arith ")]
-    assert len(lines) > 3
+    assert len(READMES) > 5 and len(lines) > 40
     for line in lines:
         name, *words = shlex.split(line.split(" > ")[0], comments=True)[1:]
         if name == "--help":
