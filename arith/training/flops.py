@@ -2,7 +2,7 @@
 
 Only matrix products count, two FLOPs a multiply-add, as in torch.utils.flop_counter: norms,
 softmax, rotations and the optimizer are none. On the plain twin of attention formula and counter
-agree to the last digit (tests/bench/test_flops.py); inside a kernel of Triton the counter sees
+agree to the last digit (tests/training/test_flops.py); inside a kernel of Triton the counter sees
 nothing, so there the formula is what counts.
 """
 

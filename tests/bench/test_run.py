@@ -16,6 +16,7 @@ from tape_arith.arith.bench import STAGES, run
 from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.documents import read_content
 from tape_arith.arith.errors import Failure
+from tape_arith.arith.version import ROOT
 from tests.helpers.tiny_runs import call, contents, done
 
 TIMED = Result("train", "rope: step", 0.3, "s", 0.2, "rope's", "a note", 0.03, 5)
@@ -203,3 +204,14 @@ def test_the_command_says_where_it_measured(here: Path) -> None:
         assert str(content["environment"][fact]) in heading
     for line in content["measurements"]:
         assert line["name"] in result.out
+
+
+def test_the_stored_results_are_of_stages_that_there_are() -> None:
+    stored = sorted((ROOT / "results" / "bench").rglob("*.json"))
+    assert stored
+    for path in stored:
+        content = read_content(path, "bench")
+        assert content["complete"] and content["measurements"]
+        for line in content["measurements"]:
+            ratio = line.pop("ratio")
+            assert line["stage"] in STAGES and Result(**line).ratio == ratio
