@@ -12,7 +12,7 @@ from tape_arith.arith.terminal import say
 
 if TYPE_CHECKING:
     from tape_arith.arith.runs.record import RunRecord
-    from tape_arith.arith.scoring.evaluation_set import Asked
+    from tape_arith.arith.scoring.evaluation_set import EvaluationSet
     from tape_arith.arith.scoring.grid import Grid
     from tape_arith.arith.stopping import Stopper
     from tape_arith.arith.sweeps.scheduler import Outcome
@@ -42,12 +42,16 @@ def chosen_config(
     return preset, load_preset(preset).with_settings(chosen)
 
 
-def show(grid: "Grid", as_json: bool, asked: "Asked | None" = None) -> None:
-    """A grid, on what was `asked`, on stdout: its means in a line, or all of it."""
+def show(grid: "Grid", as_json: bool, evaluation_set: "EvaluationSet | None" = None) -> None:
+    """A grid, on what was `evaluation_set`, on stdout: its means in a line, or all of it."""
     from tape_arith.arith.compare.words import summary
     from tape_arith.arith.documents import with_checksum
 
-    print(json.dumps(with_checksum(grid.content(), "grid")) if as_json else summary(grid, asked))
+    print(
+        json.dumps(with_checksum(grid.content(), "grid"))
+        if as_json
+        else summary(grid, evaluation_set)
+    )
 
 
 def whole_numbers(option: str, text: str) -> list[int]:

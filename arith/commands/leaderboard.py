@@ -40,7 +40,7 @@ def command(
     from tape_arith.arith.figures.leaderboard_table import FORMATS
     from tape_arith.arith.files import write_text
     from tape_arith.arith.runs.presets import known
-    from tape_arith.arith.scoring.evaluation_set import Asked
+    from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
     if format is None and out and out.suffix.lower() not in ENDINGS:
         known_endings = ", ".join(ENDINGS)
@@ -54,8 +54,8 @@ def command(
         from tape_arith.arith.figures.figure_file import figure_format
 
         figure_format(figure)  # before anything is written
-    asked = Asked(known_split(split), max_digits)
-    found = board(runs, known(preset), asked=asked, costs=costs)
+    evaluation_set = EvaluationSet(known_split(split), max_digits)
+    found = board(runs, known(preset), evaluation_set=evaluation_set, costs=costs)
     tell(found.left_out)
     if out:
         write_text(out, FORMATS[kind](found))

@@ -37,15 +37,15 @@ def command(
     """Write one HTML page: leaderboard, heatmaps, differences, curves, and how runs came about."""
     from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.runs.presets import known
-    from tape_arith.arith.scoring.evaluation_set import Asked
+    from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"cannot write {out.name}: a report's name ends in .html")
     from tape_arith.arith.compare.report import collect
     from tape_arith.arith.figures.report.page import write
 
-    asked = Asked(known_split(split), max_digits)
-    report = collect(runs, compare, known(preset), asked, costs=costs)
-    path = out or runs / report.panels[0][0].preset / f"report{asked.name}.html"
+    evaluation_set = EvaluationSet(known_split(split), max_digits)
+    report = collect(runs, compare, known(preset), evaluation_set, costs=costs)
+    path = out or runs / report.panels[0][0].preset / f"report{evaluation_set.name}.html"
     write(report, path)
     print(path)

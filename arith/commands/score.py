@@ -38,9 +38,9 @@ def command(
     """Score a run on the grid of operand lengths, by one teacher-forced pass."""
     from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.runs.find import existing_run
-    from tape_arith.arith.scoring.evaluation_set import Asked
+    from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
-    asked = Asked(known_split(split), max_digits)
+    evaluation_set = EvaluationSet(known_split(split), max_digits)
     extrapolation = parse_extrapolation(with_) if with_ else None
     stopper = stopper_for(time_limit)
     use_threads(threads)
@@ -50,11 +50,11 @@ def command(
         grid = score_run(
             existing_run(run),
             extrapolation,
-            asked=asked,
+            evaluation_set=evaluation_set,
             compute=AttentionChoice(attention, compiled),
             fresh=fresh,
             should_stop=stopper,
         )
-    show(grid, as_json, asked)
+    show(grid, as_json, evaluation_set)
     if not grid.complete:
         leave(stopper)

@@ -28,12 +28,12 @@ def command(
     from tape_arith.arith.figures.captions import SPLITS
     from tape_arith.arith.figures.table import FORMATS, rows
     from tape_arith.arith.runs.presets import known
-    from tape_arith.arith.scoring.evaluation_set import Asked
+    from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
     if format not in FORMATS:
         raise UsageError(f"unknown format '{format}'. Known: {', '.join(FORMATS)}")
-    asked = Asked(known_split(split), max_digits)
-    chosen = selection(runs, compare, known(preset), asked=asked)
+    evaluation_set = EvaluationSet(known_split(split), max_digits)
+    chosen = selection(runs, compare, known(preset), evaluation_set=evaluation_set)
     reach = f"tested to {max_digits} digits" if max_digits else ""
     if problems := "; ".join(filter(None, (SPLITS[split], reach))):
         # Programs know what they asked for; a table for people says it itself.

@@ -15,7 +15,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.metrics import LastStates, last_states
 from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.scoring.comparisons import Welch, holm, welch
-from tape_arith.arith.scoring.evaluation_set import USUAL, Asked
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import SOLVED, Grid, solved_to
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
@@ -28,12 +28,16 @@ Key = tuple[str, str, int]
 
 
 def board(
-    root: Path, preset: str | None = None, *, asked: Asked = USUAL, costs: bool = False
+    root: Path,
+    preset: str | None = None,
+    *,
+    evaluation_set: EvaluationSet = DEFAULT_SET,
+    costs: bool = False,
 ) -> Board:
     """The leaderboard of `preset`, or of the one that has runs; with `costs`, parameters and FLOPs
     at the size that was trained. Errors: UsageError where nothing is scored, or in several presets;
     Failure for a corrupt grid."""
-    panels, left_out = all_panels(root, preset, asked)
+    panels, left_out = all_panels(root, preset, evaluation_set)
     of = {panel[0].name: panel for panel in panels}
     ordered = sections(panels)
     shown = [of[row.encoding] for rows in ordered.values() for row in rows]

@@ -19,7 +19,7 @@ from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.metrics import Line, by_length, curve
 from tape_arith.arith.runs.presets import changed_settings, presets
 from tape_arith.arith.runs.record import RunRecord
-from tape_arith.arith.scoring.evaluation_set import USUAL, Asked
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.models.names.parse import parse_list
 
@@ -31,21 +31,21 @@ def collect(
     root: Path,
     names: str = ALL,
     preset: str | None = None,
-    asked: Asked = USUAL,
+    evaluation_set: EvaluationSet = DEFAULT_SET,
     *,
     costs: bool = False,
 ) -> Report:
-    """The report of the runs below `root` that are scored on what is `asked`: of the encodings in
-    `names`, or of all; with `costs`, parameters and FLOPs too.
+    """Return the report of the runs below `root` that are scored on `evaluation_set`: of the
+    encodings in `names`, or of all; with `costs`, parameters and FLOPs too.
 
     Errors: UsageError and Failure as `compare.panels` and `compare.all_panels`, and UsageError
     where one that is named cannot be compared with the leaderboard's.
     """
     named = [] if names == ALL else parse_list(names)
     if names != ALL:
-        preset = panels(root, named, preset, asked)[0][0].preset
-    compared, _ = all_panels(root, preset, asked)
-    board = leaderboard.board(root, preset, asked=asked, costs=costs)
+        preset = panels(root, named, preset, evaluation_set)[0][0].preset
+    compared, _ = all_panels(root, preset, evaluation_set)
+    board = leaderboard.board(root, preset, evaluation_set=evaluation_set, costs=costs)
     left_out = list(board.left_out)
     if names != ALL:
         wanted = {str(name) for name in named}
@@ -61,7 +61,7 @@ def collect(
             left_out.append(("every other encoding", f"this report is of {names}"))
     compared = in_order(compared)
     words = [] if names == ALL else ["--compare", names]
-    words += asked.options
+    words += evaluation_set.options
     words += ["--costs"] if costs else []
     return Report(
         compared,
@@ -114,7 +114,7 @@ def commands(root: Path, record: RunRecord, path: Path, grids: Sequence[Grid]) -
     weights it began from; none where a preset, or that run, is unknown here."""
     lines = trainings(root, record, path)
     for grid in grids if lines else ():
-        on = Asked(grid.split, grid.max_digits).of(record.config.tested_digits)
+        on = EvaluationSet(grid.split, grid.max_digits).normalized(record.config.tested_digits)
         way = score_options(grid.extrapolation, on)
         if way:  # the usual grid comes with training
             lines.append(["tape-arith", "score", str("runs" / path), *way])

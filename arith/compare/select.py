@@ -8,7 +8,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.find import find_runs
 from tape_arith.arith.runs.presets import load_preset, presets
 from tape_arith.arith.scoring.comparable import comparable
-from tape_arith.arith.scoring.evaluation_set import Asked
+from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import say
 
@@ -69,19 +69,21 @@ def claim(group: Sequence[Grid]) -> tuple[bool, bool, int, int]:
     return own, from_scratch, len({grid.name for grid in group}), len(group)
 
 
-def not_scored(root: Path, preset: str, asked: Asked) -> list[LeftOut]:
-    """Runs that have no grid on what is `asked` at all, be it that they are still being trained."""
+def not_scored(root: Path, preset: str, evaluation_set: EvaluationSet) -> list[LeftOut]:
+    """Return the runs without a grid on `evaluation_set`, trained or in training."""
     found: dict[str, list[int]] = {}
     for folder in find_runs(root):
         try:
             record = folder.record()
         except Failure as error:
-            if not folder.has_grid(asked):
+            if not folder.has_grid(evaluation_set):
                 say(f"note: {error}")
             continue
-        if record.preset == preset and not folder.has_grid(asked.of(record.config.tested_digits)):
+        if record.preset == preset and not folder.has_grid(
+            evaluation_set.normalized(record.config.tested_digits)
+        ):
             found.setdefault(record.encoding, []).append(record.seed)
-    return [LeftOut(listed(found), f"not scored{asked} yet")] if found else []
+    return [LeftOut(listed(found), f"not scored{evaluation_set} yet")] if found else []
 
 
 def listed(seeds: Mapping[str, Sequence[int]]) -> str:

@@ -4,20 +4,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tape_arith.arith.runs.folder import slug
-from tape_arith.arith.scoring.evaluation_set import USUAL, Asked
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 
 MOST_NAMED = 8
 """So many encodings are named in a figure's file."""
 
 
-def summary(grid: Grid, asked: Asked | None = None) -> str:
-    """The means of a grid, on what was `asked`, in one line, in percent of exact answers."""
+def summary(grid: Grid, evaluation_set: EvaluationSet | None = None) -> str:
+    """Return the means of a grid in one line, in percent of exact answers."""
 
     def percent(value: float | None) -> str:
         return "incomplete" if value is None else f"{value:.1%}"
 
-    on = asked or Asked(grid.split)
+    on = evaluation_set or EvaluationSet(grid.split)
     outside = grid.mean("out_of_distribution")
     longer = f"out of distribution {percent(outside.value)}"
     if not outside.cells:
@@ -29,11 +29,13 @@ def summary(grid: Grid, asked: Asked | None = None) -> str:
     )
 
 
-def figure_path(root: Path, panels: Sequence[Sequence[Grid]], asked: Asked = USUAL) -> Path:
+def figure_path(
+    root: Path, panels: Sequence[Sequence[Grid]], evaluation_set: EvaluationSet = DEFAULT_SET
+) -> Path:
     """Where a comparison is drawn unless said otherwise: beside the runs of its preset, under the
     names of its encodings, of the first and a count where they are many."""
     names = joined([panel[0].name for panel in panels])
-    return root / panels[0][0].preset / f"{names}{asked.name}.png"
+    return root / panels[0][0].preset / f"{names}{evaluation_set.name}.png"
 
 
 def joined(names: Sequence[str]) -> str:

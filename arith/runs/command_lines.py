@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.folder import RunFolder, slug
-from tape_arith.arith.scoring.evaluation_set import Asked
+from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.models.names.parse import Name, NamePart
 
 _ANEW = (
@@ -32,7 +32,7 @@ def init_from_options(name: Name, source: Path) -> list[str]:
     return ["--init-from", str(source), *only]
 
 
-def score_command(root: Path, preset: str, name: Name, asked: Asked) -> str:
+def score_command(root: Path, preset: str, name: Name, evaluation_set: EvaluationSet) -> str:
     """The command that makes a missing grid: of the run that is there, whatever its settings, if
     any is."""
     found = sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json"))
@@ -44,14 +44,19 @@ def score_command(root: Path, preset: str, name: Name, asked: Asked) -> str:
     if folder.unfinished():
         return f"tape-arith train {folder.path}"
     return " ".join(
-        ["tape-arith", "score", str(folder.path), *score_options(name.extrapolation, asked)]
+        [
+            "tape-arith",
+            "score",
+            str(folder.path),
+            *score_options(name.extrapolation, evaluation_set),
+        ]
     )
 
 
-def score_options(extrapolation: NamePart | str | None, asked: Asked) -> list[str]:
+def score_options(extrapolation: NamePart | str | None, evaluation_set: EvaluationSet) -> list[str]:
     """What a command is told of how a run is scored: nothing where it is as usual."""
     way = ["--with", str(extrapolation)] if extrapolation else []
-    return [*way, *asked.options]
+    return [*way, *evaluation_set.options]
 
 
 def why_no_weights(folder: RunFolder) -> str:

@@ -7,7 +7,7 @@ from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.scoring import grid_file
-from tape_arith.arith.scoring.evaluation_set import USUAL, Asked
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import say
 from tape_arith.models.names.parse import Name
@@ -22,9 +22,9 @@ def find_grids(
     root: Path,
     preset: str | None = None,
     names: Sequence[Name] | None = None,
-    asked: Asked = USUAL,
+    evaluation_set: EvaluationSet = DEFAULT_SET,
 ) -> list[Grid]:
-    """Return the grids below `root` on what is `asked`: all, or those of `names`.
+    """Return the grids below `root` on what is `evaluation_set`: all, or those of `names`.
 
     A corrupt grid is named on stderr and left out; of `names`, the runs of other encodings are not
     opened. Raises UsageError if the runs of one encoding are of two versions of the user's file.
@@ -35,7 +35,7 @@ def find_grids(
         return [
             grid
             for folder in folders
-            for grid in _on(asked, folder, [*read_grids(folder).values()])
+            for grid in _on(evaluation_set, folder, [*read_grids(folder).values()])
         ]
     result = []
     for encoding in dict.fromkeys(name.encoding for name in names):
@@ -46,7 +46,7 @@ def find_grids(
         for path in paths:
             folder = RunFolder(path)
             grids = [grid for grid in read_grids(folder).values() if grid.name in wanted]
-            result += _on(asked, folder, grids)
+            result += _on(evaluation_set, folder, grids)
     return result
 
 
@@ -79,19 +79,19 @@ def read_grids(folder: RunFolder) -> dict[str, Grid]:
     return grids
 
 
-def _on(asked: Asked, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
-    """Of a run's `grids` those `asked` for; hard ones with the usual one that judges them."""
-    chosen = _told_apart(asked, folder, grids)
-    if asked.split != EVALUATION:
-        usual = _told_apart(USUAL, folder, grids)
+def _on(evaluation_set: EvaluationSet, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
+    """Select the grids on `evaluation_set`; one of hard problems gets the standard grid beside it."""
+    chosen = _told_apart(evaluation_set, folder, grids)
+    if evaluation_set.split != EVALUATION:
+        usual = _told_apart(DEFAULT_SET, folder, grids)
         for grid in chosen:
             grid.usual = next((other for other in usual if other.name == grid.name), None)
     return chosen
 
 
-def _told_apart(asked: Asked, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
-    of_split = [grid for grid in grids if grid.split == asked.split]
-    digits = asked.max_digits
+def _told_apart(evaluation_set: EvaluationSet, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
+    of_split = [grid for grid in grids if grid.split == evaluation_set.split]
+    digits = evaluation_set.max_digits
     if digits is None and of_split:
         digits = _tested_digits(folder)
         if digits is None:

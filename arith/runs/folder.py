@@ -22,7 +22,7 @@ from tape_arith.arith.errors import Corrupt
 from tape_arith.arith.files import append_line, write_text
 from tape_arith.arith.runs.metrics import CUT_SHORT, line_of, read_lines
 from tape_arith.arith.runs.record import Environment, RunRecord, Timings
-from tape_arith.arith.scoring.evaluation_set import USUAL, Asked
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.terminal import say
 from tape_arith.models.names.parse import Encoding, NamePart
 
@@ -74,17 +74,19 @@ class RunFolder:
         """From where `train RUN --steps N` goes on."""
         return self.path / "weights" / "before-cooldown.safetensors"
 
-    def grid_file(self, extrapolation: NamePart | None = None, asked: Asked = USUAL) -> Path:
-        """Each way of scoring has a file of its own, `asked` being said as `Asked.of` says it."""
-        split, reach = asked.file_ends
+    def grid_file(
+        self, extrapolation: NamePart | None = None, evaluation_set: EvaluationSet = DEFAULT_SET
+    ) -> Path:
+        """Path of the grid of one extrapolation on a normalized evaluation set."""
+        split, reach = evaluation_set.filename_parts
         way = f"+{slug(str(extrapolation))}" if extrapolation else ""
         return self.path / f"grid{split}{way}{reach}.json"
 
-    def has_grid(self, asked: Asked) -> bool:
-        """Whether there is a grid on these problems, whatever the way it was scored."""
-        split, reach = asked.file_ends
+    def has_grid(self, evaluation_set: EvaluationSet) -> bool:
+        """Whether a grid on these problems exists, with any extrapolation or none."""
+        split, reach = evaluation_set.filename_parts
         ways = (file.stem for file in self.path.glob(f"grid{split}+*{reach}.json"))
-        return self.grid_file(None, asked).exists() or any(
+        return self.grid_file(None, evaluation_set).exists() or any(
             reach or not re.search(r"-to-\d+$", way) for way in ways
         )
 

@@ -15,7 +15,7 @@ from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.runs.user_encodings import user_errors
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.scoring import grid_file
-from tape_arith.arith.scoring.evaluation_set import USUAL, Asked
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.terminal import bar
@@ -28,12 +28,12 @@ def score_run(
     folder: RunFolder,
     extrapolation: NamePart | None = None,
     *,
-    asked: Asked = USUAL,
+    evaluation_set: EvaluationSet = DEFAULT_SET,
     compute: AttentionChoice = AUTO,
     fresh: bool = False,
     should_stop: Callable[[], bool],
 ) -> Grid:
-    """Return the grid of a finished run on what is `asked`; resume an interrupted scoring.
+    """Return the grid of a finished run on what is `evaluation_set`; resume an interrupted scoring.
 
     Raises UsageError if training is not finished or was on another version of the task, or if the
     task has no such split.
@@ -46,10 +46,10 @@ def score_run(
     else:
         record = trained_record(folder)
     config = record.config
-    asked = asked.of(config.tested_digits)
-    digits = asked.max_digits or config.tested_digits
-    file = folder.grid_file(extrapolation, asked)
-    bucket = Bucket(config.task, digits, config.evaluation_seed, asked.split)
+    evaluation_set = evaluation_set.normalized(config.tested_digits)
+    digits = evaluation_set.max_digits or config.tested_digits
+    file = folder.grid_file(extrapolation, evaluation_set)
+    bucket = Bucket(config.task, digits, config.evaluation_seed, evaluation_set.split)
     empty = empty_grid(record, bucket, config.problems_per_cell, extrapolation)
     grid = empty
     if file.exists() and not fresh:
@@ -64,7 +64,7 @@ def score_run(
     rows = config.problems_per_cell * bucket.num_pairs
     done = grid.blocks_done * bucket.num_pairs
     began = time.perf_counter()
-    title = f"score {name} seed {record.seed}{asked}"
+    title = f"score {name} seed {record.seed}{evaluation_set}"
     with lock_folder(folder.path, f"score {file.name}"), bar(title, rows, done) as update:
         if file.exists() and not fresh:  # another process may have gone on before we held it
             grid = _begun(file, empty)

@@ -1,4 +1,4 @@
-"""On which problems a grid is asked for. No torch here."""
+"""The problems that a grid is scored on. Never imports torch."""
 
 from dataclasses import dataclass, replace
 
@@ -7,44 +7,46 @@ from tape_arith.arith.scoring.grid import Grid
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The problems of `split` whose operands have up to `max_digits` digits; None: as many as the
-    run's own setting `tested_digits` says."""
+class EvaluationSet:
+    """The problems of `split` with operands of up to `max_digits` digits.
+
+    `max_digits` is None for the setting `tested_digits` of the run.
+    """
 
     split: str = EVALUATION
     max_digits: int | None = None
 
-    def of(self, tested_digits: int) -> "Asked":
-        """The same of a run that tests to `tested_digits`: there is one name for each grid."""
+    def normalized(self, tested_digits: int) -> "EvaluationSet":
+        """Return the one form of this set for a run that tests to `tested_digits`."""
         return replace(self, max_digits=None) if self.max_digits == tested_digits else self
 
-    def holds(self, grid: Grid, tested_digits: int) -> bool:
+    def matches(self, grid: Grid, tested_digits: int) -> bool:
         """Whether `grid`, of a run that tests to `tested_digits`, is on these problems."""
         return (grid.split, grid.max_digits) == (self.split, self.max_digits or tested_digits)
 
     @property
-    def file_ends(self) -> tuple[str, str]:
-        """What stands in the name of a grid's file before and after the way it was scored."""
+    def filename_parts(self) -> tuple[str, str]:
+        """Parts of a grid's file name, before and after the extrapolation."""
         before = "" if self.split == EVALUATION else f"@{self.split}"
         return before, f"-to-{self.max_digits}" if self.max_digits else ""
 
     @property
     def name(self) -> str:
-        """ "@carry-to-24": in the names of figures and pages; nothing for the usual problems."""
-        return "".join(self.file_ends)
+        """Suffix for the names of figures and pages, as in "@carry-to-24"; "" for DEFAULT_SET."""
+        return "".join(self.filename_parts)
 
     @property
     def options(self) -> list[str]:
-        """As a command is told; nothing for the usual problems."""
+        """Command-line options that select this set; none for DEFAULT_SET."""
         split = [] if self.split == EVALUATION else ["--split", self.split]
         return [*split, *(["--max-digits", str(self.max_digits)] if self.max_digits else [])]
 
     def __str__(self) -> str:
-        """ " on the split carry to 24 digits", to follow what is said of runs; of the usual
-        problems nothing is said."""
-        on = "" if self.split == EVALUATION else f" on the split {self.split}"
-        return on + (f" to {self.max_digits} digits" if self.max_digits else "")
+        """Return " on the split carry to 24 digits" to follow the name of a run; "" for
+        DEFAULT_SET."""
+        split = "" if self.split == EVALUATION else f" on the split {self.split}"
+        return split + (f" to {self.max_digits} digits" if self.max_digits else "")
 
 
-USUAL = Asked()
-"""What training scores at its end."""
+DEFAULT_SET = EvaluationSet()
+"""The set that training scores at its end."""

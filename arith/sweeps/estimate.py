@@ -82,10 +82,12 @@ def cost(job: Job) -> Cost:
         count = config.steps * config.batch_size / PROBE_PROBLEMS
         return Cost(int(problems.sum() * count), flops * count)
     if job.kind == "score":
-        bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, job.asked.split)
+        bucket = Bucket(
+            config.task, config.tested_digits, config.evaluation_seed, job.evaluation_set.split
+        )
         lengths = bucket.problems(0, bucket.num_pairs).lengths - 1
         flops = _forward_flops(config, name.encoding, tuple(lengths.tolist()))
-        tokens = grid_tokens(config, job.asked.split)
+        tokens = grid_tokens(config, job.evaluation_set.split)
         return Cost(tokens, flops * config.problems_per_cell)
     return Cost(0, 0.0)
 

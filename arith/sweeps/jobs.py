@@ -20,7 +20,7 @@ from tape_arith.arith.runs.datasets import dataset_folder
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.scoring import grid_file
-from tape_arith.arith.scoring.evaluation_set import USUAL, Asked
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.arith.training.config import Config
@@ -51,7 +51,7 @@ class Job:
     run: Run
     how: How
     depends: tuple[str, ...] = ()
-    asked: Asked = USUAL
+    evaluation_set: EvaluationSet = DEFAULT_SET
 
     @property
     def dataset(self) -> Path | None:
@@ -71,7 +71,7 @@ class Job:
         """The file of the grid that it writes."""
         if self.kind != "score":
             return None
-        return self.run.folder.grid_file(self.run.name.extrapolation, self.asked)
+        return self.run.folder.grid_file(self.run.name.extrapolation, self.evaluation_set)
 
     @property
     def argv(self) -> list[str]:
@@ -93,7 +93,11 @@ class Job:
             name = ["--pe", run.name.encoding.own, *self._begun]
             rest = [*curves, *track, *how.compute.options]
             return ["train", *name, *config, *where, "--no-score", *rest]
-        score = ["score", str(run.folder.path), *score_options(run.name.extrapolation, self.asked)]
+        score = [
+            "score",
+            str(run.folder.path),
+            *score_options(run.name.extrapolation, self.evaluation_set),
+        ]
         return [*score, *how.compute.for_scoring.options]
 
     @property
@@ -115,7 +119,9 @@ class Job:
         grid = self.read_grid()
         if grid is None or grid.name != str(self.run.name) or grid.budget != record.budget:
             return False
-        if grid.seed != record.seed or not self.asked.holds(grid, self.run.config.tested_digits):
+        if grid.seed != record.seed or not self.evaluation_set.matches(
+            grid, self.run.config.tested_digits
+        ):
             return False
         return grid.complete
 
@@ -177,9 +183,9 @@ def plan(
         folder = run.folder
         trained = train(run)
         for split in splits:
-            asked = Asked(split)
-            grid = folder.grid_file(run.name.extrapolation, asked)
-            add("score", grid, run, trained, asked=asked)
+            evaluation_set = EvaluationSet(split)
+            grid = folder.grid_file(run.name.extrapolation, evaluation_set)
+            add("score", grid, run, trained, evaluation_set=evaluation_set)
     return list(jobs.values())
 
 

@@ -122,7 +122,7 @@ def perform(job: Job, should_stop: Callable[[], bool]) -> bool:
     grid = score_run(
         run.folder,
         run.name.extrapolation,
-        asked=job.asked,
+        evaluation_set=job.evaluation_set,
         compute=how.compute.for_scoring,
         should_stop=should_stop,
     )

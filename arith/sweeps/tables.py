@@ -10,7 +10,7 @@ from tape_arith.arith.data.bucket import EVALUATION, SPLITS
 from tape_arith.arith.figures.table import Row, ranked, rows, to_csv, to_markdown
 from tape_arith.arith.files import write_text
 from tape_arith.arith.runs.find import find_grids
-from tape_arith.arith.scoring.evaluation_set import Asked
+from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps.sweep import Sweep
 from tape_arith.arith.terminal import say
@@ -78,7 +78,9 @@ def panels(sweep: Sweep, out: Path, split: str = EVALUATION, value: Any = None) 
     own = (config.steps, config.sha256)
     grids = [
         grid
-        for grid in find_grids(sweep.root(out, value), sweep.preset, sweep.names, Asked(split))
+        for grid in find_grids(
+            sweep.root(out, value), sweep.preset, sweep.names, EvaluationSet(split)
+        )
         if (grid.name, grid.seed) in wanted and grid.complete
         if (grid.budget.get("steps"), grid.budget.get("config_sha256")) == own
     ]

@@ -14,7 +14,7 @@ from tape_arith.arith.runs.find import find_grids
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring import grid_file
-from tape_arith.arith.scoring.evaluation_set import Asked
+from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.models.names.parse import parse, parse_list
@@ -92,7 +92,10 @@ def test_a_figure_shows_one_split(comparison: Path) -> None:
     assert HARD not in usual and "uniform digits" in usual and "--split" not in usual
 
     names = parse_list("rope,fire")
-    ours, theirs = panels(Path("runs"), names), panels(Path("runs"), names, asked=Asked(CARRY))
+    ours, theirs = (
+        panels(Path("runs"), names),
+        panels(Path("runs"), names, evaluation_set=EvaluationSet(CARRY)),
+    )
     assert f"Task addition, {HARD}, trained to 2 digits" in captions.footnote(theirs)
     assert "hard sums" not in captions.footnote(ours)
     with pytest.raises(UsageError, match=r"split is evaluation for rope .* but carry for fire"):
@@ -124,7 +127,7 @@ def test_a_run_that_is_scored_on_hard_sums_alone(comparison: Path) -> None:
 
 def test_hard_sums_do_not_say_what_converged(comparison: Path) -> None:
     hard("rope")
-    grids = find_grids(Path("runs"), names=parse_list("rope"), asked=Asked(CARRY))
+    grids = find_grids(Path("runs"), names=parse_list("rope"), evaluation_set=EvaluationSet(CARRY))
     assert [grid.converged for grid in grids] == [False, False]
     assert captions.convergence(grids) == "not converged"
     assert "in distribution on the usual sums." in captions.footnote([grids])
@@ -133,7 +136,7 @@ def test_hard_sums_do_not_say_what_converged(comparison: Path) -> None:
         usual = grid_file.load(file)
         usual.exact[:], usual.right_sum[:] = usual.total, usual.total
         grid_file.save(usual, file)
-    [panel] = panels(Path("runs"), parse_list("rope"), asked=Asked(CARRY))
+    [panel] = panels(Path("runs"), parse_list("rope"), evaluation_set=EvaluationSet(CARRY))
     assert captions.convergence(panel) is None and panel[0].mean("in_distribution").value == 0.0
 
 

@@ -9,7 +9,7 @@ from tape_arith.arith.figures.captions import footnote
 from tape_arith.arith.runs.find import find_grids
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.scoring import grid_file
-from tape_arith.arith.scoring.evaluation_set import USUAL, Asked
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.models.names.parse import parse_list
 from tests.helpers.tiny_runs import call, done, refused, untouched
 
@@ -20,8 +20,8 @@ def test_the_preset_s_own_length_is_the_usual_grid(comparison: Path) -> None:
     with untouched(comparison):
         told = done("score", FIRE, "--max-digits", 3).out
         assert told.startswith("fire seed 0 to 3 digits: out of distribution ")
-        asked = done("table", "--compare", "fire,rope", "--max-digits", 3).out
-        assert asked.removeprefix("tested to 3 digits\n\n") == done("table").out.replace(
+        evaluation_set = done("table", "--compare", "fire,rope", "--max-digits", 3).out
+        assert evaluation_set.removeprefix("tested to 3 digits\n\n") == done("table").out.replace(
             next(row for row in done("table").out.splitlines(True) if "tape+yarn" in row), ""
         )
 
@@ -33,7 +33,9 @@ def test_figures_of_longer_operands(comparison: Path) -> None:
         assert told.startswith(f"{run.parent.name} seed 0 to 4 digits: out of distribution ")
     assert done("table", "--format", "json").out == usual
 
-    [fire], [rope] = panels(Path("runs"), parse_list("fire,rope"), asked=Asked(max_digits=4))
+    [fire], [rope] = panels(
+        Path("runs"), parse_list("fire,rope"), evaluation_set=EvaluationSet(max_digits=4)
+    )
     assert fire.content() == grid_file.load(FIRE / "grid-to-4.json").content()
     assert fire.exact.shape == (4, 4)
     assert "trained to 2 digits and tested to 4 (preset" in footnote([[fire], [rope]])
@@ -69,29 +71,33 @@ def test_what_is_missing_is_told_with_its_command(comparison: Path) -> None:
 
 def test_longer_hard_sums_are_judged_by_the_usual_ones(comparison: Path) -> None:
     done("score", FIRE, "--split", CARRY, "--max-digits", 4)
-    [grid] = find_grids(Path("runs"), asked=Asked(CARRY, 4))
+    [grid] = find_grids(Path("runs"), evaluation_set=EvaluationSet(CARRY, 4))
     assert (grid.split, grid.max_digits) == (CARRY, 4)
     assert grid.usual is not None
     assert grid.usual.content() == grid_file.load(FIRE / "grid.json").content()
-    assert find_grids(Path("runs"), asked=Asked(CARRY)) == []
+    assert find_grids(Path("runs"), evaluation_set=EvaluationSet(CARRY)) == []
     folder = RunFolder(FIRE)
-    assert folder.has_grid(Asked(CARRY, 4)) and folder.has_grid(USUAL)
-    assert not folder.has_grid(Asked(CARRY)) and not folder.has_grid(Asked(max_digits=4))
+    assert folder.has_grid(EvaluationSet(CARRY, 4)) and folder.has_grid(DEFAULT_SET)
+    assert not folder.has_grid(EvaluationSet(CARRY)) and not folder.has_grid(
+        EvaluationSet(max_digits=4)
+    )
 
     done("score", ROPE, "--with", "yarn", "--max-digits", 4)
     folder = RunFolder(ROPE)
-    assert folder.has_grid(Asked(max_digits=4)) and not folder.has_grid(Asked(max_digits=5))
+    assert folder.has_grid(EvaluationSet(max_digits=4)) and not folder.has_grid(
+        EvaluationSet(max_digits=5)
+    )
     for file in ROPE.glob("grid*.json"):
         if "-to-" not in file.name:
             file.unlink()
-    assert folder.has_grid(Asked(max_digits=4)) and not folder.has_grid(USUAL)
+    assert folder.has_grid(EvaluationSet(max_digits=4)) and not folder.has_grid(DEFAULT_SET)
 
 
 def test_a_corrupt_grid_of_other_lengths_is_not_in_the_way(comparison: Path) -> None:
     for run in (FIRE, ROPE):
         done("score", run, "--max-digits", 4)
     (FIRE / "grid-to-4.json").write_text("{")
-    asked = "heatmap", "--compare", "fire,rope"
-    assert "grid-to-4.json" in done(*asked).err
-    result = call(*asked, "--max-digits", 4)
+    evaluation_set = "heatmap", "--compare", "fire,rope"
+    assert "grid-to-4.json" in done(*evaluation_set).err
+    result = call(*evaluation_set, "--max-digits", 4)
     assert result.code == 2 and "left out: " in result.err and "grid-to-4.json" in result.err
