@@ -80,7 +80,7 @@ def read_grids(folder: RunFolder) -> dict[str, Grid]:
 
 
 def _on(evaluation_set: EvaluationSet, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
-    """Select the grids on `evaluation_set`; one of hard problems gets the standard grid beside it."""
+    """Select the grids on `evaluation_set`; one of hard problems gets the standard grid too."""
     chosen = _told_apart(evaluation_set, folder, grids)
     if evaluation_set.split != EVALUATION:
         usual = _told_apart(DEFAULT_SET, folder, grids)
