@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from torch.utils.benchmark import Timer
-
 from tape_arith.arith.bench import limits
 from tape_arith.arith.bench.measure import Options, Result, time_call
 from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
@@ -26,8 +24,7 @@ from tape_arith.arith.training.config import Config
 STAGE = "generate"
 OPTIONS = frozenset({"preset", "settings", "directory", "count"})
 
-_COUNT, _QUICK_COUNT = 20_000_000, 2_000
-_PROBE = 20_000
+_COUNT, _QUICK_COUNT = 5_000_000, 2_000
 
 
 class _Generated(NamedTuple):
@@ -42,7 +39,7 @@ def measure(options: Options) -> Iterator[Result]:
     """The command beside the limit of this machine."""
     config, workers = options.config("paper-40"), options.cores
     bucket = Bucket(config.task, config.trained_digits, 0, "train")
-    count, note = _choose_count(options, bucket)
+    count = options.count or (_QUICK_COUNT if options.quick else _COUNT)
     least_seconds, limit_name = _least_seconds(bucket, count, options)
     generated = _run_command(options.folder, config, count, workers)
     problems = f"{generated.problems:,} problems of {config.task} bucket {bucket.max_digits}"
@@ -55,7 +52,7 @@ def measure(options: Options) -> Iterator[Result]:
         value, limit = generated.seconds, least_seconds
         if amount is not None:
             value, limit = amount / value, amount / limit
-        yield Result(STAGE, name, value, unit, limit, limit_name, note)
+        yield Result(STAGE, name, value, unit, limit, limit_name)
 
 
 def _least_seconds(bucket: Bucket, count: int, options: Options) -> tuple[float, str]:
@@ -98,20 +95,6 @@ def _run_command(parent: Path, config: Config, count: int, workers: int) -> _Gen
             raise Failure(f"tape-arith generate failed: {last_line}")
         size = sum(file.stat().st_size for file in out.iterdir())
         return _Generated(seconds, size, Manifest.load(out).count)
-
-
-def _choose_count(options: Options, bucket: Bucket) -> tuple[int, str]:
-    """How many problems: --count, or 20 million, or fewer if they take too long here."""
-    if options.count is not None:
-        return options.count, ""
-    if options.quick:
-        return _QUICK_COUNT, ""
-    probe = Timer("make(0, count)", globals={"make": bucket.problems, "count": _PROBE}).timeit(3)
-    affordable = int(0.5 * options.seconds * options.cores * _PROBE / probe.median)
-    if affordable >= _COUNT:
-        return _COUNT, ""
-    count = max(_PROBE, affordable // 1_000_000 * 1_000_000)
-    return count, f"not {_COUNT:,}, which would take too long here"
 
 
 @contextmanager

@@ -192,9 +192,9 @@ def _limit(
         list(hardware.parallel_map(call_often, work))
 
     times = time_interleaved({"all": call_all}, most=_ROUNDS)["all"]
-    each = " each" if hardware.threads > 1 else ""
+    at_once = " at once" if hardware.threads > 1 else ""
     rates = tuple(amount * calls * len(work) / taken for taken in times)
-    return Limit(rates, f"{name}, {describe_threads(hardware)}{each}")
+    return Limit(rates, f"{name}, {describe_threads(hardware)}{at_once}")
 
 
 def _scale(quick: bool) -> _Scale:

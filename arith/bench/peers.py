@@ -15,7 +15,6 @@ GPU too. --attention is ours alone.
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
@@ -26,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.benchmark import set_torch_threads
 
 from tape_arith.arith.bench.measure import (
     Options,
@@ -269,7 +269,7 @@ def padded_training(
     )
 
     def train(step: int) -> Tensor:
-        with _sharing(hardware):
+        with set_torch_threads(max(torch.get_num_threads(), hardware.threads)):
             with hardware.autocast():
                 value = loss(padded_batch(config, step))
             value.backward()
@@ -278,17 +278,6 @@ def padded_training(
         return value.detach()
 
     return train
-
-
-@contextmanager
-def _sharing(hardware: Hardware) -> Iterator[None]:
-    """Let all threads share each of torch's operations."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(max(before, hardware.threads))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @lru_cache(maxsize=8)

@@ -140,9 +140,3 @@ def test_a_refusal_is_a_line(error: Exception, monkeypatch: pytest.MonkeyPatch) 
     (line,) = [line for line in lines if line.name == "rope, 8 tokens: sdpa"]
     assert line.value is None and line.note == "takes 4 tokens at most"
     assert any(line.name == "rope, 8 tokens: eager" and line.value for line in lines)
-
-
-def test_a_slip_of_ours_is_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Eager, "__call__", refuses(AssertionError("ours")))
-    with pytest.raises(AssertionError, match="ours"):
-        list(attention.measure(replace(QUICK, encodings=(parse("rope"),))))

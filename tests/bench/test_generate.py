@@ -61,14 +61,6 @@ def test_the_limit_is_the_slowest_of_three(tmp_path: Path, monkeypatch: pytest.M
         assert seconds == pytest.approx(amount / 10.0, rel=0.02)
 
 
-def test_the_number_of_problems() -> None:
-    bucket = Bucket("addition", 2, 0, "train")
-    assert generate._choose_count(Options(count=77, quick=True), bucket) == (77, "")
-    assert generate._choose_count(Options(seconds=1e6), bucket) == (20_000_000, "")
-    count, note = generate._choose_count(Options(seconds=1e-3), bucket)
-    assert count == generate._PROBE and "would take too long" in note
-
-
 def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="a dataset has at least 1 problem, not -1"):
         generate._run_command(tmp_path, CONFIG, -1, workers=1)

@@ -39,7 +39,7 @@ def test_a_rate_is_the_sum_over_threads(hardware: Hardware) -> None:
     limit = limits._limit("sleep", hardware, prepare, 10.0, quick=True)
     assert 0.3 * 5000 * hardware.threads < limit.rate <= 5000 * hardware.threads
     assert len(threads - {threading.get_ident()}) == (hardware.threads if hardware == TWO else 0)
-    assert limit.name == ("sleep, 2 threads each" if hardware == TWO else "sleep, 1 thread")
+    assert limit.name == ("sleep, 2 threads at once" if hardware == TWO else "sleep, 1 thread")
 
 
 def test_a_product_has_the_flops_that_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

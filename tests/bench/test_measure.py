@@ -10,7 +10,6 @@ from tape_arith.arith.bench.measure import (
     TURN,
     Options,
     rounds,
-    time_call,
     time_interleaved,
     time_trainings,
 )
@@ -57,17 +56,6 @@ def test_no_round_begins_after_the_time(
     monkeypatch.setattr(measure, "monotonic", count().__next__)  # a second a look
     assert len(list(rounds(5, seconds))) == expected
     assert list(rounds(0, seconds)) == [0]
-
-
-def test_one_call_is_one_call() -> None:
-    calls: list[int] = []
-
-    def work() -> None:
-        calls.append(1)
-        time.sleep(0.01)
-
-    assert 0.01 <= time_call(work) < 1.0
-    assert calls == [1]
 
 
 def test_the_config_that_was_asked_for() -> None:

@@ -73,15 +73,6 @@ def test_what_is_not_installed_is_said_and_the_rest_measured(stand_ins: None) ->
         assert line.limit == theirs.value and line.limit_name == "there Counting"
 
 
-def test_without_any_peer_ours_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "PEERS", ())
-    names = [line.name for line in peers.measure(QUICK)]
-    assert names == [
-        "ours, as the suite trains: real tokens",
-        "ours, one padded batch: real tokens",
-    ]
-
-
 @pytest.mark.parametrize("step", [0, 3])
 def test_all_train_on_the_problems_of_the_suite(step: int) -> None:
     config = tiny()
@@ -214,25 +205,3 @@ def test_a_real_peer_reads_neither_padding_nor_what_comes_after(peer: peers.Peer
     torch.testing.assert_close(logits[0, :5], logits[1, :5])
     torch.testing.assert_close(alone[0], logits[0, :5])
     assert float((swapped[0, 4] - alone[0, 4]).abs().max()) > 1e-6  # order is seen
-
-
-@pytest.mark.slow
-def test_the_settings_reach_the_packages() -> None:
-    config = tiny(head_dim=16)
-    found: dict[str, Callable[[nn.Module], object]] = {
-        "Llama, sdpa": lambda model: model.config._attn_implementation == "sdpa",  # type: ignore[union-attr]
-        "Llama, eager": lambda model: model.config._attn_implementation == "eager",  # type: ignore[union-attr]
-        "Decoder, attn_flash": lambda model: rotary_width(model) == 16 and flash(model),
-        "Decoder, no attn_flash": lambda model: rotary_width(model) == 16 and not flash(model),
-    }
-    for peer in peers.PEERS:
-        assert found.pop(peer.name)(peer.build(installed(peer), config))
-    assert not found
-
-
-def rotary_width(model: Any) -> int:
-    return 2 * len(model.attn_layers.rotary_pos_emb.inv_freq)
-
-
-def flash(model: Any) -> bool:
-    return bool(model.attn_layers.layers[0][1].attend.flash)
