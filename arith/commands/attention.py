@@ -41,9 +41,8 @@ def command(
     if problem is not None and plot is None and not as_json:
         raise UsageError("the maps of --problem are drawn, or told as JSON: add --plot or --json")
     from tape_arith.arith.figures.figure_file import figure_format
-    from tape_arith.arith.studies.attention_figure.draw import draw
-    from tape_arith.arith.studies.attention_figure.study import chosen
-    from tape_arith.arith.studies.attention_table import to_json, to_markdown
+    from tape_arith.arith.studies.attention_data import select_maps, to_json, to_markdown
+    from tape_arith.arith.studies.attention_figure import draw
 
     if plot is not None:
         figure_format(plot)
@@ -53,10 +52,10 @@ def command(
 
     studied = comparable_runs(runs)
     config = studied[0].record.config
-    shown = chosen(
+    shown = select_maps(
         *(config.num_layers, config.num_heads),
         *(numbers["--layers"], numbers["--heads"]),
-        every=layers == "all",
+        all_layers=layers == "all",
     )
     study = attention_study(studied, problems, problem)
     if plot is not None:

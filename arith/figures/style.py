@@ -61,9 +61,11 @@ def page(
     return figure
 
 
-def finish(ax: Axes, title: str = "", grid: Literal["x", "y", "both"] = "y") -> None:
+def finish(
+    ax: Axes, title: str = "", grid: Literal["x", "y", "both"] = "y", pad: float = 4
+) -> None:
     """Give a panel of lines, points or bars its title, small letters, a grid and no frame."""
-    ax.set_title(title, fontsize=LETTERS + 0.5, fontweight="bold", loc="left", pad=4)
+    ax.set_title(title, fontsize=LETTERS + 0.5, fontweight="bold", loc="left", pad=pad)
     for label in (ax.xaxis.label, ax.yaxis.label):
         label.set_fontsize(LETTERS)
     ax.xaxis.labelpad = ax.yaxis.labelpad = 2
@@ -71,6 +73,8 @@ def finish(ax: Axes, title: str = "", grid: Literal["x", "y", "both"] = "y") -> 
     ax.grid(visible=True, which="major", axis=grid, color="#dddddd", linewidth=0.5)
     ax.set_axisbelow(True)
     sns.despine(ax=ax)
+    for line in ax.lines:  # marks on the edge of a panel take no room around it
+        line.set_in_layout(False)
 
 
 def series_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:

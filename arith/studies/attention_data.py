@@ -1,102 +1,259 @@
-"""What attention patterns say: where weight lies by distance, and whether it finds equal places.
+"""Attention patterns of runs, as numbers and as tables. No torch here.
 
-Legend: B batch, T tokens, H heads, N layers, n problems, m pairs of a query and a key.
+Shapes: N layers, H heads, T tokens, D tokens of the longest input.
 """
 
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
-import torch
-from torch import Tensor
 
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures.tabular import pipe_table
 from tape_arith.arith.scoring.grid import Floats
-from tape_arith.arith.scoring.score import sequences
-from tape_arith.arith.studies.attention_patterns import Patterns
-from tape_arith.arith.studies.watch import Integers, batches, watched
-from tape_arith.arith.tasks.task import Problems
-from tape_arith.models.decoder import Decoder
+from tape_arith.arith.scoring.statistics import student_t
+
+INSIDE, OUTSIDE = "in distribution", "out of distribution"
 
 
-def patterns(
-    decoder: Decoder, problems: Problems, keys: Integers, among: Integers, device: str
-) -> Patterns:
-    """Of the problems at the places `among`, one at the least. Errors: as `watched`."""
-    config = decoder.config
-    longest = int(problems.lengths[among].max()) - 1  # the end token is no input
-    shape = (config.num_layers, config.num_heads)
-    back = torch.zeros(*shape, longest, dtype=torch.float64)
-    place = torch.zeros(*shape, dtype=torch.float64)
-    queries, uniform = np.zeros(longest), np.zeros(longest)
-    chance = positions = 0.0
-    for rows in batches(decoder, problems, keys, among):
-        count, tokens = rows.inputs.shape
-        seen = watched(decoder, sequences(rows, device))
-        row, query, key = equal_places(
-            problems.operand_lengths[rows.place], rows.prompt_lengths, rows.answer_tokens - 1
-        )
-        at = tuple(torch.from_numpy(index).to(device) for index in (row, query, key))
-        for layer, weights in enumerate(seen.weights):
-            back[layer, :, :tokens] += by_distance(weights).cpu()
-            found = weights[at[0], :, at[1], at[2]]
-            place[layer] += found.sum(0, dtype=torch.float64).cpu()
-        places = np.arange(tokens)
-        queries[:tokens] += count * (tokens - places)
-        # Of the query at place t, 1 / (t + 1) on each key: summed over those that see so far back.
-        uniform[:tokens] += count * np.cumsum(1 / (places[::-1] + 1))[::-1].copy()
-        chance += float((1 / (query + 1)).sum())
-        positions += len(np.unique(row * tokens + query))
-    back /= torch.from_numpy(queries)
-    return Patterns(
-        by_distance=back.mean(1).numpy(),
-        diagonal=back[..., 0].numpy(),
-        place=(place / positions).numpy(),
-        uniform=uniform / queries,
-        chance=chance / positions,
-        problems=len(among),
-        positions=int(positions),
-    )
+@dataclass(frozen=True)
+class Patterns:
+    """Means over a sample of problems.
 
-
-def by_distance(weights: Tensor) -> Tensor:
-    """Weight [B, H, T, T] summed over rows and queries by how far back the key is: [H, T]."""
-    tokens = weights.shape[-1]
-    place = torch.arange(tokens, device=weights.device)
-    # Future keys, which have no weight, are counted with the diagonal.
-    distance = (place[:, None] - place).clamp_min(0).flatten()
-    of_pairs = weights.sum(0, dtype=torch.float64).flatten(-2)
-    return of_pairs.new_zeros(len(of_pairs), tokens).index_add_(1, distance, of_pairs)
-
-
-def equal_places(
-    operand_lengths: Integers, prompt_lengths: Integers, answer_digits: Integers
-) -> tuple[Integers, Integers, Integers]:
-    """Row, query and key of each pair of an answer position and an operand's digit of the same
-    place: int64 [m] each. Numbers stand least significant digit first, the first operand at 0, the
-    second behind the operator; the logits of a query are those of the token after it.
-
-    >>> row, query, key = equal_places(*map(np.array, ([[3, 2]], [7], [3])))  # 321+54=861
-    >>> list(zip(query.tolist(), key.tolist()))
-    [(6, 0), (6, 4), (7, 1), (7, 5), (8, 2)]
+    by_distance  float64 [N, D]  weight on the key so many tokens back, over all queries that have
+                                 one and all heads; entry 0 is the diagonal
+    diagonal     float64 [N, H]  weight of a token on itself
+    place        float64 [N, H]  place-addressing score: the weight that the query which predicts
+                                 the answer's digit of place r (0 the least significant; the query
+                                 is the token before it, '=' for r = 0) puts on the digits of place
+                                 r of both operands, or of the one that is long enough. Digits that
+                                 neither operand has (a last carry) and the end token do not count
+    uniform, chance              `by_distance` (float64 [D]) and `place` of a query that attends to
+                                 all it sees alike
+    problems, positions          the number of problems and of answer positions; each position
+                                 weighs the same
     """
-    found = [
-        (row, prompt - 1 + place, start + place)
-        for row, ((first, second), prompt, digits) in enumerate(
-            zip(
-                operand_lengths.tolist(),
-                prompt_lengths.tolist(),
-                answer_digits.tolist(),
-                strict=True,
-            )
+
+    by_distance: Floats
+    diagonal: Floats
+    place: Floats
+    uniform: Floats
+    chance: float
+    problems: int
+    positions: int
+
+    @property
+    def best(self) -> tuple[int, int]:
+        """Layer and head of the highest place-addressing score, counted from 0."""
+        layer, head = np.unravel_index(int(self.place.argmax()), self.place.shape)
+        return int(layer), int(head)
+
+
+@dataclass(frozen=True)
+class Example:
+    """The problem whose maps are shown: as people write it, its tokens with the end token, the
+    length of its prompt, and (query, key) of each answer digit and an operand's digit of the same
+    place."""
+
+    written: str
+    tokens: tuple[str, ...]
+    prompt: int
+    equal_places: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class RunAttention:
+    """The patterns of one run by region (a region without problems has no key), and its maps of
+    the example, [N, H, T, T], without the end token."""
+
+    run: str
+    encoding: str
+    seed: int
+    leading_bos: int
+    regions: dict[str, Patterns]
+    maps: Floats | None
+
+    @property
+    def label(self) -> str:
+        return self.encoding + (f", 0 to {self.leading_bos} [BOS]" if self.leading_bos else "")
+
+    @property
+    def title(self) -> str:
+        return f"{self.label}, seed {self.seed}"
+
+    @property
+    def best(self) -> tuple[int, int]:
+        """Layer and head that address places best in distribution, counted from 0."""
+        return self.regions[INSIDE].best
+
+    def best_score(self, region: str) -> float:
+        """The score in `region` of the head that is best in distribution."""
+        return float(self.regions[region].place[self.best])
+
+
+@dataclass(frozen=True)
+class AttentionStudy:
+    """The attention of some runs, all on the same problems. `evaluation` has task, version, seed
+    and max_digits."""
+
+    runs: tuple[RunAttention, ...]
+    preset: str
+    trained_digits: int
+    evaluation: dict[str, Any]
+    example: Example | None
+
+    @property
+    def by_label(self) -> dict[str, list[RunAttention]]:
+        """The runs of each encoding."""
+        labels = dict.fromkeys(run.label for run in self.runs)
+        return {label: [run for run in self.runs if run.label == label] for label in labels}
+
+    @property
+    def regions(self) -> dict[str, Patterns]:
+        """The regions that have problems, with the patterns of the first run."""
+        return self.runs[0].regions
+
+    @property
+    def source(self) -> str:
+        """A sentence on the problems."""
+        of = self.evaluation
+        counts = " and ".join(f"{p.problems} {region}" for region, p in self.regions.items())
+        return (
+            f"{counts}: the first such problems of the evaluation set (task {of['task']}, to "
+            f"{of['max_digits']} digits, seed {of['seed']}); trained to {self.trained_digits} "
+            f"digits, preset {self.preset}."
         )
-        for place in range(digits)
-        for start, length in ((0, first), (first + 1, second))
-        if place < length
+
+
+def select_maps(
+    num_layers: int,
+    num_heads: int,
+    layers: Sequence[int] | None,
+    heads: Sequence[int] | None,
+    *,
+    all_layers: bool = False,
+) -> tuple[list[int], list[int]]:
+    """Layers and heads, counted from 0, of `layers` and `heads`, counted from 1. None is all heads,
+    and the last layer, as in the paper's figure, or all layers.
+
+    Raises UsageError for a layer or head that does not exist.
+    """
+    layers = layers or range(1 if all_layers else num_layers, num_layers + 1)
+    heads = heads or range(1, num_heads + 1)
+    for kind, numbers, count in (("layer", layers, num_layers), ("head", heads, num_heads)):
+        for number in numbers:
+            if not 1 <= number <= count:
+                raise UsageError(f"there is no {kind} {number}: they are 1 to {count}")
+    return [layer - 1 for layer in layers], [head - 1 for head in heads]
+
+
+def to_markdown(study: AttentionStudy) -> str:
+    """How the best head addresses places, then the weight on the diagonal; with means of seeds."""
+    several = len(study.by_label) < len(study.runs)
+    spread = " ± is the 95 % interval over seeds (Student t)." if several else ""
+    note = (
+        "Place addressing: the weight that the query which predicts the answer's digit of place r "
+        "puts on the operands' digits of place r, of the head that is best in distribution, which "
+        "is chosen and measured on the same problems. Chance: a query that attends to all it sees "
+        f"alike.{spread} {study.source}"
+    )
+    return f"{_places(study)}\n{_diagonal(study)}\n{note}\n"
+
+
+def _places(study: AttentionStudy) -> str:
+    head = ["encoding", "trained with", "seed", "best head"]
+    head += [column for region in study.regions for column in (f"place, {region}", "chance")]
+    body = []
+    for runs in study.by_label.values():
+        for run in runs:
+            best = f"layer {run.best[0] + 1}, head {run.best[1] + 1}"
+            body.append([*_facts(run), str(run.seed), best, *_scores([run], study)])
+        if len(runs) > 1:
+            body.append([*_facts(runs[0]), f"all {len(runs)}", "", *_scores(runs, study)])
+    return pipe_table(head, "llrl" + "rr" * len(study.regions), body)
+
+
+def _scores(runs: Sequence[RunAttention], study: AttentionStudy) -> list[str]:
+    """Mean score and chance of each region."""
+    return [
+        cell
+        for region in study.regions
+        for cell in (
+            _mean([run.best_score(region) for run in runs]),
+            f"{runs[0].regions[region].chance:.3f}",
+        )
     ]
-    row, query, key = np.array(found, dtype=np.int64).T
-    return row, query, key
 
 
-def maps(decoder: Decoder, problem: Problems, device: str) -> Floats:
-    """The weights of one problem, [N, H, T, T]: query, key; without the end token, as it is scored.
-    Its key for random choices is 0."""
-    rows = next(batches(decoder, problem, np.zeros(1, np.int64), np.zeros(1, np.int64)))
-    seen = watched(decoder, sequences(rows, device))
-    return torch.cat(seen.weights).to(torch.float64).cpu().numpy()
+def _diagonal(study: AttentionStudy) -> str:
+    layers = len(study.regions[INSIDE].diagonal)
+    head = ["encoding", "trained with", "seeds", "weight on the diagonal"]
+    head += [f"layer {layer + 1}" for layer in range(layers)]
+    body = []
+    for region, patterns in study.regions.items():
+        for runs in study.by_label.values():
+            means = np.array([run.regions[region].diagonal.mean(axis=1) for run in runs])
+            seeds = ", ".join(str(run.seed) for run in runs)
+            body.append([*_facts(runs[0]), seeds, region, *map(_mean, means.T.tolist())])
+        uniform = f"{patterns.uniform[0]:.3f}"
+        body.append(["(all that is seen alike)", "", "", region, *[uniform] * layers])
+    return pipe_table(head, "llll" + "r" * layers, body)
+
+
+def _facts(run: RunAttention) -> list[str]:
+    return [run.encoding, f"0 to {run.leading_bos} [BOS]" if run.leading_bos else "no [BOS]"]
+
+
+def _mean(values: Sequence[float]) -> str:
+    interval = student_t(values)
+    if interval is None:
+        return f"{values[0]:.3f}"
+    return f"{interval.mean:.3f} ± {interval.half_width:.3f}"
+
+
+def to_json(study: AttentionStudy, layers: Sequence[int], heads: Sequence[int]) -> str:
+    """All patterns, and maps of `layers` and `heads` (counted from 0 here, from 1 there)."""
+    content = {
+        "schema": 1,
+        "kind": "attention",
+        "preset": study.preset,
+        "trained_digits": study.trained_digits,
+        "evaluation": study.evaluation,
+        "runs": [_run(run) for run in study.runs],
+        "maps": _maps(study, layers, heads),
+    }
+    return json.dumps(content, indent=1, allow_nan=False, default=np.ndarray.tolist) + "\n"
+
+
+def _run(run: RunAttention) -> dict[str, Any]:
+    layer, head = run.best
+    return {
+        "run": run.run,
+        "encoding": run.encoding,
+        "seed": run.seed,
+        "leading_bos": run.leading_bos,
+        "best": {"layer": layer + 1, "head": head + 1},
+        "regions": {
+            region: vars(patterns) | {"best_head": run.best_score(region)}
+            for region, patterns in run.regions.items()
+        },
+    }
+
+
+def _maps(
+    study: AttentionStudy, layers: Sequence[int], heads: Sequence[int]
+) -> dict[str, Any] | None:
+    if study.example is None:
+        return None
+    return {
+        "problem": study.example.written,
+        "tokens": study.example.tokens[:-1],
+        "equal_places": study.example.equal_places,
+        "layers": [layer + 1 for layer in layers],
+        "heads": [head + 1 for head in heads],
+        "weights": {
+            run.run: run.maps[np.ix_(layers, heads)] for run in study.runs if run.maps is not None
+        },
+    }

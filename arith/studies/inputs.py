@@ -1,15 +1,22 @@
-"""Trained runs as studies take them: what may be compared, their decoders, their problems."""
+"""What studies start from: trained runs that may be compared, their problems, and forward passes
+whose attention weights are recorded.
 
-from collections.abc import Sequence
+Legend: B batch, T tokens, H heads, N layers.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
-from tape_arith.arith.errors import UsageError
+from tape_arith.arith.data.rows import Rows, pad
+from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.find import existing_run
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
@@ -18,25 +25,27 @@ from tape_arith.models.backends import load
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.sequences import Sequences
 
 Integers = NDArray[np.int64]
+NUMBERS_A_BATCH = 20_000_000
+"""Attention weights of all layers of a batch: two sets of them take 320 MB in float64."""
 
 
 @dataclass(frozen=True)
 class StudiedRun:
-    """A finished run and where it is."""
+    """A finished run and its folder."""
 
     path: Path
     record: RunRecord
 
     @property
     def leading_bos(self) -> int:
-        """At most so many [BOS] tokens stood before a problem in training."""
+        """The most [BOS] tokens that training put in front of a problem."""
         return self.record.config.leading_bos
 
     def decoder(self) -> tuple[Decoder, Hardware]:
-        """The final one, uncompiled, with attention that shows its weights; in float32, without
-        autocast."""
+        """The final decoder in float32, uncompiled, with attention that shows its weights."""
         name = self.record.name
         plain = AttentionChoice("eager", compiled=False)
         decoder, hardware = trained_decoder(existing_run(self.path), name, self.record, plain)
@@ -44,36 +53,28 @@ class StudiedRun:
         return decoder.eval(), hardware
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Problems of an evaluation set, and the places of those that are studied."""
-
-    problems: Problems
-    keys: Integers
-    among: Integers
-
-
 def comparable_runs(paths: Sequence[Path]) -> list[StudiedRun]:
-    """The runs at `paths`, in this order.
+    """Load the runs at `paths`, in this order.
 
-    Errors: UsageError where there is none, one is not trained to its end or named twice, or they
-    are of different presets or settings, but for the [BOS] tokens that training put in front.
+    Raises UsageError if there is none, one is not trained to its end or named twice, or presets or
+    settings differ in more than the [BOS] tokens that training put in front.
     """
     if not paths:
         raise UsageError("no run is named: give the folders of runs, as `tape-arith list` shows")
     runs = [StudiedRun(path, trained_record(existing_run(path))) for path in paths]
     resolved = [path.resolve() for path in paths]
-    for number, place in enumerate(resolved):
-        if place in resolved[:number]:
+    for number, path in enumerate(resolved):
+        if path in resolved[:number]:
             raise UsageError(f"{paths[number]} is named twice: name each run once")
-    first = runs[0]
+    first = _settings(runs[0])
     for run in runs[1:]:
-        mine, theirs = _settings(first), _settings(run)
-        differ = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
+        other = _settings(run)
+        differ = [key for key in {**first, **other} if first.get(key) != other.get(key)]
         if differ:
-            told = ", ".join(f"{key} {theirs.get(key)}, not {mine.get(key)}" for key in differ)
+            differences = ", ".join(f"{k} {other.get(k)}, not {first.get(k)}" for k in differ)
             raise UsageError(
-                f"{run.path} cannot be compared with {first.path} ({told}): study them one by one"
+                f"{run.path} cannot be compared with {runs[0].path} ({differences}): study them "
+                "one by one"
             )
     return runs
 
@@ -86,6 +87,26 @@ def _settings(run: StudiedRun) -> dict[str, Any]:
     return settings
 
 
+@dataclass(frozen=True)
+class Sample:
+    """The problems of an evaluation set at `indices`, int64[n]."""
+
+    problems: Problems
+    keys: Integers
+    indices: Integers
+
+    def batches(self, decoder: Decoder) -> Iterator[Rows]:
+        """Batches of one length each, so that nothing is padded, small enough for the weights of
+        all layers to be in memory."""
+        maps = decoder.config.num_layers * decoder.config.num_heads
+        lengths = self.problems.lengths[self.indices]
+        for length in np.unique(lengths):
+            same = self.indices[lengths == length]
+            size = max(1, NUMBERS_A_BATCH // (maps * int(length) ** 2))
+            for start in range(0, len(same), size):
+                yield pad(self.problems, self.keys, same[start : start + size])
+
+
 def evaluation_bucket(run: StudiedRun) -> Bucket:
     """The problems that the run is scored on."""
     config = run.record.config
@@ -93,25 +114,59 @@ def evaluation_bucket(run: StudiedRun) -> Bucket:
 
 
 def first_problems(run: StudiedRun, count: int) -> Sample:
-    """The first `count` problems of the run's evaluation set. Errors: UsageError for too many."""
+    """The first `count` problems of the run's evaluation set. Raises UsageError for too many."""
     bucket = evaluation_bucket(run)
-    there = run.record.config.problems_per_cell * bucket.num_pairs
-    if count > there:
-        raise UsageError(f"the evaluation set has {there:,} problems, and {count:,} are asked for")
+    available = run.record.config.problems_per_cell * bucket.num_pairs
+    if count > available:
+        raise UsageError(f"the evaluation set has {available:,} problems: {count:,} are too many")
     return Sample(bucket.problems(0, count), bucket.keys(0, count), np.arange(count))
 
 
-def by_region(run: StudiedRun, count: int) -> dict[str, Sample]:
-    """The first `count` problems of the evaluation set whose operands are both of trained lengths,
-    "in distribution", and of the others, "out of distribution" (as many as there are; without a
-    key where there are none)."""
+def problems_by_region(run: StudiedRun, count: int) -> dict[str, Sample]:
+    """The first `count` problems (or all, if there are fewer) "in distribution", both operands of
+    trained lengths, and "out of distribution"; a region without problems is left out."""
     config, bucket = run.record.config, evaluation_bucket(run)
     lengths = bucket.operand_lengths(0, config.problems_per_cell * bucket.num_pairs)
     inside = (lengths <= config.trained_digits).all(axis=1)
-    chosen = {
+    regions = {
         "in distribution": np.flatnonzero(inside)[:count],
         "out of distribution": np.flatnonzero(~inside)[:count],
     }
-    stop = max(int(among.max(initial=-1)) for among in chosen.values()) + 1
-    whole = Sample(bucket.problems(0, stop), bucket.keys(0, stop), np.arange(stop))
-    return {region: replace(whole, among=among) for region, among in chosen.items() if len(among)}
+    stop = max(int(indices.max(initial=-1)) for indices in regions.values()) + 1
+    every = Sample(bucket.problems(0, stop), bucket.keys(0, stop), np.arange(stop))
+    return {
+        region: replace(every, indices=indices)
+        for region, indices in regions.items()
+        if len(indices)
+    }
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Of each layer the attention weights [B, H, T, T], and the inner products [B or 1, H or 1, T,
+    T] of the positional state that it used, None for an encoding without such a state."""
+
+    weights: list[Tensor]
+    products: list[Tensor | None]
+
+
+def watched(decoder: Decoder, seqs: Sequences) -> Watched:
+    """Record a forward of padded rows, in the precision of the decoder's parameters.
+
+    Raises UsageError if the attention backend never shows its weights (`eager` does), and the
+    encoding's own; Failure if weights are not finite.
+    """
+    seen = Watched([], [])
+
+    def watch(layer: int, kind: str, value: Any) -> None:
+        if kind == "state":
+            seen.products.append(decoder.pe.inner_products(value))
+        if kind == "weights":
+            if not bool(value.isfinite().all()):
+                raise Failure(f"attention weights of layer {layer + 1} are not finite")
+            seen.weights.append(value)
+
+    with torch.no_grad():
+        decoder(replace(seqs, watch=watch, weights_too=True))
+    assert len(seen.weights) == len(seen.products) == decoder.config.num_layers
+    return seen

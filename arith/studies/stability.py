@@ -1,38 +1,91 @@
-"""The stability of runs under positional shifts, measured one run after the other."""
+"""Stability under positional shifts: how attention changes if indices start elsewhere or tokens
+come first.
+
+After Table 8 of the TAPE paper (arXiv 2501.00712), whose text leaves the formula open. For each
+layer D = mean |A - A'| / mean |A|, A the attention weights before and A' after the change, means
+over problems, heads and the causal triangle (a key for each token up to the query); and the same
+for P(t, i) = sum_f tr(e_t e_i^T), the inner products of the positional state that the layer's
+attention uses. Every entry weighs the same, so that long problems weigh more.
+
+Legend: B batch, T tokens, H heads, N layers.
+"""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.studies.inputs import (
-    StudiedRun,
+    Sample,
+    Watched,
     comparable_runs,
     evaluation_bucket,
     first_problems,
+    watched,
 )
-from tape_arith.arith.studies.stability_data import deviations
-from tape_arith.arith.studies.stability_figure import Precision, Series, Study
+from tape_arith.arith.studies.stability_data import (
+    ATTENTION,
+    NO_STATE,
+    PRODUCTS,
+    RENORMALISED,
+    Precision,
+    Series,
+    StabilityStudy,
+)
+from tape_arith.arith.tasks.vocabulary import BOS
 from tape_arith.arith.terminal import bar
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.sequences import Sequences
 
-TYPES: dict[Precision, torch.dtype] = {"float32": torch.float32, "float64": torch.float64}
+SHIFTS = {"start 3": (3, 0), "start 1000": (1000, 0), "BOS": (0, 3)}
+"""Of each change the index of the first token, and the number of [BOS] in front."""
 
 
-def stability_study(paths: Sequence[Path], count: int, precisions: Sequence[Precision]) -> Study:
-    """The runs at `paths` over the first `count` problems of their evaluation set.
+class Deviation(NamedTuple):
+    """D of every layer for a change and a measure; `values` None if there are none, with the
+    reason."""
 
-    Errors: UsageError where runs cannot be compared or have fewer problems; Failure for a corrupt
-    file or weights that are not finite.
+    change: str
+    measure: str
+    values: tuple[float, ...] | None
+    why: str | None = None
+
+
+def stability_study(
+    paths: Sequence[Path], count: int, precisions: Sequence[Precision]
+) -> StabilityStudy:
+    """Measure the runs at `paths` on the first `count` problems of their evaluation set.
+
+    Raises UsageError if runs cannot be compared or have fewer problems; Failure for a corrupt file
+    or weights that are not finite.
     """
     runs = comparable_runs(paths)
-    bucket = evaluation_bucket(runs[0])
-    first_problems(runs[0], count)  # too many are refused before anything is computed
+    bucket, sample = evaluation_bucket(runs[0]), first_problems(runs[0], count)
     series: list[Series] = []
-    with bar("watch", len(runs) * len(precisions)) as update:
-        for number, run in enumerate(runs):
-            series += _of_run(run, count, precisions)
-            update((number + 1) * len(precisions), str(run.path))
-    return Study(
+    with bar("watch", len(runs)) as update:
+        for number, run in enumerate(runs, start=1):
+            decoder, hardware = run.decoder()
+            record = run.record
+            for precision in precisions:
+                decoder.to(getattr(torch, precision))
+                series += [
+                    Series(
+                        str(run.path),
+                        record.encoding,
+                        record.seed,
+                        run.leading_bos,
+                        precision,
+                        *deviation,
+                    )
+                    for deviation in deviations(decoder, sample, hardware.device)
+                ]
+            update(number, str(run.path))
+    return StabilityStudy(
         series=tuple(series),
         preset=runs[0].record.preset,
         evaluation={
@@ -46,22 +99,75 @@ def stability_study(paths: Sequence[Path], count: int, precisions: Sequence[Prec
     )
 
 
-def _of_run(run: StudiedRun, count: int, precisions: Sequence[Precision]) -> Iterator[Series]:
-    sample = first_problems(run, count)
-    decoder, hardware = run.decoder()
-    for precision in precisions:
-        decoder.to(TYPES[precision])
-        for found in deviations(
-            decoder, sample.problems, sample.keys, sample.among, hardware.device
-        ):
-            yield Series(
-                run=str(run.path),
-                encoding=run.record.encoding,
-                seed=run.record.seed,
-                leading_bos=run.leading_bos,
-                precision=precision,
-                change=found.change,
-                measure=found.measure,
-                values=found.values,
-                why=found.why,
-            )
+def deviations(decoder: Decoder, sample: Sample, device: str) -> list[Deviation]:
+    """Measure `decoder`, in the precision of its parameters, for each of SHIFTS.
+
+    Its inputs are those of scoring: the whole problem without the end token. Raises as `watched`,
+    but an index that an encoding does not have becomes a deviation without values.
+    """
+    return [
+        deviation for change in SHIFTS for deviation in _deviations(decoder, sample, device, change)
+    ]
+
+
+def _deviations(decoder: Decoder, sample: Sample, device: str, change: str) -> Iterator[Deviation]:
+    _, leading = SHIFTS[change]
+    measures = [ATTENTION, *([RENORMALISED] if leading else []), PRODUCTS]
+    layers = decoder.config.num_layers
+    # Of each measure and layer the sums of |x - x'| and |x|.
+    sums = {measure: torch.zeros(layers, 2, dtype=torch.float64) for measure in measures}
+    positional = True
+    for rows in sample.batches(decoder):
+        seqs = sequences(rows, device)
+        before = watched(decoder, seqs)
+        try:
+            after = watched(decoder, _shifted(seqs, change))
+        except UsageError as error:
+            yield from (Deviation(change, measure, None, str(error)) for measure in measures)
+            return
+        for layer in range(layers):
+            for measure, pair in _pairs(before, after, layer, leading).items():
+                sums[measure][layer] += _sums(*pair)
+        positional = all(products is not None for products in before.products)
+    for measure, both in sums.items():
+        if measure == PRODUCTS and not positional:
+            yield Deviation(change, measure, None, NO_STATE)
+        else:
+            yield Deviation(change, measure, tuple((both[:, 0] / both[:, 1]).tolist()))
+
+
+def _shifted(seqs: Sequences, change: str) -> Sequences:
+    """The changed sequences. The bound on the length grows with the tokens added; keys stay, but
+    random positions may depend on that bound."""
+    start, leading = SHIFTS[change]
+    first = seqs.tokens.new_full((len(seqs.tokens), leading), BOS)
+    return replace(
+        seqs,
+        tokens=torch.cat((first, seqs.tokens), 1),
+        final_length=seqs.final_length + leading,
+        offset=start,
+    )
+
+
+def _pairs(
+    before: Watched, after: Watched, layer: int, leading: int
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Before and after, each [B, H or 1, T, T], by measure."""
+    kept = slice(leading, None)
+    weights, changed = before.weights[layer], after.weights[layer][..., kept, kept]
+    pairs = {ATTENTION: (weights, changed)}
+    if leading:
+        renormalised = (changed / changed.sum(-1, keepdim=True)).nan_to_num(nan=0.0)  # 0 / 0
+        pairs[RENORMALISED] = (weights, renormalised)
+    products, moved = before.products[layer], after.products[layer]
+    if products is not None and moved is not None:
+        # A product that depends on indices alone has one row for the batch: it counts for each.
+        shape = (len(weights), -1, -1, -1)
+        pairs[PRODUCTS] = (products.expand(shape), moved[..., kept, kept].expand(shape))
+    return pairs
+
+
+def _sums(before: Tensor, after: Tensor) -> Tensor:
+    """The sums of |x - x'| and |x| over the causal triangle: float64 [2]."""
+    sums = [x.abs().tril().sum(dtype=torch.float64) for x in (before - after, before)]
+    return torch.stack(sums).cpu()

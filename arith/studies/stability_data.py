@@ -1,139 +1,188 @@
-"""Stability under positional shifts: what moving the start, or leading tokens, change in attention.
+"""Stability under positional shifts, as numbers and as tables. No torch here."""
 
-After Table 8 of the TAPE paper (arXiv 2501.00712), whose text leaves the formula open. For each
-layer D = mean |A - A'| / mean |A|, A the attention weights before and A' after the change, means
-over problems, heads and the causal triangle (a key for each token up to the query); and the same
-for P(t, i) = sum_f tr(e_t e_i^T), the inner products of the positional state that the layer's
-attention uses. Every entry weighs the same, so that long problems weigh more.
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
-Legend: B batch, T tokens, H heads.
-"""
+from tape_arith.arith.figures.tabular import pipe_table
+from tape_arith.arith.scoring.statistics import student_t
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-
-import torch
-from torch import Tensor
-
-from tape_arith.arith.errors import UsageError
-from tape_arith.arith.scoring.score import sequences
-from tape_arith.arith.studies.watch import Integers, Watched, batches, watched
-from tape_arith.arith.tasks.task import Problems
-from tape_arith.arith.tasks.vocabulary import BOS
-from tape_arith.models.decoder import Decoder
-from tape_arith.models.sequences import Sequences
-
-
-@dataclass(frozen=True)
-class Change:
-    """Indices that start at `start`, or `leading` [BOS] tokens before the others."""
-
-    name: str
-    start: int = 0
-    leading: int = 0
-
-    def of(self, seqs: Sequences) -> Sequences:
-        """The changed sequences. A bound on the length grows with the tokens that are added; keys
-        stay, but what an encoding draws may depend on that bound."""
-        first = seqs.tokens.new_full((len(seqs.tokens), self.leading), BOS)
-        return replace(
-            seqs,
-            tokens=torch.cat((first, seqs.tokens), 1),
-            final_length=seqs.final_length + self.leading,
-            offset=self.start,
-        )
-
-
-CHANGES = (Change("start 3", start=3), Change("start 1000", start=1000), Change("BOS", leading=3))
+Precision = Literal["float32", "float64"]
+ROUNDING: dict[Precision, float] = {"float32": 3e-5, "float64": 1e-12}
+"""Changes up to here are not told from rounding: some hundred units of it, and in float64 some
+thousand, for there the angle of an index near 1000 is itself rounded by 1e-13."""
+CHANGES = {
+    "start 3": "indices start at 3",
+    "start 1000": "indices start at 1000",
+    "BOS": "three [BOS] in front",
+}
 """The paper's two, and a shift that no trained index reaches."""
+ATTENTION, RENORMALISED, PRODUCTS = "attention", "attention, renormalised", "inner products"
+MEASURES = {
+    ATTENTION: "attention weights",
+    RENORMALISED: "attention weights, renormalised",
+    PRODUCTS: "inner products of positions",
+}
+"""What is compared before and after a change. Renormalised: without the columns of the leading
+tokens each row sums to 1 again (a row that they took all of stays zero)."""
+NO_STATE = "no positional state"
+UNTRAINED = "[BOS] not trained"
 
 
 @dataclass(frozen=True)
-class Deviation:
-    """D of every layer, the first one first, for a change (a name of CHANGES) and a measure:
+class Series:
+    """The relative change of one run, a number a layer, for one of CHANGES, one of MEASURES and one
+    precision; `values` None if there are none, `why` then says why. Training put up to
+    `leading_bos` [BOS] in front of its problems."""
 
-    - "attention": weights;
-    - "attention, renormalised": without the columns of the leading tokens each row is made to sum
-      to 1 again (where the leading tokens took all of it, it stays zero);
-    - "inner products": of positional states.
-
-    `values` is None where there are none, and `why` says why.
-    """
-
+    run: str
+    encoding: str
+    seed: int
+    leading_bos: int
+    precision: Precision
     change: str
     measure: str
     values: tuple[float, ...] | None
-    why: str | None = None
+    why: str | None
+
+    @property
+    def label(self) -> str:
+        return self.encoding + (f", 0 to {self.leading_bos} [BOS]" if self.leading_bos else "")
 
 
-def deviations(
-    decoder: Decoder, problems: Problems, keys: Integers, among: Integers, device: str
-) -> list[Deviation]:
-    """Of `decoder`, in the type of its parameters, over the problems at the places `among`.
+@dataclass(frozen=True)
+class StabilityStudy:
+    """All series, measured on the problems that `evaluation` describes: task, version, seed,
+    max_digits, problems (how many), sha256."""
 
-    Tokens are those that scoring feeds: the whole problem but its end token. Errors: UsageError
-    and Failure as `watched`; but an index that an encoding does not have is told in `why`.
-    """
-    return [
-        deviation
-        for change in CHANGES
-        for deviation in _of_change(decoder, problems, keys, among, device, change)
+    series: tuple[Series, ...]
+    preset: str
+    evaluation: dict[str, Any]
+
+    @property
+    def several_seeds(self) -> bool:
+        """Whether any encoding has more than one run."""
+        runs = {(one.label, one.run) for one in self.series}
+        return len({label for label, _ in runs}) < len(runs)
+
+    @property
+    def untrained_bos(self) -> bool:
+        """Whether any run was trained without [BOS]."""
+        return any(not one.leading_bos for one in self.series)
+
+    @property
+    def source(self) -> str:
+        """A sentence on the problems."""
+        of = self.evaluation
+        return (
+            f"{of['problems']} problems, the first of the evaluation set (task {of['task']}, to "
+            f"{of['max_digits']} digits, seed {of['seed']}; SHA-256 of these {of['sha256'][:8]}); "
+            f"preset {self.preset}."
+        )
+
+
+def to_markdown(study: StabilityStudy) -> str:
+    """A row for each encoding, precision, change and measure, a column a layer."""
+    groups: dict[tuple[str, ...], list[Series]] = {}
+    for one in study.series:
+        key = (one.label, one.precision, CHANGES[one.change], MEASURES[one.measure])
+        groups.setdefault(key, []).append(one)
+    layers = max((len(one.values) for one in study.series if one.values), default=0)
+    body = [
+        [
+            runs[0].encoding,
+            ", ".join(str(one.seed) for one in runs),
+            f"0 to {runs[0].leading_bos} [BOS]" if runs[0].leading_bos else "no [BOS]",
+            *facts,
+            *(_cell(runs, layer) for layer in range(layers)),
+        ]
+        for (_, *facts), runs in groups.items()
     ]
+    head = ["encoding", "seeds", "trained with", "numbers", "change", "of"]
+    head += [f"layer {layer + 1}" for layer in range(layers)]
+    table = pipe_table(head, "l" * 6 + "r" * layers, body)
+    return table + "".join(f"\n{line}\n" for line in [_legend(study), *_reasons(study)])
 
 
-def _of_change(
-    decoder: Decoder,
-    problems: Problems,
-    keys: Integers,
-    among: Integers,
-    device: str,
-    change: Change,
-) -> Iterator[Deviation]:
-    measures = ["attention", "inner products"]
-    if change.leading:
-        measures.insert(1, "attention, renormalised")
-    layers = decoder.config.num_layers
-    # Of each measure and layer: the sum of |x - x'| and that of |x|.
-    sums = {measure: torch.zeros(layers, 2, dtype=torch.float64) for measure in measures}
-    positional = True
-    for rows in batches(decoder, problems, keys, among):
-        seqs = sequences(rows, device)
-        before = watched(decoder, seqs)
-        try:
-            after = watched(decoder, change.of(seqs))
-        except UsageError as error:
-            yield from (Deviation(change.name, measure, None, str(error)) for measure in measures)
-            return
-        for layer in range(layers):
-            for measure, pair in _pairs(before, after, layer, change).items():
-                sums[measure][layer] += _sums(*pair)
-        positional = all(products is not None for products in before.products)
-    for measure, (over, under) in ((m, s.unbind(1)) for m, s in sums.items()):
-        if measure == "inner products" and not positional:
-            yield Deviation(change.name, measure, None, "no positional state")
-        else:
-            yield Deviation(change.name, measure, tuple((over / under).tolist()))
+def _cell(runs: Sequence[Series], layer: int) -> str:
+    values = [one.values[layer] for one in runs if one.values is not None]
+    if not values:
+        return "none"
+    interval = student_t(values)
+    text = _number(values[0])
+    if interval is not None:
+        text = f"{_number(interval.mean)} ± {_number(interval.half_width)}"
+    small = all(0 < value <= ROUNDING[runs[0].precision] for value in values)
+    return f"{text} r" if small else text
 
 
-def _pairs(
-    before: Watched, after: Watched, layer: int, change: Change
-) -> dict[str, tuple[Tensor, Tensor]]:
-    """What is compared in a layer, each [B, H or 1, T, T]: by measure, before and after."""
-    kept = slice(change.leading, None)
-    weights, changed = before.weights[layer], after.weights[layer][..., kept, kept]
-    pairs = {"attention": (weights, changed)}
-    if change.leading:
-        renormalised = (changed / changed.sum(-1, keepdim=True)).nan_to_num(nan=0.0)  # 0 / 0
-        pairs["attention, renormalised"] = (weights, renormalised)
-    products, moved = before.products[layer], after.products[layer]
-    if products is not None and moved is not None:
-        # One for all rows where it depends on nothing but indices: it counts once for each.
-        shape = (len(weights), -1, -1, -1)
-        pairs["inner products"] = (products.expand(shape), moved[..., kept, kept].expand(shape))
-    return pairs
+def _number(value: float) -> str:
+    """
+    >>> _number(0.0), _number(2.13e-07), _number(0.87124)
+    ('0', '2.1e-07', '0.871')
+    """
+    return f"{value:.3g}" if value == 0 or value >= 1e-3 else f"{value:.1e}"
 
 
-def _sums(before: Tensor, after: Tensor) -> Tensor:
-    """The sums of |x - x'| and |x| over the causal triangle: float64 [2]."""
-    over, under = ((x.abs().tril().sum(dtype=torch.float64)) for x in (before - after, before))
-    return torch.stack((over, under)).cpu()
+def _legend(study: StabilityStudy) -> str:
+    spread = " ± is the 95 % interval over seeds (Student t)." if study.several_seeds else ""
+    precisions = sorted({one.precision for one in study.series})
+    levels = ", ".join(f"{ROUNDING[precision]:g} in {precision}" for precision in precisions)
+    untrained = f" {UNTRAINED}: such runs get a token that is untrained." * study.untrained_bos
+    return (
+        "Mean absolute change over mean absolute value, over keys up to the query, heads and "
+        f"problems.{spread} r: not told from rounding (at most {levels}). Behind [BOS] the "
+        "original tokens are compared, raw and with rows that sum to 1 "
+        f"again.{untrained} {study.source}"
+    )
+
+
+def _reasons(study: StabilityStudy) -> list[str]:
+    """A line for each reason why there are no numbers."""
+    reasons: dict[str, dict[str, None]] = {}
+    for one in study.series:
+        if one.values is None and one.measure != RENORMALISED:
+            change = "" if one.why == NO_STATE else f", {CHANGES[one.change]}"
+            series = f"{one.label}{change}, {MEASURES[one.measure]}"
+            reasons.setdefault(str(one.why), {})[series] = None
+    return [f"none ({why}): {'; '.join(series)}." for why, series in reasons.items()]
+
+
+def to_json(study: StabilityStudy) -> str:
+    """All series, with what is at the level of rounding."""
+    precisions = dict.fromkeys(one.precision for one in study.series)
+    content = {
+        "schema": 1,
+        "kind": "stability",
+        "preset": study.preset,
+        "evaluation": study.evaluation,
+        "rounding_level": {precision: ROUNDING[precision] for precision in precisions},
+        "series": [
+            vars(one)
+            | {
+                "at_rounding_level": None
+                if one.values is None
+                else [value <= ROUNDING[one.precision] for value in one.values]
+            }
+            for one in study.series
+        ],
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def to_csv(study: StabilityStudy) -> str:
+    """A row a number; a series without numbers has one row with the reason."""
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    head = ["run", "encoding", "seed", "leading_bos", "precision", "change", "measure", "why"]
+    out.writerow([*head, "layer", "value", "at_rounding_level"])
+    for one in study.series:
+        facts = [getattr(one, name) for name in head]
+        if one.values is None:
+            out.writerow([*facts, "", "", ""])
+        for layer, value in enumerate(one.values or (), start=1):
+            out.writerow([*facts, layer, f"{value:.9e}", value <= ROUNDING[one.precision]])
+    return text.getvalue()

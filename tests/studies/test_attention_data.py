@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from tape_arith.arith.studies import watch as watching
-from tape_arith.arith.studies.attention_data import equal_places, maps, patterns
-from tape_arith.arith.studies.attention_patterns import Patterns
+from tape_arith.arith.studies import inputs
+from tape_arith.arith.studies.attention import equal_places, maps, patterns
+from tape_arith.arith.studies.attention_data import Patterns
+from tape_arith.arith.studies.inputs import Sample
 from tape_arith.arith.tasks.task import Digits, load_task
 from tests.helpers.studied_runs import ALL, CONFIG, KEYS, PROBLEMS, one_by_one, rows_of, varied
 
 LAYERS, HEADS = CONFIG.num_layers, CONFIG.num_heads
+SAMPLE = Sample(PROBLEMS, KEYS, ALL)
 SYMBOLS = "0123456789+-x= "
 
 
@@ -67,11 +69,11 @@ def naive(name: str) -> Patterns:
     )
 
 
-@pytest.mark.parametrize("numbers", [watching.NUMBERS_A_BATCH, 1])
+@pytest.mark.parametrize("numbers", [inputs.NUMBERS_A_BATCH, 1])
 @pytest.mark.parametrize("name", ["rope", "tape", "cope", "rand-alibi"])
 def test_agrees_with_loops(name: str, numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "NUMBERS_A_BATCH", numbers)
-    ours, theirs = patterns(varied(name), PROBLEMS, KEYS, ALL, "cpu"), naive(name)
+    monkeypatch.setattr(inputs, "NUMBERS_A_BATCH", numbers)
+    ours, theirs = patterns(varied(name), SAMPLE, "cpu"), naive(name)
     for field in ("by_distance", "diagonal", "place", "uniform", "chance"):
         np.testing.assert_allclose(getattr(ours, field), getattr(theirs, field), rtol=1e-9)
     assert (ours.problems, ours.positions) == (theirs.problems, theirs.positions)
@@ -85,7 +87,7 @@ def test_attention_to_everything_alike_is_chance() -> None:
         for path, weight in decoder.named_parameters():
             if path.endswith("qkv.weight"):
                 weight[: HEADS * CONFIG.head_dim] = 0
-    found = patterns(decoder, PROBLEMS, KEYS, ALL, "cpu")
+    found = patterns(decoder, SAMPLE, "cpu")
     np.testing.assert_allclose(found.place, found.chance)
     np.testing.assert_allclose(found.by_distance, np.tile(found.uniform, (LAYERS, 1)))
     assert found.best == (0, 0)
@@ -110,7 +112,7 @@ def test_a_last_carry_has_no_digits_to_look_at() -> None:
 def test_a_part_of_the_problems() -> None:
     some = ALL[PROBLEMS.operand_lengths.max(axis=1) <= CONFIG.trained_digits]
     assert 0 < len(some) < len(ALL)
-    found = patterns(varied("rope"), PROBLEMS, KEYS, some, "cpu")
+    found = patterns(varied("rope"), Sample(PROBLEMS, KEYS, some), "cpu")
     assert found.problems == len(some)
     assert found.by_distance.shape == (LAYERS, int(PROBLEMS.lengths[some].max()) - 1)
 

@@ -11,7 +11,8 @@ import pytest
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
-from tape_arith.arith.studies.stability_data import deviations
+from tape_arith.arith.studies.inputs import Sample
+from tape_arith.arith.studies.stability import deviations
 from tape_arith.models.names.backends import AttentionChoice
 from tape_arith.models.names.parse import parse
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
@@ -82,7 +83,7 @@ def test_the_problems_are_the_evaluation_set_s() -> None:
     decoder, _ = trained_decoder(folder, parse("tape"), record, AttentionChoice("eager"))
     bucket = Bucket("addition", 3, 0, "evaluation")
     expected = deviations(
-        decoder.eval(), bucket.problems(0, 20), bucket.keys(0, 20), np.arange(20), "cpu"
+        decoder.eval(), Sample(bucket.problems(0, 20), bucket.keys(0, 20), np.arange(20)), "cpu"
     )
     content = read("stability", run("tape"), "--problems", 20)
     assert content["evaluation"]["sha256"] == bucket.sha256(20)
@@ -112,9 +113,7 @@ def test_stability_in_float64() -> None:
 
 def test_what_stability_refuses(tmp_path: Path) -> None:
     with untouched(Path("runs")):
-        assert "54 problems, and 55 are asked for" in refused(
-            "stability", run("rope"), "--problems", 55
-        )
+        assert "54 problems: 55 are too many" in refused("stability", run("rope"), "--problems", 55)
         assert "named twice" in refused("stability", run("rope"), f"./{run('rope')}")
         assert "holds no run" in refused("stability", "runs/mini/none/seed-0")
         assert ".png, .svg or .pdf" in refused("stability", run("rope"), "--plot", "x.gif")

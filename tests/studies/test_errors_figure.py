@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tape_arith.arith.studies.errors_data import (
@@ -18,6 +17,7 @@ from tape_arith.arith.studies.errors_data import (
     to_markdown,
 )
 from tape_arith.arith.studies.errors_figure import compose, draw
+from tests.helpers.figures import assert_nothing_is_cut_off, words
 
 
 def counts(exact: int, *, outside: bool = True, times: int = 1) -> ErrorCounts:
@@ -51,13 +51,6 @@ THREE = study(
 
 def points(ax: Axes, number: int) -> NDArray[np.float64]:
     return np.array(ax.lines[number].get_xydata(), dtype=np.float64)
-
-
-def words(figure: Figure) -> str:
-    texts = [text.get_text() for ax in figure.axes for text in ax.texts]
-    texts += [ax.get_title(loc="left") for ax in figure.axes]
-    texts += [text.get_text() for text in figure.texts]
-    return " ".join(" ".join(texts).replace("\N{NO-BREAK SPACE}", " ").split())
 
 
 def test_markdown_shows_shares_with_their_counts() -> None:
@@ -146,11 +139,4 @@ def test_nothing_longer_or_nothing_wrong(tmp_path: Path) -> None:
 def test_no_text_leaves_the_page() -> None:
     names = ["rope", "fire", "tape-heads", "rand-rope", "fire:init_l=512:width=64", "a", "b", "c"]
     figure = compose(study(*(RunErrors(name, name, 0, counts(3)) for name in names)))
-    figure.canvas.draw()
-    box = figure.get_tightbbox(figure.canvas.get_renderer())  # type: ignore[attr-defined]
-    width, height = figure.get_size_inches()
-    assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height
-    assert figure.legends[0].get_window_extent().y1 <= min(
-        ax.get_tightbbox().y0  # type: ignore[union-attr]
-        for ax in figure.axes
-    )
+    assert_nothing_is_cut_off(figure)

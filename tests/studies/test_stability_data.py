@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.studies import watch as watching
-from tape_arith.arith.studies.stability_data import CHANGES, Deviation, deviations
+from tape_arith.arith.studies import inputs
+from tape_arith.arith.studies.inputs import Sample
+from tape_arith.arith.studies.stability import SHIFTS, Deviation, deviations
 from tape_arith.models.backends.sdpa import SDPA
 from tests.helpers.studied_runs import (
     ALL,
@@ -23,12 +24,13 @@ from tests.helpers.studied_runs import (
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 BOS = 2
+SAMPLE = Sample(PROBLEMS, KEYS, ALL)
 CONTROL = "tape:form=non-equivariant"
 
 
 @cache
 def found(name: str, dtype: torch.dtype = torch.float64) -> dict[tuple[str, str], Deviation]:
-    made = deviations(varied(name).to(dtype), PROBLEMS, KEYS, ALL, "cpu")
+    made = deviations(varied(name).to(dtype), SAMPLE, "cpu")
     return {(deviation.change, deviation.measure): deviation for deviation in made}
 
 
@@ -72,20 +74,19 @@ def naive(name: str, offset: int, leading: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", ["rope", "rope+yarn", "tape", CONTROL])
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
-def test_agrees_with_loops(name: str, change: object) -> None:
-    start, leading = (change.start, change.leading)  # type: ignore[attr-defined]
-    expected = naive(name, start, leading)
-    for (of, measure), deviation in found(name).items():
-        if of == change.name:  # type: ignore[attr-defined]
+@pytest.mark.parametrize("change", SHIFTS)
+def test_agrees_with_loops(name: str, change: str) -> None:
+    expected = naive(name, *SHIFTS[change])
+    for (measured, measure), deviation in found(name).items():
+        if measured == change:
             assert deviation.values is not None
             np.testing.assert_allclose(deviation.values, expected[measure], rtol=1e-9, atol=1e-12)
 
 
 def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [deviation.values for deviation in found("tape").values()]
-    monkeypatch.setattr(watching, "NUMBERS_A_BATCH", 1)
-    alone = [d.values for d in deviations(varied("tape"), PROBLEMS, KEYS, ALL, "cpu")]
+    monkeypatch.setattr(inputs, "NUMBERS_A_BATCH", 1)
+    alone = [d.values for d in deviations(varied("tape"), SAMPLE, "cpu")]
     for ours, theirs in zip(alone, whole, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)  # type: ignore[arg-type]
 
@@ -134,7 +135,7 @@ def test_an_index_that_is_not_there() -> None:
         deviation = found("learned")["start 1000", measure]
         assert deviation.values is None and "past the end of a learned table" in str(deviation.why)
     short = ALL[PROBLEMS.lengths <= 16]
-    made = deviations(varied("learned"), PROBLEMS, KEYS, short, "cpu")
+    made = deviations(varied("learned"), Sample(PROBLEMS, KEYS, short), "cpu")
     start, bos = (d.values for d in made if d.change != "start 1000" and d.measure == "attention")
     assert start is not None and min(start) > 1e-2 and bos is not None and min(bos) > 1e-2
 
@@ -146,7 +147,7 @@ def test_a_backend_that_shows_nothing() -> None:
     decoder = varied("rope")
     decoder.attend_with(SDPA())
     with pytest.raises(UsageError, match="never shows its weights"):
-        deviations(decoder, PROBLEMS, KEYS, ALL, "cpu")
+        deviations(decoder, SAMPLE, "cpu")
 
 
 def test_weights_that_are_not_finite() -> None:
@@ -154,4 +155,4 @@ def test_weights_that_are_not_finite() -> None:
     with torch.no_grad():
         decoder.embedding.weight[5] = float("nan")
     with pytest.raises(Failure, match="layer 1 are not finite"):
-        deviations(decoder, PROBLEMS, KEYS, ALL, "cpu")
+        deviations(decoder, SAMPLE, "cpu")

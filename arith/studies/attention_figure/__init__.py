@@ -1,1 +1,0 @@
-"""Attention as figures: maps of one problem, weight by distance, weight on equal places."""

@@ -1,0 +1,29 @@
+"""Checks of drawn figures."""
+
+from matplotlib.figure import Figure
+
+
+def words(figure: Figure) -> str:
+    """All text of a figure in one line."""
+    axes = figure.axes
+    texts = [text.get_text() for ax in axes for text in ax.texts]
+    texts += [ax.get_title(loc="left") for ax in axes]
+    texts += [text.get_text() for text in figure.texts]
+    texts += [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    return " ".join(" ".join(texts).replace("\N{NO-BREAK SPACE}", " ").split())
+
+
+def assert_nothing_is_cut_off(figure: Figure) -> None:
+    """Everything lies on the page: panels above the legend, the legend above the note."""
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    box = figure.get_tightbbox(renderer)
+    width, height = figure.get_size_inches()
+    assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width + 0.01 and box.y1 <= height + 0.01
+    foot = figure.texts[0].get_window_extent(renderer).y1
+    for legend in figure.legends:
+        assert legend.get_window_extent(renderer).y0 >= foot - 1
+        foot = legend.get_window_extent(renderer).y1
+    for ax in figure.axes:
+        extent = ax.get_tightbbox(renderer)
+        assert extent is not None and extent.y0 >= foot - 1
