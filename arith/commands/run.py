@@ -62,10 +62,12 @@ def command(
     use_threads(threads)
     compute = AttentionChoice(attention, compiled)
     name, config = chosen_config(preset, settings, task, leading_bos)
+    from tape_arith.arith.runs.datasets import refuse_dataset
     from tape_arith.arith.runs.tracking import parse_trackers
     from tape_arith.arith.sweeps import run_jobs as pipeline
     from tape_arith.arith.sweeps.jobs import How
 
+    refuse_dataset(data)
     with stopper.listening():
         outcome = pipeline.run_all(
             names,

@@ -170,15 +170,19 @@ def empty_grid(
 def open_training_data(
     path: Path, config: Config, seed: int, began_on: str | None = None
 ) -> Dataset:
-    """The dataset at `path`, which must be what the run would make itself, and the one of hash
-    `began_on` where the run began on one. Errors: UsageError."""
+    """Open the dataset at `path`.
+
+    Raises UsageError unless it holds the problems that the run would make itself and has the hash
+    `began_on`, if that is given.
+    """
     dataset, bucket = Dataset(path), training_bucket(config, seed)
     if dataset.bucket != bucket:
         given = dataset.bucket
         raise UsageError(
             f"{path} holds {given.task} to {given.max_digits} digits of seed {given.seed}, and "
             f"this run trains on {bucket.task} to {bucket.max_digits} digits of seed "
-            f"{bucket.seed}: generate that with --seed {bucket.seed}, or leave --data out"
+            f"{bucket.seed}: leave --data out, or give `tape-arith generate` the preset, settings "
+            "and seed of this run"
         )
     if dataset.manifest.count != config.num_problems:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The commands that a line advises, and the words of those that score. No torch here."""
+"""Every command line that is advised, printed or run. Never imports torch."""
 
 from pathlib import Path
 
@@ -14,15 +14,15 @@ _ANEW = (
 
 
 def train_command(name: Name, preset: str | None, root: Path) -> str:
-    """The command that trains `name` where a comparison in `root` finds it."""
-    there = "" if root == Path("runs") else f" --out {root}"
+    """Return the command that trains `name` where a comparison of `root` finds it."""
+    out = "" if root == Path("runs") else f" --out {root}"
     origin = name.encoding.origin
     if origin is None:
-        of = "" if preset is None else f" --preset {preset}"
-        return f"tape-arith train --pe {name}{of}{there}"
+        options = "" if preset is None else f" --preset {preset}"
+        return f"tape-arith train --pe {name}{options}{out}"
     only = " --only-positional" if origin.only_positional else ""
-    begun = f"{root}/{preset or 'PRESET'}/{slug(str(origin.encoding))}/seed-0"
-    return f"tape-arith train --pe {name.encoding.own} --init-from {begun}{only}{there}"
+    source = f"{root}/{preset or 'PRESET'}/{slug(str(origin.encoding))}/seed-0"
+    return f"tape-arith train --pe {name.encoding.own} --init-from {source}{only}{out}"
 
 
 def init_from_options(name: Name, source: Path) -> list[str]:
@@ -33,10 +33,9 @@ def init_from_options(name: Name, source: Path) -> list[str]:
 
 
 def score_command(root: Path, preset: str, name: Name, evaluation_set: EvaluationSet) -> str:
-    """The command that makes a missing grid: of the run that is there, whatever its settings, if
-    any is."""
-    found = sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json"))
-    folder = RunFolder(found[0].parent) if found else None
+    """Return the command that makes a missing grid, of the first run of `name` if there is one."""
+    records = sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json"))
+    folder = RunFolder(records[0].parent) if records else None
     if folder is not None and folder.has_results_without_weights():
         return why_no_weights(folder)
     if folder is None or not (folder.finished() or folder.unfinished()):
@@ -54,13 +53,13 @@ def score_command(root: Path, preset: str, name: Name, evaluation_set: Evaluatio
 
 
 def score_options(extrapolation: NamePart | str | None, evaluation_set: EvaluationSet) -> list[str]:
-    """What a command is told of how a run is scored: nothing where it is as usual."""
-    way = ["--with", str(extrapolation)] if extrapolation else []
-    return [*way, *evaluation_set.options]
+    """Return the options that select how a run is scored; none for the standard grid."""
+    extra = ["--with", str(extrapolation)] if extrapolation else []
+    return [*extra, *evaluation_set.options]
 
 
 def why_no_weights(folder: RunFolder) -> str:
-    """Why a run has no final weights, and how it gets them."""
+    """Say why a run has no final weights, and how to get them."""
     if folder.has_results_without_weights():
         return (
             f"{folder.path} is scored, but its weights are not here: put {folder.final.name} into "
@@ -70,7 +69,7 @@ def why_no_weights(folder: RunFolder) -> str:
 
 
 def how_to_restore_weights(folder: RunFolder) -> str:
-    """How a run whose final weights are wrong gets them again."""
+    """Say how to restore final weights that are corrupt."""
     train = f"`tape-arith train {folder.path}`"
     if folder.before_cooldown.exists():
         return f"remove it, then {train} takes the last steps again"
@@ -80,7 +79,7 @@ def how_to_restore_weights(folder: RunFolder) -> str:
 
 
 def refuse_folder_of_preset(root: Path) -> None:
-    """Errors: UsageError, with what to name, where `root` is a preset's folder, not one of runs."""
+    """Raise UsageError if `root` is the folder of one preset instead of all runs."""
     if next(root.glob("*/seed-*/run.json"), None) is not None:
         right = root / ".." if root.name in ("", "..") else root.parent
         raise UsageError(
@@ -89,11 +88,8 @@ def refuse_folder_of_preset(root: Path) -> None:
 
 
 def other_run_roots(root: Path) -> str:
-    """Where below `root` there are runs that are not found from it: those of sweeps that change a
-    preset have a folder of their own."""
-    found = sorted({path.parents[3] for path in root.glob("*/*/*/seed-*/run.json")})
-    return (
-        f"; there are some in {', '.join(map(str, found[:5]))}: name one with --runs"
-        if found
-        else ""
-    )
+    """Name the folders of runs below `root`, such as those of sweeps that change a preset."""
+    roots = sorted({path.parents[3] for path in root.glob("*/*/*/seed-*/run.json")})
+    if not roots:
+        return ""
+    return f"; there are some in {', '.join(map(str, roots[:5]))}: name one with --runs"

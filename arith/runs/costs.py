@@ -1,4 +1,4 @@
-"""What an encoding costs at a given size: computed from what it is, never typed in."""
+"""Parameters and FLOPs that an encoding adds, computed from its code."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,13 +14,13 @@ from tape_arith.models.names.parse import Name
 
 PRESET = "paper-40"
 SAMPLE = 4_096
-"""Problems by whose lengths a training is known: its mean tokens within half a percent."""
+"""Problems whose lengths give the mean tokens of a training within half a percent."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of an encoding at one size: parameters of its own, and FLOPs a token of the matrix products
-    that it adds to a forward over the longest trained sequence."""
+    """Parameters of an encoding, and FLOPs per token of the matrix products that it adds to a
+    forward over the longest trained sequence."""
 
     parameters: int
     flops_a_token: float
@@ -39,8 +39,7 @@ def cost(name: Name, config: Config | None = None) -> Cost:
 
 @lru_cache(maxsize=256)
 def training_flops_a_token(name: Name, config: Config) -> float:
-    """FLOPs that training needs for each token that is read (`useful_training_flops`), by the
-    first problems of seed 0. Errors: as `cost`."""
+    """Return the useful FLOPs of training per input token, over the first problems of seed 0."""
     decoder = blueprint(config, name).decoder
     problems = training_bucket(config, 0).problems(0, SAMPLE)
     lengths = (problems.lengths - 1).tolist()

@@ -1,4 +1,4 @@
-"""Datasets of training problems: where they lie, how they are written. No torch here."""
+"""Where datasets of training problems are, and how they are written. Never imports torch."""
 
 import os
 import time
@@ -20,8 +20,17 @@ from tape_arith.arith.training.config import MOST, Config
 FORMATS = {"tokens": "", "text": ".txt", "parquet": ".parquet"}
 
 
+def refuse_dataset(root: Path) -> None:
+    """Raise UsageError if `root` is a dataset and not a folder of datasets."""
+    if (root / FILE).exists():
+        raise UsageError(
+            f"{root} is a dataset, and --data takes the folder of datasets here: --data "
+            f"{root.parent} (`train` takes one dataset)"
+        )
+
+
 def dataset_folder(root: Path, config: Config, seed: int) -> Path:
-    """Where the training problems of a seed lie: data/addition-bucket-40, ...-40-seed-1."""
+    """Return the folder of a seed's training problems, as in data/addition-bucket-40-seed-1."""
     suffix = f"-seed-{seed}" if seed else ""
     return root / f"{config.task}-bucket-{config.trained_digits}{suffix}"
 
@@ -35,14 +44,14 @@ def generate_dataset(
     fresh: bool = False,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> float:
-    """Write a dataset with a bar, `workers` processes (0: all cores); the seconds it took.
+    """Write a dataset with a progress bar and `workers` processes (0: all cores).
 
-    Errors: Busy where another process writes it; Stopped where `should_stop` said so between two
-    shards; the next call goes on.
+    Returns the seconds it took. Raises Busy if another process writes it, Stopped if `should_stop`
+    returned True between two shards; the next call goes on.
     """
     began = time.perf_counter()
     processes = workers or os.cpu_count() or 1
-    # One that is whole is only looked at: it may lie where nobody can write.
+    # A complete dataset takes no lock: it may be where nobody can write.
     whole = (folder / FILE).exists() and not (folder / NAME).exists() and not fresh
     own = nullcontext() if whole else lock_folder(folder, "generate")
     with own, bar(f"generate {folder.name}", count) as update:
@@ -66,9 +75,9 @@ def write(
     form: str,
     fresh: bool,
 ) -> Path:
-    """Write the training problems of a config in one of FORMATS; where they are.
+    """Write the training problems of a config in one of FORMATS; return their path.
 
-    Errors: UsageError for an unknown format, a place that holds something else, or `workers` for a
+    Raises UsageError for an unknown format, a folder that holds something else, or `workers` with a
     format that one process writes.
     """
     if form not in FORMATS:
@@ -91,7 +100,7 @@ def write(
 
 
 def verified(folder: Path) -> str:
-    """Check every hash of a dataset; a line that says so. Errors: Failure naming what is wrong."""
+    """Check every hash of a dataset; return a line that says so. Raises Failure if one differs."""
     if folder.is_file():
         raise UsageError(
             f"--verify takes the folder of a dataset, and {folder} is a file: text and parquet are "

@@ -1,4 +1,4 @@
-"""What a run ran on: recorded, so that a number can be traced and a resume can be promised."""
+"""The machine and software of a run, recorded so that every number can be traced."""
 
 import platform
 import sys
@@ -9,8 +9,8 @@ import torch
 from tape_arith.arith.version import commit, own_version
 from tape_arith.models.hardware import Hardware
 
-# What must be equal for a resumed training to be bit for bit that of an unbroken one. (Of commits
-# most change no bit; a version says when one did.)
+# A resumed training equals an unbroken one bit for bit if these are equal. The commit is not one of
+# them: most commits change no bit, and a new version says if one did.
 DECIDES_BITS = (
     "tape-arith",
     "torch",
@@ -27,13 +27,13 @@ _OF_SCORING = ("tape-arith", "commit", "torch", "hardware", "attention", "compil
 
 
 def scoring_facts(hardware: Hardware) -> dict[str, str]:
-    """What a grid says of how it was scored: training may have run elsewhere, and earlier."""
-    there = environment(hardware)
-    return {key: str(there[key]) for key in _OF_SCORING if there[key] is not None}
+    """Return the facts that a grid records of its scoring, which may run on another machine."""
+    facts = environment(hardware)
+    return {key: str(facts[key]) for key in _OF_SCORING if facts[key] is not None}
 
 
 def environment(hardware: Hardware) -> dict[str, Any]:
-    """What environment.json says: versions, commit, command, machine."""
+    """Return the content of environment.json: versions, commit, command, machine."""
     return {
         "tape-arith": own_version(),
         "commit": commit(),

@@ -1,4 +1,4 @@
-"""Which runs and grids there are below a folder. No torch here."""
+"""Find runs and grids below a folder. Never imports torch."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,20 +51,22 @@ def find_grids(
 
 
 def check_one_source(folders: Sequence[RunFolder]) -> None:
-    """Errors: UsageError where two of the runs of an encoding in a preset are of different files:
-    their seeds would be averaged as if they were of one."""
+    """Raise UsageError if runs of one encoding and preset were trained with different source files.
+
+    Their seeds would be averaged as if they were of one encoding.
+    """
     first: dict[Path, tuple[RunFolder, dict[str, str]]] = {}
     for folder in folders:
         try:
             sources = folder.record().sources
-        except Failure:  # told where it is asked for
+        except Failure:  # reported by whoever reads the record
             continue
-        other, theirs = first.setdefault(folder.path.parent, (folder, sources))
-        if sources != theirs:
+        other, other_sources = first.setdefault(folder.path.parent, (folder, sources))
+        if sources != other_sources:
             raise UsageError(
                 f"{other.path} and {folder.path} were trained with different versions of "
-                f"{', '.join(sources | theirs)}: train the older anew with --fresh, or keep the "
-                "versions apart with --out"
+                f"{', '.join(sources | other_sources)}: train the older anew with --fresh, or "
+                "keep the versions apart with --out"
             )
 
 
@@ -81,15 +83,15 @@ def read_grids(folder: RunFolder) -> dict[str, Grid]:
 
 def _on(evaluation_set: EvaluationSet, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
     """Select the grids on `evaluation_set`; one of hard problems gets the standard grid too."""
-    chosen = _told_apart(evaluation_set, folder, grids)
+    chosen = _select_set(evaluation_set, folder, grids)
     if evaluation_set.split != EVALUATION:
-        usual = _told_apart(DEFAULT_SET, folder, grids)
+        usual = _select_set(DEFAULT_SET, folder, grids)
         for grid in chosen:
             grid.usual = next((other for other in usual if other.name == grid.name), None)
     return chosen
 
 
-def _told_apart(evaluation_set: EvaluationSet, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
+def _select_set(evaluation_set: EvaluationSet, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
     of_split = [grid for grid in grids if grid.split == evaluation_set.split]
     digits = evaluation_set.max_digits
     if digits is None and of_split:
@@ -104,7 +106,7 @@ def _told_apart(evaluation_set: EvaluationSet, folder: RunFolder, grids: list[Gr
 
 
 def _tested_digits(folder: RunFolder) -> int | None:
-    """How far a run is tested; None where its record does not tell."""
+    """Return the setting `tested_digits` of a run; None if its record cannot be read."""
     try:
         return folder.record().config.tested_digits
     except Failure:
@@ -112,7 +114,7 @@ def _tested_digits(folder: RunFolder) -> int | None:
 
 
 def existing_run(path: Path) -> RunFolder:
-    """The run at `path`. Errors: UsageError where there is none."""
+    """Return the run at `path`. Raises UsageError if there is none."""
     folder = RunFolder(path)
     if not folder.exists():
         raise UsageError(f"{path} holds no run: `tape-arith list` shows where runs are")

@@ -1,4 +1,4 @@
-"""Presets: one TOML file each in the folder beside this file. No torch here."""
+"""Presets: one TOML file each in the folder `presets`. Never imports torch."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +12,12 @@ FOLDER = Path(__file__).parent / "presets"
 
 
 def presets() -> list[str]:
-    """Names of presets: the files of the folder."""
+    """Return the names of all presets."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def known(name: str | None) -> str | None:
-    """`name`, if any, which must be a preset's. Errors: UsageError."""
+    """Return `name`. Raises UsageError unless it is None or a preset."""
     if name is not None and name not in presets():
         raise unknown("preset", name, presets())
     return name
@@ -34,7 +34,7 @@ def load_preset(name: str) -> Config:
 
 
 def pairs(settings: Sequence[str]) -> dict[str, str]:
-    """`key=value` settings of the command line. Errors: UsageError where one is not that."""
+    """Parse `key=value` settings of the command line. Raises UsageError."""
     split = [setting.partition("=") for setting in settings]
     for (_, equals, _), setting in zip(split, settings, strict=True):
         if not equals:
@@ -43,12 +43,12 @@ def pairs(settings: Sequence[str]) -> dict[str, str]:
 
 
 def describe(name: str) -> str:
-    """The comment that opens the preset's file."""
+    """Return the first comment of a preset's file."""
     first = read_text(FOLDER / f"{name}.toml").split("\n")[0]
     return first.removeprefix("#").strip()
 
 
 def changed_settings(config: Config, preset: str) -> dict[str, Any]:
     """Settings of `config` that differ from those of `preset`."""
-    usual = load_preset(preset).as_dict()
-    return {k: v for k, v in config.as_dict().items() if v != usual[k]}
+    standard = load_preset(preset).as_dict()
+    return {key: value for key, value in config.as_dict().items() if value != standard[key]}

@@ -1,4 +1,4 @@
-"""The documents of a run's folder: run.json, environment.json, timings.json. No torch here."""
+"""Documents of a run's folder: run.json, environment.json, timings.json. Never imports torch."""
 
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from tape_arith.arith.documents import Count, NonNegative, Part, Positive, Sha256, Strict, Text
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.runs.presets import load_preset, presets
+from tape_arith.arith.runs.presets import changed_settings, presets
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.training.config import Config, checked_policy
 from tape_arith.arith.training.schedule import Schedule
@@ -72,38 +72,40 @@ class RunRecord(Strict):
 
     @property
     def budget(self) -> dict[str, Any]:
-        """What must be equal for two results to be compared."""
+        """Facts that must be equal for two results to be compared."""
         return {
             "steps": self.config.steps,
             "first_steps": self.first_steps,
             "batch_size": self.config.batch_size,
             "config_sha256": self.config.sha256,
-            **self._before,
+            **self._origin_budget,
         }
 
     @property
-    def _before(self) -> dict[str, int | float | str]:
-        """What was trained before this run began: the same for all seeds."""
-        before = self.init_from
-        if before is None:
+    def _origin_budget(self) -> dict[str, int | float | str]:
+        """Training of the run that this one began from; equal for all seeds."""
+        origin = self.init_from
+        if origin is None:
             return {}
-        return {"steps_before": before.steps, "config_before": before.config_sha256[:12]}
+        return {"steps_before": origin.steps, "config_before": origin.config_sha256[:12]}
 
     @property
     def settings(self) -> dict[str, int | float | str]:
-        """The settings that are not the preset's: by --set or --task, a longer budget, a dataset
-        of another count; and for how many steps the weights were trained that it began from."""
+        """Settings that differ from the preset's, and the steps of the run that it began from.
+
+        Without the preset, which may be another version's, no difference is known.
+        """
         before = {} if self.init_from is None else {"steps_before": self.init_from.steps}
-        if self.preset not in presets():  # another version's: nothing to tell them from
+        if self.preset not in presets():
             return {**before}
-        usual = load_preset(self.preset).as_dict()
-        changed = {key: x for key, x in self.config.as_dict().items() if x != usual[key]}
-        return {**before, **changed}
+        return {**before, **changed_settings(self.config, self.preset)}
 
     @property
     def is_current(self) -> bool:
-        """Whether its task and its encoding are what they were then; an encoding that is not on
-        this machine counts as unchanged, for its results are read all the same."""
+        """Whether task and encoding are those that the run was trained with.
+
+        An encoding that is not on this machine counts as unchanged: its results can be read.
+        """
         try:
             sources = source_hashes(self.name.encoding)
         except UsageError:
@@ -117,7 +119,7 @@ class RunRecord(Strict):
 
 
 class Machine(Part):
-    """What a part of a run ran on."""
+    """The machine and software of one call."""
 
     tape_arith: Text = Field(alias="tape-arith")
     commit: Text | None
@@ -135,7 +137,7 @@ class Machine(Part):
 
 
 class Environment(Machine):
-    """environment.json: what a run ran on, and what it ran on before."""
+    """environment.json: the machine and software of a run, now and in earlier calls."""
 
     kind: ClassVar[str] = "environment"
     remedy: ClassVar[str] = "put back a whole copy, or remove it: it only says what the run ran on"
@@ -153,9 +155,11 @@ class Timings(Part):
 
 
 def check_can_continue(path: Path, record: RunRecord) -> None:
-    """Errors: UsageError where the run at `path` is of problems that this installation does not
-    make, or of an encoding whose file is another now: it could neither go on nor be scored as what
-    was trained."""
+    """Check that this installation makes the problems and has the encoding of the run at `path`.
+
+    Raises UsageError if either has changed, Failure if the run brings its own code: nothing that
+    ships inside a run's folder is ever executed.
+    """
     task = load_task(record.config.task)
     if record.task_version != task.version:
         raise UsageError(
@@ -165,20 +169,20 @@ def check_can_continue(path: Path, record: RunRecord) -> None:
         )
     try:
         encoding = record.name.encoding
-        now = source_hashes(encoding)
-        places = [locate("encoding", part.name) for part in encoding.parts]
+        sources = source_hashes(encoding)
+        locations = [locate("encoding", part.name) for part in encoding.parts]
     except UsageError as error:
         raise UsageError(f"{path} was trained with {record.encoding}: {error}") from None
-    for part in now.keys() - record.sources.keys():
+    for part in sources.keys() - record.sources.keys():
         raise Failure(f"{path}/run.json names {part} without its SHA-256: nothing of it is run")
-    for place in places:
-        # To read somebody's run must not be to run what came along with it.
-        if place.file is not None and place.file.resolve().is_relative_to(path.resolve()):
-            raise Failure(f"{path} brings its own code ({place}): nothing of it is run")
+    for location in locations:
+        file = location.file
+        if file is not None and file.resolve().is_relative_to(path.resolve()):
+            raise Failure(f"{path} brings its own code ({location}): nothing of it is run")
     for part, sha256 in record.sources.items():
-        if now.get(part) != sha256:
+        if sources.get(part) != sha256:
             raise UsageError(
                 f"{path} was trained with another {part} (SHA-256 {sha256[:12]}, now "
-                f"{now.get(part, 'none')[:12]}): put that one back, or train it anew "
+                f"{sources.get(part, 'none')[:12]}): put that one back, or train it anew "
                 "with --fresh or another --out"
             )

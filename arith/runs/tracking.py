@@ -1,6 +1,6 @@
-"""Metrics in other people's tools, besides metrics.jsonl, which is the source of truth.
+"""Send metrics to trackers too; metrics.jsonl stays the source of truth.
 
-What fails in a tracker ends no run and changes none: it is told once, and the run goes on without.
+A tracker that fails is reported once and left out. It neither ends a run nor changes one.
 """
 
 import importlib
@@ -21,22 +21,21 @@ TRACKERS = Path(__file__).parent / "trackers"
 
 
 class Sink(Protocol):
-    """What takes each line of metrics."""
+    """Takes each line of metrics."""
 
     def __call__(self, metrics: "Metrics") -> None: ...
 
     def close(self) -> None:
-        """Called once, whatever came before."""
+        """Is called once, even after an error."""
 
 
 def trackers() -> list[str]:
-    """The names after --track: the files of the folder."""
+    """Return the names that --track takes: the files of the folder."""
     return sorted(file.stem for file in TRACKERS.glob("*.py") if file.stem != "__init__")
 
 
 def parse_trackers(text: str | None) -> tuple[str, ...]:
-    """The trackers in "tensorboard,wandb". Errors: UsageError for one that is not there, or whose
-    package is not installed: said before training begins."""
+    """Parse "tensorboard,wandb". Raises UsageError for an unknown tracker or a missing package."""
     names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
     for name in names:
         if name not in trackers():
@@ -55,7 +54,7 @@ def parse_trackers(text: str | None) -> tuple[str, ...]:
 def tracked(
     names: Sequence[str], folder: RunFolder, record: RunRecord, step: int
 ) -> Iterator[list["SafeSink"]]:
-    """The sinks of `names` for a run that stands at `step`, closed when the block ends."""
+    """Open the trackers of `names` for a run at `step`; close them when the block ends."""
     with ExitStack() as stack:
         sinks = [SafeSink(name, folder, record, step) for name in names]
         for sink in sinks:
@@ -64,7 +63,7 @@ def tracked(
 
 
 class SafeSink:
-    """A tracker's sink, of which nothing gets out but a line on stderr, once."""
+    """A tracker whose errors become one line on stderr."""
 
     def __init__(self, name: str, folder: RunFolder, record: RunRecord, step: int) -> None:
         self.name = name
@@ -88,8 +87,8 @@ class SafeSink:
         try:
             yield
         except Exception as error:  # whatever somebody else's code may raise
-            what = " ".join(f"{type(error).__name__}: {error}".split())
-            say(f"note: {self.name} failed, the run goes on without it ({what})")
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            say(f"note: {self.name} failed, the run goes on without it ({reason})")
             failed, self.sink = self.sink, None
             if failed is not None:
                 with suppress(Exception):
@@ -97,7 +96,7 @@ class SafeSink:
 
 
 def scalars(metrics: "Metrics") -> dict[str, float]:
-    """Every number of a line of metrics but its step, by its path: "small_grid/by_length/3"."""
+    """Return the numbers of a line by path, as in "small_grid/by_length/3", without the step."""
     content = metrics.content()
     del content["step"]
     return dict(_numbers(content, ""))

@@ -1,4 +1,4 @@
-"""The weights of a run: what of a checkpoint is its own, and the decoder that it is put into."""
+"""Load the weights of a run into a decoder, checked against the run's record."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tape_arith.models.names.parse import Name
 
 
 def identity(record: RunRecord) -> dict[str, Any]:
-    """What a checkpoint must say to belong to a run."""
+    """Return the facts by which a checkpoint belongs to a run."""
     return {
         "encoding": record.encoding,
         "seed": record.seed,
@@ -31,7 +31,7 @@ def identity(record: RunRecord) -> dict[str, Any]:
 def load_state(
     path: Path, record: RunRecord, device: str
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """A checkpoint of this run. Errors: Failure where it is of another."""
+    """Load a checkpoint of this run. Raises Failure if it belongs to another."""
     # Adam keeps two numbers for each weight.
     weights = 3 * blueprint(record.config, record.name).num_bytes
     tensors, facts = checkpoint.load(path, device, weights + checkpoint.MOST_HEADER)
@@ -42,8 +42,7 @@ def load_state(
 
 
 def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str, Tensor]:
-    """Those of a trained run. Errors: Failure, which says how to get them back where they are
-    damaged."""
+    """Load the final weights of a run. Raises Failure, which says how to restore corrupt ones."""
     try:
         tensors, facts = load_state(folder.final, record, device)
     except Corrupt as error:
@@ -71,7 +70,7 @@ def check_shapes(expected: Blueprint, tensors: dict[str, Tensor], path: Path) ->
 
 
 def load_weights(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> None:
-    """Put a checkpoint into `decoder`. Errors: Failure where it does not fit."""
+    """Load a checkpoint into `decoder`. Raises Failure if it does not fit."""
     weights = {name.removeprefix("model/"): tensor for name, tensor in tensors.items()}
     try:
         decoder.load_state_dict(weights)
@@ -81,8 +80,10 @@ def load_weights(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> No
 
 
 def trained_record(folder: RunFolder) -> RunRecord:
-    """The record of a run that can be scored. Errors: UsageError where it is not trained to its end
-    or began on another version of the task."""
+    """Return the record of a run that can be scored.
+
+    Raises UsageError if it is not trained to its end or began on another version of the task.
+    """
     record = folder.record()
     check_can_continue(folder.path, record)
     if not folder.finished():
@@ -93,8 +94,10 @@ def trained_record(folder: RunFolder) -> RunRecord:
 def trained_decoder(
     folder: RunFolder, name: Name, record: RunRecord, compute: AttentionChoice = AUTO
 ) -> tuple[Decoder, Hardware]:
-    """The decoder of a trained run with its final weights, on the device where it computes; `name`
-    is the run's encoding, or with what is added to it at test time."""
+    """Build the decoder of a trained run with its final weights, on the device that computes.
+
+    `name` is the run's encoding, with an extrapolation or without.
+    """
     hardware = detect(compute)
     tensors = final_weights(folder, record, hardware.device)
     # A record may ask for more memory than there is; the weights are no larger than their file.

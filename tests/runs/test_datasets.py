@@ -78,3 +78,10 @@ def test_a_folder_that_holds_something_else(here: Path) -> None:
     with untouched(here):
         for more in ((), ("--fresh",)):
             assert "thesis.txt" in refused("generate", "--out", "data/mine", *settings(), *more)
+
+
+def test_a_dataset_is_no_folder_of_datasets(here: Path) -> None:
+    dataset = done("generate", *settings()).out.strip()
+    with untouched(here):
+        line = refused("run", "--pe", "rope", "--data", dataset, *settings())
+    assert "--data data " in line
