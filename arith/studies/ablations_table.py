@@ -1,10 +1,9 @@
-"""An encoding and what is left of it without one part: families of runs, and their table."""
+"""Encodings and what is left of them without one part: families of runs, and their tables."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tape_arith.arith.figures import captions
-from tape_arith.arith.figures.captions import Panel
+from tape_arith.arith.figures.captions import Panel, signed
 from tape_arith.arith.figures.table import Row, csv_text, flat, percent, rows, seeds
 from tape_arith.arith.figures.tabular import pipe_table
 from tape_arith.arith.scoring.comparisons import holm, welch
@@ -16,15 +15,22 @@ REGION: Region = "out_of_distribution"
 
 
 class Member(NamedTuple):
-    """One encoding of a family, beside the family's first: the difference of their means out of
-    distribution (None where either is not scored to its end) and the p that it is none, by Welch's
-    test over seeds, adjusted after Holm for the tests of the family; None for the first itself and
-    where nothing can be said. What has not converged is not tested: it is not ranked either."""
+    """An encoding of a family, compared with the family's first.
+
+    `difference` is that of their means out of distribution (None if either is not scored to its
+    end). `p` is that of Welch's test over seeds, adjusted after Holm for the tests of the family;
+    None for the first, for one seed, and for what has not converged, which is not ranked either.
+    """
 
     row: Row
     label: str
-    difference: float | None
-    p: float | None
+    difference: float | None = None
+    p: float | None = None
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether it is the first of its family."""
+        return self.label == self.row.encoding
 
 
 class Family(NamedTuple):
@@ -35,43 +41,40 @@ class Family(NamedTuple):
 
 
 def families(panels: Sequence[Panel]) -> list[Family]:
-    """`panels` by the encoding that their names begin with, in their order; first in each family
-    is the one without options, where it is there.
-
-    Errors: UsageError where the grids must not be compared.
-    """
-    made = {row.encoding: row for row in rows(panels)}
+    """Group `panels` by the encoding that their names begin with, in their order; the one without
+    options comes first, if it is there. Raises UsageError if grids must not be compared."""
     grouped: dict[str, list[Row]] = {}
+    by_name = {row.encoding: row for row in rows(panels)}
     for panel in panels:
         name = panel[0].name
-        grouped.setdefault(name.split(":")[0], []).append(made[name])
+        grouped.setdefault(name.split(":")[0], []).append(by_name[name])
     return [
-        Family(name, _members(name, sorted(found, key=lambda row: row.encoding != name)))
-        for name, found in grouped.items()
+        Family(name, _members(name, sorted(group, key=lambda row: row.encoding != name)))
+        for name, group in grouped.items()
     ]
 
 
-def _members(name: str, found: Sequence[Row]) -> tuple[Member, ...]:
-    first, *others = found
+def _members(name: str, group: Sequence[Row]) -> tuple[Member, ...]:
+    first, *changed = group
     tests = [
-        None if first.mark or row.mark else welch(_seeds(row), _seeds(first)) for row in others
+        None if first.mark or row.mark else welch(_seed_values(row), _seed_values(first))
+        for row in changed
     ]
-    known = [test.p for test in tests if test is not None]
-    adjusted = iter(holm(known))
-    members = [Member(first, first.encoding, None, None)]
-    for row, test in zip(others, tests, strict=True):
-        mine, base = row.means[REGION], first.means[REGION]
-        difference = None if mine is None or base is None else mine.mean - base.mean
+    adjusted = iter(holm([test.p for test in tests if test is not None]))
+    members = [Member(first, first.encoding)]
+    for row, test in zip(changed, tests, strict=True):
+        mean, base = row.means[REGION], first.means[REGION]
+        difference = None if mean is None or base is None else mean.mean - base.mean
         label = row.encoding.removeprefix(f"{name}:").replace(":", ", ")
         members.append(Member(row, label, difference, None if test is None else next(adjusted)))
     return tuple(members)
 
 
-def _seeds(row: Row) -> list[float]:
+def _seed_values(row: Row) -> list[float]:
     return [value for value in row.values[REGION] if value is not None]
 
 
-def to_markdown(found: Sequence[Family]) -> str:
+def to_markdown(families: Sequence[Family]) -> str:
     """A pipe table of all families, means ± the half-width of the 95 % interval in percent."""
     body = [
         [
@@ -83,27 +86,30 @@ def to_markdown(found: Sequence[Family]) -> str:
             "-" if member.p is None else f"{member.p:.2g}",
             member.row.mark or "yes",
         ]
-        for family in found
+        for family in families
         for member in family.members
     ]
     return pipe_table(HEAD, "lrrrrrl", body)
 
 
-def to_csv(found: Sequence[Family]) -> str:
-    """The columns of `table`, and the difference and its p as fractions."""
-    lines = []
-    for family in found:
-        for member in family.members:
-            difference = "" if member.difference is None else f"{member.difference:.6f}"
-            p = "" if member.p is None else f"{member.p:.6g}"
-            facts = {"family": family.name, **flat(member.row)}
-            lines.append(facts | {"difference": difference, "p_welch_holm": p})
+def to_csv(families: Sequence[Family]) -> str:
+    """The columns of `table`, with the difference as a fraction and its p."""
+    lines = [
+        {
+            "family": family.name,
+            **flat(member.row),
+            "difference": "" if member.difference is None else f"{member.difference:.6f}",
+            "p_welch_holm": "" if member.p is None else f"{member.p:.6g}",
+        }
+        for family in families
+        for member in family.members
+    ]
     return csv_text(lines)
 
 
 def points(member: Member) -> str:
-    """ "+3.1", "-" where there is nothing to say."""
-    return "-" if member.difference is None else captions.signed(100 * member.difference, 1)
+    """ "+3.1", "-" if the difference is not known."""
+    return "-" if member.difference is None else signed(100 * member.difference, 1)
 
 
 FORMATS: dict[str, Callable[[Sequence[Family]], str]] = {"md": to_markdown, "csv": to_csv}
