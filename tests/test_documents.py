@@ -24,7 +24,7 @@ from tape_arith.arith.runs.presets import load_preset
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.sweeps import status
-from tape_arith.arith.sweeps.jobs import How, plan, read_jobs, write_jobs
+from tape_arith.arith.sweeps.jobs import JobOptions, plan, read_jobs, write_jobs
 from tape_arith.arith.sweeps.sweep import Run, load_sweep
 from tape_arith.arith.training.config import Config
 from tape_arith.models.names.parse import parse
@@ -96,7 +96,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_document(folder / "set/shard-00000.json", note, "dataset shard")
     write_text(folder / "problems.txt", BUCKET, COUNT)
     runs = [Run(parse("rope"), seed, "mini", config, folder) for seed in (0, 1)]
-    write_jobs(plan(runs, How(), folder), folder / "sweep")
+    write_jobs(plan(runs, JobOptions(), folder), folder / "sweep")
     (folder / "mine.toml").write_text(SWEEP)
     (folder / "presets").mkdir()
     (folder / "presets/mine.toml").write_text((presets.FOLDER / "mini.toml").read_text())
@@ -288,7 +288,7 @@ LINES = [
     ("metrics", {"state": {"norm": [None]}}, "'state.norm.0' must be a number"),
     ("jobs", {"kind": "hope"}, "'kind' must be 'generate'"),
     ("jobs", {"depends": "x"}, "'depends' must be"),
-    ("jobs", {"grid": None}, "'grid' is missing: plan the sweep again"),
+    ("jobs", {"run": None}, "'run' must be an object"),
 ]
 
 

@@ -47,35 +47,29 @@ def command(
     no_curves: NoCurves = False,
 ) -> None:
     """Train and score a set of ablations, then draw each beside the encoding it is taken from."""
-    from tape_arith.arith.sweeps.engines import elsewhere
-    from tape_arith.arith.sweeps.sweep import folder_of, load_sweep
+    from tape_arith.arith.sweeps.engines.engine import remote_engine
+    from tape_arith.arith.sweeps.sweep import load_sweep, sweep_folder
 
     content = load_sweep(sweep)
     stopper = stopper_for(time_limit)
-    sent = elsewhere(engine, slots, folder_of(content, out))
+    remote = remote_engine(engine, slots, sweep_folder(content, out))
     if figure is not None:
         from tape_arith.arith.figures.figure_file import figure_format
 
         figure_format(figure)
     use_threads(threads)
-    from tape_arith.arith.sweeps import ablations as ablating
-    from tape_arith.arith.sweeps import run_sweep as sweeping
-    from tape_arith.arith.sweeps.jobs import How
-    from tape_arith.arith.sweeps.namesakes import tell_what_is_replaced
+    from tape_arith.arith.sweeps.estimate import forecast_text
+    from tape_arith.arith.sweeps.jobs import JobOptions
+    from tape_arith.arith.sweeps.run_sweep import plan_sweep
+    from tape_arith.arith.sweeps.tables import draw_ablations
 
     with stopper.listening():
-        made = sweeping.prepared(
-            content,
-            out,
-            How(AttentionChoice(attention, compiled), not no_curves),
-            slots,
-            here=not sent,
-        )
+        options = JobOptions(AttentionChoice(attention, compiled), not no_curves)
+        planned = plan_sweep(content, sweep, out, options, slots, here=remote is None)
         if dry_run:
-            print(made.as_text())
+            print(forecast_text(planned.forecast))
             return
-        tell_what_is_replaced(made.jobs, folder_of(content, out), sweep)
-        outcome = made.run(stopper, sent)
-        written = ablating.draw_ablations(content, out, figure)
+        outcome = planned.run(stopper, remote)
+        written = draw_ablations(content, out, figure)
     print("\n".join(map(str, written)) or f"nothing is scored yet: no figure in {out}")
     conclude(outcome, stopper)

@@ -27,9 +27,9 @@ def _complete_preset(incomplete: str) -> list[str]:
 
 def complete_sweep(incomplete: str) -> list[str]:
     """The sweeps that come along."""
-    from tape_arith.arith.sweeps.sweep import sweeps
+    from tape_arith.arith.sweeps.sweep import sweep_names
 
-    return [name for name in sweeps() if name.startswith(incomplete)]
+    return [name for name in sweep_names() if name.startswith(incomplete)]
 
 
 def _complete_attention(incomplete: str) -> list[str]:
@@ -37,9 +37,9 @@ def _complete_attention(incomplete: str) -> list[str]:
 
 
 def _complete_engine(incomplete: str) -> list[str]:
-    from tape_arith.arith.sweeps import engines
+    from tape_arith.arith.sweeps.engines.engine import engine_names
 
-    return [name for name in engines.names() if name.startswith(incomplete)]
+    return [name for name in engine_names() if name.startswith(incomplete)]
 
 
 def _complete_tracker(incomplete: str) -> list[str]:

@@ -60,22 +60,24 @@ def command(
     numbers = whole_numbers("--seeds", seeds)
     stopper = stopper_for(time_limit)
     use_threads(threads)
-    compute = AttentionChoice(attention, compiled)
     name, config = chosen_config(preset, settings, task, leading_bos)
     from tape_arith.arith.runs.datasets import refuse_dataset
     from tape_arith.arith.runs.tracking import parse_trackers
-    from tape_arith.arith.sweeps import run_jobs as pipeline
-    from tape_arith.arith.sweeps.jobs import How
+    from tape_arith.arith.sweeps.jobs import JobOptions
+    from tape_arith.arith.sweeps.run_sweep import run_all
 
     refuse_dataset(data)
+    options = JobOptions(
+        AttentionChoice(attention, compiled), not no_curves, data, workers, parse_trackers(track)
+    )
     with stopper.listening():
-        outcome = pipeline.run_all(
+        outcome = run_all(
             names,
             numbers,
             name,
             config,
-            runs=out,
-            how=How(compute, not no_curves, data, workers, parse_trackers(track)),
+            options,
+            out=out,
             slots=slots,
             engine=engine,
             stopper=stopper,

@@ -34,13 +34,13 @@ def command(
     """
     from tape_arith.arith.errors import UsageError
     from tape_arith.arith.sweeps import status
-    from tape_arith.arith.sweeps.sweep import sweeps
+    from tape_arith.arith.sweeps.sweep import sweep_names
 
     if watch and as_json:
         raise UsageError("--watch is for people: leave --json out")
     named = runs / "sweeps" / what
     place = named if (named / "jobs.jsonl").exists() else Path(what)
-    if what in sweeps() and place != named and not place.exists():
+    if what in sweep_names() and place != named and not place.exists():
         where = "" if runs == Path("runs") else f" --out {runs}"
         raise UsageError(
             f"the sweep {what} was not run in {runs}: `tape-arith sweep {what}{where}` starts it"
@@ -57,7 +57,7 @@ def command(
 
         with Live(console=Console(), auto_refresh=False) as live:
             live.update(Text(status.as_text(rows)), refresh=True)
-            while status.may_change(place, rows):
+            while status.is_active(rows):
                 time.sleep(SECONDS_BETWEEN_LOOKS)
                 rows = status.status(place)
                 live.update(Text(status.as_text(rows)), refresh=True)

@@ -47,32 +47,34 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="The jobs, as JSON.")] = False,
 ) -> None:
     """Train and score all runs of a sweep, in its order; what is done is never done again."""
-    from tape_arith.arith.sweeps.engines import elsewhere
-    from tape_arith.arith.sweeps.sweep import folder_of, load_sweep
+    from tape_arith.arith.sweeps.engines.engine import remote_engine
+    from tape_arith.arith.sweeps.sweep import load_sweep, sweep_folder
 
     content = load_sweep(sweep)
     stopper = stopper_for(time_limit)
-    sent = elsewhere(engine, slots, folder_of(content, out))
+    remote = remote_engine(engine, slots, sweep_folder(content, out))
     use_threads(threads)
     from tape_arith.arith.runs.tracking import parse_trackers
-    from tape_arith.arith.sweeps import run_sweep as sweeping
-    from tape_arith.arith.sweeps.jobs import How
-    from tape_arith.arith.sweeps.namesakes import tell_what_is_replaced
+    from tape_arith.arith.sweeps.estimate import forecast_text
+    from tape_arith.arith.sweeps.jobs import JobOptions
+    from tape_arith.arith.sweeps.run_sweep import plan_sweep
+    from tape_arith.arith.sweeps.tables import write_tables
     from tape_arith.arith.terminal import say
 
     with stopper.listening():
-        here = sent is None
-        how = How(AttentionChoice(attention, compiled), not no_curves, track=parse_trackers(track))
-        made = sweeping.prepared(content, out, how, slots, here=here)
+        options = JobOptions(
+            AttentionChoice(attention, compiled), not no_curves, trackers=parse_trackers(track)
+        )
+        planned = plan_sweep(content, sweep, out, options, slots, here=remote is None)
         if dry_run:
-            print(json.dumps(made.forecast, indent=1) if as_json else made.as_text())
+            forecast = planned.forecast
+            print(json.dumps(forecast, indent=1) if as_json else forecast_text(forecast))
             return
-        tell_what_is_replaced(made.jobs, folder_of(content, out), sweep)
-        outcome = made.run(stopper, sent)
-        tables = made.tables()
+        outcome = planned.run(stopper, remote)
+        tables = write_tables(content, out)
     if as_json:
-        told = made.report(outcome) | {"tables": [str(table) for table in tables]}
-        print(json.dumps(told, indent=1))
+        report = planned.report(outcome) | {"tables": [str(table) for table in tables]}
+        print(json.dumps(report, indent=1))
     else:
         print("\n".join(map(str, tables)) or f"nothing is scored yet: no table in {out}")
         if (root := content.root(out)) != out:

@@ -1,4 +1,4 @@
-"""Runs on disk: where each thing of a run is. No torch here.
+"""Runs on disk: where each thing of a run is, and how far the run is. No torch here.
 
     RUNS/PRESET/PE/seed-S/
         run.json          what was asked for: encoding, seed, config, data
@@ -13,18 +13,61 @@ Facts are read from the files, never from their names.
 """
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tape_arith.arith.documents import read_document, write_document
-from tape_arith.arith.errors import Corrupt
+from tape_arith.arith.documents import (
+    Count,
+    Positive,
+    Sha256,
+    Strict,
+    Text,
+    read_document,
+    write_document,
+)
+from tape_arith.arith.errors import Corrupt, Failure
 from tape_arith.arith.files import append_line, write_text
+from tape_arith.arith.runs.lock import activity
 from tape_arith.arith.runs.metrics import CUT_SHORT, line_of, read_lines
 from tape_arith.arith.runs.record import Environment, RunRecord, Timings
+from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import say
 from tape_arith.models.names.parse import Encoding, NamePart
+
+
+@dataclass(frozen=True)
+class ExpectedRun(Strict):
+    """What the record of a run must say for the run's files to count."""
+
+    encoding: Text
+    seed: Count
+    steps: Positive
+    config_sha256: Sha256
+
+    def matches(self, record: RunRecord) -> bool:
+        """Whether `record` is of this run, and of the present versions of what it depends on."""
+        config = record.config
+        recorded = ExpectedRun(record.encoding, record.seed, config.steps, config.sha256)
+        return self == recorded and record.is_current
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training or a scoring is. Done is what a sweep would not do again."""
+
+    done: bool = False
+    running: bool = False
+    step: int | None = None
+    """Of training, or blocks of a grid that are scored."""
+    steps: int | None = None
+    loss: float | None = None
+    seconds_left: float | None = None
+    error: str | None = None
+    """Why the run's files cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +118,9 @@ class RunFolder:
         return self.path / "weights" / "before-cooldown.safetensors"
 
     def grid_file(
-        self, extrapolation: NamePart | None = None, evaluation_set: EvaluationSet = DEFAULT_SET
+        self,
+        extrapolation: NamePart | str | None = None,
+        evaluation_set: EvaluationSet = DEFAULT_SET,
     ) -> Path:
         """Path of the grid of one extrapolation on a normalized evaluation set."""
         split, reach = evaluation_set.filename_parts
@@ -116,6 +161,70 @@ class RunFolder:
     def has_results(self) -> bool:
         """Whether there is any grid."""
         return any(self.path.glob("grid*.json"))
+
+    def matching_record(self, expected: ExpectedRun) -> RunRecord | None:
+        """Return the record if it is of the `expected` run; None if it is not, or not readable."""
+        with suppress(Failure):
+            record = self.record()
+            return record if expected.matches(record) else None
+        return None
+
+    def is_trained(self, record: RunRecord) -> bool:
+        """Whether training is over. A run without weights counts if a grid of it is complete."""
+        return self.finished() or (not self.unfinished() and self.is_scored(record))
+
+    def is_scored(self, record: RunRecord) -> bool:
+        """Whether any grid of the run, trained as it is now, is complete."""
+        for file in self.path.glob("grid*.json"):
+            with suppress(Failure):
+                grid = grid_file.load(file)
+                if grid.complete and _is_of_run(grid, record):
+                    return True
+        return False
+
+    def train_progress(self, expected: ExpectedRun | None = None) -> Progress:
+        """How far training is, by the files of the run; of another run than `expected` nothing."""
+        running = activity(self.path) == "train"
+        if not self.exists():
+            return Progress(running=running)
+        try:
+            record, metrics = self.record(), self.metrics()
+        except Failure as error:
+            return Progress(error=str(error))
+        if expected is not None and not expected.matches(record):
+            return Progress()
+        last, steps = metrics[-1] if metrics else {"step": 0}, record.config.steps
+        return Progress(
+            self.is_trained(record),
+            running,
+            last["step"],
+            steps,
+            last.get("loss"),
+            _seconds_left(metrics, steps),
+        )
+
+    def score_progress(
+        self,
+        expected: ExpectedRun,
+        extrapolation: str | None,
+        evaluation_set: EvaluationSet = DEFAULT_SET,
+    ) -> Progress:
+        """How far the scoring of a grid of the `expected` run is."""
+        file = self.grid_file(extrapolation, evaluation_set)
+        running = activity(self.path) == f"score {file.name}"
+        record = self.matching_record(expected)
+        if record is None or not file.exists():
+            return Progress(running=running)
+        try:
+            grid = grid_file.load(file)
+        except Failure as error:
+            return Progress(error=str(error))
+        if grid.extrapolation != extrapolation or not _is_of_run(grid, record):
+            return Progress(running=running)
+        if not evaluation_set.matches(grid, record.config.tested_digits):
+            return Progress(running=running)
+        blocks = grid.evaluation["problems_per_cell"]
+        return Progress(grid.complete, running, grid.blocks_done, blocks)
 
     def record(self) -> RunRecord:
         """Read run.json. Raises Failure if there is none or it is corrupt."""
@@ -172,6 +281,21 @@ class RunFolder:
     def write_timing(self, stage: str, seconds: float) -> None:
         stages = self.timings() | {stage: round(seconds, 3)}
         write_document(self.timings_file, {"seconds": stages}, Timings.kind)
+
+
+def _is_of_run(grid: Grid, record: RunRecord) -> bool:
+    """Whether `grid` is of the run as it is trained now: not of another seed or budget."""
+    recorded = (record.encoding, record.seed, record.budget)
+    return (grid.encoding, grid.seed, grid.budget) == recorded
+
+
+def _seconds_left(metrics: list[dict[str, Any]], steps: int) -> float | None:
+    """What the pace of the last line says; None if it says nothing, or nothing is left."""
+    earlier, last = [{"step": 0, "seconds": 0.0}, *metrics][-2:] if metrics else ({}, {})
+    if "seconds" not in last or not earlier["step"] < last["step"] < steps:
+        return None
+    pace = (last["seconds"] - earlier["seconds"]) / (last["step"] - earlier["step"])
+    return round(float(pace * (steps - last["step"])), 1)
 
 
 def run_folder(root: Path, preset: str, encoding: Encoding, seed: int) -> RunFolder:

@@ -13,14 +13,16 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from filelock import LeaseSettingsMismatch, SoftFileLease, Timeout
 
 from tape_arith.arith.errors import EXIT_AGAIN, Failure
 from tape_arith.arith.files import read_text, remove_stale_temporaries
 from tape_arith.arith.machine import is_alive
-from tape_arith.arith.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    from tape_arith.arith.runs.folder import RunFolder
 
 NAME, ACTIVITY = ".lock", ".activity"
 LEASE = 60.0
@@ -42,12 +44,12 @@ _held: dict[Path, SoftFileLease] = {}
 
 
 def locked(
-    function: Callable[Concatenate[RunFolder, P], R],
-) -> Callable[Concatenate[RunFolder, P], R]:
+    function: "Callable[Concatenate[RunFolder, P], R]",
+) -> "Callable[Concatenate[RunFolder, P], R]":
     """Decorate a function that writes the run of its first argument: it locks the folder."""
 
     @wraps(function)
-    def with_lock(folder: RunFolder, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def with_lock(folder: "RunFolder", /, *args: P.args, **kwargs: P.kwargs) -> R:
         with lock_folder(folder.path):
             return function(folder, *args, **kwargs)
 

@@ -1,101 +1,77 @@
-"""A sweep from its file to its tables: planned, priced, run."""
+"""Plan and run a sweep, or the jobs of `run`: on this machine or through a remote engine."""
 
-import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs.build import check_trainable
+from tape_arith.arith.compare.words import MOST_NAMED, figure_path, summary
+from tape_arith.arith.errors import EXIT_DONE, Failure, UsageError
+from tape_arith.arith.figures.heatmap import draw
+from tape_arith.arith.figures.table import rows, to_csv, to_markdown
+from tape_arith.arith.files import write_text
+from tape_arith.arith.runs.build import check_trainable, training_bucket
+from tape_arith.arith.runs.datasets import generate_dataset
+from tape_arith.arith.runs.find import find_grids
+from tape_arith.arith.runs.folder import ExpectedRun
 from tape_arith.arith.runs.lock import lock_folder
-from tape_arith.arith.runs.user_encodings import as_user_error
-from tape_arith.arith.stopping import Stopper
-from tape_arith.arith.sweeps.engines.engine import Ended, Engine
-from tape_arith.arith.sweeps.engines.local import cores_a_slot, visible_gpus
-from tape_arith.arith.sweeps.estimate import Cost, cost, in_words, kept_bytes, seconds_a_flop
-from tape_arith.arith.sweeps.jobs import How, Job, finished, plan, write_jobs
-from tape_arith.arith.sweeps.run_jobs import conduct_here
-from tape_arith.arith.sweeps.scheduler import Outcome
-from tape_arith.arith.sweeps.status import note_end
-from tape_arith.arith.sweeps.sweep import Sweep, folder_of
-from tape_arith.arith.sweeps.tables import write_tables
+from tape_arith.arith.runs.options import TrainOptions
+from tape_arith.arith.runs.score import score_run
+from tape_arith.arith.runs.train import train_run
+from tape_arith.arith.stopping import Stopped, Stopper
+from tape_arith.arith.sweeps.engines.engine import LOCAL, Ended, Engine, remote_engine
+from tape_arith.arith.sweeps.engines.local import InProcess, Local, visible_gpus
+from tape_arith.arith.sweeps.estimate import forecast, forecast_total
+from tape_arith.arith.sweeps.jobs import (
+    Job,
+    JobLine,
+    JobOptions,
+    done_jobs,
+    plan,
+    read_jobs,
+    write_jobs,
+)
+from tape_arith.arith.sweeps.scheduler import Outcome, run_jobs
+from tape_arith.arith.sweeps.status import forget_ends, note_end
+from tape_arith.arith.sweeps.sweep import Run, Sweep, sweep_folder
 from tape_arith.arith.terminal import say
+from tape_arith.arith.training.config import Config
 from tape_arith.models.names.backends import AUTO
-from tape_arith.models.names.locate import USER_CODE_ERRORS, describe_error
-from tape_arith.models.names.parse import Encoding
-
-SCHEMA = 1
+from tape_arith.models.names.parse import Name
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A sweep that can be run here: every name was built once, every job has its price."""
+class PlannedSweep:
+    """A sweep that can run: every encoding was built once, every job has its cost."""
 
     sweep: Sweep
+    file: str
     out: Path
     slots: int
     jobs: list[Job]
     forecast: dict[str, Any]
     """What the jobs cost and about how long they take here: stable keys, for `--json`."""
 
-    def as_text(self) -> str:
-        """The forecast for people: a line an encoding, and what it comes to."""
-        jobs = self.forecast["jobs"]
-        names = dict.fromkeys(entry["encoding"] for entry in jobs)
-        wide = max(len(name) for name in names)
-        lines = [f"{self.sweep.name}: {self.sweep.summary}", ""]
-        lines.append(f"{'encoding':<{wide}}  jobs done     tokens left  FLOPs left     time left")
-        for name in names:
-            mine = [entry for entry in jobs if entry["encoding"] == name]
-            left = [entry for entry in mine if entry["state"] == "to do"]
-            done = f"{len(mine) - len(left)} of {len(mine)}"
-            tokens, flops = (sum(entry[key] for entry in left) for key in ("tokens", "flops"))
-            timed = left and self.forecast["probe"]
-            time = in_words(sum(entry["seconds"] for entry in left)) if timed else "-"
-            lines.append(f"{name:<{wide}}  {done:>9}  {tokens:>14,}  {flops:>10.2g}  {time:>12}")
-        return "\n".join([*lines, "", self.total()])
+    def run(self, stopper: Stopper, remote: Engine | None = None) -> Outcome:
+        """Run what is not done, here or through `remote`.
 
-    def total(self) -> str:
-        """What is left to do, in a line."""
-        left, count = self.forecast["left"], len(self.jobs)
-        if not left["jobs"]:
-            return f"all {count} jobs are done"
-        if self.forecast["probe"] is None:
-            return (
-                f"{left['jobs']} of {count} jobs to do: {left['tokens']:,} tokens, "
-                f"{left['flops']:.2g} FLOPs (nothing was timed here); "
-                f"{self.forecast['weights_bytes'] / 1e9:.2g} GB of weights"
-            )
-        return (
-            f"{left['jobs']} of {count} jobs to do: {left['tokens']:,} tokens, "
-            f"{left['flops']:.2g} FLOPs, about {in_words(left['seconds'])} with {self.slots} "
-            f"slot{'s' * (self.slots > 1)} here (an estimate: {self.forecast['probe']} were timed, "
-            f"the rest goes by FLOPs); {self.forecast['weights_bytes'] / 1e9:.2g} GB of weights"
-        )
-
-    @property
-    def left(self) -> list[Job]:
-        """The jobs that are not done, as far as the files here say."""
-        done = finished(self.jobs)
-        return [job for job in self.jobs if job.id not in done]
-
-    def run(self, stopper: Stopper, sent: Engine | None = None) -> Outcome:
-        """Run what is not done, here or where `sent` sends it. Raises Busy if another process runs
-        this sweep."""
-        folder = folder_of(self.sweep, self.out)
-        say(f"{self.sweep.name}: {self.total()}")
+        Raises Busy if another process runs a sweep of this name.
+        """
+        folder = sweep_folder(self.sweep, self.out)
 
         def ended(end: Ended) -> None:
             note_end(folder, end.job.id, end.code, end.reason, end.log)
 
         with lock_folder(folder, "sweep"):
+            say(f"{self.sweep.name}: {forecast_total(self.forecast)}")
+            warn_if_overwriting(self.jobs, folder, self.file)
             write_jobs(self.jobs, folder)
-            return conduct_here(self.jobs, self.slots, folder, stopper, ended, sent=sent)
+            forget_ends(folder)
+            return _run_jobs(self.jobs, self.slots, folder, stopper, ended, remote=remote)
 
     def report(self, outcome: Outcome) -> dict[str, Any]:
-        """What came of it, with stable keys for `--json`."""
-        done = finished(self.jobs)
+        """The state of each job, with stable keys for `--json`."""
+        done = done_jobs(self.jobs)
         failed = {end.job.id: end for end in outcome.failed}
         states = []
         for job in self.jobs:
@@ -103,82 +79,185 @@ class Prepared:
             state = "done" if job.id in done else "failed" if end else "to do"
             log = str(end.log) if end and end.log else None
             states.append({"id": job.id, "state": state, "reason": end and end.reason, "log": log})
-        return {"schema": SCHEMA, "sweep": self.sweep.name, "jobs": states}
-
-    def tables(self) -> list[Path]:
-        """Write the tables of what is scored so far; where they are."""
-        return write_tables(self.sweep, self.out, folder_of(self.sweep, self.out))
+        return {"schema": 1, "sweep": self.sweep.name, "jobs": states}
 
 
-def prepared(
-    sweep: Sweep, out: Path, how: How, slots: int | None = None, *, here: bool = True
-) -> Prepared:
-    """Plan and price a sweep, with as many slots as there are GPUs, or one, unless told. Where jobs
-    do not run `here`, this machine's attention and speed say nothing.
+def plan_sweep(
+    sweep: Sweep,
+    file: str,
+    out: Path,
+    options: JobOptions,
+    slots: int | None = None,
+    *,
+    here: bool = True,
+) -> PlannedSweep:
+    """Plan a sweep and estimate its cost, by default with a slot a GPU, or one.
 
-    Errors: UsageError where a run could not be trained and scored here.
+    If jobs do not run `here`, the attention and the speed of this machine are not asked. Raises
+    UsageError if a run could not be trained and scored here.
     """
     runs = sweep.runs(out)
     for config, name in dict.fromkeys((run.config, run.name) for run in runs):
-        check_trainable(config, name, how.compute if here else AUTO)
-    jobs = plan(runs, how, out, splits=sweep.splits)
-    number = slots or max(1, len(visible_gpus()))
-    return Prepared(sweep, out, number, jobs, _forecast(sweep, jobs, number, here))
+        check_trainable(config, name, options.compute if here else AUTO)
+    jobs = plan(runs, options, out, sweep.splits)
+    slots = slots or max(1, len(visible_gpus()))
+    return PlannedSweep(sweep, file, out, slots, jobs, forecast(sweep, jobs, slots, here))
 
 
-def _timed(jobs: Sequence[Job], threads: int | None) -> tuple[Job | None, float]:
-    """The first of `jobs` of which a few steps can be timed, and the seconds that a FLOP takes; an
-    encoding that fails in them is left to its own jobs, which must not keep others from theirs."""
-    first: dict[Encoding, Job] = {}
+def warn_if_overwriting(jobs: Sequence[Job], folder: Path, file: str) -> None:
+    """Warn if `folder` lists trainings that the sweep in `file` does not have with these settings.
+
+    Two sweep files of one name share a folder: the list of jobs and the tables are replaced.
+    """
+    try:
+        before = _trainings(read_jobs(folder)) if (folder / "jobs.jsonl").exists() else {}
+    except Failure:  # a corrupt list is replaced without a word
+        return
+    after = _trainings(job.line() for job in jobs)
+    dropped = [line for key, line in before.items() if key not in after]
+    if dropped:
+        old, new = _settings(dropped), _settings(after.values())
+        say(
+            f"note: {folder} was that of {_describe(dropped, old - new)}; its list of jobs and its "
+            f"tables are now those of {file}: {_describe(after.values(), new - old)}. Runs stay; "
+            "if these are two sweeps, give their files names of their own"
+        )
+
+
+def _trainings(lines: Iterable[JobLine]) -> Mapping[tuple[str, ExpectedRun], JobLine]:
+    return {(line.id, line.run): line for line in lines if line.kind == "train"}
+
+
+def _settings(lines: Iterable[JobLine]) -> set[str]:
+    """The settings that differ from the preset's, as "steps=4"."""
+    words = (word for line in lines for word in line.argv)
+    return {word.removeprefix("--set=") for word in words if word.startswith("--set=")}
+
+
+def _describe(lines: Iterable[JobLine], settings: Iterable[str]) -> str:
+    """ "mini (steps=4): rope, fire" """
+    folders = [Path(line.folder) for line in lines]
+    presets = dict.fromkeys(folder.parent.parent.name for folder in folders)
+    names = list(dict.fromkeys(folder.parent.name for folder in folders))
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    own = f" ({', '.join(sorted(settings))})" if settings else ""
+    return f"{', '.join(presets)}{own}: {', '.join(names[:MOST_NAMED])}{more}"
+
+
+def run_all(
+    names: Sequence[Name],
+    seeds: Sequence[int],
+    preset: str,
+    config: Config,
+    options: JobOptions,
+    *,
+    out: Path,
+    slots: int | None = None,
+    engine: str = LOCAL,
+    stopper: Stopper,
+) -> Outcome:
+    """Run all encodings with the first seed, then with the next, so that what is done is a whole
+    comparison; draw it, unless this call brought nothing but failures."""
+    remote = remote_engine(engine, slots, folder := out / "sweeps" / "run")
+    if not names or not seeds:
+        raise UsageError("nothing to run: name encodings with --pe and seeds with --seeds")
+    for name in names:
+        check_trainable(config, name, options.compute if remote is None else AUTO)
+    runs = [Run(name, seed, preset, config, out) for seed in seeds for name in names]
+    jobs = plan(runs, options, out)
     for job in jobs:
-        if job.kind in ("train", "score"):
-            first.setdefault(job.run.name.encoding, job)
-    for encoding, job in first.items():
-        say(f"timing a few steps of {job.run.name} for the estimate")
-        try:
-            return job, seconds_a_flop(job, threads)
-        except USER_CODE_ERRORS as error:
-            reason = as_user_error(error, encoding) or describe_error(error)
-            say(f"note: that cannot be timed: {reason}")
-    return None, 0.0
+        if grid := job.complete_grid():
+            say(summary(grid))
+    outcome = _run_jobs(jobs, slots or 1, folder, stopper, remote=remote)
+    if not outcome.failed or any(end.job.kind == "score" for end in outcome.done):
+        _draw_comparison(names, out, preset)
+    return outcome
 
 
-def _forecast(sweep: Sweep, jobs: Sequence[Job], slots: int, here: bool) -> dict[str, Any]:
-    done = finished(jobs)
-    left = [job for job in jobs if job.id not in done]
-    threads = cores_a_slot(slots) if slots > 1 else None  # one slot has what this process has
-    probed, rate = _timed(left if here else [], threads)
-    entries = []
-    untold: set[str] = set()
-    for job in jobs:
+def _run_jobs(
+    jobs: Sequence[Job],
+    slots: int,
+    folder: Path,
+    stopper: Stopper,
+    ended: Callable[[Ended], None] = lambda end: None,
+    *,
+    remote: Engine | None = None,
+) -> Outcome:
+    """Run `jobs` in this process with one slot, else in subprocesses, or through `remote`."""
+    engine = remote or InProcess(lambda job: perform(job, stopper))
+    local = remote is None and slots > 1
+    if local:
+        engine = Local(slots, folder, visible_gpus())
+    generated: dict[Path | None, float] = {}
+
+    def started(job: Job) -> None:
+        if local:
+            say(f"started: {job.id}")
+
+    def after(end: Ended) -> None:
+        job = end.job
+        if job.kind == "generate":
+            generated[job.dataset] = end.seconds
+        elif job.kind == "train" and job.dataset in generated and job.done():
+            if "generate" not in job.folder.timings():
+                job.folder.write_timing("generate", generated[job.dataset])
+        elif end.code == EXIT_DONE and (grid := job.complete_grid()):
+            say(summary(grid))
+        ended(end)
+
+    return run_jobs(jobs, engine, stopper, started=started, ended=after)
+
+
+def perform(job: Job, should_stop: Callable[[], bool]) -> bool:
+    """Do a job in this process, as its command would in another; return whether it is done.
+
+    Raises UsageError and Failure, as its command.
+    """
+    run, options = job.run, job.options
+    if job.kind == "generate":
+        assert job.dataset is not None
+        bucket, count = training_bucket(run.config, run.seed), run.config.num_problems
         try:
-            price = cost(job)
-        except Failure as error:  # of one encoding, whose jobs will say more
-            if str(error) not in untold:
-                say(f"note: {job.run.name} has no price: {error}")
-            untold.add(str(error))
-            price = Cost(0, 0.0)
-        seconds = 0.0 if job.id in done else round(price.flops * rate, 1)
-        entry: dict[str, Any] = {"id": job.id, "kind": job.kind, "encoding": str(job.run.name)}
-        entry |= {"seed": job.run.seed, "state": "done" if job.id in done else "to do"}
-        entries.append(entry | asdict(price) | {"seconds": seconds})
-    to_do = [entry for entry in entries if entry["state"] == "to do"]
-    # Slots beyond the GPUs, or the cores where there are none, wait for each other.
-    side_by_side = min(slots, len(visible_gpus()) or os.cpu_count() or 1)
-    seconds = sum(entry["seconds"] for entry in to_do) / side_by_side
-    return {
-        "schema": SCHEMA,
-        "sweep": sweep.name,
-        "summary": sweep.summary,
-        "preset": sweep.preset,
-        "slots": slots,
-        "jobs": entries,
-        "left": {
-            "jobs": len(to_do),
-            "tokens": sum(entry["tokens"] for entry in to_do),
-            "flops": sum(entry["flops"] for entry in to_do),
-            "seconds": round(seconds, 1),
-        },
-        "weights_bytes": kept_bytes(jobs),
-        "probe": None if probed is None else f"steps of {probed.run.name.encoding}",
-    }
+            generate_dataset(
+                job.dataset, bucket, count, workers=options.workers, should_stop=should_stop
+            )
+        except Stopped:
+            return False
+        return True
+    if job.kind == "train":
+        origin = run.name.encoding.origin
+        folder = train_run(
+            run.root,
+            run.preset,
+            run.config,
+            run.name,
+            run.seed,
+            TrainOptions(job.dataset, options.compute, options.curves, options.trackers),
+            source=None if run.source is None else run.source.folder,
+            only_positional=origin is not None and origin.only_positional,
+            should_stop=should_stop,
+        )
+        return folder.finished()
+    grid = score_run(
+        run.folder,
+        run.name.extrapolation,
+        evaluation_set=job.evaluation_set,
+        compute=options.compute.for_scoring,
+        should_stop=should_stop,
+    )
+    return grid.complete
+
+
+def _draw_comparison(names: Sequence[Name], out: Path, preset: str) -> None:
+    """Draw the heatmap and write the tables of what is scored, beside the runs of the preset."""
+    grids = find_grids(out, preset, names)
+    panels = [[grid for grid in grids if grid.name == str(name)] for name in names]
+    panels = [panel for panel in panels if panel]
+    if not panels:
+        say("nothing is scored yet, so nothing is drawn")
+        return
+    figure = figure_path(out, panels)
+    draw(panels, figure)
+    write_text(out / preset / "table.md", to_markdown(rows(panels)))
+    write_text(out / preset / "table.csv", to_csv(rows(panels)))
+    print(figure)

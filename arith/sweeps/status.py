@@ -1,9 +1,9 @@
-"""How far runs and sweeps are, from their files alone: nobody is asked who runs them. No torch."""
+"""How far runs and sweeps are, from their files alone. No torch here."""
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,18 +12,14 @@ from pydantic import Field
 from tape_arith.arith.documents import Count, InvalidValue, Part, Text, validated_json
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY, UsageError
 from tape_arith.arith.files import append_line, read_bytes
-from tape_arith.arith.runs import lock
 from tape_arith.arith.runs.find import find_runs
-from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.how_far import scored, scoring, training
-from tape_arith.arith.sweeps.jobs import log_file, read_jobs
-from tape_arith.arith.sweeps.tickets import Ticket, read_ticket
+from tape_arith.arith.runs.folder import Progress, RunFolder
+from tape_arith.arith.runs.lock import activity
+from tape_arith.arith.sweeps.engines.worker import read_state
+from tape_arith.arith.sweeps.jobs import JobLine, log_file, read_jobs
 from tape_arith.arith.terminal import escape_control
 
-SCHEMA = 1
 STATES = ("waiting", "running", "trained", "scored", "failed")
-SECONDS_OF_QUIET = 60.0
-"""For so long a sweep that was begun again may show nothing of what it does: processes start."""
 _NO_FAILURE = (EXIT_DONE, EXIT_PARTLY, EXIT_AGAIN, EXIT_INTERRUPTED)
 
 
@@ -35,6 +31,10 @@ class _End(Part):
     reason: str | None
     log: str | None
     time: Count
+
+    @property
+    def failed(self) -> bool:
+        return self.exit not in _NO_FAILURE and self.exit > 0
 
 
 @dataclass(frozen=True)
@@ -49,57 +49,52 @@ class Row:
     seconds_left: float | None = None
     log: str | None = None
     reason: str | None = None
-    """Why it failed; of one that waits, which failed one it waits for, so that it never runs."""
+    """Why the job failed, or which failed job it waits for in vain."""
     where: str | None = None
-    """What an engine elsewhere has of it: "slurm: running on n1"."""
+    """Where a remote engine has the job: "slurm: running on n1"."""
 
 
 def note_end(folder: Path, job: str, code: int, reason: str, log: Path | None) -> None:
-    """Add how a job ended to a sweep's ends.jsonl: for people, never asked what is done."""
-    line = {"id": job, "exit": code, "reason": reason, "log": log and log.as_posix()}
-    append_line(folder / "ends.jsonl", json.dumps(line | {"time": round(time.time())}))
+    """Add how a job ended to a sweep's ends.jsonl: for people; it never decides what is done."""
+    end = {"id": job, "exit": code, "reason": reason, "log": log and log.as_posix()}
+    append_line(folder / "ends.jsonl", json.dumps(end | {"time": round(time.time())}))
 
 
-def status(place: Path) -> list[Row]:
-    """Of a sweep's folder a row a job; of a folder of runs a row a run. Errors: UsageError."""
-    if (place / "jobs.jsonl").exists():
-        ends, jobs = _ends(place), list(read_jobs(place))
-        return _blocked([_of_job(job, place, ends) for job in jobs], jobs)
-    folders = find_runs(place)
-    if not folders:
-        sweeps = sorted(place.glob("sweeps/*/jobs.jsonl"))
-        if sweeps:
-            raise UsageError(
-                f"{place} holds no runs itself, but sweeps: `tape-arith status {sweeps[0].parent}`"
-            )
-        raise UsageError(f"{place} holds neither a sweep nor runs: `tape-arith list` shows runs")
-    ends = {key: end for sweep in place.glob("sweeps/*") for key, end in _ends(sweep).items()}
-    return [_of_run(folder, place, ends) for folder in folders]
+def forget_ends(folder: Path) -> None:
+    """Forget how jobs ended when a sweep begins anew: those that failed wait again."""
+    (folder / "ends.jsonl").unlink(missing_ok=True)
 
 
-def may_change(place: Path, rows: Sequence[Row]) -> bool:
-    """Whether to look again: something runs, or waits for nothing that failed; or a sweep has just
-    been begun again and has not come to what failed before."""
-    if any(row.state == "running" or (row.state == "waiting" and not row.reason) for row in rows):
-        return True
-    try:
-        begun = (place / "jobs.jsonl").stat().st_mtime  # written anew whenever a sweep begins
-        last = max(begun, (place / "ends.jsonl").stat().st_mtime)
-    except OSError:
-        return False
-    ends = _ends(place)
-    failed = [ends[row.id].get("time") for row in rows if row.state == "failed" and row.id in ends]
-    before = any(isinstance(at, int | float) and at + 1 < begun for at in failed)
-    return before and time.time() - last < SECONDS_OF_QUIET
+def status(folder: Path) -> list[Row]:
+    """A row a job of a sweep's folder, or a row a run of a folder of runs. Raises UsageError."""
+    if (folder / "jobs.jsonl").exists():
+        return list(_rows_of_sweep(folder))
+    runs = find_runs(folder)
+    if runs:
+        ends = {key: end for sweep in folder.glob("sweeps/*") for key, end in _ends(sweep).items()}
+        return [_row_of_run(run, folder, ends) for run in runs]
+    sweeps = sorted(folder.glob("sweeps/*/jobs.jsonl"))
+    if sweeps:
+        raise UsageError(
+            f"{folder} holds no runs itself, but sweeps: `tape-arith status {sweeps[0].parent}`"
+        )
+    raise UsageError(f"{folder} holds neither a sweep nor runs: `tape-arith list` shows runs")
+
+
+def is_active(rows: list[Row]) -> bool:
+    """Whether anything runs, or waits for nothing that failed."""
+    return any(
+        row.state == "running" or (row.state == "waiting" and not row.reason) for row in rows
+    )
 
 
 def content(rows: list[Row]) -> dict[str, Any]:
-    """For `--json`: keys are stable."""
-    return {"schema": SCHEMA, "jobs": [asdict(row) for row in rows]}
+    """The rows for `--json`: keys are stable."""
+    return {"schema": 1, "jobs": [asdict(row) for row in rows]}
 
 
 def as_text(rows: list[Row]) -> str:
-    """A table for people, and how many there are of each state."""
+    """A table for people, and the number of rows in each state."""
     lines = [["job", "state", "where", "step", "loss", "left", "log"]]
     for row in rows:
         step = "" if row.step is None else f"{row.step:,} of {row.steps:,}"
@@ -124,94 +119,63 @@ def _clock(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
-def _of_job(job: Mapping[str, Any], place: Path, ends: Mapping[str, Any]) -> Row:
-    file = None if job["grid"] is None else Path(job["grid"])
-    folder, of = RunFolder(Path(job["folder"])), (job["steps"], job["config_sha256"])
-    if job["kind"] == "train":
-        state, progress = training(folder, of)
-    elif file is not None:
-        state, progress = scoring(file, of)
-    else:
-        state, progress = "waiting", {}
-        if ends.get(job["id"], {}).get("exit") == EXIT_DONE:
-            state = "trained"
-    log = log_file(place, job["id"])
-    ticket = read_ticket(log) if state in ("waiting", "running") else None
-    sent = ticket if ticket and ticket.state != "ended" else None
-    row = Row(job["id"], state, **progress, where=str(sent) if sent else None)
-    row = _replaced(row, log=_log(log, state, ends.get(job["id"]), sent))
-    return _with_failure(row, ends)
+def _rows_of_sweep(folder: Path) -> Iterator[Row]:
+    ends, began = _ends(folder), (folder / "jobs.jsonl").stat().st_mtime
+    failed: dict[str, str] = {}
+    for line in read_jobs(folder):  # each job after those it depends on
+        row = _row_of_job(line, folder, began, ends.get(line.id))
+        if row.state == "failed":
+            failed[row.id] = row.id
+        cause = next((failed[key] for key in line.depends if key in failed), None)
+        if row.state == "waiting" and cause is not None:
+            failed[row.id] = cause
+            row = replace(row, reason=f"after {cause} failed", log=None)
+        yield row
 
 
-def _log(log: Path, state: str, end: Mapping[str, Any] | None, sent: Ticket | None) -> str | None:
-    """`log`, unless it is that of an earlier run of the job: what runs in the process of `sweep`
-    has none."""
-    if not log.exists():
-        return None
-    if state == "running" and sent is None:
-        # Written as the sweep begins, before any job runs.
-        listed = log.parent.parent / "jobs.jsonl"
-        stale = not listed.exists() or log.stat().st_mtime < listed.stat().st_mtime
-    elif end is None:
-        stale = False
-    else:  # done after that end, by another call
-        stale = not end.get("log") or (state in ("trained", "scored") and end["exit"] != EXIT_DONE)
-    return None if stale else log.as_posix()
+def _row_of_job(line: JobLine, folder: Path, began: float, end: _End | None) -> Row:
+    done = "scored" if line.kind == "score" else "trained"
+    row = _row(line.id, line.progress(), done, end)
+    log = log_file(folder, line.id)
+    job_state = read_state(log) if row.state in ("waiting", "running") else None
+    remote = job_state is not None and job_state.state != "ended"
+    if log.exists() and (remote or log.stat().st_mtime >= began):  # else of an earlier call
+        row = replace(row, log=row.log or log.as_posix())
+    return replace(row, where=str(job_state)) if remote else row
 
 
-def _blocked(rows: Sequence[Row], jobs: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """`rows` with the reason why some wait for ever; each job stands after those it depends on."""
-    failed = {row.id: row.id for row in rows if row.state == "failed"}
-    result = []
-    for row, job in zip(rows, jobs, strict=True):
-        of = next((failed[key] for key in job.get("depends", []) if key in failed), None)
-        if row.state == "waiting" and of is not None:
-            failed[row.id] = of
-            row = _replaced(row, reason=f"after {of} failed", log=None)
-        result.append(row)
-    return result
-
-
-def _of_run(folder: RunFolder, place: Path, ends: Mapping[str, Any]) -> Row:
-    state, progress = training(folder)
-    name = folder.path.relative_to(place).as_posix()
-    keys = [key for key in ends if f"{key.split('/', 1)[-1]}/".startswith(f"{name}/")]
-    row = Row(name, state, **progress)
-    working = lock.activity(folder.path)
-    if working not in (None, "train"):
-        row = _replaced(row, state="running")
-    elif state == "trained" and scored(folder, folder.record()):
-        row = _replaced(row, state="scored")
-    logs = [(Path(ends[key]["log"]), ends[key]) for key in keys if ends[key].get("log")]
-    told = (_log(log, row.state, end, None) for log, end in logs)
-    row = _replaced(row, log=next(filter(None, told), None))
-    for key in keys:
-        row = _with_failure(row, ends, key)
+def _row_of_run(folder: RunFolder, root: Path, ends: Mapping[str, _End]) -> Row:
+    name = folder.path.relative_to(root).as_posix()
+    own = [end for key, end in ends.items() if f"{key.split('/', 1)[-1]}/".startswith(f"{name}/")]
+    failure = next((end for end in own if end.failed), None)
+    progress = folder.train_progress()
+    scored = progress.done and folder.is_scored(folder.record())
+    row = _row(name, progress, "scored" if scored else "trained", failure)
+    if activity(folder.path) not in (None, "train"):
+        return replace(row, state="running")
     return row
 
 
-def _with_failure(row: Row, ends: Mapping[str, Any], key: str | None = None) -> Row:
-    """`row` as failed, where its last end was a failure and nothing came after it."""
-    end = ends.get(key or row.id, {})
-    if row.state != "waiting" or end.get("exit", 0) in _NO_FAILURE or end.get("exit", 0) < 0:
-        return row
-    return _replaced(row, state="failed", reason=end.get("reason"), log=end.get("log") or row.log)
+def _row(key: str, progress: Progress, done: str, end: _End | None) -> Row:
+    facts = asdict(progress)
+    reason = facts.pop("error")
+    state = "running" if facts.pop("running") else "waiting"
+    state = done if facts.pop("done") else state
+    if reason is not None:
+        return Row(key, "failed", reason=reason)
+    if state == "waiting" and end is not None and end.failed:
+        return Row(key, "failed", **facts, reason=end.reason, log=end.log)
+    return Row(key, state, **facts)
 
 
-def _replaced(row: Row, **changes: Any) -> Row:
-    return Row(**{**asdict(row), **changes})
-
-
-def _ends(sweep: Path) -> dict[str, dict[str, Any]]:
-    """The last end of each job; a line that is damaged, or that a kill cut short, is none."""
-    return {line["id"]: line for line in _lines(sweep / "ends.jsonl")}
-
-
-def _lines(file: Path) -> Iterator[dict[str, Any]]:
-    if not file.exists():
-        return
-    for written in read_bytes(file).decode(errors="replace").splitlines():
+def _ends(sweep: Path) -> dict[str, _End]:
+    """The last end of each job; a line that is damaged, or cut short by a kill, is left out."""
+    ends = {}
+    file = sweep / "ends.jsonl"
+    for line in read_bytes(file).decode(errors="replace").splitlines() if file.exists() else []:
         try:
-            yield validated_json(written, _End).model_dump()
+            end = validated_json(line, _End)
         except InvalidValue:
             continue
+        ends[end.id] = end
+    return ends

@@ -13,10 +13,10 @@
     [tune]                                # each value is trained; the table takes the one that is
     learning_rate = [3e-4, 1e-3]          # best in distribution, for each encoding
 
-"*" among encodings stands for all that the file does not name alone. tape@from=rope begins from
-the final weights of rope, tape@only-positional-from=rope trains its own parameters alone; rope is
-trained before them, and scored if it is named. Runs with settings of their own go to a folder named
-after the sweep, so that they never lie among the preset's. Nothing but the learning rate is tuned.
+"*" stands for all encodings that the file does not name. tape@from=rope begins from the final
+weights of rope, tape@only-positional-from=rope trains its own parameters alone; rope is trained
+first, and scored if it is named. Runs with settings of their own go to a folder named after the
+sweep, never among the preset's. Nothing but the learning rate is tuned.
 """
 
 from collections import Counter
@@ -31,23 +31,23 @@ from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.documents import Count, InvalidValue, Part, validated
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import parse_toml
-from tape_arith.arith.runs.folder import RunFolder, run_folder, slug
+from tape_arith.arith.runs.folder import ExpectedRun, RunFolder, run_folder, slug
 from tape_arith.arith.runs.presets import changed_settings, load_preset
 from tape_arith.arith.training.config import Config
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import Name, parse
 
-FOLDER = Path(__file__).parent / "bundled"
+BUNDLED = Path(__file__).parent / "bundled"
 MOST_SEEDS = 1000
-"""A slip of the hand must not plan more jobs than fit into the memory."""
+"""A typing error must not plan more jobs than fit into memory."""
 TUNABLE = "learning_rate"
-"""What the tuned track of the protocol chooses for each encoding: all else in one ranked table is
-equal, or it would hold several budgets, sizes or evaluation sets."""
+"""The setting that the tuned track of the protocol chooses for each encoding. All else is equal in
+one ranked table, or it would hold several budgets, sizes or evaluation sets."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is to be trained and scored: one encoding, one seed, one way of scoring."""
+    """One encoding, with or without an extrapolation, and one seed: trained, then scored."""
 
     name: Name
     seed: int
@@ -60,8 +60,14 @@ class Run:
         return run_folder(self.root, self.preset, self.name.encoding, self.seed)
 
     @property
+    def expected(self) -> ExpectedRun:
+        """What the record of the run must say."""
+        config = self.config
+        return ExpectedRun(str(self.name.encoding), self.seed, config.steps, config.sha256)
+
+    @property
     def source(self) -> "Run | None":
-        """The run whose final weights it begins from, of the same seed and settings."""
+        """The run whose final weights this one begins from, of the same seed and settings."""
         origin = self.name.encoding.origin
         return None if origin is None else replace(self, name=Name(origin.encoding))
 
@@ -81,7 +87,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep's file says, checked: every name is known."""
+    """The content of a sweep's file, checked: every name is known."""
 
     name: str
     summary: str
@@ -91,27 +97,27 @@ class Sweep:
     order: str = "seeds"
     splits: tuple[str, ...] = (EVALUATION,)
     tuned: str | None = None
-    """The setting of which each encoding takes the value that is best in distribution."""
+    """The setting whose value is chosen for each encoding, by the mean in distribution."""
     values: tuple[Any, ...] = ()
 
     @property
     def names(self) -> list[Name]:
-        """Every encoding, in the file's order."""
+        """All encodings, in the file's order."""
         return list(dict.fromkeys(name for group in self.groups for name in group.names))
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of all its runs that are not the preset's."""
+        """The settings of all runs that are not the preset's."""
         return changed_settings(self.config, self.preset)
 
     def root(self, out: Path, value: Any = None) -> Path:
-        """The folder of its runs below `out`; of a tuned setting each value has its own."""
+        """The folder of the runs below `out`; each `value` of a tuned setting has its own."""
         if self.tuned is not None and value is not None:
             return out / self.name / f"{self.tuned}={slug(str(value))}"
         return out if self.config == load_preset(self.preset) else out / self.name
 
     def runs(self, out: Path) -> list[Run]:
-        """What is to be done, in order."""
+        """The runs, in order."""
         return [
             Run(
                 name,
@@ -132,26 +138,26 @@ class Sweep:
             yield from ((n, seed) for g in self.groups if seed in g.seeds for n in g.names)
 
 
-def folder_of(sweep: Sweep, out: Path) -> Path:
-    """Where a sweep's jobs, logs and tables are; its runs are among those of `out`."""
+def sweep_folder(sweep: Sweep, out: Path) -> Path:
+    """The folder of a sweep's jobs, logs and tables; its runs are among those of `out`."""
     return out / "sweeps" / sweep.name
 
 
-def sweeps() -> list[str]:
-    """Names of the sweeps that come along: the files of the folder."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+def sweep_names() -> list[str]:
+    """The names of the bundled sweeps."""
+    return sorted(path.stem for path in BUNDLED.glob("*.toml"))
 
 
 def load_sweep(text: str) -> Sweep:
-    """The sweep of that name, or in the file at that path. Errors: UsageError."""
+    """Load the bundled sweep of that name, or the file at that path. Raises UsageError."""
     path = Path(text)
-    if text in sweeps():
-        path = FOLDER / f"{text}.toml"
+    if text in sweep_names():
+        path = BUNDLED / f"{text}.toml"
     elif path.suffix != ".toml" or path.stem.startswith("."):
-        raise unknown("sweep", text, [*sweeps(), "a path that ends in .toml"])
+        raise unknown("sweep", text, [*sweep_names(), "a path that ends in .toml"])
     try:
         lines, content = parse_toml(path)
-    except Failure as error:  # what is asked for is wrong, not what we keep
+    except Failure as error:
         raise UsageError(str(error)) from error
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}") from error
@@ -230,7 +236,7 @@ def _groups(file: _SweepFile) -> tuple[Group, ...]:
         result.append(Group(tuple(names), tuple(dict.fromkeys(table.seeds))))
     first, *more = [name for group in result for name in group.names]
     for name in more:
-        if _beginnings(name) != _beginnings(first):
+        if _origins(name) != _origins(first):
             raise UsageError(
                 f"{first} and {name} do not begin alike, so they never stand in one table: give "
                 "each a sweep of its own (what a run begins from is trained in any case)"
@@ -238,12 +244,12 @@ def _groups(file: _SweepFile) -> tuple[Group, ...]:
     return tuple(result)
 
 
-def _beginnings(name: Name) -> int:
-    """How many trainings lie before the one of `name`."""
+def _origins(name: Name) -> int:
+    """The number of trainings before the one of `name`."""
     origin = name.encoding.origin
-    return 0 if origin is None else 1 + _beginnings(Name(origin.encoding))
+    return 0 if origin is None else 1 + _origins(Name(origin.encoding))
 
 
 def _set(config: Config, settings: Mapping[str, Any]) -> Config:
-    """`config` with settings of a file, each of its own type. Errors: UsageError."""
+    """Return `config` with other settings. Raises UsageError."""
     return Config.from_dict({**config.as_dict(), **settings})

@@ -15,7 +15,7 @@ from tape_arith.arith.runs import tracking
 from tape_arith.arith.runs import train as runs
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.presets import load_preset
-from tape_arith.arith.sweeps.jobs import How, plan
+from tape_arith.arith.sweeps.jobs import JobOptions, plan
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.arith.training.evaluation import Metrics
 from tape_arith.models.names.parse import parse
@@ -109,7 +109,7 @@ def test_many_runs_are_tracked_each(here: Path, using: Callable[[Fake], Fake]) -
     done("run", "--pe", "rope,nope", "--track", "tensorboard", *where)
     assert fake.steps == STEPS * 2 and fake.closed == 2
     made = [Run(parse("rope"), 0, "mini", load_preset("mini"), Path("runs"))]
-    jobs = plan(made, How(track=("tensorboard", "wandb")), Path("runs"))
+    jobs = plan(made, JobOptions(trackers=("tensorboard", "wandb")), Path("runs"))
     assert jobs[0].argv[-2:] == ["--track", "tensorboard,wandb"]
     assert not any("--track" in job.argv for job in jobs[1:])
 

@@ -20,8 +20,8 @@ from tape_arith.arith.runs.weights import trained_record
 from tape_arith.arith.training.distributed import ProcessGroup
 from tape_arith.models.names.parse import parse
 from tests.helpers.sealing import replaced
+from tests.helpers.sweeps import jobs_of, sweep_file
 from tests.helpers.tiny_runs import call, done, refused, settings
-from tests.sweeps.test_run_sweep import jobs_of, sweep_file
 
 HEAD = """
 from functools import cache

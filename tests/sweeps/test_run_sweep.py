@@ -3,10 +3,9 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,49 +13,13 @@ import pytest
 from tape_arith.arith.runs import lock
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.scoring import grid_file
-from tape_arith.arith.sweeps import run_jobs as pipeline
-from tape_arith.arith.sweeps import run_sweep as sweeping
-from tape_arith.arith.sweeps.jobs import Job
+from tape_arith.arith.sweeps import estimate, run_sweep
+from tape_arith.arith.sweeps.jobs import Job, JobOptions, plan
 from tape_arith.arith.sweeps.sweep import load_sweep
 from tape_arith.arith.sweeps.tables import choices
-from tests.helpers.tiny_runs import (
-    SETTINGS,
-    Result,
-    call,
-    contents,
-    done,
-    refused,
-    settings,
-    untouched,
-)
-
-ROOT = Path(__file__).parents[2]
-
-
-def sweep_file(encodings: str, seeds: str = "[0]", more: str = "", **changed: object) -> str:
-    """A sweep of tiny runs in mine.toml."""
-    pairs = {**SETTINGS, **changed}
-    own = "\n".join(f"{key} = {value}" for key, value in pairs.items())
-    names = ", ".join(f'"{name}"' for name in encodings.split(","))
-    text = (
-        f'# Mine.\npreset = "mini"\nencodings = [{names}]\nseeds = {seeds}\n{more}\n[set]\n{own}\n'
-    )
-    Path("mine.toml").write_text(text)
-    return "mine.toml"
-
-
-def kept(root: Path) -> dict[str, bytes]:
-    """What must not depend on how a sweep went: the grids and the final weights of its runs."""
-    return {
-        name: text
-        for name, text in contents(root).items()
-        if "/grid" in name or name.endswith("final.safetensors")
-    }
-
-
-def jobs_of(result: Result) -> dict[str, str]:
-    return {job["id"]: job["state"] for job in json.loads(result.out)["jobs"]}
-
+from tests.helpers.child_processes import wait_until
+from tests.helpers.sweeps import jobs_of, kept, processes, start, sweep_file
+from tests.helpers.tiny_runs import call, contents, done, refused, settings, untouched
 
 # What it shows
 
@@ -71,7 +34,7 @@ def test_an_estimate_shares_the_cores_out_as_the_slots_do(
         given.append(threads)
         return 1e-6
 
-    monkeypatch.setattr(sweeping, "seconds_a_flop", rate)
+    monkeypatch.setattr(estimate, "seconds_per_flop", rate)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     content = json.loads(
         done("sweep", sweep_file("rope"), "--dry-run", "--json", "--slots", str(slots)).out
@@ -85,12 +48,14 @@ def test_an_estimate_shares_the_cores_out_as_the_slots_do(
 def test_a_dry_run_writes_nothing(here: Path) -> None:
     file = sweep_file("rope,tape+yarn,tape", "[0, 1]", num_layers=2)
     with untouched(here):
-        told = done("sweep", file, "--dry-run").out
+        printed = done("sweep", file, "--dry-run").out
         content = json.loads(done("sweep", file, "--dry-run", "--json").out)
         done("ablate", file, "--dry-run")
     assert [path.name for path in here.iterdir()] == ["mine.toml"]
-    assert told.startswith("mine: Mine.\n") and "an estimate: steps of rope were timed" in told
-    assert "10 of 10 jobs to do" in told
+    assert (
+        printed.startswith("mine: Mine.\n") and "an estimate: steps of rope were timed" in printed
+    )
+    assert "10 of 10 jobs to do" in printed
     jobs = {job["id"]: job for job in content["jobs"]}
     assert len(jobs) == 10 and content["left"]["jobs"] == 10 and content["schema"] == 1
     assert content["left"]["seconds"] > 0
@@ -105,13 +70,10 @@ def test_a_dry_run_writes_nothing(here: Path) -> None:
 
 def test_the_price_of_the_paper_s_model(here: Path) -> None:
     """By the usual rule, 6 FLOPs a weight and token, and attention on top."""
-    from tape_arith.arith.sweeps.estimate import cost, parameters
-    from tape_arith.arith.sweeps.jobs import How, plan
-
     run = load_sweep("paper-20").runs(Path("runs"))[2]
     assert str(run.name) == "nope"
-    train = plan([run], How(), Path("runs"))[0]
-    price, weights = cost(train), parameters(run.config, run.name)
+    train = plan([run], JobOptions(), Path("runs"))[0]
+    price, weights = estimate.cost(train), estimate.parameters(run.config, run.name)
     assert 117e6 < weights < 118e6
     tokens = 512 * 10_000 * (21 + 2 * 20 / 3 + 2.5)
     assert price.tokens == pytest.approx(tokens, rel=0.02)
@@ -124,9 +86,9 @@ def test_the_price_of_the_paper_s_model(here: Path) -> None:
 def test_a_sweep_is_what_its_commands_would_make(here: Path) -> None:
     more = 'splits = ["evaluation", "carry"]'
     file = sweep_file("rope,tape+yarn", "[0, 1]", more)
-    told = done("sweep", file)
+    printed = done("sweep", file)
     folder = Path("runs/sweeps/mine")
-    assert told.out.splitlines() == [
+    assert printed.out.splitlines() == [
         f"{folder}/{stem}.{ending}" for stem in ("table", "table@carry") for ending in ("md", "csv")
     ]
     assert (folder / "table.md").read_text().count("\n") == 4
@@ -143,7 +105,8 @@ def test_a_sweep_is_what_its_commands_would_make(here: Path) -> None:
     times = {path: path.stat().st_mtime_ns for path in Path("runs/mine").rglob("*")}
     before = contents(here)
     again = done("sweep", file)
-    assert "all 12 jobs are done" in again.err and again.out == told.out
+    assert "all 12 jobs are done" in again.err and again.out == printed.out
+    del before["runs/sweeps/mine/ends.jsonl"]
     assert contents(here) == before
     assert {path: path.stat().st_mtime_ns for path in Path("runs/mine").rglob("*")} == times
 
@@ -212,58 +175,46 @@ def test_a_job_that_fails_does_not_stop_the_others(here: Path) -> None:
 
 
 def test_tables_of_other_settings_do_not_stay(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeping, "seconds_a_flop", lambda job, threads: 1e-6)
+    monkeypatch.setattr(estimate, "seconds_per_flop", lambda job, threads: 1e-6)
     splits = 'splits = ["evaluation", "carry"]'
     done("sweep", sweep_file("rope", more=splits))
     folder = Path("runs/sweeps/mine")
     names = [f"{stem}.{ending}" for stem in ("table", "table@carry") for ending in ("md", "csv")]
-    (folder / "bench.json").write_text("{}")
+    (folder / "notes.txt").touch()
     refused_sweep = call("sweep", sweep_file("rope", more=splits, steps=6))
     assert refused_sweep.code == 2 and "nothing is scored yet" in refused_sweep.out
     assert f"note: removed {', '.join(names)} from {folder}: " in refused_sweep.err
-    assert sorted(path.name for path in folder.iterdir()) == [
-        *("bench.json", "ends.jsonl", "jobs.jsonl")
-    ]
+    assert {path.name for path in folder.iterdir()} == {"notes.txt", "ends.jsonl", "jobs.jsonl"}
     rows = json.loads(done("status", "mine", "--json").out)["jobs"]
     assert [row["state"] for row in rows] == ["failed", "waiting", "waiting"]
     # Those of the settings that are there are made anew; one of a split that is not asked for goes.
     done("sweep", sweep_file("rope", more=splits))
     assert {*names} <= {path.name for path in folder.iterdir()}
-    told = done("sweep", sweep_file("rope"))
-    assert f"note: removed table@carry.md, table@carry.csv from {folder}: " in told.err
+    printed = done("sweep", sweep_file("rope"))
+    assert f"note: removed table@carry.md, table@carry.csv from {folder}: " in printed.err
     assert (folder / "table.md").exists() and not (folder / "table@carry.md").exists()
 
 
-def test_another_sweep_of_the_same_name_is_told(
+def test_another_sweep_of_the_same_name_is_noted(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweeping, "seconds_a_flop", lambda job, threads: 1e-6)
+    monkeypatch.setattr(estimate, "seconds_per_flop", lambda job, threads: 1e-6)
 
-    def told(command: str, file: str) -> list[str]:
+    def notes(command: str, file: str) -> list[str]:
         stopped = call(command, file, "--time-limit", "0.000001s")  # listed, and nothing done
         assert stopped.code == 3
         return [line for line in stopped.err.splitlines() if "Runs stay" in line]
 
-    assert told("sweep", sweep_file("rope,fire")) == []
-    assert told("sweep", sweep_file("rope,fire,nope", "[0, 1]")) == []  # it grew: nothing is lost
-    (here / "b").mkdir()
-    Path(sweep_file("nope")).rename("b/mine.toml")
-    text = Path("b/mine.toml").read_text().replace('"mini"', '"paper-20"')
-    Path("b/mine.toml").write_text(text)
+    assert notes("sweep", sweep_file("rope,fire")) == []
+    assert notes("sweep", sweep_file("rope,fire,nope", "[0, 1]")) == []  # it grew: nothing is lost
+    file = sweep_file("nope", steps=6)
     with untouched(here):
-        assert "Runs stay" not in done("sweep", "b/mine.toml", "--dry-run").err
-    (note,) = told("sweep", "b/mine.toml")
-    assert note.startswith("note: runs/sweeps/mine was that of mini: rope, fire, nope; ")
-    assert "now those of b/mine.toml: paper-20 (learning_rate=0.001): nope. " in note
-    (note,) = told("ablate", sweep_file("nope", steps=6))
-    assert "was that of paper-20 (learning_rate=0.001, steps=4): nope; " in note
-    assert "those of mine.toml: mini (steps=6): nope. " in note
-    (note,) = told("sweep", sweep_file("nope", steps=6, batch_size=4))
-    assert "was that of mini (batch_size=8): nope; " in note
-    assert "those of mine.toml: mini (batch_size=4): nope. " in note
-    # What is damaged is written anew without a word.
-    Path("runs/sweeps/mine/jobs.jsonl").write_text("{}\n")
-    assert told("sweep", sweep_file("nope")) == []
+        assert "Runs stay" not in done("sweep", file, "--dry-run").err
+    (note,) = notes("ablate", "mine.toml")
+    assert note.startswith("note: runs/sweeps/mine was that of mini (steps=4): rope, fire, nope; ")
+    assert "now those of mine.toml: mini (steps=6): nope. " in note
+    Path("runs/sweeps/mine/jobs.jsonl").write_text("{}\n")  # corrupt: replaced without a word
+    assert notes("sweep", sweep_file("nope")) == []
 
 
 def test_the_time_is_up(here: Path) -> None:
@@ -274,28 +225,22 @@ def test_the_time_is_up(here: Path) -> None:
     done("sweep", file)
 
 
-def test_a_name_that_cannot_be_built_is_refused_before_anything_is_written(here: Path) -> None:
-    file = sweep_file("rope,tape:width=0")
-    with untouched(here):
-        assert "width must be 1 or more" in refused("sweep", file)
-
-
 @pytest.mark.slow
 def test_stopped_at_every_job_it_ends_as_an_unbroken_one(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = sweep_file("rope+yarn,tape", "[0, 1]")
     done("sweep", file, "--out", "whole")
-    perform, codes = pipeline.perform, []
+    perform, codes = run_sweep.perform, []
     for allowed in range(1, 30):
         left = iter([True] * allowed)
 
-        def some(job: object, stop: Callable[[], bool], left: object = left) -> bool:
-            if next(left, None) is None:  # type: ignore[call-overload]
+        def some(job: Job, stop: Callable[[], bool], left: Iterator[bool] = left) -> bool:
+            if next(left, None) is None:
                 raise KeyboardInterrupt  # as dead as it gets in this process
-            return bool(perform(job, stop))  # type: ignore[arg-type]
+            return perform(job, stop)
 
-        monkeypatch.setattr(pipeline, "perform", some)
+        monkeypatch.setattr(run_sweep, "perform", some)
         codes.append(call("sweep", file).code)
         if codes[-1] == 0:
             break
@@ -344,50 +289,20 @@ def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
 
 @pytest.mark.slow
 def test_ablations_end_in_a_table_and_a_figure(here: Path) -> None:
-    file = sweep_file("tape,tape:width=4,tape:context=no-mlp,rope", "[0, 1]")
-    told = done("ablate", file, "--figure", "figure.svg")
+    file = sweep_file("tape,tape:width=4,rope", "[0, 1]")
     folder = Path("runs/sweeps/mine")
-    assert told.out.split() == [f"{folder}/ablations.md", f"{folder}/ablations.csv", "figure.svg"]
-    assert "| tape:context=no-mlp | 2 |" in (folder / "ablations.md").read_text()
-    assert Path("figure.svg").stat().st_size > 9_000
-    with untouched(here / "runs/mine"):
-        assert done("ablate", file).out.endswith("ablations.png\n")
-    with untouched(here):
-        assert ".png, .svg or .pdf" in refused("ablate", file, "--figure", "figure.jpg")
-    # What is no longer true goes: a figure beside newer tables, then all, with nothing scored.
-    told = done("ablate", file, "--figure", "figure.svg")
-    assert f"note: removed ablations.png from {folder}" in told.err
+    assert done("ablate", file).out.endswith("ablations.png\n")
+    assert "| tape:width=4 | 2 |" in (folder / "ablations.md").read_text()
+    # Stale files go: a figure beside newer tables, then all when nothing is scored.
+    printed = done("ablate", file, "--figure", "figure.svg")
+    assert printed.out.split()[-1] == "figure.svg" and Path("figure.svg").stat().st_size > 9_000
+    assert f"note: removed ablations.png from {folder}" in printed.err
     stopped = call("ablate", sweep_file("nope", steps=6), "--time-limit", "0.000001s")
     assert stopped.code == 3 and "removed ablations.md, ablations.csv from" in stopped.err
     assert not list(folder.glob("ablations.*"))
 
 
 # Subprocesses and kills
-
-
-def started(*arguments: str) -> "subprocess.Popen[str]":
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "tape_arith", *arguments],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def children() -> list[int]:
-    """Processes of ours that work on a job in this folder."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-            same = os.readlink(entry / "cwd") == str(Path.cwd())
-        except OSError:
-            continue
-        if same and any(word == b"tape_arith" for word in words):
-            found.append(int(entry.name))
-    return found
 
 
 @pytest.mark.slow
@@ -398,15 +313,12 @@ def test_killed_in_mid_sweep_and_begun_again(here: Path) -> None:
     file = sweep_file("rope,tape+yarn", "[0]", steps=400, problems_per_cell=40)
     done("sweep", file, "--out", "whole")
     for seconds in (6, 11, 16):
-        process = started("sweep", file, "--slots", "2")
+        process = start("sweep", file, "--slots", "2")
         time.sleep(seconds)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        deadline = time.monotonic() + 60
-        while children():
-            assert time.monotonic() < deadline, "a child outlived the sweep"
-            time.sleep(0.1)
-    process = started("sweep", file, "--slots", "2", "--json")
+        wait_until(lambda: not processes(), 60)
+    process = start("sweep", file, "--slots", "2", "--json")
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert {job["state"] for job in json.loads(out)["jobs"]} == {"done"}
@@ -420,12 +332,9 @@ def test_a_signal_is_passed_on_and_waited_for(
     here: Path, number: signal.Signals, code: int
 ) -> None:
     file = sweep_file("rope,fire", steps=100_000, num_problems=5_000)
-    process = started("sweep", file, "--slots", "2")
+    process = start("sweep", file, "--slots", "2")
     metrics = [RunFolder(Path(f"runs/mine/mini/{n}/seed-0")).metrics_file for n in ("rope", "fire")]
-    deadline = time.monotonic() + 120
-    while not all(path.exists() and path.stat().st_size for path in metrics):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: all(path.exists() and path.stat().st_size for path in metrics), 120)
     states = {job["id"]: job for job in json.loads(done("status", "mine", "--json").out)["jobs"]}
     running = states["train/mine/mini/rope/seed-0"]
     assert running["state"] == "running" and 0 < running["step"] < running["steps"] == 100_000
@@ -436,7 +345,7 @@ def test_a_signal_is_passed_on_and_waited_for(
     assert "the same command goes on from here" in err and "Traceback" not in err
     # Both were saved at the step's end.
     assert all((path.parent / "weights/latest.safetensors").exists() for path in metrics)
-    assert children() == [] and not list(Path("runs").rglob(lock.NAME))
+    assert processes() == [] and not list(Path("runs").rglob(lock.NAME))
 
 
 @pytest.mark.slow

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tape_arith.arith.commands import status as command
-from tape_arith.arith.runs import lock
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.sweeps.jobs import How, log_file, plan, write_jobs
+from tape_arith.arith.runs.lock import lock_folder
+from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
+from tape_arith.arith.sweeps.jobs import Job, JobOptions, log_file, plan, write_jobs
 from tape_arith.arith.sweeps.status import note_end
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.models.names.parse import parse
@@ -29,13 +29,19 @@ TRAIN, SCORE, YARN = (
 )
 
 
+def list_jobs(*runs: Run) -> list[Job]:
+    """List the jobs of a sweep."""
+    jobs = plan(runs, JobOptions(), Path("runs"))
+    write_jobs(jobs, FOLDER)
+    return jobs
+
+
 @pytest.fixture
 def listed(comparison: Path) -> Path:
     """The jobs of rope and rope+yarn of one seed, of which all but yarn are done."""
     config = RunFolder(ROPE).record().config
     names = [parse(name) for name in ("rope", "rope+yarn")]
-    jobs = plan([Run(name, 0, "mini", config, Path("runs")) for name in names], How(), Path("runs"))
-    write_jobs(jobs, FOLDER)
+    list_jobs(*(Run(name, 0, "mini", config, Path("runs")) for name in names))
     return comparison
 
 
@@ -57,7 +63,7 @@ def test_what_is_done_and_what_waits(listed: Path) -> None:
 
 
 def test_who_holds_the_lock_is_running(listed: Path) -> None:
-    with lock.lock_folder(ROPE, "score grid+yarn.json"):
+    with lock_folder(ROPE, "score grid+yarn.json"):
         assert states()[YARN]["state"] == "running" and states()[TRAIN]["state"] == "trained"
     assert states()[YARN]["state"] == "waiting"
 
@@ -76,17 +82,11 @@ def test_a_training_on_its_way(listed: Path) -> None:
     now = states()[TRAIN]
     assert (now["state"], now["step"], now["loss"]) == ("waiting", 2, 2.5)
     assert now["seconds_left"] == 6.0  # two steps of three seconds
-    with lock.lock_folder(ROPE):
+    with lock_folder(ROPE):
         text = done("status", "mine").out
         rows = json.loads(done("status", "runs", "--json").out)["jobs"]
     assert "running  2 of 4  2.5000  0:00:06" in text
     assert {row["id"]: row["state"] for row in rows}["mini/rope/seed-0"] == "running"
-
-
-def test_a_run_without_weights_is_trained(listed: Path) -> None:
-    for file in (ROPE / "weights").iterdir():
-        file.unlink()
-    assert states()[TRAIN]["state"] == "trained"
 
 
 def test_what_failed_and_what_was_stopped(listed: Path) -> None:
@@ -140,16 +140,13 @@ def test_a_grid_of_another_budget_is_not_done(comparison: Path) -> None:
     config = RunFolder(ROPE).record().config
     for other in (replace(config, steps=6), replace(config, learning_rate=0.5)):
         run = Run(parse("rope"), 0, "mini", other, Path("runs"))
-        jobs = plan([run], How(), Path("runs"))
-        write_jobs(jobs, FOLDER)
+        jobs = list_jobs(run)
         assert {job["state"] for job in states().values()} == {"waiting"}
         assert not any(job.done() for job in jobs)
     # The run itself went on: its grid is that of a shorter training.
     file = ROPE / "grid.json"
     replaced(file, '"steps": 4', '"steps": 3')
-    write_jobs(
-        plan([Run(parse("rope"), 0, "mini", config, Path("runs"))], How(), Path("runs")), FOLDER
-    )
+    list_jobs(Run(parse("rope"), 0, "mini", config, Path("runs")))
     assert {key: job["state"] for key, job in states().items()} == {
         TRAIN: "trained",
         SCORE: "waiting",
@@ -168,7 +165,7 @@ def test_what_waits_for_a_failed_job_says_so_and_is_not_watched(
 ) -> None:
     config = replace(RunFolder(ROPE).record().config, steps=6)
     run = Run(parse("rope"), 0, "mini", config, Path("runs"))
-    write_jobs(plan([run], How(), Path("runs")), FOLDER)
+    list_jobs(run)
     note_end(FOLDER, TRAIN, 2, "another budget", None)
     waiting = [job for job in states().values() if job["state"] == "waiting"]
     assert len(waiting) == 1
@@ -180,53 +177,37 @@ def test_what_waits_for_a_failed_job_says_so_and_is_not_watched(
     monkeypatch.setattr("tape_arith.arith.commands.status.time.sleep", looks.append)
     assert "1 failed" in done("status", "mine", "--watch").out and not looks
 
-    # The sweep is begun again, and has not come to it: watched, but not for ever.
-    def later(seconds: float) -> None:
-        looks.append(seconds)
-        if len(looks) == 3:
-            for name in ("jobs.jsonl", "ends.jsonl"):
-                os.utime(FOLDER / name, (time.time() - 61, time.time() - 61))
-
-    monkeypatch.setattr("tape_arith.arith.commands.status.time.sleep", later)
-    os.utime(FOLDER / "jobs.jsonl", (time.time() + 5, time.time() + 5))
-    done("status", "mine", "--watch")
-    assert len(looks) == 3
-
 
 def test_the_log_of_an_earlier_call_is_not_shown(listed: Path) -> None:
     log = log_file(FOLDER, YARN)
     log.parent.mkdir()
     log.write_text("$ tape-arith score\n")
-    now = time.time()
-
-    def shown() -> str | None:
-        found: str | None = states()[YARN]["log"]
-        return found
-
-    assert shown() == str(log)  # it waits, and that is what it said last
-    with lock.lock_folder(ROPE, "score grid+yarn.json"):
-        os.utime(FOLDER / "jobs.jsonl", (now - 9, now - 9))
-        assert shown() == str(log)
-        os.utime(log, (now - 99, now - 99))
-        assert shown() is None  # in the process of a sweep that was begun since
+    assert states()[YARN]["log"] == str(log)
+    earlier = time.time() - 99
+    os.utime(log, (earlier, earlier))
+    assert states()[YARN]["log"] is None
     note_end(FOLDER, YARN, 1, "no space", log)
-    assert shown() == str(log)
-    note_end(FOLDER, YARN, 1, "no space", None)
-    assert shown() is None and states()[YARN]["reason"] == "no space"
-    note_end(FOLDER, YARN, 1, "no space", log)
-    done("score", ROPE, "--with", "yarn")
-    assert states()[YARN]["state"] == "scored" and shown() is None
-    rows = {row["id"]: row for row in json.loads(done("status", "--json").out)["jobs"]}
-    assert rows["mini/rope/seed-0"]["log"] is None
-    note_end(FOLDER, YARN, 0, "", log)
-    rows = {row["id"]: row for row in json.loads(done("status", "--json").out)["jobs"]}
-    assert shown() == rows["mini/rope/seed-0"]["log"] == str(log)
+    assert states()[YARN]["log"] == str(log)  # a failure is shown wherever it stands
+
+
+def test_where_a_remote_engine_has_a_job(listed: Path) -> None:
+    log = log_file(FOLDER, YARN)
+    assert "where" not in done("status", "mine").out
+    for state, words in (("queued", "slurm: queued"), ("running", "slurm: running on n1")):
+        write_state(log, JobState("slurm", "a_0", state, "n1"))  # type: ignore[arg-type]  # str
+        assert (states()[YARN]["where"], states()[TRAIN]["where"]) == (words, None)
+        assert f"waiting  {words}" in done("status", "mine").out
+    write_state(log, JobState("slurm", "a_0", "ended", "n1"))
+    assert states()[YARN]["where"] is None
+    for text in ("", "[]", '{"engine": 1, "token": "t"}', '{"engine": "a", "state": "odd"}'):
+        state_file(log).write_text(text)
+        assert read_state(log) is None and states()[YARN]["where"] is None
 
 
 def test_a_sweep_that_was_never_run(here: Path) -> None:
     assert "`tape-arith sweep mini-all` starts it" in refused("status", "mini-all")
-    told = refused("status", "mini-all", "--runs", "elsewhere")
-    assert "`tape-arith sweep mini-all --out elsewhere` starts it" in told
+    message = refused("status", "mini-all", "--runs", "elsewhere")
+    assert "`tape-arith sweep mini-all --out elsewhere` starts it" in message
 
 
 def test_watching_ends_when_all_is_done(listed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +219,7 @@ def test_watching_ends_when_all_is_done(listed: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("tape_arith.arith.commands.status.time.sleep", scored_meanwhile)
     assert "0 waiting" in done("status", "mine", "--watch").out
-    assert looks[0] == command.SECONDS_BETWEEN_LOOKS
+    assert len(looks) == 1
 
 
 def test_it_needs_no_torch(listed: Path) -> None:

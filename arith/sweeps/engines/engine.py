@@ -1,19 +1,28 @@
-"""What an engine is: four words, so that those of clusters fit beside the local one."""
+"""What an engine is, and the engines by name.
 
+A file of this folder is an engine: its name is the one after --engine, and the keyword-only
+arguments of its last class are its options. No torch here.
+"""
+
+import re
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from tape_arith.arith.errors import UsageError, unknown
+from tape_arith.arith.sweeps.engines.worker import JobState, WorkItem, write_state
 from tape_arith.arith.sweeps.jobs import Job, log_file
-from tape_arith.arith.sweeps.tickets import Ticket, write_ticket
-from tape_arith.arith.sweeps.worker import Task
+from tape_arith.models.names.declarations import read_declaration
+from tape_arith.models.names.locate import Location, in_folder, matching
+from tape_arith.models.names.parse import NamePart
 
-NO_BOUND = 1_000_000
-"""More jobs than anybody sends."""
+LOCAL = "local"
+UNLIMITED = 1_000_000
+"""More jobs than anybody submits."""
+_NO_ENGINES = ("engine", "worker")
 
 
 class Ended(NamedTuple):
-    """How a job ended: its exit code (0 done, 1 failed, 2 usage, 3 the time was up, 75 run me
-    again), what it said last, its log if it has one, and how long it took."""
+    """How a job ended: exit code (75: run it again), last message, log if it has one, seconds."""
 
     job: Job
     code: int
@@ -27,7 +36,7 @@ class Engine(Protocol):
 
     @property
     def free(self) -> int:
-        """How many more jobs it takes now."""
+        """How many more jobs can be submitted now."""
         ...
 
     def submit(self, job: Job, seconds: float | None) -> None:
@@ -35,17 +44,72 @@ class Engine(Protocol):
         ...
 
     def wait(self, seconds: float) -> list[Ended]:
-        """The jobs that ended since the last call; waits up to so long for one."""
+        """Wait up to `seconds` for a job to end; return those that ended since the last call."""
         ...
 
     def stop(self) -> None:
-        """Ask every running job to stop in good order; `wait` still tells how they end."""
+        """Ask every running job to stop in good order; `wait` still returns how they end."""
         ...
 
 
-def handed_over(job: Job, folder: Path, engine: str, token: str, cores: int) -> Task:
-    """`job` for another machine that sees the same files; from now on its ticket, in the sweep's
-    `folder`, says that it is queued. Errors: Failure."""
+def engine_names() -> list[str]:
+    """The engines, as after --engine."""
+    return sorted(location.name for location in _locations())
+
+
+def parse_engine(text: str) -> NamePart:
+    """Parse `name[:key=value...]`, where a value may hold colons. Raises UsageError.
+
+    >>> str(parse_engine("slurm:time=24:00:00:partition=gpu"))
+    'slurm:partition=gpu:time=24:00:00'
+    """
+    name, *settings = re.split(r":(?=\w+=)", text.strip())
+    locations = matching(_locations(), name)
+    if not locations:
+        raise unknown("engine", name, engine_names())
+    declared = read_declaration(locations[0]).options
+    options = {}
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        if key not in declared:
+            raise unknown(f"option of {name}", key, declared)
+        if key in options:
+            raise UsageError(f"'{text}' gives {key} twice")
+        try:
+            options[key] = declared[key].read(value)
+        except ValueError as error:
+            raise UsageError(f"'{text}': {key} must be {error}, not '{value}'") from None
+    return NamePart(locations[0].name, tuple(sorted(options.items())))
+
+
+def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
+    """Build the engine that `text` names; None for this machine.
+
+    It takes up to `slots` jobs at a time (None: any number), with logs and states in `folder`.
+    Raises UsageError if what the engine needs is not here.
+    """
+    part = parse_engine(text)
+    if part.name == LOCAL:
+        return None
+    (location,) = matching(_locations(), part.name)
+    engine_class = getattr(location.load(), read_declaration(location).class_name)
+    reason = engine_class.why_unavailable()
+    if reason is not None:
+        raise UsageError(f"engine {part.name}: {reason}")
+    engine: Engine = engine_class(slots, folder, **dict(part.options))
+    return engine
+
+
+def hand_over(job: Job, folder: Path, engine: str, token: str, cores: int) -> WorkItem:
+    """Make `job` a work item for another machine that sees the same files; its state is "queued".
+
+    Raises Failure.
+    """
     log = log_file(folder, job.id).absolute()
-    write_ticket(log, Ticket(engine, token))
-    return Task([job.argv], cores, str(Path.cwd()), str(log), engine, token)
+    write_state(log, JobState(engine, token))
+    return WorkItem(job.argv, cores, str(Path.cwd()), str(log), engine, token)
+
+
+def _locations() -> list[Location]:
+    locations = in_folder(Path(__file__).parent, __name__.rpartition(".")[0])
+    return [location for location in locations if location.name not in _NO_ENGINES]

@@ -1,22 +1,64 @@
-"""A pool of subprocesses on this machine: a slot is a share of the cores, and of the GPUs if any.
-
-Each job is a `tape-arith` of its own with its output in a log. Children stop when they are asked
-(SIGTERM: they save and exit with 75), and they never outlive this process.
-"""
+"""Jobs on this machine: one after another in this process, or side by side in subprocesses."""
 
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs.child_process import begin, last_line
+from tape_arith.arith.errors import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_PARTLY,
+    EXIT_USAGE,
+    Failure,
+    UsageError,
+)
+from tape_arith.arith.runs.child_process import last_line, start_command
 from tape_arith.arith.sweeps.engines.engine import Ended
 from tape_arith.arith.sweeps.jobs import Job, log_file
 
 SECONDS_BETWEEN_LOOKS = 0.1
+
+
+class InProcess:
+    """Runs one job at a time in this process: its bar is the terminal's, and torch starts once.
+
+    `perform` does a job and returns whether it came to its end.
+    """
+
+    def __init__(self, perform: Callable[[Job], bool]) -> None:
+        self.perform = perform
+        self.ended: list[Ended] = []
+
+    @property
+    def free(self) -> int:
+        return 0 if self.ended else 1
+
+    def submit(self, job: Job, seconds: float | None) -> None:
+        code, reason, began = EXIT_PARTLY, "", time.perf_counter()
+        try:
+            if self.perform(job):
+                code = EXIT_DONE
+        except (UsageError, Failure, OSError) as error:
+            reason = " ".join(str(error).split())
+            default = EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED
+            code = getattr(error, "exit_code", default)
+        except Exception as error:  # as in a process of its own, it ends no other job
+            traceback.print_exc()
+            code, reason = EXIT_FAILED, f"{type(error).__name__}: {' '.join(str(error).split())}"
+        self.ended.append(Ended(job, code, reason, None, time.perf_counter() - began))
+
+    def wait(self, seconds: float) -> list[Ended]:
+        if not self.ended:
+            time.sleep(seconds)
+        ended, self.ended = self.ended, []
+        return ended
+
+    def stop(self) -> None:
+        """No-op: jobs run synchronously."""
 
 
 @dataclass
@@ -29,8 +71,11 @@ class _Child:
 
 
 class Local:
-    """Up to `slots` jobs at a time; `gpus` are shared out among the slots. What jobs say goes to
-    logs in `folder`."""
+    """Runs up to `slots` jobs at a time as subprocesses, which log to `folder`.
+
+    A slot is a share of the cores, and of the `gpus` if there are any. Children are asked to stop
+    with SIGTERM, on which they save and exit with 75, and they never outlive this process.
+    """
 
     def __init__(self, slots: int, folder: Path, gpus: Sequence[str] = ()) -> None:
         self.slots, self.folder, self.gpus = slots, folder, gpus
@@ -46,19 +91,15 @@ class Local:
         argv = job.argv
         if seconds is not None and job.kind in ("train", "score"):
             argv += ["--time-limit", f"{max(seconds, 1e-3):.3f}s"]
+        share = {"OMP_NUM_THREADS": str(cores_per_slot(self.slots))}
+        if self.gpus:
+            share["CUDA_VISIBLE_DEVICES"] = self.gpus[slot % len(self.gpus)]
         log = log_file(self.folder, job.id)
         try:
-            process = begin(argv, log, self.environment(slot), apart=True)
+            process = start_command(argv, log, share, own_session=True)
         except OSError as error:
             raise Failure(f"cannot start {job.id}: {error}") from error
         self.children.append(_Child(job, process, slot, log, time.perf_counter()))
-
-    def environment(self, slot: int) -> dict[str, str]:
-        """A slot's share of the machine."""
-        share = {"OMP_NUM_THREADS": str(cores_a_slot(self.slots))}
-        if self.gpus:
-            share["CUDA_VISIBLE_DEVICES"] = self.gpus[slot % len(self.gpus)]
-        return share
 
     def wait(self, seconds: float) -> list[Ended]:
         deadline = time.monotonic() + seconds
@@ -80,19 +121,19 @@ class Local:
         ]
 
     def stop(self) -> None:
-        """Once: a second signal would end them as they stand."""
+        """Ask once: a second signal would end the children as they stand."""
         for child in self.children if not self.stopping else []:
             child.process.terminate()
         self.stopping = True
 
 
-def cores_a_slot(slots: int) -> int:
-    """The threads that each of so many jobs at a time is given."""
+def cores_per_slot(slots: int) -> int:
+    """The threads that each of `slots` jobs at a time is given."""
     return max(1, (os.cpu_count() or 1) // slots)
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that jobs may be given, as CUDA_VISIBLE_DEVICES names them."""
+    """The GPUs that jobs may use, as CUDA_VISIBLE_DEVICES names them."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
         return [name for name in named.split(",") if name.strip()]

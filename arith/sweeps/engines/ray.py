@@ -1,7 +1,7 @@
 """Ray: a job is a task of a Ray cluster whose nodes share the file system that it is sent from.
 
-What Ray carries is a small dictionary; the work is the command line on the node, as everywhere. A
-node that is lost takes its tasks with it: Ray runs them again on another, where they go on.
+Ray carries a small dictionary; the work is the command line on the node, as everywhere. Ray runs
+the tasks of a lost node again on another one, where they resume.
 """
 
 import sys
@@ -15,15 +15,22 @@ from typing import Any
 from uuid import uuid4
 
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, UsageError
-from tape_arith.arith.sweeps.engines.engine import NO_BOUND, Ended, handed_over
+from tape_arith.arith.sweeps.engines.engine import UNLIMITED, Ended, hand_over
+from tape_arith.arith.sweeps.engines.worker import (
+    JobState,
+    Worker,
+    WorkItem,
+    read_state,
+    write_state,
+)
 from tape_arith.arith.sweeps.jobs import Job, log_file
-from tape_arith.arith.sweeps.tickets import Ticket, read_ticket, write_ticket
-from tape_arith.arith.sweeps.worker import Task, Worker
 
 
 class Ray:
-    """Up to `slots` jobs in the cluster at `address` ("auto": that of RAY_ADDRESS or of this
-    machine), each with so many CPUs and GPUs (a part of one, too); `retries` for lost nodes."""
+    """Runs up to `slots` jobs in the cluster at `address` ("auto": RAY_ADDRESS, or this machine).
+
+    Each job has so many CPUs and GPUs (also a fraction of one), and `retries` if its node is lost.
+    """
 
     def __init__(
         self,
@@ -37,7 +44,7 @@ class Ray:
     ) -> None:
         import ray
 
-        self.slots, self.folder = slots or NO_BOUND, folder
+        self.slots, self.folder = slots or UNLIMITED, folder
         self.cores = max(1, int(cpus))
         try:
             ray.init(address=address, log_to_driver=False, logging_level=ERROR)
@@ -52,8 +59,8 @@ class Ray:
         self.jobs: dict[Any, Job] = {}
 
     @staticmethod
-    def lacks() -> str | None:
-        """Why it cannot be used here, as the end of a sentence."""
+    def why_unavailable() -> str | None:
+        """Return why the engine cannot be used here, None if it can."""
         if find_spec("ray") is None:
             return "the package ray is not installed: pip install 'tape-arith[ray]'"
         return None
@@ -63,14 +70,14 @@ class Ray:
         return self.slots - len(self.jobs)
 
     def submit(self, job: Job, seconds: float | None) -> None:
-        task = handed_over(job, self.folder, "ray", uuid4().hex, self.cores)
-        self.jobs[self.remote.options(name=job.id, **self.options).remote(asdict(task))] = job
+        item = hand_over(job, self.folder, "ray", uuid4().hex, self.cores)
+        self.jobs[self.remote.options(name=job.id, **self.options).remote(asdict(item))] = job
 
     def wait(self, seconds: float) -> list[Ended]:
         if not self.jobs:
             sleep(seconds)
             return []
-        with redirect_stdout(sys.stderr):  # where a thread of Ray's tells of nodes that are gone
+        with redirect_stdout(sys.stderr):  # a thread of Ray prints lost nodes
             over, _ = self.ray.wait([*self.jobs], num_returns=1, timeout=seconds)
         ended = []
         for reference in over:
@@ -80,18 +87,18 @@ class Ray:
                 code, reason = self.ray.get(reference)
             except self.ray.exceptions.TaskCancelledError:
                 code, reason = EXIT_AGAIN, "cancelled"
-                write_ticket(log, Ticket("ray", "", "stopped"))
+                write_state(log, JobState("ray", "", "stopped"))
             except self.ray.exceptions.RayError as error:
                 code, reason = EXIT_FAILED, f"lost by Ray: {str(error).strip().splitlines()[0]}"
-            ticket = read_ticket(log)
-            ended.append(Ended(job, code, reason, log, ticket.seconds if ticket else 0.0))
+            state = read_state(log)
+            ended.append(Ended(job, code, reason, log, state.seconds if state else 0.0))
         return ended
 
     def stop(self) -> None:
-        """Waiting tasks are cancelled, running ones interrupted: they pass it on."""
+        """Cancel waiting tasks and interrupt running ones, which pass it on to their jobs."""
         for reference in self.jobs:
             self.ray.cancel(reference, force=False)
 
 
-def _on_node(task: dict[str, Any]) -> tuple[int, str]:
-    return Worker().perform(Task(**task))
+def _on_node(item: dict[str, Any]) -> tuple[int, str]:
+    return Worker().perform(WorkItem(**item))

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tape_arith.arith.runs.child_process import _die_with_parent
-from tests.sweeps.engines.trainings import until
+from tests.helpers.child_processes import wait_until
 
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch")
 NODES = ("n1", "n2")
@@ -80,12 +80,12 @@ def slurm(folder: Path) -> Iterator[dict[str, "subprocess.Popen[bytes]"]]:
 
     try:
         start("munged", "munged", "--foreground", "--force", *files)
-        until((folder / "munge.socket").exists, "munged")
+        wait_until((folder / "munge.socket").exists)
         start("slurmctld", "slurmctld", "-D", "-i")
-        until(lambda: "UP" in told("scontrol", "ping"), "slurmctld")
+        wait_until(lambda: "UP" in told("scontrol", "ping"))
         for node in NODES:
             start(node, "slurmd", "-D", "-N", node)
-        until(lambda: told("sinfo", "-h", "-t", "idle", "-o", "%D") == "2", "slurmd")
+        wait_until(lambda: told("sinfo", "-h", "-t", "idle", "-o", "%D") == "2")
         yield daemons
     finally:
         for daemon in daemons.values():

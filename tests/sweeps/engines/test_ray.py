@@ -16,18 +16,10 @@ from typing import Any
 import pytest
 
 from tape_arith.arith.runs import lock
-from tape_arith.arith.sweeps.engines import ray as engine
-from tests.helpers.tiny_runs import done, refused
+from tests.helpers.sweeps import kept, sweep_file
+from tests.helpers.tiny_runs import done
 from tests.sweeps.engines import ray_nodes
-from tests.sweeps.engines.trainings import STEPS, below, frozen, log_of, parent, trainings, watching
-from tests.sweeps.test_run_sweep import kept, sweep_file
-
-
-def test_without_ray_it_says_what_to_install(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "find_spec", lambda name: None)
-    assert "pip install 'tape-arith[ray]'" in refused(
-        "sweep", sweep_file("rope"), "--engine", "ray", "--dry-run"
-    )
+from tests.sweeps.engines.trainings import STEPS, below, freeze, log_of, parent, trainings, watching
 
 
 @contextmanager
@@ -62,7 +54,7 @@ def test_a_node_dies_in_mid_job(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ) as conductor,
     ):
         victim = cluster["raylets"][-1]
-        orphan, name = frozen(120, lambda pid: below(pid, victim))
+        orphan, name = freeze(120, lambda pid: below(pid, victim))
         rows = json.loads(done("status", "mine", "--json").out)["jobs"]
         where = [row["where"] for row in rows if row["id"].startswith("train")]
         assert where == [f"ray: running on {socket.gethostname()}"] * 3

@@ -14,14 +14,14 @@ from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs import lock
 from tape_arith.arith.sweeps.engines import slurm as engine
 from tape_arith.arith.sweeps.engines.slurm import Slurm
+from tape_arith.arith.sweeps.engines.worker import read_state, write_state
 from tape_arith.arith.sweeps.jobs import Job, log_file
-from tape_arith.arith.sweeps.tickets import read_ticket, write_ticket
+from tests.helpers.child_processes import wait_until
+from tests.helpers.sweeps import kept, marked_jobs, sweep_file
 from tests.helpers.tiny_runs import done
 from tests.sweeps.engines import slurm_nodes
 from tests.sweeps.engines.slurm_nodes import keepers, of_jobs, slurm, told
-from tests.sweeps.engines.trainings import STEPS, frozen, log_of, pends, trainings, until, watching
-from tests.sweeps.test_run_sweep import kept, sweep_file
-from tests.sweeps.test_scheduler import made
+from tests.sweeps.engines.trainings import STEPS, freeze, has_pending, log_of, trainings, watching
 
 FOLDER = Path("runs/sweeps/mine")
 REASON = slurm_nodes.missing()
@@ -87,13 +87,15 @@ def fake(here: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
 def ends(job: Job, code: int) -> None:
     """The node says so."""
     log = log_file(FOLDER, job.id)
-    ticket = read_ticket(log)
-    assert ticket is not None
-    write_ticket(log, replace(ticket, state="ended", code=code, reason=f"said {code}", seconds=2.0))
+    job_state = read_state(log)
+    assert job_state is not None
+    write_state(
+        log, replace(job_state, state="ended", code=code, reason=f"said {code}", seconds=2.0)
+    )
 
 
 def test_one_array_of_all_that_is_ready(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = made("rope", "fire", "nope")[::2]
+    jobs = marked_jobs("rope", "fire", "nope")[::2]
     slurm = Slurm(None, FOLDER, partition="gpu", gpus=1, time="4:00:00", throttle=2)
     for job in jobs:
         slurm.submit(job, 12.0)
@@ -104,8 +106,8 @@ def test_one_array_of_all_that_is_ready(fake: Fake, monkeypatch: pytest.MonkeyPa
     assert not any(word.startswith(("--account", "--mem")) for word in sent)
     (file,) = (FOLDER / "slurm").glob("*.jsonl")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [line["commands"] for line in lines] == [[job.argv] for job in jobs]
-    assert [str(read_ticket(log_file(FOLDER, job.id))) for job in jobs] == ["slurm: queued"] * 3
+    assert [line["argv"] for line in lines] == [job.argv for job in jobs]
+    assert [str(read_state(log_file(FOLDER, job.id))) for job in jobs] == ["slurm: queued"] * 3
     ends(jobs[1], 0)
     (end,) = slurm.wait(0)
     assert (end.job, end.code, end.reason, end.seconds) == (jobs[1], 0, "said 0", 2.0)
@@ -120,7 +122,7 @@ def test_one_array_of_all_that_is_ready(fake: Fake, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_in_the_queue_is_found_again(fake: Fake) -> None:
-    jobs = made("rope", "fire")[::2]
+    jobs = marked_jobs("rope", "fire")[::2]
     first = Slurm(2, FOLDER)
     for job in jobs:
         first.submit(job, None)
@@ -136,7 +138,7 @@ def test_what_is_in_the_queue_is_found_again(fake: Fake) -> None:
 
 
 def test_who_leaves_without_a_word_is_sent_again_and_not_for_ever(fake: Fake) -> None:
-    (job,) = made("rope")[:1]
+    (job,) = marked_jobs("rope")[:1]
     slurm, codes = Slurm(None, FOLDER), []
     for _ in range(3):
         slurm.submit(job, None)
@@ -148,27 +150,27 @@ def test_who_leaves_without_a_word_is_sent_again_and_not_for_ever(fake: Fake) ->
         slurm.patience = engine.LOST_AFTER
         codes.append(end.code)
         assert "without a word" in end.reason
-        assert str(read_ticket(log_file(FOLDER, job.id))) == "slurm: stopped"
+        assert str(read_state(log_file(FOLDER, job.id))) == "slurm: stopped"
     assert codes == [75, 75, 1]
 
 
 def test_who_is_requeued_is_not_lost(fake: Fake) -> None:
-    (job,) = made("rope")[:1]
+    (job,) = marked_jobs("rope")[:1]
     slurm = Slurm(None, FOLDER)
     slurm.submit(job, None)
     slurm.wait(0)
     log = log_file(FOLDER, job.id)
-    ticket = read_ticket(log)
-    assert ticket is not None
-    write_ticket(log, replace(ticket, state="stopped", code=75))  # preempted: Slurm has it
+    job_state = read_state(log)
+    assert job_state is not None
+    write_state(log, replace(job_state, state="stopped", code=75))  # preempted: Slurm has it
     assert slurm.wait(0) == []
     # Nor did it end where another sending of it, of before, did.
-    write_ticket(log, replace(ticket, token="tape-arith-old_0", state="ended"))
+    write_state(log, replace(job_state, token="tape-arith-old_0", state="ended"))
     assert slurm.wait(0) == []
 
 
 def test_stopping_cancels_what_waits_and_asks_what_runs(fake: Fake) -> None:
-    jobs = made("rope", "fire", "nope")[::2]
+    jobs = marked_jobs("rope", "fire", "nope")[::2]
     slurm = Slurm(None, FOLDER)
     for job in jobs[:2]:
         slurm.submit(job, None)
@@ -186,17 +188,17 @@ def test_stopping_cancels_what_waits_and_asks_what_runs(fake: Fake) -> None:
 
 
 def test_slurm_may_be_silent_for_a_while(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    (job,) = made("rope")[:1]
+    (job,) = marked_jobs("rope")[:1]
     slurm = Slurm(None, FOLDER)
     slurm.submit(job, None)
     slurm.wait(0)
     fake.answers, slurm.patience = False, 0.0
     assert slurm.wait(0) == [] and list(slurm.jobs.values()) == [job]
-    slurm.submit(made("fire")[0], None)
+    slurm.submit(marked_jobs("fire")[0], None)
     with pytest.raises(Failure, match="sbatch refuses: no route"):
         slurm.wait(0)
-    assert read_ticket(log_file(FOLDER, made("fire")[0].id)) is None
-    monkeypatch.setattr(engine, "SILENT_FOR", 0.0)
+    assert read_state(log_file(FOLDER, marked_jobs("fire")[0].id)) is None
+    monkeypatch.setattr(engine, "LONGEST_SILENCE", 0.0)
     slurm.unsent.clear()
     with pytest.raises(Failure, match="squeue does not answer"):
         slurm.wait(0)
@@ -215,20 +217,20 @@ def test_preempted_and_a_node_dead(here: Path, conf: Path) -> None:
     sweep = ("sweep", file, "--engine", "slurm:partition=usual:throttle=1:warning=30")
     with slurm(conf.parent) as daemons:
         with watching(*sweep) as conductor:
-            pid, _ = frozen(120)
+            pid, _ = freeze(120)
             rows = json.loads(done("status", "mine", "--json").out)["jobs"]
             where = f"slurm: running on {running()}"
             assert [row["where"] for row in rows if row["state"] == "running"] == [where]
             assert [row["where"] for row in rows].count("slurm: queued") == 1
             urgent = ("--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null")
             told("sbatch", *urgent, "--wrap=true")
-            until(lambda: pends(pid, signal.SIGUSR2), "the preemption")
+            wait_until(lambda: has_pending(pid, signal.SIGUSR2))
             conductor.kill()
         os.kill(pid, signal.SIGCONT)
-        until(lambda: running() is None, "its end")
+        wait_until(lambda: running() is None)
         assert len(queue()) == 2  # Slurm has both still: the one waits for the other's end
         with watching(*sweep, "--json") as conductor:
-            frozen(140)
+            freeze(140)
             node = running()
             assert node is not None
             daemons[node].kill()

@@ -4,13 +4,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tape_arith.arith.runs.folder import RunFolder
-from tests.sweeps.test_run_sweep import children, started
+from tests.helpers.child_processes import wait_until
+from tests.helpers.sweeps import processes, start
 
 STEPS = 600
 
@@ -18,7 +18,7 @@ STEPS = 600
 @contextmanager
 def watching(*sweep: str) -> Iterator["subprocess.Popen[str]"]:
     """A call of `tape-arith` that is not there any more afterwards, however the test ends."""
-    with started(*sweep) as process:
+    with start(*sweep) as process:
         try:
             yield process
         finally:
@@ -28,7 +28,7 @@ def watching(*sweep: str) -> Iterator["subprocess.Popen[str]"]:
 def trainings() -> dict[int, str]:
     """The encoding that each trains, by process."""
     found = {}
-    for pid in children():
+    for pid in processes():
         with suppress(OSError):  # gone meanwhile
             words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
             if "train" in words:
@@ -48,7 +48,7 @@ def log_of(name: str) -> str:
     return Path(f"runs/sweeps/mine/logs/train.mine.mini.{name}.seed-0.log").read_text()
 
 
-def frozen(after: int, ours: Callable[[int], bool] = lambda pid: True) -> tuple[int, str]:
+def freeze(after: int, ours: Callable[[int], bool] = lambda pid: True) -> tuple[int, str]:
     """A training that stands still in mid-job: what happens to it happens there, on a machine of
     any speed."""
     caught: list[tuple[int, str]] = []
@@ -61,8 +61,8 @@ def frozen(after: int, ours: Callable[[int], bool] = lambda pid: True) -> tuple[
                 return True
         return False
 
-    until(one, f"step {after}")
-    until(lambda: "T (stopped)" in Path(f"/proc/{caught[0][0]}/status").read_text(), "all threads")
+    wait_until(one)
+    wait_until(lambda: "T (stopped)" in Path(f"/proc/{caught[0][0]}/status").read_text())
     assert step(caught[0][1]) < STEPS, "too fast: it is over"
     return caught[0]
 
@@ -80,16 +80,8 @@ def below(pid: int, above: int) -> bool:
     return pid == above
 
 
-def pends(pid: int, number: signal.Signals) -> bool:
+def has_pending(pid: int, number: signal.Signals) -> bool:
     """Whether a signal waits for one that stands still."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
     return any(mask >> (number - 1) & 1 for mask in masks)
-
-
-def until(there: Callable[[], bool], what: str, seconds: float = 300) -> None:
-    """Wait for it."""
-    deadline = time.monotonic() + seconds
-    while not there():
-        assert time.monotonic() < deadline, f"waited for {what} in vain"
-        time.sleep(0.05)

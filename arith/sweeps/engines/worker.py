@@ -1,0 +1,155 @@
+"""A job on the node that a cluster chose for it: runs its command, passes signals on, and keeps
+the file that says where the job is.
+
+As a program, `python -m tape_arith.arith.sweeps.engines.worker ITEMS VARIABLE AGAIN...` does the
+work item in the line of the file ITEMS whose number is in the environment's VARIABLE, and calls
+AGAIN if the job is to be run again. It starts in 0.2 s and handles signals from then
+on, long before the command can: a job that is stopped while it still loads torch has lost nothing,
+and counts as preempted. No torch here.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Literal
+
+from tape_arith.arith.documents import Strict, validated_json
+from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, Failure
+from tape_arith.arith.files import read_text, write_text
+from tape_arith.arith.runs.child_process import last_line, start_command
+from tape_arith.arith.stopping import hear
+
+SECONDS_BETWEEN_LOOKS = 0.2
+
+
+@dataclass(frozen=True)
+class JobState(Strict):
+    """Where an engine has a job: a small file that whoever holds the job writes.
+
+    The token names this submission of the job. "stopped" is a job that was asked to stop, and that
+    a cluster may run again; "ended" is final. Whether the job is done its own files say.
+    """
+
+    engine: str
+    token: str
+    state: Literal["queued", "running", "stopped", "ended"] = "queued"
+    host: str = ""
+    code: int = 0
+    reason: str = ""
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        """Where the job is, for people."""
+        host = f" on {self.host}" if self.host and self.state == "running" else ""
+        return f"{self.engine}: {self.state}{host}"
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """A job for another machine: what follows `tape-arith`, and on how many cores.
+
+    `directory` is where it runs, on a file system that all nodes share.
+    """
+
+    argv: list[str]
+    cores: int
+    directory: str
+    log: str
+    engine: str
+    token: str
+
+    def line(self) -> str:
+        """The line of a file of work items."""
+        return json.dumps(asdict(self))
+
+
+class Worker:
+    """Does one work item."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def pass_on(self, number: int, frame: FrameType | None = None) -> None:
+        """Send a signal to the job: it asks it to stop in good order."""
+        self.signal = self.signal or number
+        if self.process is not None:
+            self.process.send_signal(number)
+
+    def perform(self, item: WorkItem) -> tuple[int, str]:
+        """Return the exit code of the job and its last message."""
+        began, host = time.perf_counter(), socket.gethostname()
+        host = os.environ.get("SLURMD_NODENAME", host)  # the name that Slurm knows
+        state = JobState(item.engine, item.token, "running", host)
+        log = Path(item.log)
+        write_state(log, state)
+        try:
+            code = EXIT_AGAIN if self.signal is not None else self._run(item)
+            reason = last_line(log) or f"ended with {code}"
+        except OSError as error:
+            code, reason = EXIT_FAILED, f"cannot start on {host}: {error}"
+        if code < 0 and self.signal is not None:  # before it could handle signals
+            code, reason = EXIT_AGAIN, "stopped before it began"
+        stopped = code == EXIT_AGAIN and self.signal is not None
+        seconds = round(time.perf_counter() - began, 3)
+        state = replace(state, code=code, reason=reason, seconds=seconds)
+        write_state(log, replace(state, state="stopped" if stopped else "ended"))
+        return code, reason
+
+    def _run(self, item: WorkItem) -> int:
+        share = {"OMP_NUM_THREADS": str(item.cores)}
+        self.process = start_command(item.argv, Path(item.log), share, directory=item.directory)
+        if self.signal is not None:  # it came in between
+            self.process.send_signal(self.signal)
+        while True:
+            try:
+                # In short waits: another thread may call `pass_on`, without a signal.
+                return self.process.wait(SECONDS_BETWEEN_LOOKS)
+            except subprocess.TimeoutExpired:
+                continue
+            except KeyboardInterrupt:
+                self.pass_on(signal.SIGTERM)
+
+
+def state_file(log: Path) -> Path:
+    """The file of the state of the job that has this log."""
+    return log.parent.parent / "states" / f"{log.stem}.json"
+
+
+def write_state(log: Path, state: JobState) -> None:
+    """Raises Failure."""
+    write_text(state_file(log), json.dumps(asdict(state)) + "\n")
+
+
+def read_state(log: Path) -> JobState | None:
+    """None if there is none that can be read."""
+    try:
+        return validated_json(read_text(state_file(log)), JobState)
+    except (Failure, ValueError):
+        return None
+
+
+def main(arguments: list[str]) -> int:
+    """Do a work item; a job that was preempted, or found its folder locked, is run again."""
+    worker = Worker()
+    hear(worker.pass_on)
+    file, variable, *again = arguments
+    line = read_text(Path(file)).splitlines()[int(os.environ[variable])]
+    item = WorkItem(**json.loads(line))
+    code, reason = worker.perform(item)
+    print(reason, file=sys.stderr, flush=True)
+    if code == EXIT_AGAIN and worker.signal in (None, signal.SIGUSR2):
+        write_state(Path(item.log), JobState(item.engine, item.token))
+        subprocess.run(again, check=False)
+    return code if code >= 0 else EXIT_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

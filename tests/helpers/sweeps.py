@@ -1,0 +1,80 @@
+"""Sweeps of tiny runs: their files, their jobs, and what they leave."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.sweeps.jobs import Job, JobOptions, plan
+from tape_arith.arith.sweeps.sweep import Run
+from tape_arith.models.names.parse import parse
+from tests.helpers.tiny_runs import SETTINGS, Result, contents
+
+
+def sweep_file(encodings: str, seeds: str = "[0]", more: str = "", **changed: object) -> str:
+    """Write a sweep of tiny runs to mine.toml."""
+    settings = "\n".join(f"{key} = {value}" for key, value in {**SETTINGS, **changed}.items())
+    names = ", ".join(f'"{name}"' for name in encodings.split(","))
+    head = f'# Mine.\npreset = "mini"\nencodings = [{names}]\nseeds = {seeds}\n{more}\n'
+    Path("mine.toml").write_text(f"{head}[set]\n{settings}\n")
+    return "mine.toml"
+
+
+def kept(root: Path) -> dict[str, bytes]:
+    """What must not depend on how a sweep went: the grids and the final weights of its runs."""
+    return {
+        name: content
+        for name, content in contents(root).items()
+        if "/grid" in name or name.endswith("final.safetensors")
+    }
+
+
+def jobs_of(result: Result) -> dict[str, str]:
+    """The states of the jobs that `sweep --json` printed."""
+    return {job["id"]: job["state"] for job in json.loads(result.out)["jobs"]}
+
+
+class MarkedJob(Job):
+    """A job that is done if a file says so, whatever its run."""
+
+    @property
+    def mark(self) -> Path:
+        return Path("marks", self.id.replace("/", "-"))
+
+    def done(self) -> bool:
+        return self.mark.exists()
+
+    def finish(self) -> None:
+        self.mark.parent.mkdir(exist_ok=True)
+        self.mark.touch()
+
+
+def marked_jobs(*names: str) -> list[MarkedJob]:
+    """A train and a score job of each encoding."""
+    config = load_preset("mini")
+    runs = [Run(parse(name), 0, "mini", config, Path("runs")) for name in names]
+    return [MarkedJob(**vars(job)) for job in plan(runs, JobOptions(), Path("runs"))]
+
+
+def start(*arguments: str) -> "subprocess.Popen[str]":
+    """Start the command line on one thread."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "tape_arith", *arguments]
+    own = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=own, stdout=pipe, stderr=pipe, text=True)
+
+
+def processes() -> list[int]:
+    """Processes of the command line that run in this folder."""
+    pids = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            here = os.readlink(entry / "cwd") == str(Path.cwd())
+        except OSError:  # gone meanwhile, or of another user
+            continue
+        if here and b"tape_arith" in words:
+            pids.append(int(entry.name))
+    return pids

@@ -1,0 +1,119 @@
+"""Subprocesses of this machine, with a script in the command line's place."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tape_arith.arith.runs import child_process
+from tape_arith.arith.sweeps.engines.engine import Ended
+from tape_arith.arith.sweeps.engines.local import Local
+from tape_arith.arith.sweeps.jobs import log_file
+from tests.helpers.child_processes import wait_until
+from tests.helpers.sweeps import marked_jobs
+
+SCRIPT = """
+import os, signal, sys, time
+from pathlib import Path
+job = sys.argv[1:]
+print("OMP", os.environ["OMP_NUM_THREADS"], "CUDA", os.environ.get("CUDA_VISIBLE_DEVICES"))
+print(*job)
+{body}
+"""
+HANDLES_SIGNALS = """
+def stop(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends it as it stands
+    Path("saving").touch()
+    time.sleep(0.5)
+    print("saved")
+    sys.exit(75)
+signal.signal(signal.SIGTERM, stop)
+signal.signal(signal.SIGINT, lambda *_: sys.exit(99))
+print("listening", flush=True)
+Path("child").write_text(str(os.getpid()))
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def script(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Sets what every job does from now on."""
+    monkeypatch.setattr(child_process, "COMMAND_LINE", (str(here / "job.py"),))
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+
+    def write(body: str) -> None:
+        (here / "job.py").write_text(SCRIPT.format(body=body))
+
+    return write
+
+
+def ends(engine: Local, count: int) -> list[Ended]:
+    ended: list[Ended] = []
+    deadline = time.monotonic() + 60
+    while len(ended) < count:
+        assert time.monotonic() < deadline
+        ended += engine.wait(0.1)
+    return ended
+
+
+@pytest.mark.parametrize("gpus", [["5", "7"], []])
+def test_each_slot_has_its_share(
+    script: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, gpus: list[str]
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    script("sys.exit('tape-arith: no luck' if 'fire' in job else 0)")
+    jobs = marked_jobs("rope", "fire", "nope", "alibi")[::2]
+    engine = Local(4, Path("sweep"), gpus)
+    for job in jobs:
+        engine.submit(job, 12.0)
+    assert engine.free == 0
+    ended = {end.job.id: end for end in ends(engine, 4)}
+    assert engine.free == 4
+    assert {key: (end.code, end.reason) for key, end in ended.items() if end.code} == {
+        jobs[1].id: (1, "no luck")
+    }
+    shares = []
+    for job in jobs:
+        log = log_file(Path("sweep"), job.id)
+        assert ended[job.id].log == log
+        command, share, words = log.read_text().splitlines()[:3]
+        assert command == f"$ tape-arith {words}" and words.endswith("--time-limit 12.000s")
+        shares.append(share)
+    assert shares == [f"OMP 2 CUDA {gpu}" for gpu in (gpus * 2 or ["None"] * 4)]
+    engine.submit(jobs[0], None)  # its log goes on
+    (end,) = ends(engine, 1)
+    assert end.log is not None and end.log.read_text().count("$ tape-arith train") == 2
+    assert "--time-limit" not in end.log.read_text().splitlines()[-1]
+
+
+def test_children_are_asked_once_and_save(script: Callable[[str], None]) -> None:
+    script(HANDLES_SIGNALS)
+    engine = Local(1, Path("sweep"))
+    engine.submit(marked_jobs("rope")[0], None)
+    wait_until(Path("child").exists)
+    engine.stop()
+    wait_until(Path("saving").exists)
+    engine.stop()
+    (end,) = ends(engine, 1)
+    assert (end.code, end.reason) == (75, "saved")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is Linux's")
+def test_children_do_not_outlive_us(script: Callable[[str], None]) -> None:
+    script(HANDLES_SIGNALS)
+    (job, _) = marked_jobs("rope")
+    parent = os.fork()
+    if parent == 0:
+        Local(1, Path("sweep")).submit(job, None)
+        time.sleep(60)
+        os._exit(0)
+    wait_until(lambda: Path("child").exists() and Path("child").read_text())
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    child = Path("/proc", Path("child").read_text())
+    wait_until(lambda: not child.exists())
+    assert log_file(Path("sweep"), job.id).read_text().endswith("saved\n")

@@ -1,0 +1,160 @@
+"""A job on a node: signals passed on, its state file, and when it is run again."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tape_arith.arith.runs import child_process
+from tape_arith.arith.stopping import WISHES
+from tape_arith.arith.sweeps.engines.worker import Worker, WorkItem, main, read_state
+from tape_arith.arith.sweeps.jobs import JobOptions, plan
+from tape_arith.arith.sweeps.sweep import load_sweep
+from tests.helpers.child_processes import wait_until
+from tests.helpers.sweeps import kept, sweep_file
+from tests.helpers.tiny_runs import contents, done
+from tests.sweeps.engines.trainings import STEPS, freeze, has_pending, trainings
+
+LOG = Path("sweep/logs/train.rope.log")
+
+SCRIPT = """
+import os, signal, sys, time
+from pathlib import Path
+def stop(number, frame):
+    print("saved after", signal.Signals(number).name, flush=True)
+    sys.exit(75)
+for number in (signal.SIGTERM, signal.SIGUSR2) if "listen" in sys.argv else ():
+    signal.signal(number, stop)
+print("tape-arith:", *sys.argv[1:], os.environ["OMP_NUM_THREADS"], os.getcwd(), flush=True)
+Path("begun").touch()
+if "sleep" in sys.argv:
+    time.sleep(60)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def script(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In the command line's place; our own handlers are put back afterwards."""
+    Path("job.py").write_text(SCRIPT)
+    monkeypatch.setattr(child_process, "COMMAND_LINE", (str(here / "job.py"),))
+    monkeypatch.setenv("SLURMD_NODENAME", "n7")
+    before = {number: signal.getsignal(number) for number in WISHES}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def item(command: str, directory: str | None = None) -> WorkItem:
+    directory = directory or str(Path.cwd())
+    return WorkItem(command.split(), 3, directory, str(LOG.absolute()), "slurm", "a_0")
+
+
+@contextmanager
+def once_begun(act: Callable[[], object]) -> Iterator[None]:
+    """Call `act` in another thread as soon as the job has begun."""
+
+    def wait_and_act() -> None:
+        wait_until(Path("begun").exists)
+        act()
+
+    thread = threading.Thread(target=wait_and_act)
+    thread.start()
+    yield
+    thread.join()
+
+
+def state() -> tuple[str, int]:
+    job_state = read_state(LOG)
+    assert job_state is not None and job_state.token == "a_0"
+    return job_state.state, job_state.code
+
+
+@pytest.mark.usefixtures("script")
+def test_a_job_on_a_node() -> None:
+    assert Worker().perform(item("0 one")) == (0, f"0 one 3 {Path.cwd()}")
+    assert state() == ("ended", 0)
+    assert Worker().perform(item("2 two")) == (2, f"2 two 3 {Path.cwd()}")
+    assert state() == ("ended", 2)
+    code, reason = Worker().perform(item("0", "nowhere"))  # a folder that the node does not see
+    assert code == 1 and reason.startswith("cannot start on n7:") and "nowhere" in reason
+
+
+@pytest.mark.usefixtures("script")
+def test_a_job_that_is_killed_without_being_asked_failed() -> None:
+    worker = Worker()
+    with once_begun(
+        lambda: os.kill(worker.process.pid, signal.SIGKILL) if worker.process else None
+    ):
+        assert worker.perform(item("0 sleep"))[0] == -signal.SIGKILL
+    assert state() == ("ended", -9)
+
+
+@pytest.mark.usefixtures("script")
+@pytest.mark.parametrize(("number", "requeued"), [(signal.SIGUSR2, True), (signal.SIGTERM, False)])
+def test_a_signal_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, requeued: bool
+) -> None:
+    Path("items.jsonl").write_text(f"{{}}\n{item('0 listen sleep').line()}\n")
+    monkeypatch.setenv("NUMBER", "1")
+    with once_begun(lambda: os.kill(os.getpid(), number)):
+        assert main(["items.jsonl", "NUMBER", "touch", "requeued"]) == 75
+    assert f"saved after {number.name}" in LOG.read_text()
+    assert Path("requeued").exists() == requeued
+    assert state()[0] == ("queued" if requeued else "stopped")
+
+
+@pytest.mark.usefixtures("script")
+def test_a_job_that_is_stopped_before_it_handles_signals_lost_nothing() -> None:
+    worker = Worker()
+    with once_begun(lambda: worker.pass_on(signal.SIGUSR2)):
+        assert worker.perform(item("0 sleep")) == (75, "stopped before it began")
+    assert worker.perform(item("0 two"))[0] == 75 and "two" not in LOG.read_text()
+
+
+@pytest.mark.usefixtures("script")
+def test_a_job_whose_folder_is_locked_is_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("items.jsonl").write_text(item("75 locked").line() + "\n")
+    monkeypatch.setenv("NUMBER", "0")
+    assert main(["items.jsonl", "NUMBER", "touch", "requeued"]) == 75
+    assert Path("requeued").exists()
+
+
+@pytest.mark.slow
+def test_an_orphan_and_its_retry_never_share_a_folder(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker of a training dies, as with its node, and the training lives on: a retry finds the
+    folder locked, until the orphan has saved and ended."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    file = sweep_file("rope", steps=STEPS)
+    done("sweep", file, "--out", "whole")
+    (job, _) = plan(load_sweep(file).runs(Path("runs")), JobOptions(), Path("runs"))
+    log = here / "runs/sweeps/mine/logs/x.log"
+    line = WorkItem(job.argv, 1, str(here), str(log), "slurm", "t").line()
+    Path("items.jsonl").write_text(line + "\n")
+    module = "tape_arith.arith.sweeps.engines.worker"
+    command = [sys.executable, "-m", module, "items.jsonl", "NUMBER", "touch", "requeued"]
+    own = {**os.environ, "NUMBER": "0"}
+    with subprocess.Popen(command, env=own) as first:
+        orphan, _ = freeze(120)
+        first.kill()
+    assert has_pending(orphan, signal.SIGTERM)
+    weights = contents(job.folder.path / "weights")
+    retry = subprocess.run(command, env=own)
+    assert retry.returncode == 75 and Path("requeued").exists()
+    assert f"is being written by process {orphan} on" in log.read_text()
+    assert contents(job.folder.path / "weights") == weights
+    os.kill(orphan, signal.SIGCONT)
+    wait_until(lambda: not trainings())
+    assert "stopped in good order" in log.read_text()
+    assert subprocess.run(command, env=own).returncode == 0
+    assert "from step 1" in log.read_text()
+    done("sweep", file)
+    assert kept(Path("runs/mine")) == kept(Path("whole/mine")) != {}
