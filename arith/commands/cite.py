@@ -25,18 +25,18 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Print BibTeX of the methods used: encodings, what is added at test time, and this suite."""
-    from tape_arith.arith.export.citations import bibtex, cited, everything, suite
+    from tape_arith.arith.export.citations import all_names, bibtex, cited_papers, suite_entry
     from tape_arith.models.names.parse import parse_list
 
-    names = everything() if pe == "all" else parse_list(pe)
+    names = all_names() if pe == "all" else parse_list(pe)
     if not names:
         raise UsageError("--pe is empty: name an encoding, as in --pe tape")
-    found = cited(names)
-    for one in found:
+    cited = cited_papers(names)
+    for one in cited:
         if not one.bibtex:
             print(f"note: no entry for {', '.join(one.names)}: {one.paper}", file=sys.stderr)
     if as_json:
-        papers = [{**vars(one), "names": list(one.names), "key": one.key} for one in found]
-        print(json.dumps({"schema": SCHEMA, "suite": suite(), "papers": papers}, indent=1))
+        papers = [{**vars(one), "names": list(one.names), "key": one.key} for one in cited]
+        print(json.dumps({"schema": SCHEMA, "suite": suite_entry(), "papers": papers}, indent=1))
     else:
-        print(bibtex(found), end="")
+        print(bibtex(cited), end="")

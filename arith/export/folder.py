@@ -1,9 +1,11 @@
-"""An exported folder: whole or not there, and written over only where it is one."""
+"""An exported folder, written whole or not at all, and the templates of its texts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tape_arith.arith.documents import read_content, write_document
 from tape_arith.arith.errors import Failure, UsageError
@@ -12,6 +14,19 @@ from tape_arith.arith.files import remove, remove_stale_temporaries, temporary_b
 MARK = "tape-arith.json"
 """In every exported folder: what it was made of."""
 _KIND = "exported run"
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill in one of the templates in `templates`, named without its ending."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(f"{template}.jinja").render(values)
 
 
 @contextmanager
@@ -36,7 +51,7 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
         temporary.rename(out)
     except OSError as error:
         raise Failure(f"cannot write {out}: {error.strerror or error}") from error
-    except Failure as error:  # by the name that people know
+    except Failure as error:  # under the name that people know
         raise Failure(str(error).replace(str(temporary), str(out))) from error
     finally:
         with suppress(OSError):
@@ -52,7 +67,7 @@ def _check_ours(out: Path, fresh: bool) -> None:
         read_content(out / MARK, _KIND)
     except Failure:
         raise UsageError(
-            f"{out} is there and no export of tape-arith: choose another --out"
+            f"{out} exists and is no export of tape-arith: choose another --out"
         ) from None
     if not fresh:
-        raise UsageError(f"{out} is there: --fresh writes it again, or choose another --out")
+        raise UsageError(f"{out} exists: --fresh writes it again, or choose another --out")

@@ -1,7 +1,7 @@
-"""A trained decoder as `transformers` loads it, all but its weights: code, config, tokenizer.
+"""What `transformers` needs besides weights to load a decoder: code, config, tokenizer.
 
-The tokenizer has a token a character, with the ids of `arith.tasks.vocabulary`. It turns no number
-around: text is written as everywhere in this suite, least significant digit first.
+The tokenizer has a token a character, with the ids of `arith.tasks.vocabulary`. It reverses no
+number: text is written as everywhere in this suite, least significant digit first.
 """
 
 import json
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.export.source_files import carried
+from tape_arith.arith.export.folder import TEMPLATES
+from tape_arith.arith.export.source_files import source_files
 from tape_arith.arith.files import write_text
 from tape_arith.arith.tasks.task import Task, load_task
 from tape_arith.arith.tasks.vocabulary import BOS, EOS, PAD, SPECIAL, SYMBOLS, UNK
@@ -22,7 +23,6 @@ from tape_arith.models.names.parse import Name, NamePart
 WEIGHTS = "model.safetensors"
 PREFIX = "decoder."
 """Before the name of each of the decoder's tensors in WEIGHTS."""
-_TEMPLATES = Path(__file__).parent / "templates"
 _EVERYTHING = "{everything}"
 
 
@@ -41,16 +41,15 @@ class Model:
 def write_folder(folder: Path, model: Model) -> None:
     """Write all files but WEIGHTS and the card.
 
-    Errors: UsageError where the encoding cannot be carried (see `carried`), or where the task's
-    answers do not tell their length as an export needs it.
+    Raises UsageError as `source_files` and `answer_width`.
     """
-    _write(folder / "config.json", config(model))
-    _write(folder / "generation_config.json", generation(model))
-    _write(folder / "tokenizer.json", tokenizer())
+    _write(folder / "config.json", _config(model))
+    _write(folder / "generation_config.json", _generation(model))
+    _write(folder / "tokenizer.json", _tokenizer())
     _write(folder / "tokenizer_config.json", _tokenizer_config())
-    code = carried(model.name, model.version)
+    code = source_files(model.name, model.version)
     for name in ("configuration_tape_arith", "modeling_tape_arith"):
-        text = (_TEMPLATES / f"{name}.py.txt").read_text("utf-8")
+        text = (TEMPLATES / f"{name}.py.txt").read_text("utf-8")
         imports = (
             f"    from .{file.removesuffix('.py')} import *  # noqa" for file in sorted(code)
         )
@@ -59,7 +58,7 @@ def write_folder(folder: Path, model: Model) -> None:
         write_text(folder / name, text)
 
 
-def config(model: Model) -> dict[str, Any]:
+def _config(model: Model) -> dict[str, Any]:
     """config.json."""
     extrapolation = model.name.extrapolation
     return {
@@ -90,7 +89,7 @@ def config(model: Model) -> dict[str, Any]:
     }
 
 
-def generation(model: Model) -> dict[str, Any]:
+def _generation(model: Model) -> dict[str, Any]:
     """generation_config.json: greedy, to the longest tested problem's end."""
     return {
         "bos_token_id": BOS,
@@ -102,22 +101,15 @@ def generation(model: Model) -> dict[str, Any]:
     }
 
 
-def tokenizer() -> dict[str, Any]:
+def _tokenizer() -> dict[str, Any]:
     """tokenizer.json: a token a character, the special ones by their names in brackets."""
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {
-                "id": number,
-                "content": name,
-                "single_word": False,
-                "lstrip": False,
-                "rstrip": False,
-                "normalized": False,
-                "special": True,
-            }
+            {"id": number, "content": name, "special": True, **plain}
             for number, name in enumerate(SPECIAL)
         ],
         "normalizer": None,
@@ -153,7 +145,7 @@ def _tokenizer_config() -> dict[str, Any]:
 def answer_width(task: Task) -> tuple[int, int]:
     """(a, b): an answer to operands of at most n digits has at most a n + b digits.
 
-    Errors: UsageError where there are no such numbers, or a problem's bound is no such sum.
+    Raises UsageError if there are no such numbers, or a problem's bound is no such sum.
     """
     few = [task.answer_width(digits) for digits in (1, 2)]
     slope, constant = few[1] - few[0], 2 * few[0] - few[1]
@@ -168,7 +160,7 @@ def answer_width(task: Task) -> tuple[int, int]:
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
-    """As others read it, without what files of our own say of themselves."""
+    """Write plain JSON, without the kind and checksum of our own documents."""
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 

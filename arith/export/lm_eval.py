@@ -10,36 +10,53 @@ from pathlib import Path
 from typing import Any
 
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.export.folder import TEMPLATES, render
 from tape_arith.arith.files import atomic, write_text
 from tape_arith.arith.scoring.regions import Bools, Region, mask
 from tape_arith.arith.tasks import vocabulary
 from tape_arith.arith.tasks.task import load_task
 
 LEAVES: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
-"""The regions that part a grid; their tasks are called as they are."""
-_TEMPLATES = Path(__file__).parent / "templates"
+"""The regions that part a grid, and the names of their tasks."""
 
 
 def write_tasks(folder: Path, bucket: Bucket, trained_digits: int, per_cell: int) -> str:
-    """Write the first `per_cell` problems of each pair of lengths and the tasks that ask them; the
-    name of the group that holds all."""
+    """Write the first `per_cell` problems of each pair of lengths, the tasks that ask them, and
+    README.md; returns the name of the group of all tasks."""
+    task = load_task(bucket.task)
+    longest = int(task.answer_width(bucket.max_digits)) + 1
     group = f"tape_arith_{bucket.task}_{trained_digits}_{bucket.max_digits}".replace("-", "_")
     if bucket.split != "evaluation":
         group += f"_{bucket.split}"
-    told = []
+    names = []
     for region in LEAVES:
         cells = mask(region, bucket.max_digits, trained_digits)
         if cells.any():
+            names.append(f"{group}_{region}")
             _write_problems(folder / f"{region}.jsonl", bucket, per_cell, cells)
-            write_text(folder / f"{region}.yaml", _task(f"{group}_{region}", region, bucket))
-            told.append(f"{group}_{region}")
-    if len(told) > 1:
+            text = render(
+                "lm_eval_task.yaml",
+                name=names[-1],
+                file=region,
+                longest=longest,
+                version=task.version,
+            )
+            write_text(folder / f"{region}.yaml", text)
+    if len(names) > 1:
         outside = f"{group}_out_of_distribution"
-        write_text(folder / "out_of_distribution.yaml", _group(outside, told[1:]))
-        told = [told[0], outside]
-    write_text(folder / "all_cells.yaml", _group(group, told))
-    write_text(folder / "problems.py", (_TEMPLATES / "problems.py.txt").read_text("utf-8"))
+        _write_group(folder / "out_of_distribution.yaml", outside, names[1:])
+        names = [names[0], outside]
+    _write_group(folder / "all_cells.yaml", group, names)
+    write_text(folder / "problems.py", (TEMPLATES / "problems.py.txt").read_text("utf-8"))
+    prompt, _, answer = task.text(48, 5).partition("=")
+    sha256 = bucket.sha256(per_cell * bucket.num_pairs)
+    facts = {"per_cell": per_cell, "sha256": sha256, "prompt": prompt, "answer": answer}
+    write_text(folder / "README.md", render("lm_eval.md", group=group, bucket=bucket, **facts))
     return group
+
+
+def _write_group(path: Path, name: str, tasks: list[str]) -> None:
+    write_text(path, render("lm_eval_group.yaml", name=name, tasks=tasks))
 
 
 def _write_problems(path: Path, bucket: Bucket, per_cell: int, cells: Bools) -> None:
@@ -68,67 +85,3 @@ def _problems(bucket: Bucket, count: int) -> Iterator[dict[str, Any]]:
                 "key": key,
             }
             index += 1
-
-
-def _task(name: str, file: str, bucket: Bucket) -> str:
-    task = load_task(bucket.task)
-    longest = int(task.answer_width(bucket.max_digits)) + 1
-    return f"""task: {name}
-custom_dataset: !function problems.load
-dataset_kwargs:
-  file: {file}.jsonl
-test_split: test
-output_type: generate_until
-doc_to_text: prompt
-doc_to_target: answer
-target_delimiter: ""
-num_fewshot: 0
-generation_kwargs:
-  do_sample: false
-  # The longest answer and the token that ends it: who goes on is wrong.
-  max_gen_toks: {longest}
-  until: []
-metric_list:
-  - metric: exact_match
-    aggregation: mean
-    higher_is_better: true
-metadata:
-  version: {task.version}
-"""
-
-
-def _group(name: str, tasks: list[str]) -> str:
-    listed = "\n".join(f"  - {task}" for task in tasks)
-    return f"""group: {name}
-task:
-{listed}
-aggregate_metric_list:
-  - metric: exact_match
-    aggregation: mean
-    weight_by_size: true
-metadata:
-  version: 1
-"""
-
-
-def guide(group: str, bucket: Bucket, per_cell: int, sha256: str) -> str:
-    """README.md of the folder: what it holds and how it is run."""
-    prompt, _, answer = load_task(bucket.task).text(48, 5).partition("=")
-    return f"""# {group}
-
-Problems of {bucket.task} version {bucket.version} with operands of 1 to {bucket.max_digits} digits,
-evaluation seed {bucket.seed}, {per_cell} for each pair of lengths, as tasks of
-lm-evaluation-harness. SHA-256 `{sha256}`.
-
-```sh
-lm_eval --model hf --model_args pretrained=MODEL,trust_remote_code=True \\
-    --include_path THIS_FOLDER --tasks {group} --batch_size 64
-```
-
-MODEL is what `tape-arith export RUN --format transformers` wrote, or any model that is to be asked.
-Its tasks are the regions of the grid, and a group's mean is over all pairs of lengths alike.
-
-Numbers stand least significant digit first: of 48 and 5 the question is `{prompt}=`, its answer
-`{answer}`. `key` in the files is what tape-arith draws random positions from; the harness has no
-place for it, so a model with random positions is asked with other draws of the same kind.
-"""

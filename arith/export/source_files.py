@@ -1,11 +1,10 @@
-"""The source files that an encoding needs, made to stand in one folder without this suite.
+"""The source files that an encoding needs, rewritten to work in one folder without this suite.
 
-`transformers` takes along, of a model's own code, the files that lie beside it and are imported
-with one dot; folders it does not follow. So every module of ours goes into one file beside the
-others, `models.families.rotary` into `families_rotary.py`, and its imports of `models` become
-imports with a dot. Nothing else of a file is touched. What looks names up in folders stays behind:
-`parts.py`, written here, knows the classes of a name, and `build.py`, in the place of
-`models.build`, those that its parts build themselves.
+Of a model's own code, `transformers` copies the files beside it that are imported with one dot; it
+follows no folders. So each module becomes one file, `models.families.rotary` `families_rotary.py`,
+and its imports of `models` become imports with a dot; nothing else changes. Modules that look names
+up in folders are left out: `parts.py`, written here, has the classes of a name, and `build.py`, in
+place of `models.build`, those that its parts build themselves.
 """
 
 import ast
@@ -39,26 +38,25 @@ _IMPORT = re.compile(r"^(\s*)from tape_arith\.models\.([\w.]+) import ", re.MULT
 
 @dataclass(frozen=True)
 class _Module:
-    """A file to be carried: its name here, where it comes from and what stands in it."""
+    """A file to export: its name there, its origin and its text."""
 
     flat: str
     origin: str
     text: str
 
 
-def carried(name: Name, version: str) -> dict[str, str]:
-    """The files by their names ("families_rotary.py") that the encoding `name` and the decoder
-    need, those written here among them.
+def source_files(name: Name, version: str) -> dict[str, str]:
+    """The text of each file ("families_rotary.py") that the encoding `name` and the decoder need,
+    `parts.py` and `build.py` among them.
 
-    Errors: UsageError where an encoding of the user's own needs more than its file, `models` and
-    torch.
+    Raises UsageError if a user's encoding needs more than its file, `models` and torch.
     """
     own = [part.name for part in name.encoding.parts]
     extra = [] if name.extrapolation is None else [name.extrapolation.name]
     parts = [*_classes("encoding", own), *_classes("extrapolation", extra)]
     others = [other for other in involved(name.encoding.parts) if other not in own]
     built = _classes("encoding", others)
-    waiting = [_ours(module) for module in ALWAYS]
+    waiting = [_builtin(module) for module in ALWAYS]
     waiting += [_placed(place) for _, place, _ in (*parts, *built)]
     modules: dict[str, _Module] = {}
     while waiting:
@@ -67,33 +65,31 @@ def carried(name: Name, version: str) -> dict[str, str]:
             raise UsageError(f"two files are called {module.origin}: rename one to export both")
         if module.flat not in modules:
             modules[module.flat] = module
-            waiting += [_ours(other) for other in _imported(module) if other != BUILD]
+            waiting += [_builtin(other) for other in _imported(module) if other != BUILD]
     files = {f"{flat}.py": _standing_alone(module, version) for flat, module in modules.items()}
     # Two files, since transformers before 5 looks for ever through imports that go in a circle.
     return {**files, "parts.py": _table(parts, version), "build.py": _table(built, version)}
 
 
 def involved(parts: Iterable[NamePart]) -> list[str]:
-    """The names of `parts`, and of the encodings that options of theirs name (DAPE's base)."""
-    found: list[str] = []
+    """The names of `parts`, and of the encodings that their options name (DAPE's base)."""
+    names: dict[str, None] = {}
     known = known_names("encoding")
     for part in parts:
-        declared = declaration("encoding", part.name).options
-        values = {key: option.default for key, option in declared.items()} | dict(part.options)
-        found += [
-            part.name,
-            *(str(v) for v in values.values() if isinstance(v, str) and v in known),
-        ]
-    return list(dict.fromkeys(found))
+        options = declaration("encoding", part.name).options
+        values = {key: option.default for key, option in options.items()} | dict(part.options)
+        named = [str(value) for value in values.values() if value in known]
+        names |= dict.fromkeys([part.name, *named])
+    return list(names)
 
 
 def _classes(kind: str, names: Iterable[str]) -> list[tuple[str, Location, str]]:
-    """Each name with where it is written and what its class is called."""
+    """Each name with its location and the name of its class."""
     places = [locate(kind, name) for name in names]
     return [(place.name, place, read_declaration(place).class_name) for place in places]
 
 
-def _ours(module: str) -> _Module:
+def _builtin(module: str) -> _Module:
     file = source_file(module)
     if file is None or file.name == "__init__.py" or module in LOOKS_INTO_FOLDERS:
         raise UsageError(f"{module} looks into folders of tape-arith: an export cannot carry it")
@@ -106,7 +102,7 @@ def _ours(module: str) -> _Module:
 
 def _placed(place: Location) -> _Module:
     if place.is_builtin:
-        return _ours(place.module)
+        return _builtin(place.module)
     assert place.file is not None  # `source.read` said so where it is not
     stem = re.sub(r"\W", "_", Path(place.file).stem)
     return _Module(f"own_{stem}", Path(place.file).name, place.source().decode("utf-8"))
@@ -117,7 +113,7 @@ def _flat(module: str) -> str:
 
 
 def _imported(module: _Module) -> Iterator[str]:
-    """The modules of `models` that it imports. Errors: UsageError for what cannot come along."""
+    """The modules of `models` that it imports. Raises UsageError for what cannot be exported."""
     for node in ast.walk(ast.parse(module.text)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -137,12 +133,12 @@ def _imported(module: _Module) -> Iterator[str]:
 
 
 def _standing_alone(module: _Module, version: str) -> str:
-    text = _IMPORT.sub(lambda found: f"{found[1]}from .{_flat(found[2])} import ", module.text)
+    text = _IMPORT.sub(lambda match: f"{match[1]}from .{_flat(match[2])} import ", module.text)
     return f"# {module.origin}, carried by `tape-arith export` ({version}).\n{text}"
 
 
 def _table(classes: Iterable[tuple[str, Location, str]], version: str) -> str:
-    """A file that builds the classes (name, place, class) that are given, by name."""
+    """A module that builds `classes` (name, location, class name) by name."""
     listed = sorted(classes)
     head = [
         f'"""What this folder builds by name. Written by `tape-arith export` ({version})."""',

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-OURS = ("arith", "models", "cli")
+OURS = ("tape_arith",)
 
 
 class Blocked:

@@ -1,4 +1,4 @@
-"""`tape-arith cite`: every encoding has a whole entry, and the ids agree."""
+"""`tape-arith cite`: every encoding has a whole entry, and names and entries agree."""
 
 import json
 import re
@@ -6,88 +6,85 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.export.citations import bibtex, cited, entries, everything, papers, suite
+from tape_arith.arith.export.citations import (
+    all_names,
+    cited_papers,
+    entries,
+    papers,
+    suite_entry,
+)
 from tape_arith.models.names.declarations import declaration
 from tape_arith.models.names.locate import locations
 from tape_arith.models.names.parse import parse
 from tests.helpers.tiny_runs import done
 
-OURS = [
+METHODS = [
     (kind, place.name)
     for kind in ("encoding", "extrapolation")
     for place in locations(kind)
     if place.is_builtin
 ]
-FIELD = re.compile(r"^  (\w+) +=\s*{(.*)},$", re.MULTILINE)
-SAID = re.compile(r"(?P<surname>\S+) et al\. (?P<year>\d{4}), arXiv (?P<number>\d{4}\.\d{5})")
+FIELD = re.compile(r"^  ([\w-]+) +=\s*{(.*)},$", re.MULTILINE)
+CITATION = re.compile(r"(?P<surname>\S+) et al\. (?P<year>\d{4}), arXiv (?P<number>\d{4}\.\d{5})")
 
 
-@pytest.mark.parametrize(("kind", "name"), OURS)
-def test_what_an_encoding_says_agrees_with_its_entries(kind: str, name: str) -> None:
-    said = declaration(kind, name).paper
-    found = list(SAID.finditer(said))
-    assert [match["number"] for match in found] == papers(said) != [], said
-    for match in found:
-        entry = entries()[match["number"]]
-        fields = dict(FIELD.findall(entry))
-        assert fields["author"].split(",")[0] == match["surname"]
-        key = entry.partition("{")[2].partition(",")[0]
-        assert key.startswith(match["surname"].lower() + match["year"])
-        assert "20" + match["number"][:2] == match["year"]
-        assert 0 <= int(fields["year"]) - int(match["year"]) <= 3
+def test_what_encodings_say_agrees_with_their_entries() -> None:
+    for kind, name in METHODS:
+        text = declaration(kind, name).paper
+        citations = list(CITATION.finditer(text))
+        assert [citation["number"] for citation in citations] == papers(text) != [], text
+        for citation in citations:
+            entry = entries()[citation["number"]]
+            fields = dict(FIELD.findall(entry))
+            assert fields["author"].split(",")[0] == citation["surname"]
+            key = entry.partition("{")[2].partition(",")[0]
+            assert key.startswith(citation["surname"].lower() + citation["year"])
+            assert "20" + citation["number"][:2] == citation["year"]
+            assert 0 <= int(fields["year"]) - int(citation["year"]) <= 3
 
 
-def test_entries_are_whole() -> None:
+def test_entries_are_whole_and_used() -> None:
     keys = []
     for number, entry in entries().items():
         fields = dict(FIELD.findall(entry))
         assert {"title", "author", "year", "eprint", "archivePrefix"} <= fields.keys(), entry
         assert fields["eprint"] == number and fields["archivePrefix"] == "arXiv"
-        kind = re.match(r"@(\w+){(\w+),\n", entry)
-        assert kind is not None
-        needed = {"inproceedings": {"booktitle"}, "article": {"journal"}, "misc": set()}[kind[1]]
-        assert needed <= fields.keys(), entry
-        assert entry.count("{") == entry.count("}")
+        match = re.match(r"@(\w+){(\w+),\n", entry)
+        assert match is not None
+        venue = {"inproceedings": {"booktitle"}, "article": {"journal"}, "misc": set()}[match[1]]
+        assert venue <= fields.keys() and entry.count("{") == entry.count("}"), entry
         assert all("," in author for author in fields["author"].split(" and ")), entry
-        keys.append(kind[2])
+        keys.append(match[2])
     assert len(set(keys)) == len(keys)
+    assert {one.paper for one in cited_papers(all_names())} == entries().keys()
 
 
-def test_no_entry_is_left_over() -> None:
-    used = {one.paper for one in cited(everything())}
-    assert used == entries().keys()
+def test_the_suite_is_cited_as_its_own_file_says() -> None:
+    text = (Path(__file__).parents[2] / "CITATION.cff").read_text()
+    stated = dict(re.findall(r'^ *-? *([\w-]+): "?(.*?)"?$', text, re.MULTILINE))
+    fields = dict(FIELD.findall(suite_entry()))
+    assert fields["title"] == stated["title"] and fields["author"] == f"{{{stated['name']}}}"
+    assert fields["year"] == stated["date-released"][:4]
+    assert fields["version"] == stated["version"]
 
 
-def test_this_suite_is_cited_as_its_own_file_says() -> None:
-    cff = (Path(__file__).parents[2] / "CITATION.cff").read_text()
-    told = dict(re.findall(r'^ *-? *([\w-]+): "?(.*?)"?$', cff, re.MULTILINE))
-    fields = dict(FIELD.findall(suite()))
-    assert fields["title"] == told["title"]
-    assert fields["author"] == f"{{{told['name']}}}"
-    assert fields["year"] == told["date-released"][:4]
-    assert fields["version"] == told["version"]
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("abacus+fire", ["mcleish2024transformers", "li2023functional"]),
+        ("rope+yarn", ["su2021roformer", "peng2023yarn"]),
+        ("rope@from=alibi", ["su2021roformer", "press2021train"]),
+    ],
+)
+def test_parts_extrapolations_and_origins_are_cited(name: str, keys: list[str]) -> None:
+    assert [one.key for one in cited_papers([parse(name)])] == keys
 
 
-def test_parts_options_and_origins_count() -> None:
-    def keys(text: str) -> list[str]:
-        return [one.key for one in cited([parse(text)])]
-
-    assert keys("abacus+fire") == ["mcleish2024transformers", "li2023functional"]
-    assert "peng2023yarn" in keys("rope+yarn") and "li2023functional" in keys("dape:base=fire")
-    assert keys("tape@from=rope").count("su2021roformer") == 1
-    assert "press2021train" in keys("rope@from=alibi")
-
-
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command(here: Path) -> None:
     text = done("cite", "--pe", "tape,rand-fire,fire").out
     assert text.startswith("@software{tapearith,") and text.count("@") == 1 + 4
     assert "% rand-fire, fire\n@inproceedings{li2023functional" in text
-    content = json.loads(done("cite", "--json").out)
-    assert content["schema"] == 1 and len(content["papers"]) == len(entries())
-    assert bibtex(cited(everything())) == done("cite").out
-
-
-def test_an_encoding_without_an_entry_is_named(here: Path) -> None:
+    assert len(json.loads(done("cite", "--json").out)["papers"]) == len(entries())
     (here / "mine.py").write_text(
         '"""Mine."""\n\nfrom tape_arith.models.encoding import PositionalEncoding\n\n\n'
         'class Mine(PositionalEncoding):\n    """Mine."""\n\n'

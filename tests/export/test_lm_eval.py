@@ -11,7 +11,7 @@ import pytest
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.export.export_run import export_run
-from tape_arith.arith.export.lm_eval import guide, write_tasks
+from tape_arith.arith.export.lm_eval import write_tasks
 from tape_arith.arith.tasks.vocabulary import EOS, SYMBOLS, decode, token
 from tape_arith.models.decoder import Decoder
 from tests.helpers.exported_runs import greedy, made_run
@@ -58,14 +58,12 @@ def test_each_pair_of_lengths_has_its_problems_in_its_region(tmp_path: Path) -> 
     assert "max_gen_toks: 7\n" in (tmp_path / "one_longer.yaml").read_text()
     all_cells = (tmp_path / "all_cells.yaml").read_text()
     assert f"- {GROUP}_in_distribution\n  - {GROUP}_out_of_distribution" in all_cells
-    assert "`84+5=`" in guide(GROUP, BUCKET, 2, "abc")
+    assert "`84+5=`" in (tmp_path / "README.md").read_text()
 
 
 def test_without_longer_problems_there_is_one_task(tmp_path: Path) -> None:
     write_tasks(tmp_path, BUCKET, trained_digits=5, per_cell=1)
-    assert sorted(file.name for file in tmp_path.iterdir()) == [
-        *("all_cells.yaml", "in_distribution.jsonl", "in_distribution.yaml", "problems.py")
-    ]
+    assert [file.name for file in tmp_path.glob("*.jsonl")] == ["in_distribution.jsonl"]
     assert (tmp_path / "all_cells.yaml").read_text().count("  - tape_arith") == 1
 
 
