@@ -15,7 +15,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring.score import PROBE_ROWS, ROWS_A_CHUNK, low_precision_threshold, score
 from tape_arith.arith.studies.errors_data import ErrorCounts, ErrorStudy, RunErrors, count_errors
-from tape_arith.arith.studies.inputs import comparable_runs
+from tape_arith.arith.studies.inputs import comparable_runs, describe_problems
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.terminal import bar
 from tape_arith.models.decoder import Decoder
@@ -65,15 +65,7 @@ def error_study(
         preset=first.preset,
         settings=first.settings,
         trained_digits=config.trained_digits,
-        evaluation={
-            "task": bucket.task,
-            "version": bucket.version,
-            "split": split,
-            "seed": bucket.seed,
-            "max_digits": bucket.max_digits,
-            "problems": count,
-            "sha256": bucket.sha256(count),
-        },
+        evaluation=describe_problems(bucket, count) | {"split": split},
     )
 
 

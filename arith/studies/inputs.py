@@ -113,6 +113,18 @@ def evaluation_bucket(run: StudiedRun) -> Bucket:
     return Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
 
 
+def describe_problems(bucket: Bucket, count: int) -> dict[str, Any]:
+    """The facts of the first `count` problems that a study keeps."""
+    return {
+        "task": bucket.task,
+        "version": bucket.version,
+        "seed": bucket.seed,
+        "max_digits": bucket.max_digits,
+        "problems": count,
+        "sha256": bucket.sha256(count),
+    }
+
+
 def first_problems(run: StudiedRun, count: int) -> Sample:
     """The first `count` problems of the run's evaluation set. Raises UsageError for too many."""
     bucket = evaluation_bucket(run)

@@ -24,6 +24,7 @@ from tape_arith.arith.studies.inputs import (
     Sample,
     Watched,
     comparable_runs,
+    describe_problems,
     evaluation_bucket,
     first_problems,
     watched,
@@ -88,14 +89,7 @@ def stability_study(
     return StabilityStudy(
         series=tuple(series),
         preset=runs[0].record.preset,
-        evaluation={
-            "task": bucket.task,
-            "version": bucket.version,
-            "seed": bucket.seed,
-            "max_digits": bucket.max_digits,
-            "problems": count,
-            "sha256": bucket.sha256(count),
-        },
+        evaluation=describe_problems(bucket, count),
     )
 
 

@@ -104,19 +104,6 @@ def test_which_query_looks_at_which_digits() -> None:
     assert key.tolist() == [0, 3, 1]
 
 
-def test_a_last_carry_has_no_digits_to_look_at() -> None:
-    row, query, key = equal_places(np.array([[1, 1]]), np.array([4]), np.array([2]))  # 5+7=21
-    assert (row.tolist(), query.tolist(), key.tolist()) == ([0, 0], [3, 3], [0, 2])
-
-
-def test_a_part_of_the_problems() -> None:
-    some = ALL[PROBLEMS.operand_lengths.max(axis=1) <= CONFIG.trained_digits]
-    assert 0 < len(some) < len(ALL)
-    found = patterns(varied("rope"), Sample(PROBLEMS, KEYS, some), "cpu")
-    assert found.problems == len(some)
-    assert found.by_distance.shape == (LAYERS, int(PROBLEMS.lengths[some].max()) - 1)
-
-
 def test_maps_of_one_problem() -> None:
     values = np.zeros((2, 3), dtype=np.uint8)
     values[0, :3], values[1, :2] = [3, 2, 1], [5, 4]

@@ -188,27 +188,6 @@ def test_every_kind_of_error() -> None:
     assert {what for _, what in expected["kinds"]} == set(KINDS)
 
 
-def test_counts_add_up(trained: Decoder) -> None:
-    bucket = Bucket("addition", TESTED, 0, EVALUATION)
-    one, two = (errors(trained, bucket, n, TRAINED, cpu()) for n in (30, COUNT))
-    both = one + two
-    assert both.problems.sum() == 30 + COUNT
-    for region in REGIONS:
-        content = both.as_dict(TRAINED)[region]
-        wrong = content["problems"] - content["exact"]
-        assert wrong == content["wrong"] == one.wrong(region) + two.wrong(region)
-        assert wrong == sum(content["kinds"].values())
-        assert wrong == sum(place["wrong"] for place in content["by_first_wrong_place"])
-        kinds = content["kinds"]
-        assert wrong == content["wrong_length"] + content["wrong_digit"] + kinds["no_digit"]
-        assert content["wrong_length"] == kinds["ended_early"] + kinds["went_on"]
-        assert content["off_by_one"] == kinds["one_less"] + kinds["one_more"]
-        for place in content["by_first_wrong_place"]:
-            assert place["beyond_trained"] == place["place"] - TRAINED
-        for key in ("problems", "exact"):
-            assert content[key] == sum(chain[key] for chain in content["by_longest_chain"])
-
-
 def test_logits_that_overflow_say_no_digit(trained: Decoder) -> None:
     decoder = decoder_for(CONFIG, parse("rope"), 0).eval()
     with torch.no_grad():
