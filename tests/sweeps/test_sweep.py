@@ -88,50 +88,27 @@ def test_settings_of_its_own_have_a_folder_of_their_own(here: Path) -> None:
 GOOD = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n'
 BAD = {
     "encodngs = []": "unknown key 'encodngs': did you mean 'encodings'?",
-    GOOD + "[overrides]\nsteps = 3": "unknown key 'overrides'",
-    GOOD + "order_ = 3": "unknown key 'order_': did you mean 'order'?",
     'encodings = ["rope"]\nseeds = [0]': "'preset' is missing",
     GOOD.replace("mini", "minni"): "unknown preset 'minni': did you mean 'mini'?",
     GOOD.replace("rope", "rpoe"): "unknown encoding 'rpoe': did you mean",
-    GOOD.replace("rope", "tape:wdth=3"): "unknown option of tape 'wdth': did you mean 'width'?",
-    GOOD.replace("rope", "tape:context=none"): "context must be one of full, no-attention, no-mlp",
     GOOD.replace('"rope"', '"rope", "rope"'): "rope is named twice",
     GOOD.replace('"rope"', '"rope", "nope@from=rope"'): "rope and nope@from=rope do not begin",
     GOOD.replace('"rope"', '"*", "tape@from=rope"'): "do not begin alike",
-    GOOD.replace('"rope"', "3"): "'encodings.0' must be text, not 3",
-    GOOD.replace('["rope"]', '"rope"'): "'encodings' must be a list, not 'rope'",
     GOOD.replace('["rope"]', "[]"): "'encodings' must have at least 1 item",
-    GOOD.replace("[0]", "[true]"): "'seeds.0' must be an integer, not True",
     GOOD.replace("[0]", "[-1]"): "'seeds.0' must be at least 0, not -1",
-    'preset = "mini"\nseeds = [0]': "'encodings' must be a list, not None",
     'preset = "mini"': "give encodings and seeds",
     GOOD + "[[groups]]\nseeds = [0]": "'groups.0.encodings' is missing",
-    'preset = "mini"\ngroups = 3': "'groups' must be a list",
     'preset = "mini"\n[[groups]]\nencodings = ["rope"]\nseed = [0]': "'groups.0.seed' is unknown",
-    GOOD + 'order = "names"': "'order' must be 'seeds' or 'encodings', not 'names'",
     GOOD + 'splits = ["hard"]': "unknown split 'hard'",
     GOOD + "[set]\nstep = 3": "unknown key 'step': did you mean 'steps'?",
-    GOOD + "[set]\nsteps = 0": "steps must be 1 or more",
-    GOOD + "set = 3": "'set' must be an object, not 3",
-    GOOD + "[tune]\nlearning_rate = 3": "'tune.learning_rate' must be a list, not 3",
     GOOD + "[tune]\nlearning_rate = [1e-3, 1e-3]": "must be a list of several values",
-    GOOD + "[tune]\nlerning_rate = [1e-3, 3e-3]": "unknown key 'lerning_rate'",
     GOOD + "[tune]\nlearning_rate = [1e-3, -1.0]": "learning_rate must be finite and above 0",
-    GOOD + "[tune]\nclip = [1.0, 2.0]\nsteps = [1, 2]": "'tune' must have at most 1 item",
     "preset = ": "is not TOML",
 }
-# One ranked table would hold several budgets, sizes, recipes or evaluation sets.
+# One ranked table would hold several budgets or evaluation sets.
 BAD |= {
-    f"{GOOD}[tune]\n{key} = {values}": f"tune takes learning_rate alone, not {key}: "
-    for key, values in {
-        "steps": "[1000, 2000]",
-        "batch_size": "[64, 128]",
-        "evaluation_seed": "[0, 1]",
-        "tested_digits": "[20, 40]",
-        "hidden_size": "[128, 256]",
-        "weight_decay": "[0.0, 0.1]",
-        "task": '["addition", "addition "]',
-    }.items()
+    f"{GOOD}[tune]\n{key} = [1, 2]": f"tune takes learning_rate alone, not {key}: "
+    for key in ("steps", "evaluation_seed", "weight_decay")
 }
 
 
@@ -139,9 +116,8 @@ BAD |= {
 def test_files_that_are_refused(here: Path, number: int) -> None:
     text, message = list(BAD.items())[number]
     file = written(text)
-    for command in ("sweep", "ablate"):
-        line = refused(command, file, "--dry-run")
-        assert line.startswith(file) and message in line, line
+    line = refused("sweep", file, "--dry-run")
+    assert line.startswith(file) and message in line, line
     assert [path.name for path in here.iterdir()] == ["mine.toml"]
 
 

@@ -1,12 +1,13 @@
-"""Slurm: what is sent, found again, lost and stopped; and two real nodes, with a preemption and a
-death."""
+"""Slurm: jobs sent, found again, lost and stopped; and two real nodes, with a preemption."""
 
 import json
 import os
 import signal
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ REASON = slurm_nodes.missing()
 
 @pytest.fixture
 def conf(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """That of a cluster that is about to be."""
+    """The configuration of a cluster that is about to start."""
     folder = tmp_path_factory.mktemp("slurm")  # short: a socket's path must be
     monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -52,8 +53,8 @@ def running() -> str | None:
 # Commands of Slurm that do as they are told
 
 
-class Fake:
-    """A queue: what was sent, by token, and every call."""
+class FakeSlurm:
+    """A queue of tokens, and every call."""
 
     def __init__(self) -> None:
         self.queue: set[str] = set()
@@ -62,89 +63,81 @@ class Fake:
 
     def __call__(self, *words: str, script: str = "") -> "subprocess.CompletedProcess[str]":
         self.calls.append(words)
-        out = ""
-        if words[0] == "squeue":
-            out = "\n".join(self.queue)
+        out = "\n".join(self.queue) if words[0] == "squeue" else ""
         if words[0] == "sbatch":
-            given = dict(word.split("=", 1) for word in words if "=" in word)
-            last = int(given["--array"].partition("%")[0].partition("-")[2])
-            self.queue |= {f"{given['--job-name']}_{number}" for number in range(last + 1)}
+            options = dict(word.split("=", 1) for word in words if "=" in word)
+            last = int(options["--array"].partition("%")[0].partition("-")[2])
+            self.queue |= {f"{options['--job-name']}_{number}" for number in range(last + 1)}
             assert "exec" in script and "scontrol requeue" in script
         return subprocess.CompletedProcess(words, 0 if self.answers else 1, out, "no route")
 
-    def of(self, command: str) -> list[tuple[str, ...]]:
+    def calls_of(self, command: str) -> list[tuple[str, ...]]:
         return [words for words in self.calls if words[0] == command]
 
 
 @pytest.fixture
-def fake(here: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    queue = Fake()
+def fake(here: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    queue = FakeSlurm()
     monkeypatch.setattr(engine, "_call", queue)
     monkeypatch.setattr(engine, "SECONDS_BETWEEN_LOOKS", 0.0)
     return queue
 
 
-def ends(job: Job, code: int) -> None:
-    """The node says so."""
+def submitted(jobs: Sequence[Job], slots: int | None = None, **options: Any) -> Slurm:
+    """An engine that has sent these jobs."""
+    slurm = Slurm(slots, FOLDER, **options)
+    for job in jobs:
+        slurm.submit(job, 12.0)
+    assert slurm.wait(0) == []
+    return slurm
+
+
+def change_state(job: Job, **changes: Any) -> None:
+    """What the node writes."""
     log = log_file(FOLDER, job.id)
     job_state = read_state(log)
     assert job_state is not None
-    write_state(
-        log, replace(job_state, state="ended", code=code, reason=f"said {code}", seconds=2.0)
-    )
+    write_state(log, replace(job_state, **changes))
 
 
-def test_one_array_of_all_that_is_ready(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_ready_jobs_are_one_array(fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = marked_jobs("rope", "fire", "nope")[::2]
-    slurm = Slurm(None, FOLDER, partition="gpu", gpus=1, time="4:00:00", throttle=2)
-    for job in jobs:
-        slurm.submit(job, 12.0)
-    assert slurm.wait(0) == [] and slurm.free > 1000
-    (sent,) = fake.of("sbatch")
+    slurm = submitted(jobs, partition="gpu", gpus=1, time="4:00:00", throttle=2)
+    assert slurm.free > 1000
+    (sent,) = fake.calls_of("sbatch")
     assert {"--partition=gpu", "--gpus=1", "--time=4:00:00", "--array=0-2%2"} <= set(sent)
     assert {"--requeue", "--signal=B:USR2@60", "--cpus-per-task=1"} <= set(sent)
     assert not any(word.startswith(("--account", "--mem")) for word in sent)
     (file,) = (FOLDER / "slurm").glob("*.jsonl")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [line["argv"] for line in lines] == [job.argv for job in jobs]
-    assert [str(read_state(log_file(FOLDER, job.id))) for job in jobs] == ["slurm: queued"] * 3
-    ends(jobs[1], 0)
+    change_state(jobs[1], state="ended", reason="said 0", seconds=2.0)
     (end,) = slurm.wait(0)
     assert (end.job, end.code, end.reason, end.seconds) == (jobs[1], 0, "said 0", 2.0)
     monkeypatch.setattr(engine, "LARGEST_ARRAY", 2)
     fake.queue.clear()
-    other = Slurm(None, FOLDER, throttle=2)
-    for job in jobs:
-        other.submit(job, None)
-    other.wait(0)
-    numbers = [word for words in fake.of("sbatch")[1:] for word in words if "--array" in word]
-    assert numbers == ["--array=0-1%2", "--array=0-0%2"]
+    submitted(jobs)
+    arrays = [word for words in fake.calls_of("sbatch")[1:] for word in words if "--array" in word]
+    assert arrays == ["--array=0-1", "--array=0-0"]
 
 
-def test_what_is_in_the_queue_is_found_again(fake: Fake) -> None:
+def test_jobs_in_the_queue_are_found_again(fake: FakeSlurm) -> None:
     jobs = marked_jobs("rope", "fire")[::2]
-    first = Slurm(2, FOLDER)
-    for job in jobs:
-        first.submit(job, None)
-    assert first.free == 0
-    first.wait(0)
-    ends(jobs[1], 1)  # and nobody is told
-    second = Slurm(2, FOLDER)
-    for job in jobs:
-        second.submit(job, None)
-    assert second.wait(0) == []
-    assert len(fake.of("sbatch")) == 2  # the one that ended is sent once more
-    assert "--array=0-0" in fake.of("sbatch")[1]
+    assert submitted(jobs, slots=2).free == 0
+    change_state(jobs[1], state="ended", code=1)
+    submitted(jobs, slots=2)
+    assert len(fake.calls_of("sbatch")) == 2  # the one that ended is sent once more
+    assert "--array=0-0" in fake.calls_of("sbatch")[1]
 
 
-def test_who_leaves_without_a_word_is_sent_again_and_not_for_ever(fake: Fake) -> None:
-    (job,) = marked_jobs("rope")[:1]
-    slurm, codes = Slurm(None, FOLDER), []
+def test_a_job_that_leaves_without_a_word_is_sent_again_twice(fake: FakeSlurm) -> None:
+    (job, _), codes = marked_jobs("rope"), []
+    slurm = Slurm(None, FOLDER)
     for _ in range(3):
         slurm.submit(job, None)
         slurm.wait(0)
         fake.queue.clear()
-        assert slurm.wait(0) == []  # what it wrote last may not be seen yet
+        assert slurm.wait(0) == []  # the last write of its node may not be seen yet
         slurm.patience = 0.0
         (end,) = slurm.wait(0)
         slurm.patience = engine.LOST_AFTER
@@ -154,50 +147,36 @@ def test_who_leaves_without_a_word_is_sent_again_and_not_for_ever(fake: Fake) ->
     assert codes == [75, 75, 1]
 
 
-def test_who_is_requeued_is_not_lost(fake: Fake) -> None:
-    (job,) = marked_jobs("rope")[:1]
-    slurm = Slurm(None, FOLDER)
-    slurm.submit(job, None)
-    slurm.wait(0)
-    log = log_file(FOLDER, job.id)
-    job_state = read_state(log)
-    assert job_state is not None
-    write_state(log, replace(job_state, state="stopped", code=75))  # preempted: Slurm has it
+def test_a_requeued_job_is_not_lost(fake: FakeSlurm) -> None:
+    (job, _) = marked_jobs("rope")
+    slurm = submitted([job])
+    change_state(job, state="stopped", code=75)  # preempted: Slurm has it
     assert slurm.wait(0) == []
-    # Nor did it end where another sending of it, of before, did.
-    write_state(log, replace(job_state, token="tape-arith-old_0", state="ended"))
+    change_state(job, state="ended", token="tape-arith-old_0")  # of an earlier submission
     assert slurm.wait(0) == []
 
 
-def test_stopping_cancels_what_waits_and_asks_what_runs(fake: Fake) -> None:
+def test_stopping_cancels_waiting_jobs_and_signals_running_ones(fake: FakeSlurm) -> None:
     jobs = marked_jobs("rope", "fire", "nope")[::2]
-    slurm = Slurm(None, FOLDER)
-    for job in jobs[:2]:
-        slurm.submit(job, None)
-    slurm.wait(0)
+    slurm = submitted(jobs[:2])
     slurm.submit(jobs[2], None)
     slurm.stop()
-    waits, runs = fake.of("scancel")
-    assert "--state=PENDING" in waits and {"--batch", "--signal=TERM"} <= set(runs)
-    fake.queue.pop()
-    ended = {end.job.id: end.code for end in slurm.wait(0)}
-    assert len(ended) == 2 and ended[jobs[2].id] == 75 and set(ended.values()) == {75}
-    assert len(fake.of("sbatch")) == 1
+    pending, running = fake.calls_of("scancel")
+    assert "--state=PENDING" in pending and {"--batch", "--signal=TERM"} <= set(running)
     fake.queue.clear()
-    assert [end.code for end in slurm.wait(0)] == [75] and slurm.jobs == {}
+    assert {end.job.id: end.code for end in slurm.wait(0)} == {job.id: 75 for job in jobs}
+    assert len(fake.calls_of("sbatch")) == 1 and slurm.jobs == {}
 
 
-def test_slurm_may_be_silent_for_a_while(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    (job,) = marked_jobs("rope")[:1]
-    slurm = Slurm(None, FOLDER)
-    slurm.submit(job, None)
-    slurm.wait(0)
+def test_slurm_may_not_answer_for_a_while(fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    (rope, _, fire, _) = marked_jobs("rope", "fire")
+    slurm = submitted([rope])
     fake.answers, slurm.patience = False, 0.0
-    assert slurm.wait(0) == [] and list(slurm.jobs.values()) == [job]
-    slurm.submit(marked_jobs("fire")[0], None)
+    assert slurm.wait(0) == [] and list(slurm.jobs.values()) == [rope]
+    slurm.submit(fire, None)
     with pytest.raises(Failure, match="sbatch refuses: no route"):
         slurm.wait(0)
-    assert read_state(log_file(FOLDER, marked_jobs("fire")[0].id)) is None
+    assert read_state(log_file(FOLDER, fire.id)) is None
     monkeypatch.setattr(engine, "LONGEST_SILENCE", 0.0)
     slurm.unsent.clear()
     with pytest.raises(Failure, match="squeue does not answer"):
