@@ -1,5 +1,4 @@
-"""Problems as a model takes them: padded rows, sorted by length so that little of a batch is
-padding, or end to end, with none.
+"""Problems as inputs of the decoder: padded rows of like lengths, or packed end to end.
 
 Legend: n rows, T tokens of the longest row, or some more; packed: C tokens, N sequences, the n rows
 and fillers.
@@ -21,13 +20,13 @@ CAPACITY_STEP = 4096
 
 
 class Rows(NamedTuple):
-    """Right-padded rows. The end token is never an input, so inputs are T - 1 wide.
+    """Right-padded rows. Inputs are T - 1 wide, because the end token is never an input.
 
-    Or packed: inputs, targets and is_answer are [1, C], all rows end to end; final_lengths and
-    keys are [N], since what is left of C tokens is divided among sequences of padding, which count
-    for nothing. `starts` says where each sequence begins.
+    Or packed: inputs, targets and is_answer are [1, C], all rows end to end. final_lengths and keys
+    are [N], because the rest of C tokens is divided into sequences of padding, which count for
+    nothing. `starts` holds where each sequence begins.
 
-    place           int64 [n]       where each row stood among the problems
+    source_index    int64 [n]       index of each row among the problems
     inputs          int64 [n, T-1]  tokens but the last
     targets         int64 [n, T-1]  the token after each input
     is_answer       bool  [n, T-1]  targets that are scored: answer digits and the end token
@@ -39,7 +38,7 @@ class Rows(NamedTuple):
     longest         packed: no sequence is longer
     """
 
-    place: Integers
+    source_index: Integers
     inputs: Integers
     targets: Integers
     is_answer: NDArray[np.bool_]
@@ -56,9 +55,11 @@ class Rows(NamedTuple):
         return np.flatnonzero(self.is_answer)
 
 
-def lead(problems: Problems, keys: Integers, most: int) -> Problems:
-    """`problems` with 0 to `most` [BOS] in front of each, each number as probable as another; its
-    key, int64 [n], says which. Where a problem may end moves along."""
+def prepend_bos(problems: Problems, keys: Integers, most: int) -> Problems:
+    """Put 0 to `most` [BOS] in front of each problem, uniformly at random.
+
+    keys  int64 [n], the source of randomness
+    """
     if most == 0:
         return problems
     count = below(most + 1, half_words(keys.astype(np.uint64)[:, None])[:, 0])
@@ -71,23 +72,25 @@ def lead(problems: Problems, keys: Integers, most: int) -> Problems:
     )
 
 
-def pad(problems: Problems, keys: Integers, place: Integers, width: int | None = None) -> Rows:
-    """The rows of `problems` at `place`, in that order; inputs are `width` wide, no row being
-    longer, or as wide as the longest."""
-    lengths, prompts = problems.lengths[place], problems.prompt_lengths[place]
-    starts = (np.cumsum(problems.lengths) - problems.lengths)[place]
+def pad(
+    problems: Problems, keys: Integers, source_index: Integers, width: int | None = None
+) -> Rows:
+    """Pad the problems at `source_index`, in that order; inputs are `width` wide (None: as wide as
+    the longest)."""
+    lengths, prompts = problems.lengths[source_index], problems.prompt_lengths[source_index]
+    starts = (np.cumsum(problems.lengths) - problems.lengths)[source_index]
     column = np.arange(lengths.max() if width is None else width + 1)
     inside = column < lengths[:, None]
     source = np.minimum(starts[:, None] + column, len(problems.tokens) - 1)
     tokens = np.where(inside, problems.tokens[source], PAD).astype(np.int64)
     return Rows(
-        place=place,
+        source_index=source_index,
         inputs=tokens[:, :-1],
         targets=tokens[:, 1:],
         is_answer=(inside & (column >= prompts[:, None]))[:, 1:],
         prompt_lengths=prompts,
-        final_lengths=problems.final_lengths[place],
-        keys=keys[place],
+        final_lengths=problems.final_lengths[source_index],
+        keys=keys[source_index],
         answer_tokens=lengths - prompts,
     )
 
@@ -95,14 +98,16 @@ def pad(problems: Problems, keys: Integers, place: Integers, width: int | None =
 def pack(
     problems: Problems,
     keys: Integers,
-    place: Integers,
+    source_index: Integers,
     capacity: int | None = None,
     longest: int | None = None,
 ) -> Rows:
-    """The rows of `problems` at `place`, end to end; filled up to `capacity` tokens with sequences
-    of padding, so that shapes stay the same from batch to batch."""
-    widths = problems.lengths[place] - 1
-    prompts = problems.prompt_lengths[place]
+    """Pack the problems at `source_index` end to end.
+
+    Sequences of padding fill up `capacity` tokens, so that all batches have one shape.
+    """
+    widths = problems.lengths[source_index] - 1
+    prompts = problems.prompt_lengths[source_index]
     longest = int(widths.max()) if longest is None else longest
     ends = np.cumsum(widths)
     used = int(ends[-1])
@@ -110,9 +115,9 @@ def pack(
     # As many fillers as an empty batch would take, so that their number is the same for all.
     fillers = used + longest * np.arange(1, -(-capacity // longest) + 1)
     starts = np.concatenate(([0], ends, np.minimum(fillers, capacity))).astype(np.int32)
-    row = np.repeat(np.arange(len(place)), widths)
+    row = np.repeat(np.arange(len(source_index)), widths)
     column = np.arange(used) - starts[row]
-    source = (np.cumsum(problems.lengths) - problems.lengths)[place][row] + column
+    source = (np.cumsum(problems.lengths) - problems.lengths)[source_index][row] + column
 
     def filled(values: NDArray[np.generic], shape: int, fill: int) -> NDArray[Any]:
         return np.concatenate((values, np.full(shape - len(values), fill, values.dtype)))
@@ -120,14 +125,14 @@ def pack(
     tokens = problems.tokens.astype(np.int64)
     count = len(starts) - 1
     return Rows(
-        place=place,
+        source_index=source_index,
         inputs=filled(tokens[source], capacity, PAD)[None],
         targets=filled(tokens[source + 1], capacity, PAD)[None],
         is_answer=filled(column >= prompts[row] - 1, capacity, False)[None],
         prompt_lengths=prompts,
-        final_lengths=filled(problems.final_lengths[place], count, longest),
-        keys=filled(keys[place], count, 0),
-        answer_tokens=problems.lengths[place] - prompts,
+        final_lengths=filled(problems.final_lengths[source_index], count, longest),
+        keys=filled(keys[source_index], count, 0),
+        answer_tokens=problems.lengths[source_index] - prompts,
         starts=starts,
         longest=longest,
     )
@@ -164,15 +169,15 @@ def groups_of_tokens(
     problems: Problems,
     keys: Integers,
     most: int,
-    among: Integers | None = None,
+    indices: Integers | None = None,
     *,
     packed: bool = False,
 ) -> Iterator[Rows]:
     """Groups, by length, of at most `most` tokens each (one row at the least), padding included,
-    of all problems or of those at the places `among`. Packed ones are filled up to `most`, so that
+    of all problems or of those at `indices`. Packed ones are filled up to `most`, so that
     they have one shape; the last, which may hold little, to a multiple of CAPACITY_STEP."""
-    among = np.arange(len(problems.lengths)) if among is None else among
-    order = among[np.argsort(problems.lengths[among], kind="stable")]
+    indices = np.arange(len(problems.lengths)) if indices is None else indices
+    order = indices[np.argsort(problems.lengths[indices], kind="stable")]
     lengths = problems.lengths[order]
     start = 0
     while start < len(order):
@@ -182,12 +187,12 @@ def groups_of_tokens(
         else:
             size = np.arange(1, len(order) - start + 1) * lengths[start:]
         stop = start + max(1, int(np.searchsorted(size, most, side="right")))
-        place = order[start:stop]
+        source_index = order[start:stop]
         if packed:
             used = int(size[stop - start - 1])
             left_over = min(most, -(-used // CAPACITY_STEP) * CAPACITY_STEP)
             capacity = most if stop < len(order) else left_over
-            yield pack(problems, keys, place, capacity)
+            yield pack(problems, keys, source_index, capacity)
         else:
-            yield pad(problems, keys, place)
+            yield pad(problems, keys, source_index)
         start = stop

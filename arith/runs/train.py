@@ -218,7 +218,7 @@ def continue_run(
     checkpoints = TrainingCheckpoints(folder, record, trainer)
     checkpoints.resume()
     processes.broadcast_text(str(folder.path.absolute()))
-    trainer.as_first()
+    trainer.sync_from_first()
     folder.truncate_metrics(trainer.step)
     folder.remove_partial()
     say(
@@ -285,7 +285,7 @@ def train_as_worker(
             return True
         record = RunFolder(Path(path)).record()
         trainer = build_trainer(record, options, processes)
-        trainer.as_first()
+        trainer.sync_from_first()
         trainer.run(
             log_every=LOG_EVERY,
             evaluate_every=EVALUATE_EVERY,

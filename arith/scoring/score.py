@@ -29,8 +29,8 @@ from tape_arith.models.sequences import Sequences
 
 # Tokens of a forward: enough to fill the device, little enough to stay in its caches or memory.
 TOKENS_A_BATCH = {"cpu": 8_192, "cuda": 131_072}
-# Of a forward's last block, tokens are a multiple of that: for each new shape of a product oneDNN
-# makes a kernel, in a millisecond or so.
+# The last block's tokens are padded to a multiple of this: oneDNN compiles a kernel for each new
+# shape, which takes about a millisecond.
 ANSWERS = 64
 # Rows between two savings of a grid.
 ROWS_A_CHUNK = 16_384
@@ -40,23 +40,26 @@ PROBE_ROWS = 1_000
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of each of n problems: whether the answer is exact, how many of its tokens (end included)
-    are right, how many it has, the place of the first wrong one (0 is the least significant
-    digit, -1 where all are right), the margin that decided: the least, over its tokens, of the
-    right logit minus the best other, and what is said at the first wrong place: the argmax, PAD
-    where a logit is not finite, -1 where all are right."""
+    """The result for each of n problems. An answer includes the end token.
+
+    exact          whether all tokens of the answer are right
+    num_correct    number of right tokens
+    answer_tokens  number of tokens
+    first_wrong    index of the first wrong token, 0 for the least significant digit; -1 if exact
+    margin         least difference, over the tokens, of the right logit and the best other one
+    predicted      token predicted at `first_wrong`, PAD if a logit is not finite; -1 if exact
+    """
 
     exact: NDArray[np.bool_]
-    right: NDArray[np.int64]
+    num_correct: NDArray[np.int64]
     answer_tokens: NDArray[np.int64]
     first_wrong: NDArray[np.int64]
     margin: NDArray[np.float64]
-    said: NDArray[np.int64]
+    predicted: NDArray[np.int64]
 
 
-def sent(array: NDArray[Any], device: str) -> Tensor:
-    """`array` as a tensor on `device`, without waiting for what the device is at. That takes memory
-    that the system never moves: out of any other CUDA copies when the work before is done."""
+def to_device(array: NDArray[Any], device: str) -> Tensor:
+    """Copy `array` to `device` without waiting for the work there, which takes pinned memory."""
     tensor = torch.from_numpy(np.ascontiguousarray(array))
     if device == "cuda":
         tensor = tensor.pin_memory()
@@ -64,12 +67,12 @@ def sent(array: NDArray[Any], device: str) -> Tensor:
 
 
 def sequences(rows: Rows, device: str) -> Sequences:
-    """The rows as the decoder takes them."""
+    """Convert rows to the decoder's input."""
     return Sequences(
-        sent(rows.inputs, device),
-        sent(rows.final_lengths, device),
-        sent(rows.keys, device),
-        starts=None if rows.starts is None else sent(rows.starts, device),
+        to_device(rows.inputs, device),
+        to_device(rows.final_lengths, device),
+        to_device(rows.keys, device),
+        starts=None if rows.starts is None else to_device(rows.starts, device),
         longest=rows.longest,
         bound=int(rows.final_lengths.max()),
     )
@@ -79,7 +82,7 @@ def logits_of_answers(decoder: Decoder, rows: Rows, device: str) -> Tensor:
     """Logits of the scored tokens, row after row: float32 [m, V]."""
     answers = rows.answers
     seqs = sequences(rows, device)
-    where = sent(np.pad(answers, (0, -len(answers) % ANSWERS)), device)
+    where = to_device(np.pad(answers, (0, -len(answers) % ANSWERS)), device)
     if decoder.compiled:
         # Of other sizes in every group, as is known from the start: no graph for the first alone.
         for varying in (where, seqs.starts):
@@ -90,7 +93,7 @@ def logits_of_answers(decoder: Decoder, rows: Rows, device: str) -> Tensor:
 
 
 def answer_logits(decoder: Decoder, rows: Rows, hardware: Hardware) -> Tensor:
-    """The same without a gradient, in the precision of `hardware`."""
+    """Logits of the scored tokens without a gradient, in the precision of `hardware`."""
     with torch.no_grad(), hardware.autocast():
         return logits_of_answers(decoder, rows, hardware.device)
 
@@ -106,11 +109,11 @@ def score(
     n = len(problems.lengths)
     outcome = Outcome(
         exact=np.zeros(n, np.bool_),
-        right=np.zeros(n, np.int64),
+        num_correct=np.zeros(n, np.int64),
         answer_tokens=np.zeros(n, np.int64),
         first_wrong=np.zeros(n, np.int64),
         margin=np.zeros(n, np.float64),
-        said=np.zeros(n, np.int64),
+        predicted=np.zeros(n, np.int64),
     )
     _score(decoder, problems, keys, hardware, outcome)
     close = np.flatnonzero(np.abs(outcome.margin) < threshold)
@@ -125,21 +128,21 @@ def _score(
     keys: NDArray[np.int64],
     hardware: Hardware,
     whole: Outcome,
-    among: NDArray[np.int64] | None = None,
+    indices: NDArray[np.int64] | None = None,
 ) -> None:
     """Write the outcome of the problems `among` (all, if None) to their places in `whole`."""
 
     def write(rows: Rows) -> None:
         logits = answer_logits(decoder, rows, hardware)
-        targets = sent(rows.targets[rows.is_answer], hardware.device)
-        said = logits.argmax(-1)
-        correct = said == targets
+        targets = to_device(rows.targets[rows.is_answer], hardware.device)
+        predicted = logits.argmax(-1)
+        correct = predicted == targets
         right_logit = logits.gather(-1, targets[:, None])
         best_other = logits.scatter(-1, targets[:, None], float("-inf")).amax(-1)
         margins = right_logit[:, 0] - best_other
         # Logits that overflowed answer nothing, however argmax orders them: decidedly wrong.
         correct &= margins.isfinite()
-        said = said.where(margins.isfinite(), PAD)
+        predicted = predicted.where(margins.isfinite(), PAD)
         margins = margins.nan_to_num(nan=float("-inf"), posinf=float("-inf"))
 
         # Of each row the scored tokens stand together, so it is a span of what came out.
@@ -149,18 +152,18 @@ def _score(
         wrong = ~correct.cpu().numpy()
         errors = np.add.reduceat(wrong, span, dtype=np.int64)
         first = np.minimum.reduceat(np.where(wrong, digit, len(digit)), span)
-        whole.exact[rows.place] = errors == 0
-        whole.right[rows.place] = count - errors
-        whole.answer_tokens[rows.place] = count
-        whole.first_wrong[rows.place] = np.where(errors > 0, first, -1)
+        whole.exact[rows.source_index] = errors == 0
+        whole.num_correct[rows.source_index] = count - errors
+        whole.answer_tokens[rows.source_index] = count
+        whole.first_wrong[rows.source_index] = np.where(errors > 0, first, -1)
         # Of an exact answer there is no such place, and any token of it will do.
         at = span + np.minimum(first, count - 1)
-        whole.said[rows.place] = np.where(errors > 0, said.cpu().numpy()[at], -1)
-        whole.margin[rows.place] = np.minimum.reduceat(margins.cpu().numpy(), span)
+        whole.predicted[rows.source_index] = np.where(errors > 0, predicted.cpu().numpy()[at], -1)
+        whole.margin[rows.source_index] = np.minimum.reduceat(margins.cpu().numpy(), span)
 
     prepare(decoder, hardware)
     groups = groups_of_tokens(
-        problems, keys, TOKENS_A_BATCH[hardware.device], among, packed=decoder.packs
+        problems, keys, TOKENS_A_BATCH[hardware.device], indices, packed=decoder.packs
     )
     for _ in hardware.parallel_map(
         write, groups, first_alone=compile_state_changed(decoder, hardware.dtype)
@@ -224,7 +227,7 @@ def score_grid(
         grid.add(
             problems.operand_lengths,
             outcome.exact,
-            outcome.right,
+            outcome.num_correct,
             outcome.answer_tokens,
             outcome.first_wrong,
         )

@@ -115,7 +115,7 @@ def patterns(decoder: Decoder, sample: Sample, device: str) -> Patterns:
         count, tokens = rows.inputs.shape
         seen = watched(decoder, sequences(rows, device))
         row, query, key = equal_places(
-            sample.problems.operand_lengths[rows.place],
+            sample.problems.operand_lengths[rows.source_index],
             rows.prompt_lengths,
             rows.answer_tokens - 1,
         )

@@ -97,7 +97,7 @@ def errors(
             problems,
             task.carry_chains(*bucket.operands(start, stop)),
             outcome.first_wrong,
-            outcome.said,
+            outcome.predicted,
             trained_digits=trained_digits,
             max_digits=bucket.max_digits,
             places=task.answer_width(bucket.max_digits) + 1,

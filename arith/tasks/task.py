@@ -61,13 +61,13 @@ def concatenate(parts: Sequence[Problems]) -> Problems:
     return Problems(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
-def chosen(problems: Problems, place: Int64) -> Problems:
-    """The problems at `place`, int64[m], in that order."""
-    lengths = problems.lengths[place]
-    begins = (np.cumsum(problems.lengths) - problems.lengths)[place]
+def take(problems: Problems, indices: Int64) -> Problems:
+    """Select the problems at `indices`, int64[m], in that order."""
+    lengths = problems.lengths[indices]
+    begins = (np.cumsum(problems.lengths) - problems.lengths)[indices]
     inside = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     tokens = problems.tokens[np.repeat(begins, lengths) + inside]
-    return Problems(tokens, *(field[place] for field in problems[1:]))
+    return Problems(tokens, *(field[indices] for field in problems[1:]))
 
 
 class Task(ABC):

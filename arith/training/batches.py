@@ -1,6 +1,6 @@
-"""The problems that each step takes, and the groups in which they go through the decoder.
+"""The problems of each training step, and the groups in which they go through the decoder.
 
-No torch here. Legend: B problems of a batch, T tokens.
+Never imports torch. Legend: B problems of a batch, T tokens.
 """
 
 from collections.abc import Iterator
@@ -11,27 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.data.rows import Rows, few_shapes, groups_of_few_shapes, lead, pack
+from tape_arith.arith.data.rows import Rows, few_shapes, groups_of_few_shapes, pack, prepend_bos
 from tape_arith.arith.tasks.task import Problems, concatenate, load_task
 from tape_arith.arith.training.config import Config
 
 # On a CPU: more of them leave its caches, fewer are all overhead.
 TOKENS_A_GROUP = 2_300
-# How many widths groups come in. oneDNN makes a kernel for each new shape of a product, in a
-# millisecond or so, and keeps the last 1,024; with a shape of its own for every group a step of
-# hidden 256 spends a fifth of its time on that.
+# Number of widths of groups. oneDNN compiles a kernel for each new shape, which takes about a
+# millisecond, and keeps the last 1,024. If every group had its own shape, a step at hidden size 256
+# would spend a fifth of its time on that.
 WIDTHS = 32
 
 
 class Source(Protocol):
-    """Where problems come from: a Bucket makes them, a Dataset reads them; both are the same."""
+    """A source of problems: a Bucket makes the same ones that a Dataset reads."""
 
     def problems(self, start: int, stop: int) -> Problems: ...
 
 
 class Batches:
-    """Step s takes problems s B .. s B + B - 1 of `source`, modulo `config.num_problems`, those of
-    a run that goes on with weights of another as many later as were met by then (`skip`)."""
+    """Batches of problems: step s takes problems skip + s B .. skip + s B + B - 1 of `source`,
+    modulo `config.num_problems`; `skip` counts those of the run that this one began from."""
 
     def __init__(self, source: Source, bucket: Bucket, config: Config, skip: int = 0) -> None:
         self.source = source
@@ -41,8 +41,10 @@ class Batches:
         self._even: dict[tuple[int, int], int] = {}
 
     def of(self, step: int) -> tuple[Problems, NDArray[np.int64]]:
-        """The problems of a step, each behind its [BOS] where the config wants some, and their
-        keys; at the end of the data it starts over."""
+        """Return the problems of a step, with leading [BOS] if the config says so, and their keys.
+
+        The data starts over at its end, with other random positions.
+        """
         size, total = self.config.batch_size, self.config.num_problems
         start = self.skip + step * size
         end = start + size
@@ -50,23 +52,24 @@ class Batches:
         while start < end:
             first = start % total
             count = min(total - first, end - start)
-            # A problem met again is given other random positions.
             spans.append((first, first + count, start // total))
             start += count
         problems = concatenate([self.source.problems(first, stop) for first, stop, _ in spans])
         drawn = [self.bucket.keys(first, stop, draw=epoch) for first, stop, epoch in spans]
         keys = np.concatenate(drawn)
-        return lead(problems, keys, self.config.leading_bos), keys
+        return prepend_bos(problems, keys, self.config.leading_bos), keys
 
     def padded(
         self, problems: Problems, keys: NDArray[np.int64], device: str, finer: int
     ) -> Iterator[Rows]:
-        """Groups of like lengths, padded, as many as suit the device; with `finer` each holds so
-        many times fewer tokens, or one row."""
+        """Pad groups of like lengths, as many as suit the device.
+
+        `finer` makes each group so many times smaller, down to one row.
+        """
         rows, count = len(problems.lengths), self.config.groups
         if not rows:  # of several processes one may have none
             return iter(())
-        # By what is to be expected, not by this batch: shapes are to be those of other steps.
+        # By the expected lengths, not by this batch, so that all steps share their shapes.
         if device == "cpu":
             count = max(count, round(rows * self._lengths.mean() / TOKENS_A_GROUP))
         tokens = self._tokens_a_group(rows, count)
@@ -75,8 +78,7 @@ class Batches:
         return groups_of_few_shapes(problems, keys, count, tokens, self._widths)
 
     def _tokens_a_group(self, rows: int, count: int) -> int:
-        """How many, padding included, each of `count` groups has when `rows` typical rows are
-        shared out evenly."""
+        """Tokens of each of `count` groups, padding included, for `rows` rows of typical length."""
         if (rows, count) not in self._even:
             typical = np.quantile(self._lengths, (np.arange(rows, 0, -1) - 0.5) / rows)
             lengths = typical.round().astype(np.int64)
@@ -95,7 +97,7 @@ class Batches:
         return np.unique(np.minimum(step * np.arange(1, WIDTHS + 1), self.longest))
 
     def packed(self, problems: Problems, keys: NDArray[np.int64], finer: int) -> Iterator[Rows]:
-        """All rows end to end, in one group or in `finer`; its shape is the same in every step."""
+        """Pack all rows in one group, or in `finer`; each step has the same shape."""
         every, count = np.arange(len(problems.lengths)), len(problems.lengths)
         if not count:
             return
@@ -105,19 +107,19 @@ class Batches:
 
     @property
     def longest(self) -> int:
-        """No row of inputs is longer."""
+        """Length of the longest row of inputs."""
         task, config = load_task(self.config.task), self.config
         return task.longest(config.trained_digits) - 1 + config.leading_bos
 
     def capacity(self, rows: int) -> int:
-        """Tokens of `rows` packed rows: their mean and four standard deviations of rows drawn
-        apart, so that one shape serves (almost) all steps."""
+        """Tokens of `rows` packed rows: their mean plus four standard deviations, so that one shape
+        serves almost all steps."""
         most = rows * self._lengths.mean() + 4 * rows**0.5 * self._lengths.std()
         return -(-int(most) // 128) * 128
 
     @cached_property
     def _lengths(self) -> NDArray[np.int64]:
-        """Lengths of the inputs, of the first batches: what rows are typical."""
+        """Lengths of the inputs of the first batches, as typical ones."""
         count = 16 * self.config.batch_size
         few, keys = self.bucket.problems(0, count), self.bucket.keys(0, count)
-        return lead(few, keys, self.config.leading_bos).lengths - 1
+        return prepend_bos(few, keys, self.config.leading_bos).lengths - 1

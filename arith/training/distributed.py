@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.tasks.task import Problems, chosen
+from tape_arith.arith.tasks.task import Problems, take
 
 _TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 # Longer than the first process takes to score the small grid while the others wait.
@@ -50,7 +50,7 @@ class ProcessGroup:
         if self.size == 1:
             return problems, keys
         own = np.arange(self.rank, len(keys), self.size)
-        return chosen(problems, own), keys[own]
+        return take(problems, own), keys[own]
 
     def all_reduce(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its sum over all processes, equal bit for bit in each of them."""

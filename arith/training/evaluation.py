@@ -1,6 +1,6 @@
-"""What is looked at while a run trains: exact match on a small grid, and the encoding's state.
+"""Measurements during training: exact match on a small grid, and the encoding's state.
 
-None of it is fed back: it changes no weight, and no state of a run is ever chosen by it.
+They change no weight, and no checkpoint is ever selected by them.
 Legend: B batch, T tokens, n problems.
 """
 
@@ -16,15 +16,15 @@ from torch import Tensor
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, pack, pad
 from tape_arith.arith.scoring.score import score, sequences
-from tape_arith.arith.tasks.task import Problems, chosen, concatenate
+from tape_arith.arith.tasks.task import Problems, concatenate, take
 from tape_arith.arith.training.config import Config
 from tape_arith.models.build import prepare
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 
 SPLIT = "small grid"
-"""Of the problems of the small grid: drawn apart from those of training and of any result's
-evaluation. (Of the shortest there are so few that all of these hold them.)"""
+"""Name of the stream of the small grid, apart from those of training and evaluation. (All of them
+hold the shortest problems, since there are so few.)"""
 MOST_LENGTHS = 16
 PROBLEMS_A_CELL = 3
 # Problems over which the measures of a state are means.
@@ -37,8 +37,8 @@ Measures = dict[str, list[float]]
 class SmallGrid:
     """A few problems for each pair of some operand lengths, in and out of distribution.
 
-    The same for every run of a config, whatever its seed. It is for curves and for the spread
-    over the last states; nothing is ever selected by it: results are those of the last step.
+    It is the same for every run of a config and serves for curves and for the spread over the last
+    checkpoints. Nothing is selected by it: results are those of the last step.
     """
 
     problems: Problems
@@ -57,13 +57,15 @@ class SmallGrid:
         parts, first = [], 0
         for piece in bucket.pieces(0, count):
             last = first + len(piece.lengths)
-            parts.append(chosen(piece, np.flatnonzero(kept[first:last])))
+            parts.append(take(piece, np.flatnonzero(kept[first:last])))
             first = last
         return cls(concatenate(parts), bucket.keys(0, count)[kept], config.trained_digits)
 
     def exact_match(self, decoder: Decoder, hardware: Hardware) -> dict[str, Any]:
-        """Shares of exact answers, every cell with the same weight: in distribution, out of it
-        (None where nothing longer is tested), and by the length of the longer operand."""
+        """Return exact match in distribution, out of distribution and by the longer operand.
+
+        Every cell has the same weight. Out of distribution is None if nothing longer is tested.
+        """
         decoder.eval()
         exact = score(decoder, self.problems, self.keys, hardware).exact
         longer = self.problems.operand_lengths.max(axis=1)
@@ -78,7 +80,7 @@ class SmallGrid:
 
 
 def chosen_lengths(trained_digits: int, tested_digits: int) -> list[int]:
-    """All lengths where they are few, else evenly spaced ones; the longest trained one always.
+    """Return all lengths if they are few, else evenly spaced ones and the longest trained one.
 
     >>> chosen_lengths(8, 16) == list(range(1, 17))
     True
@@ -93,8 +95,10 @@ def chosen_lengths(trained_digits: int, tested_digits: int) -> list[int]:
 def state_measures(
     decoder: Decoder, problems: Problems, keys: NDArray[np.int64], hardware: Hardware
 ) -> Measures | None:
-    """What the encoding measures of the state that enters each layer: by name, a number a layer,
-    the mean over all tokens of `problems`, padding excluded. None where it measures nothing."""
+    """Return the encoding's own measures of the state that enters each layer; None if it has none.
+
+    Each measure has one number for each layer, the mean over all tokens without padding.
+    """
     every = np.arange(len(problems.lengths))
     prepare(decoder, replace(hardware, compiled=False))  # no graphs for what is watched once
     rows = (pack if decoder.packs else pad)(problems, keys, every)
@@ -114,13 +118,13 @@ def state_measures(
     decoder.eval()
     with torch.no_grad(), hardware.autocast():
         decoder(replace(sequences(rows, hardware.device), watch=watch))
-    found = {name: [layer[name] for layer in measured] for name in measured[0]}
-    # What is only watched ends no training: a file holds no nan.
-    return {name: layers for name, layers in found.items() if all(map(isfinite, layers))} or None
+    by_name = {name: [layer[name] for layer in measured] for name in measured[0]}
+    # A measure that is not finite is dropped and never ends a training.
+    return {name: layers for name, layers in by_name.items() if all(map(isfinite, layers))} or None
 
 
 def real_tokens(rows: Rows) -> NDArray[np.bool_]:
-    """Which inputs are tokens of problems and no padding: bool [B, T]."""
+    """Mask of the inputs that are tokens of problems and not padding: bool [B, T]."""
     widths = rows.prompt_lengths + rows.answer_tokens - 1
     ends = widths if rows.starts is None else widths.sum(keepdims=True)
     inside: NDArray[np.bool_] = np.arange(rows.inputs.shape[1]) < ends[:, None]
@@ -129,12 +133,16 @@ def real_tokens(rows: Rows) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Metrics:
-    """One line of metrics.jsonl. `loss` is the mean over the steps since the line before, in nats
-    a scored token, `gradient_norm` that of the last of them; `skipped` counts the steps so far that
-    were left out since one of these was not finite, and which are in neither. `exact_match` is of
-    held-out problems of the trained lengths, None where it was not taken; `tokens` counts real
-    tokens so far, padding excluded; `small_grid` is what `SmallGrid.exact_match` gives and `state`
-    what `state_measures` does, at each evaluation."""
+    """One line of metrics.jsonl.
+
+    loss           mean over the steps since the last line, in nats per scored token
+    gradient_norm  of the last step
+    tokens         tokens so far, without padding
+    exact_match    on held-out problems of the trained lengths; None between evaluations
+    small_grid     result of `SmallGrid.exact_match`, at evaluations
+    state          result of `state_measures`, at evaluations
+    skipped        steps so far that were left out because loss or gradient was not finite
+    """
 
     step: int
     loss: float
@@ -149,8 +157,7 @@ class Metrics:
     skipped: int = 0
 
     def content(self) -> dict[str, Any]:
-        """What the line says: without the small grid, the state and the steps left out where there
-        are none."""
+        """Return the content of the line, without optional parts that are empty."""
         content = asdict(self)
         absent = [key for key in ("small_grid", "state", "skipped") if not content[key]]
         return {key: value for key, value in content.items() if key not in absent}

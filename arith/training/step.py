@@ -1,5 +1,4 @@
-"""One step of training: the batch's gradient, summed over groups that fit into memory, and the
-update.
+"""One training step: the gradient of a batch, summed over groups that fit into memory, and AdamW.
 
 Legend: B batch, T tokens, V vocabulary.
 """
@@ -16,7 +15,7 @@ from torch.nn import functional as F
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.scoring.score import logits_of_answers, sent
+from tape_arith.arith.scoring.score import logits_of_answers, to_device
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.training.batches import Batches, Source
 from tape_arith.arith.training.config import Config
@@ -34,9 +33,12 @@ def to_stderr(line: str) -> None:
 
 
 class Stepper:
-    """Steps `decoder` through `schedule`, on the batches of `source` (see Batches), of which it
-    takes its share where it is one of several `processes`; `tell` is given what a person is to
-    know, a line at a time."""
+    """Takes training steps of `decoder` on the batches of `source`.
+
+    skip       problems that an earlier run has trained on
+    tell       prints a line for people
+    processes  the processes that share each batch
+    """
 
     def __init__(
         self,
@@ -62,25 +64,25 @@ class Stepper:
         self.optimizer = make_optimizer(decoder, config)
         self.step = 0
         self.tokens = 0
-        self.finer = 1
-        """How many times finer than usual batches are cut, since memory did not suffice."""
+        self.split_factor = 1
+        """Factor by which groups are smaller than usual, after memory ran out."""
 
     def batch(self, step: int) -> tuple[Problems, NDArray[np.int64]]:
-        """The problems of a step, and their keys."""
+        """Return the problems of a step and their keys."""
         return self.batches.of(step)
 
     def groups(self, problems: Problems, keys: NDArray[np.int64]) -> Iterator[Rows]:
-        """A batch as forwards take it: packed, or in padded groups of like lengths."""
+        """Split a batch into the inputs of forwards: packed, or padded groups of like lengths."""
         if self.decoder.packs:
-            return self.batches.packed(problems, keys, self.finer)
-        return self.batches.padded(problems, keys, self.hardware.device, self.finer)
+            return self.batches.packed(problems, keys, self.split_factor)
+        return self.batches.padded(problems, keys, self.hardware.device, self.split_factor)
 
     def train_step(self) -> tuple[Tensor, Tensor]:
-        """One step of the optimizer: the loss, summed over answer tokens and divided once by
-        their number, and the norm of its gradient before clipping. Tensors, so that nobody waits
-        for the device. Where one of them is not finite, weights and moments stay as they are.
+        """Take one step; return the mean loss of an answer token and the gradient's norm.
 
-        Errors: Failure where not even one row fits into memory.
+        The norm is that before clipping. Both are tensors, so that nothing waits for the device. If
+        one is not finite, weights and moments stay as they are. Raises Failure if not even one row
+        fits into memory.
         """
         problems, keys = self.batch(self.step)
         answer_tokens = int((problems.lengths - problems.prompt_lengths).sum())
@@ -96,9 +98,11 @@ class Stepper:
     def accumulated(
         self, problems: Problems, keys: NDArray[np.int64], answer_tokens: int
     ) -> Tensor:
-        """The loss of these rows, divided by `answer_tokens`; its gradient is left in the
-        parameters. Where memory does not suffice, all of it once more in groups half as large,
-        and so in the steps that follow: the same sum but for rounding."""
+        """Return the loss of these rows over `answer_tokens`; leave its gradient in the parameters.
+
+        If memory runs out, repeats with groups half as large, here and in later steps: the same
+        sum but for rounding.
+        """
         while True:
             try:
                 return self._accumulated(self.groups(problems, keys), answer_tokens)
@@ -107,26 +111,26 @@ class Stepper:
                     if compiling_failed(error):
                         raise compilation_failure(error) from error
                     raise
-            # Not inside the `except`, where the error keeps alive what filled the memory. What
-            # some of the groups gave by then is dropped: none of it may count twice.
+            # Outside the `except`, where the error keeps alive the tensors that filled the memory.
+            # Gradients of earlier groups are dropped, or they would count twice.
             self.optimizer.zero_grad(set_to_none=True)
             if self.hardware.device == "cuda":
                 torch.cuda.empty_cache()
-            most = max(len(rows.place) for rows in self.groups(problems, keys))
+            most = max(len(rows.source_index) for rows in self.groups(problems, keys))
             if most == 1:
                 raise Failure(
                     f"step {self.step + 1} does not fit in memory, not even one problem at a time: "
                     "train a smaller decoder (num_layers, hidden_size), or where there is more"
                 )
-            self.finer *= 2
+            self.split_factor *= 2
             self.tell(
                 f"note: out of memory in step {self.step + 1}, with up to {most} problems at a "
-                f"time: batches are cut {self.finer} times finer from here on (slower; the same "
-                "gradient but for rounding)"
+                f"time: batches are cut {self.split_factor} times finer from here on (slower; the "
+                "same gradient but for rounding)"
             )
 
     def add_up(self, loss: Tensor) -> None:
-        """The loss and the gradient of the whole batch, of what each process has of them."""
+        """Sum loss and gradient over all processes."""
         if self.processes.size == 1:
             return
         gradients = []
@@ -150,21 +154,23 @@ class Stepper:
             loss += part
             for parameter, piece in zip(parameters, gradient, strict=True):
                 if parameter.grad is None:
-                    parameter.grad = laid_out_as(parameter, piece)
+                    parameter.grad = match_layout(parameter, piece)
                 else:
                     parameter.grad.add_(piece)
         return loss
 
     def updated(self, loss: Tensor) -> Tensor:
-        """Clip the gradient in the parameters, update them with it and drop it; its norm before
-        clipping. Nothing is updated where `loss` or that norm is not finite."""
+        """Clip the gradient, update the parameters and return the norm before clipping.
+
+        Updates nothing if `loss` or the norm is not finite.
+        """
         parameters = [parameter for _, parameter in trained(self.decoder)]
         norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.clip)
         factor = self.schedule.factor(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.learning_rate * factor * group["lr_factor"]
-        # What torch's own scaler of gradients sets: the fused kernel reads it on the device, and
-        # where it is 1 leaves weights, moments and the count of its steps alone.
+        # torch's GradScaler sets this too. The fused kernel reads it on the device; if it is 1,
+        # weights, moments and the count of steps stay as they are.
         self.optimizer.found_inf = (loss.isfinite() & norm.isfinite()).logical_not().float()  # type: ignore[attr-defined]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -173,29 +179,31 @@ class Stepper:
 
 
 def summed_loss(decoder: Decoder, rows: Rows, device: str) -> Tensor:
-    """Cross-entropy summed over the answer tokens, the end token included."""
+    """Sum the cross-entropy over the answer tokens, the end token included."""
     logits = logits_of_answers(decoder, rows, device)
-    targets = sent(rows.targets[rows.is_answer], device)
+    targets = to_device(rows.targets[rows.is_answer], device)
     with torch.autocast(device, enabled=False):
         return F.cross_entropy(logits, targets, reduction="sum")
 
 
-def laid_out_as(parameter: Tensor, piece: Tensor) -> Tensor:
-    """`piece` in the memory layout of `parameter`. What `backward` would leave has it;
-    `torch.autograd.grad` gives a transposed weight a transposed gradient, which the fused AdamW
-    reads in the wrong order on a CPU, without a word, and refuses on CUDA."""
+def match_layout(parameter: Tensor, piece: Tensor) -> Tensor:
+    """Return `piece` in the memory layout of `parameter`.
+
+    `torch.autograd.grad` gives a transposed weight a transposed gradient. The fused AdamW silently
+    reads it in the wrong order on a CPU and refuses it on CUDA.
+    """
     if piece.stride() == parameter.stride():
         return piece
     return torch.empty_like(parameter).copy_(piece)
 
 
 def trained(decoder: Decoder) -> list[tuple[str, torch.nn.Parameter]]:
-    """The parameters that training changes, by name: all, or the encoding's own."""
+    """Return the parameters that are trained, by name: all, or those of the encoding."""
     return [(name, p) for name, p in decoder.named_parameters() if p.requires_grad]
 
 
 def make_optimizer(decoder: Decoder, config: Config) -> torch.optim.AdamW:
-    """AdamW. Norms get no weight decay; what the encoding names gets what it says."""
+    """Make AdamW: no weight decay for norms, the encoding's own wishes for its parameters."""
     exceptions = {id(p): wish for p, wish in decoder.pe.parameter_groups()}
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
     for _, parameter in trained(decoder):

@@ -1,4 +1,4 @@
-"""The training loop: a pure function of encoding, config and seed, whenever it is interrupted."""
+"""The training loop: a pure function of encoding, config and seed, however it is interrupted."""
 
 import json
 import time
@@ -30,12 +30,12 @@ from tape_arith.models.hardware import Hardware
 
 HELD_OUT_PROBLEMS = 512
 LONG_SAVE, SAVING_SHARE = 1.0, 0.05
-"""A state that takes longer to save, in seconds, is saved so seldom that all of them take no more
-than this share of the training: at the paper's size one has 1.4 GB."""
+"""If one save takes longer than LONG_SAVE seconds, saves are spaced so that they take at most
+SAVING_SHARE of the training: at the paper's size a checkpoint has 1.4 GB."""
 
 
 class _Progress(Part):
-    """The facts of a state that training goes on from; it also says of which run it is."""
+    """The facts of a checkpoint that training resumes from."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -50,9 +50,12 @@ class _Progress(Part):
 
 
 class Trainer(Stepper):
-    """Takes the steps of a schedule, looks at what comes of them, and can be stopped anywhere.
-    `curves` says whether the small grid is scored on the way, `on_nonfinite` (of POLICIES) what
-    becomes of a step whose loss or gradient is not finite; `others` as in Stepper."""
+    """Takes the steps of a schedule, logs and evaluates them, and can be stopped after any step.
+
+    curves        whether to score the small grid on the way
+    on_nonfinite  one of POLICIES
+    others        as in Stepper
+    """
 
     def __init__(
         self,
@@ -71,8 +74,8 @@ class Trainer(Stepper):
         self.curves = curves
         self.on_nonfinite = on_nonfinite
         self.seconds = 0.0
-        self.unsettled: list[tuple[Tensor, Tensor]] = []
-        """Loss and norm of the last steps, at which nobody has looked yet."""
+        self.unchecked: list[tuple[Tensor, Tensor]] = []
+        """Loss and norm of the last steps, not yet checked for being finite."""
         self.losses: list[Tensor] = []  # of the steps since the last line of metrics
         self.norm = 0.0  # of the last of these
         self.skipped = 0
@@ -90,13 +93,14 @@ class Trainer(Stepper):
         keep: Callable[[], None],
         should_stop: Callable[[], bool],
     ) -> bool:
-        """Train to the end of the schedule; True when it is reached, False when `should_stop`
-        said so after a step. `save` is called every `save_every` steps (more seldom where it takes
-        long) and when stopped, `keep` before the first step of the cool-down, `tick` with the step
-        after every step.
+        """Train to the end of the schedule; return False if `should_stop` ended it earlier.
 
-        Errors: NotFinite, at the step itself on a CPU; on a GPU, which is not waited for, with the
-        next line of metrics. Nothing that came after that step is saved.
+        save  called every `save_every` steps (less often if it takes long) and when stopped
+        keep  called before the first step of the cool-down
+        tick  called after every step with its number
+
+        Raises NotFinite: on a CPU at the step itself, on a GPU, which is not waited for, at the
+        next line of metrics. Nothing after that step is saved.
         """
         began = time.perf_counter() - self.seconds
         mark = (self.seconds, self.tokens)
@@ -104,11 +108,11 @@ class Trainer(Stepper):
         while self.step < self.schedule.steps:
             if self.step == self.schedule.cooldown_start:
                 keep()
-            self.unsettled.append(self.train_step())
+            self.unchecked.append(self.train_step())
             last = self.step == self.schedule.steps
             due = self.step % log_every == 0 or last
             if due or self.hardware.device == "cpu":
-                self.settle()
+                self.check_steps()
             if due:
                 mean_loss = self.mean_loss()
                 self.seconds = time.perf_counter() - began
@@ -132,7 +136,7 @@ class Trainer(Stepper):
             now = time.perf_counter()
             saving = self.step % save_every == 0 and not last and now >= next_save
             if stop or saving:
-                self.settle()
+                self.check_steps()
                 asked = time.perf_counter()
                 self.seconds = asked - began
                 save()
@@ -146,13 +150,13 @@ class Trainer(Stepper):
             keep()
         return True
 
-    def settle(self) -> None:
+    def check_steps(self) -> None:
         """Look at the steps at which nobody has looked yet: on a GPU, wait for them.
 
         Errors: NotFinite for one whose loss or gradient is not, unless such steps are left out,
         and not too many in a row.
         """
-        pairs, self.unsettled = self.unsettled, []
+        pairs, self.unchecked = self.unchecked, []
         if not pairs:
             return
         told = torch.stack([torch.stack((loss, norm.to(loss))) for loss, norm in pairs]).tolist()
@@ -225,7 +229,7 @@ class Trainer(Stepper):
         return float(score(self.decoder.eval(), problems, keys, hardware).exact.mean())
 
     def moments(self, parameter: Tensor) -> tuple[Tensor, Tensor]:
-        """Adam's; zeros before the first step."""
+        """Return Adam's moments of a parameter; zeros before the first step."""
         moments = self.optimizer.state.get(parameter, {})
         first, second = (
             moments[key] if key in moments else torch.zeros_like(parameter)
@@ -233,19 +237,19 @@ class Trainer(Stepper):
         )
         return first, second
 
-    def as_first(self) -> None:
-        """Go on from where the first of several processes stands, as `restore` would."""
+    def sync_from_first(self) -> None:
+        """Continue from the state of the first process, as `restore` would."""
         if self.processes.size == 1:
             return
         tensors, facts = self.state()
-        told = json.loads(self.processes.broadcast_text(json.dumps(facts)))
+        first_facts = json.loads(self.processes.broadcast_text(json.dumps(facts)))
         self.processes.broadcast([tensors[name] for name in sorted(tensors)])
         if not self.processes.first:
-            self.restore(tensors, told, "what the first process sent")
+            self.restore(tensors, first_facts, "what the first process sent")
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and facts from which `restore` continues exactly. Errors: NotFinite."""
-        self.settle()
+        """Return tensors and facts from which `restore` continues exactly. Raises NotFinite."""
+        self.check_steps()
         self.check_weights()
         tensors = {f"model/{name}": value for name, value in self.decoder.state_dict().items()}
         for name, parameter in trained(self.decoder):
@@ -258,7 +262,7 @@ class Trainer(Stepper):
             "gradient_norm": self.norm,
             "skipped": self.skipped,
             "skipped_in_a_row": self.in_a_row,
-            "finer": self.finer,
+            "finer": self.split_factor,
         }
         return tensors, facts
 
@@ -273,7 +277,7 @@ class Trainer(Stepper):
             self.seconds, self.norm = progress.seconds, progress.gradient_norm
             self.losses = [torch.tensor(loss, device=device) for loss in progress.losses]
             self.skipped, self.in_a_row = progress.skipped, progress.skipped_in_a_row
-            self.finer = progress.finer
+            self.split_factor = progress.finer
             for name, value in self.decoder.state_dict().items():
                 value.copy_(fitting(tensors[f"model/{name}"], value))
             for name, parameter in trained(self.decoder):
@@ -288,7 +292,7 @@ class Trainer(Stepper):
 
 
 def fitting(tensor: Tensor, parameter: Tensor) -> Tensor:
-    """`tensor`, which must have the shape and type of `parameter`."""
+    """Return `tensor`. Raises ValueError unless it has the shape and type of `parameter`."""
     if tensor.shape != parameter.shape or tensor.dtype != parameter.dtype:
         raise ValueError(f"shape {tuple(tensor.shape)} in place of {tuple(parameter.shape)}")
     return tensor

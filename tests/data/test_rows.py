@@ -40,10 +40,10 @@ def assert_rows(
 ) -> None:
     """Each row is its problem, shifted by one, padded to `width` or the longest of its group."""
     if width is None:
-        width = max(len(all_tokens[place]) for place in rows.place) - 1
+        width = max(len(all_tokens[place]) for place in rows.source_index) - 1
     assert rows.inputs.shape == rows.targets.shape == rows.is_answer.shape
-    assert rows.inputs.shape == (len(rows.place), width)
-    for row, place in enumerate(rows.place):
+    assert rows.inputs.shape == (len(rows.source_index), width)
+    for row, place in enumerate(rows.source_index):
         tokens = all_tokens[place]
         prompt = int(problems.prompt_lengths[place])
         padding = [PAD] * (width + 1 - len(tokens))
@@ -64,7 +64,7 @@ def test_pad(shapes: list[tuple[int, int]]) -> None:
     place = np.random.Generator(np.random.Philox(len(shapes))).permutation(len(shapes))
     place = place[: max(1, len(place) * 2 // 3)]
     rows = pad(problems, keys_of(len(shapes)), place)
-    assert np.array_equal(rows.place, place)
+    assert np.array_equal(rows.source_index, place)
     assert_rows(rows, problems, tokens)
 
 
@@ -117,18 +117,18 @@ def test_groups_of_few_shapes(
     widths = np.array(sorted({*some, 20}))
     groups = list(groups_of_few_shapes(problems, keys_of(len(shapes)), count, most, widths))
     assert 1 <= len(groups) <= count
-    places = np.concatenate([group.place for group in groups])
+    places = np.concatenate([group.source_index for group in groups])
     assert sorted(places.tolist()) == list(range(len(shapes)))
     lengths = problems.lengths[places].tolist()
     assert lengths == sorted(lengths, reverse=True)
     for group in groups:
-        longest = int(problems.lengths[group.place].max()) - 1
+        longest = int(problems.lengths[group.source_index].max()) - 1
         width = min(w for w in widths.tolist() if w >= longest)
         assert_rows(group, problems, tokens, width)
         rows = max(1, round(most / width))
         # The last one takes what is left: fewer rows, or more where there may be no other group.
-        assert len(group.place) == rows or group is groups[-1]
-        assert len(group.place) <= rows or len(groups) == count
+        assert len(group.source_index) == rows or group is groups[-1]
+        assert len(group.source_index) <= rows or len(groups) == count
 
 
 @given(SHAPES, st.integers(1, 120), st.sets(st.integers(0, 24)))
@@ -138,15 +138,18 @@ def test_groups_of_tokens(shapes: list[tuple[int, int]], most: int, chosen: set[
     among = np.array(sorted(chosen & set(range(len(shapes)))), dtype=np.int64)
     for some, expected in ((None, list(range(len(shapes)))), (among, among.tolist())):
         groups = list(groups_of_tokens(problems, keys, most, some))
-        assert sorted(place for group in groups for place in group.place) == expected
-        sizes = [len(group.place) * int(problems.lengths[group.place].max()) for group in groups]
+        assert sorted(place for group in groups for place in group.source_index) == expected
+        sizes = [
+            len(group.source_index) * int(problems.lengths[group.source_index].max())
+            for group in groups
+        ]
         for group, size in zip(groups, sizes, strict=True):
             assert_rows(group, problems, tokens)
-            assert size <= most or len(group.place) == 1
+            assert size <= most or len(group.source_index) == 1
         # No group could have taken the first row of the next as well.
         for group, after in pairwise(groups):
-            width = int(problems.lengths[after.place[0]])
-            assert (len(group.place) + 1) * width > most
+            width = int(problems.lengths[after.source_index[0]])
+            assert (len(group.source_index) + 1) * width > most
 
 
 @given(SHAPES, st.integers(1, 120))
@@ -154,8 +157,8 @@ def test_packed_groups_of_tokens(shapes: list[tuple[int, int]], most: int) -> No
     problems, _ = made(shapes)
     with patch.object(batches, "CAPACITY_STEP", 16):
         groups = list(groups_of_tokens(problems, keys_of(len(shapes)), most, packed=True))
-    assert sorted(p for group in groups for p in group.place) == list(range(len(shapes)))
-    used = [int((problems.lengths[group.place] - 1).sum()) for group in groups]
+    assert sorted(p for group in groups for p in group.source_index) == list(range(len(shapes)))
+    used = [int((problems.lengths[group.source_index] - 1).sum()) for group in groups]
     filled = [group.inputs.size for group in groups]
     assert all(size == max(most, n) for size, n in zip(filled[:-1], used[:-1], strict=True))
     # What is left over is not filled up to a whole group.

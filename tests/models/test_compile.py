@@ -63,7 +63,7 @@ def test_compiled_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert counters["stats"]["unique_graphs"] == made  # on a CPU none for what is looked at
     problems = plain.held_out(64)
     right, found = (
-        score(one.decoder.eval(), *problems, hardware).right
+        score(one.decoder.eval(), *problems, hardware).num_correct
         for one, hardware in ((plain, cpu()), (compiled, COMPILED))
     )
     assert np.array_equal(found, right)

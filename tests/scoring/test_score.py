@@ -120,11 +120,11 @@ def with_answers(problems: Problems, answers: list[list[int]]) -> Problems:
 
 class Row(NamedTuple):
     exact: bool
-    right: int
+    num_correct: int
     answer_tokens: int
     first_wrong: int
     margin: float
-    said: int
+    predicted: int
 
 
 def looped(decoder: Decoder, problems: Problems, keys: Keys) -> list[Row]:
@@ -149,7 +149,7 @@ def assert_outcome(outcome: Outcome, expected: list[Row], tolerance: float = 1e-
     for ours, theirs in zip(zip(*astuple(outcome), strict=True), expected, strict=True):
         assert tuple(ours[:4]) == tuple(theirs[:4])
         assert float(ours[4]) == pytest.approx(theirs[4], abs=tolerance)
-        assert int(ours[5]) == theirs.said
+        assert int(ours[5]) == theirs.predicted
         assert theirs.exact == (theirs.margin > 0)
 
 
@@ -168,7 +168,7 @@ def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
     outcome = score(decoder, own, keys, FLOAT32)
     assert outcome.exact.all() and (outcome.first_wrong == -1).all()
     assert (outcome.margin > 0).all()
-    assert outcome.right.tolist() == outcome.answer_tokens.tolist() == list(map(len, answers))
+    assert outcome.num_correct.tolist() == outcome.answer_tokens.tolist() == list(map(len, answers))
     assert_outcome(outcome, looped(decoder, own, keys))
 
     # One token changed, at every place in turn.
@@ -181,8 +181,8 @@ def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
         outcome = score(decoder, altered, keys, FLOAT32)
         assert not outcome.exact.any() and (outcome.margin < 0).all()
         assert outcome.first_wrong.tolist() == changed
-        assert (outcome.right >= outcome.first_wrong).all()
-        assert (outcome.right < outcome.answer_tokens).all()
+        assert (outcome.num_correct >= outcome.first_wrong).all()
+        assert (outcome.num_correct < outcome.answer_tokens).all()
         if place in (0, 2):
             assert_outcome(outcome, looped(decoder, altered, keys))
 
@@ -274,7 +274,7 @@ def test_where_rounding_could_decide_float32_does(close: Close) -> None:
     assert 0 < (~low.exact).sum() < 200, "bfloat16 must go wrong for this to mean anything"
     threshold = low_precision_threshold(*close, BFLOAT16)
     again = score(*close, BFLOAT16, threshold)
-    assert again.exact.all() and (again.right == 1).all() and (again.first_wrong == -1).all()
+    assert again.exact.all() and (again.num_correct == 1).all() and (again.first_wrong == -1).all()
     assert (again.margin > 0).all()
 
 

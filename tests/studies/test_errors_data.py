@@ -178,7 +178,7 @@ def test_every_kind_of_error() -> None:
         asked,
         load_task("addition").carry_chains(*bucket.operands(0, COUNT)),
         outcome.first_wrong,
-        outcome.said,
+        outcome.predicted,
         trained_digits=TRAINED,
         max_digits=TESTED,
         places=TESTED + 2,

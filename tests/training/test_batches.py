@@ -40,7 +40,7 @@ def test_groups_are_about_equal_and_little_of_them_is_padding(digits: int, group
         computed += sum(sizes)
         real += int(
             sum(
-                rows.prompt_lengths.sum() + rows.answer_tokens.sum() - len(rows.place)
+                rows.prompt_lengths.sum() + rows.answer_tokens.sum() - len(rows.source_index)
                 for rows in step
             )
         )
@@ -59,10 +59,12 @@ def test_groups_shrink_where_memory_is_short(digits: int, size: int) -> None:
         )
         for finer in (2, 4, 8, 16, 2**12):
             groups = list(of.batches.padded(*batch, "cpu", finer))
-            assert sorted(place for rows in groups for place in rows.place) == list(range(size))
+            assert sorted(place for rows in groups for place in rows.source_index) == list(
+                range(size)
+            )
             for rows in groups:
-                assert rows.inputs.size <= 1.5 * usual / finer or len(rows.place) == 1
-        assert max(len(rows.place) for rows in groups) == 1
+                assert rows.inputs.size <= 1.5 * usual / finer or len(rows.source_index) == 1
+        assert max(len(rows.source_index) for rows in groups) == 1
 
 
 def test_a_process_may_have_no_rows() -> None:

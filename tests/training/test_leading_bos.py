@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.data.rows import lead, pack, pad
+from tape_arith.arith.data.rows import pack, pad, prepend_bos
 from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.scoring import grid_file
@@ -57,7 +57,7 @@ def test_rows_are_those_of_a_loop(packed: bool) -> None:
     problems, keys = drawn()
     rows = rows_with_bos(problems, keys.tolist(), MOST)
     assert {row.tokens.count(BOS) for row in rows} == {0, 1, 2, 3}
-    led = lead(problems, keys, MOST)
+    led = prepend_bos(problems, keys, MOST)
     assert led.operand_lengths is problems.operand_lengths
     made = (pack if packed else pad)(led, keys, np.arange(40))
     width = max(len(row.tokens) for row in rows) - 1
@@ -80,7 +80,7 @@ def test_rows_are_those_of_a_loop(packed: bool) -> None:
 def test_each_number_is_as_probable() -> None:
     bucket = Bucket("addition", 2, 0, "train")
     problems, keys = bucket.problems(0, 8000), bucket.keys(0, 8000)
-    counts = Counter((lead(problems, keys, MOST).lengths - problems.lengths).tolist())
+    counts = Counter((prepend_bos(problems, keys, MOST).lengths - problems.lengths).tolist())
     # 2,000 each, give or take 39: five of those.
     assert counts.keys() == {0, 1, 2, 3} and all(abs(n - 2000) < 195 for n in counts.values())
 

@@ -53,7 +53,7 @@ def forwards(
         number += 1
         if fails(rows, number):
             raise error
-        sizes.append(len(rows.place))
+        sizes.append(len(rows.source_index))
         return original(decoder, rows, device)
 
     monkeypatch.setattr(step_file, "summed_loss", limited)
@@ -77,7 +77,7 @@ def test_the_gradient_is_that_of_the_whole_batch(
     way: str, most: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, loss, norm, gradient = one_step()
-    sizes = forwards(monkeypatch, lambda rows, number: len(rows.place) > most, MemoryError())
+    sizes = forwards(monkeypatch, lambda rows, number: len(rows.source_index) > most, MemoryError())
     ours, split_loss, split_norm, split_gradient = one_step()
     assert ours.decoder.packs == (way == "packed")
     assert split_loss == pytest.approx(loss, rel=1e-5)
@@ -85,7 +85,7 @@ def test_the_gradient_is_that_of_the_whole_batch(
     assert_close(split_gradient, gradient)
     # The finer cut is kept, and reported only when it is made.
     notes = capsys.readouterr().err.splitlines()
-    assert len(notes) == ours.finer.bit_length() - 1 and ours.finer > 1
+    assert len(notes) == ours.split_factor.bit_length() - 1 and ours.split_factor > 1
     assert all(line.startswith("note: out of memory in step 1, with up to ") for line in notes)
     sizes.clear()
     ours.train_step()
@@ -107,7 +107,7 @@ def test_groups_before_the_one_that_does_not_fit_count_once(
     ours = trainer(CONFIG)
     perturbed(ours.decoder)
     again, again_norm, split = step_gradient(ours)
-    assert len(sizes) == 1 + 4 and ours.finer == 2
+    assert len(sizes) == 1 + 4 and ours.split_factor == 2
     assert again == pytest.approx(loss, rel=1e-5)
     assert again_norm == pytest.approx(norm, rel=1e-5)
     assert_close(split, gradient)
@@ -151,7 +151,7 @@ def test_a_run_that_is_resumed_goes_on_as_finely_cut(
 ) -> None:
     """So that it is the run that was not stopped, where there is more memory too."""
     with monkeypatch.context() as patch:
-        forwards(patch, lambda rows, number: len(rows.place) > 4, MemoryError())
+        forwards(patch, lambda rows, number: len(rows.source_index) > 4, MemoryError())
         whole = run(tmp_path / "a")
         part = run(tmp_path / "b", stop=13)
     continue_run(part, should_stop=never)

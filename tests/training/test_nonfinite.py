@@ -157,14 +157,14 @@ def test_nobody_waits_for_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """There the steps are looked at with the next line of metrics; the weights are the same."""
     spoil(monkeypatch, "gradient", 6, 7, 13)
     whole, lines = skipping()
-    settle = Trainer.settle
+    settle = Trainer.check_steps
 
     def later(self: Trainer) -> None:
         if self.step % 5 == 0:
             settle(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "settle", later)
+        patch.setattr(Trainer, "check_steps", later)
         late, late_lines = skipping()
         assert_same_bits(late.state()[0], whole.state()[0])
         assert late_lines == lines

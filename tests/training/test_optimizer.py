@@ -78,7 +78,7 @@ def test_a_step_is_adamw(name: str) -> None:
 
 def test_a_gradient_in_another_layout_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: the fused kernel takes the numbers of a transposed gradient in the wrong order."""
-    monkeypatch.setattr(step, "laid_out_as", lambda parameter, piece: piece)
+    monkeypatch.setattr(step, "match_layout", lambda parameter, piece: piece)
     for name, transposed in (("tape", "w1"), ("tape-heads", "wu")):
         far = {what for what, distance in off(trainer(SMALL, name)) if not distance <= 1e-3}
         assert far == {f"pe.layers.0.{transposed}"}

@@ -65,11 +65,11 @@ def test_scores_are_those_of_padded_groups(name: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Eager, "packs", True)
     packed = score(decoder, problems, keys, cpu())
     assert decoder.packs
-    for field in ("exact", "right", "answer_tokens", "first_wrong"):
+    for field in ("exact", "num_correct", "answer_tokens", "first_wrong"):
         assert np.array_equal(getattr(packed, field), getattr(padded, field)), field
     np.testing.assert_allclose(packed.margin, padded.margin, rtol=1e-3, atol=1e-5)
     # Some digits are right by chance: the comparison is not one of zeros.
-    assert 0 < padded.right.sum() < padded.answer_tokens.sum()
+    assert 0 < padded.num_correct.sum() < padded.answer_tokens.sum()
 
 
 def test_an_encoding_of_dense_biases_is_never_packed(packing: None) -> None:

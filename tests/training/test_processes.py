@@ -12,7 +12,7 @@ import pytest
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.tasks.task import chosen
+from tape_arith.arith.tasks.task import take
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup, process_group
 from tests.helpers.child_processes import COMMAND_LINE, wait_until
 from tests.helpers.tiny_runs import settings
@@ -81,7 +81,7 @@ def test_rows_are_dealt_out_in_turn() -> None:
         assert np.array_equal(share.tokens, np.concatenate(rows))
     assert SINGLE.rows(problems, keys)[0] is problems
     order = np.array([3, 0])
-    assert np.array_equal(chosen(problems, order).lengths, problems.lengths[order])
+    assert np.array_equal(take(problems, order).lengths, problems.lengths[order])
     assert len(ProcessGroup(2, 3).rows(*(bucket.problems(0, 2), keys[:2]))[1]) == 0
 
 
