@@ -1,5 +1,6 @@
 """Every command line that is advised, printed or run. Never imports torch."""
 
+import shlex
 from pathlib import Path
 
 from tape_arith.arith.errors import UsageError
@@ -15,21 +16,26 @@ _ANEW = (
 
 def train_command(name: Name, preset: str | None, root: Path) -> str:
     """Return the command that trains `name` where a comparison of `root` finds it."""
-    out = "" if root == Path("runs") else f" --out {root}"
     origin = name.encoding.origin
-    if origin is None:
-        options = "" if preset is None else f" --preset {preset}"
-        return f"tape-arith train --pe {name}{options}{out}"
-    only = " --only-positional" if origin.only_positional else ""
-    source = f"{root}/{preset or 'PRESET'}/{slug(str(origin.encoding))}/seed-0"
-    return f"tape-arith train --pe {name.encoding.own} --init-from {source}{only}{out}"
+    words = ["train", "--pe", str(name) if origin is None else name.encoding.own]
+    if origin is not None:
+        source = root / (preset or "PRESET") / slug(str(origin.encoding)) / "seed-0"
+        words += init_from_options(name, source)
+    elif preset is not None:
+        words += ["--preset", preset]
+    return _quoted(words if root == Path("runs") else [*words, "--out", str(root)])
 
 
 def init_from_options(name: Name, source: Path) -> list[str]:
-    """Command-line options that start the training of `name` from the run in folder `source`."""
+    """Return the options that start the training of `name` from the run in folder `source`."""
     origin = name.encoding.origin
     only = ["--only-positional"] if origin is not None and origin.only_positional else []
     return ["--init-from", str(source), *only]
+
+
+def resume_command(folder: RunFolder) -> str:
+    """Return the command that goes on training a run."""
+    return _quoted(["train", str(folder.path)])
 
 
 def score_command(root: Path, preset: str, name: Name, evaluation_set: EvaluationSet) -> str:
@@ -41,15 +47,13 @@ def score_command(root: Path, preset: str, name: Name, evaluation_set: Evaluatio
     if folder is None or not (folder.finished() or folder.unfinished()):
         return train_command(name, preset, root)
     if folder.unfinished():
-        return f"tape-arith train {folder.path}"
-    return " ".join(
-        [
-            "tape-arith",
-            "score",
-            str(folder.path),
-            *score_options(name.extrapolation, evaluation_set),
-        ]
-    )
+        return resume_command(folder)
+    way = score_options(name.extrapolation, evaluation_set)
+    return _quoted(["score", str(folder.path), *way])
+
+
+def _quoted(words: list[str]) -> str:
+    return shlex.join(["tape-arith", *words])
 
 
 def score_options(extrapolation: NamePart | str | None, evaluation_set: EvaluationSet) -> list[str]:
@@ -65,12 +69,12 @@ def why_no_weights(folder: RunFolder) -> str:
             f"{folder.path} is scored, but its weights are not here: put {folder.final.name} into "
             f"{folder.final.parent}, or {_ANEW}"
         )
-    return f"{folder.path} is not trained to its end: `tape-arith train {folder.path}`"
+    return f"{folder.path} is not trained to its end: `{resume_command(folder)}`"
 
 
 def how_to_restore_weights(folder: RunFolder) -> str:
     """Say how to restore final weights that are corrupt."""
-    train = f"`tape-arith train {folder.path}`"
+    train = f"`{resume_command(folder)}`"
     if folder.before_cooldown.exists():
         return f"remove it, then {train} takes the last steps again"
     if folder.has_results():
