@@ -42,7 +42,7 @@ from tape_arith.arith.errors import (
     Failure,
     UsageError,
 )
-from tape_arith.arith.stopping import hear
+from tape_arith.arith.stopping import install_handler
 from tape_arith.arith.terminal import escape_control, protect_streams
 from tape_arith.arith.version import own_version
 
@@ -154,7 +154,7 @@ def _arguments() -> list[str]:
 def main() -> None:
     """The console script: errors for people become one line and an exit code."""
     protect_streams()
-    hear(_interrupt)
+    install_handler(_interrupt)
     try:
         code = app(_arguments(), standalone_mode=False)
         _say_all()

@@ -1,4 +1,4 @@
-"""When to stop in good order: the time is up, or somebody said so. No torch here."""
+"""Stop in good order when the time is up or a signal asks for it. Never imports torch."""
 
 import signal
 import time
@@ -10,33 +10,34 @@ from typing import Any
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY
 from tape_arith.arith.terminal import detach_stdout
 
-WISHES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
-"""A person's, what runs us, a terminal that is gone, and what Slurm sends ahead of a preemption or
-the end of the time."""
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+"""Ctrl-C, a scheduler, a lost terminal, and Slurm's warning before a preemption or time limit."""
 
 Handler = Callable[[int, FrameType | None], Any]
 
 
 class Stopped(Exception):
-    """Work was left in good order before its end."""
+    """Raised when work ends in good order before it is finished."""
 
 
-def hear(handler: Handler) -> dict[signal.Signals, Any]:
-    """Have `handler` hear of WISHES; the handlers before, by signal. A SIGHUP that is ignored stays
-    ignored, for that is what nohup is for."""
+def install_handler(handler: Handler) -> dict[signal.Signals, Any]:
+    """Install `handler` for STOP_SIGNALS; return the earlier handlers by signal.
 
-    def heard(number: int, frame: FrameType | None) -> None:
+    An ignored SIGHUP stays ignored, as nohup wants it.
+    """
+
+    def handle(number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
             detach_stdout()
         handler(number, frame)
 
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    wishes = [each for each in WISHES if not (ignored and each == signal.SIGHUP)]
-    return {each: signal.signal(each, heard) for each in wishes}
+    handled = [each for each in STOP_SIGNALS if not (ignored and each == signal.SIGHUP)]
+    return {each: signal.signal(each, handle) for each in handled}
 
 
 class Stopper:
-    """Call it to ask whether to stop. `reason` says why, once it says yes."""
+    """Returns whether to stop when called; `signal` holds the first stop signal."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self.deadline = None if seconds is None else time.monotonic() + seconds
@@ -51,29 +52,29 @@ class Stopper:
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the time is up; None where there is no limit."""
+        """Seconds until the time limit; None without one."""
         return None if self.deadline is None else self.deadline - time.monotonic()
 
     @property
     def exit_code(self) -> int:
-        """Where a signal stopped it: 130 (interrupted by somebody), or 75 (preempted by what runs
-        it, which is to run it again); 3 (partly done) where the time did; else 0."""
+        """130 after Ctrl-C, 75 after another signal (run again), 3 after the time limit, else 0."""
         if self.signal is not None:
             return EXIT_INTERRUPTED if self.signal == signal.SIGINT else EXIT_AGAIN
         return EXIT_PARTLY if self.time_is_up else EXIT_DONE
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Take the first of WISHES as a wish to stop after the present step. A Ctrl-C after it ends
-        the process as usual. The others are the same wish however often they come: Slurm sends
-        SIGTERM when a time of grace begins, again at its end, and to every process of a job at
-        once; what cannot wait any longer sends SIGKILL."""
+    def handling_signals(self) -> Iterator[None]:
+        """Treat the first of STOP_SIGNALS as a request to stop after the present step.
+
+        A second Ctrl-C ends the process as usual. Other signals may repeat: Slurm sends SIGTERM
+        when a grace period begins and when it ends, and to every process of a job.
+        """
 
         def note(number: int, frame: FrameType | None) -> None:
             self.signal = self.signal or number
             signal.signal(signal.SIGINT, before[signal.SIGINT])
 
-        before = hear(note)
+        before = install_handler(note)
         try:
             yield
         finally:

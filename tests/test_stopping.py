@@ -42,7 +42,7 @@ def test_the_first_signal_is_a_wish_and_a_second_ctrl_c_is_not(
     before = {each: signal.signal(each, as_usual) for each in wishes}
     try:
         stopper = Stopper(1e-9)
-        with stopper.listening():
+        with stopper.handling_signals():
             signal.raise_signal(number)
             assert stopper() and stopper.exit_code == code
             for again in (signal.SIGTERM, signal.SIGUSR2):  # what runs us repeats itself
@@ -50,7 +50,7 @@ def test_the_first_signal_is_a_wish_and_a_second_ctrl_c_is_not(
             assert stopper.exit_code == code
             with pytest.raises(InterruptedError):
                 signal.raise_signal(signal.SIGINT)
-        with Stopper().listening():
+        with Stopper().handling_signals():
             pass
         assert all(signal.getsignal(each) is as_usual for each in wishes)
     finally:
@@ -62,7 +62,7 @@ def test_what_nohup_ignores_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         stopper = Stopper()
-        with stopper.listening():
+        with stopper.handling_signals():
             signal.raise_signal(signal.SIGHUP)
             assert not stopper()
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN

@@ -63,7 +63,7 @@ def command(
     from tape_arith.arith.sweeps.run_sweep import plan_sweep
     from tape_arith.arith.sweeps.tables import draw_ablations
 
-    with stopper.listening():
+    with stopper.handling_signals():
         options = JobOptions(AttentionChoice(attention, compiled), not no_curves)
         planned = plan_sweep(content, sweep, out, options, slots, here=remote is None)
         if dry_run:

@@ -21,7 +21,11 @@ def command(
     count: Annotated[int | None, typer.Option(help="Problems (default: the preset's).")] = None,
     seed: Annotated[
         int,
-        typer.Option(min=0, max=MOST_INTEGER, help="Of the problems: a run of it trains on them."),
+        typer.Option(
+            min=0,
+            max=MOST_INTEGER,
+            help="The run of this seed trains on them.",
+        ),
     ] = 0,
     workers: Annotated[int, typer.Option(help="Processes for tokens (default: all cores).")] = 0,
     format: Annotated[
@@ -34,21 +38,18 @@ def command(
     ] = None,
     fresh: Fresh = False,
 ) -> None:
-    """Write training problems, the same bytes whatever the number of workers.
+    """Write the training problems of a preset (default: paper-40), the same for any workers.
 
-    Of a preset's (default: paper-40). What is there and finished is looked at by its sizes alone:
-    --verify checks every hash.
+    A finished dataset is checked by its file sizes alone; --verify checks every hash.
     """
-    from tape_arith.arith.runs import datasets as problems
+    from tape_arith.arith.runs.datasets import verified, write
 
     if verify is not None:
         given = (preset, out, count, seed or None, workers or None, format, task, settings)
         if fresh or any(option is not None for option in given):
             raise UsageError("--verify DIR only checks what is there: give it no other option")
-        print(problems.verified(verify))
+        print(verified(verify))
         return
     _, config = chosen_config(preset or "paper-40", settings, task)
     form = format or "tokens"
-    print(
-        problems.write(config, seed, out=out, count=count, workers=workers, form=form, fresh=fresh)
-    )
+    print(write(config, seed, out=out, count=count, workers=workers, form=form, fresh=fresh))

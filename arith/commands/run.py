@@ -70,7 +70,7 @@ def command(
     options = JobOptions(
         AttentionChoice(attention, compiled), not no_curves, data, workers, parse_trackers(track)
     )
-    with stopper.listening():
+    with stopper.handling_signals():
         outcome = run_all(
             names,
             numbers,

@@ -46,7 +46,7 @@ def command(
     use_threads(threads)
     from tape_arith.arith.runs.score import score_run
 
-    with stopper.listening():
+    with stopper.handling_signals():
         grid = score_run(
             existing_run(run),
             extrapolation,

@@ -61,7 +61,7 @@ def command(
     from tape_arith.arith.sweeps.tables import write_tables
     from tape_arith.arith.terminal import say
 
-    with stopper.listening():
+    with stopper.handling_signals():
         options = JobOptions(
             AttentionChoice(attention, compiled), not no_curves, trackers=parse_trackers(track)
         )

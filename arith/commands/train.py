@@ -141,7 +141,7 @@ def command(
     )
     from tape_arith.arith.training.distributed import process_group
 
-    with stopper.listening(), process_group() as group:
+    with stopper.handling_signals(), process_group() as group:
         if not group.first:
             if not train_as_worker(group, options, should_stop=stopper):
                 raise typer.Exit(EXIT_FAILED)

@@ -24,7 +24,7 @@ from tape_arith.arith.documents import Strict, validated_json
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, Failure
 from tape_arith.arith.files import read_text, write_text
 from tape_arith.arith.runs.child_process import last_line, start_command
-from tape_arith.arith.stopping import hear
+from tape_arith.arith.stopping import install_handler
 
 SECONDS_BETWEEN_LOOKS = 0.2
 
@@ -139,7 +139,7 @@ def read_state(log: Path) -> JobState | None:
 def main(arguments: list[str]) -> int:
     """Do a work item; a job that was preempted, or found its folder locked, is run again."""
     worker = Worker()
-    hear(worker.pass_on)
+    install_handler(worker.pass_on)
     file, variable, *again = arguments
     line = read_text(Path(file)).splitlines()[int(os.environ[variable])]
     item = WorkItem(**json.loads(line))

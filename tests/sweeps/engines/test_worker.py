@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.runs import child_process
-from tape_arith.arith.stopping import WISHES
+from tape_arith.arith.stopping import STOP_SIGNALS
 from tape_arith.arith.sweeps.engines.worker import Worker, WorkItem, main, read_state
 from tape_arith.arith.sweeps.jobs import JobOptions, plan
 from tape_arith.arith.sweeps.sweep import load_sweep
@@ -45,7 +45,7 @@ def script(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     Path("job.py").write_text(SCRIPT)
     monkeypatch.setattr(child_process, "COMMAND_LINE", (str(here / "job.py"),))
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
-    before = {number: signal.getsignal(number) for number in WISHES}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
