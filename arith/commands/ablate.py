@@ -54,7 +54,7 @@ def command(
     stopper = stopper_for(time_limit)
     remote = remote_engine(engine, slots, sweep_folder(content, out))
     if figure is not None:
-        from tape_arith.arith.figures.figure_file import figure_format
+        from tape_arith.arith.figures.style import figure_format
 
         figure_format(figure)
     use_threads(threads)

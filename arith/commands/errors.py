@@ -31,7 +31,7 @@ def command(
 ) -> None:
     """Count wrong answers by carry chain, by place and by kind of the first error."""
     from tape_arith.arith.data.bucket import known_split
-    from tape_arith.arith.figures.figure_file import figure_format
+    from tape_arith.arith.figures.style import figure_format
 
     known_split(split)
     if out is not None:

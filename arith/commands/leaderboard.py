@@ -51,7 +51,7 @@ def command(
     if kind not in FORMATS:
         raise UsageError(f"unknown format '{format}'. Known: {', '.join(FORMATS)}")
     if figure:
-        from tape_arith.arith.figures.figure_file import figure_format
+        from tape_arith.arith.figures.style import figure_format
 
         figure_format(figure)  # before anything is written
     evaluation_set = EvaluationSet(known_split(split), max_digits)

@@ -26,7 +26,7 @@ def command(
     ] = None,
 ) -> None:
     """Measure how attention changes when indices start elsewhere or [BOS] comes first."""
-    from tape_arith.arith.figures.figure_file import figure_format
+    from tape_arith.arith.figures.style import figure_format
 
     if plot is not None:
         figure_format(plot)

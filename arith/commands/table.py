@@ -26,7 +26,7 @@ def command(
     from tape_arith.arith.compare.panels import selection
     from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.figures.captions import SPLITS
-    from tape_arith.arith.figures.table import FORMATS, rows
+    from tape_arith.arith.figures.tables import FORMATS, rows
     from tape_arith.arith.runs.presets import known
     from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 

@@ -9,7 +9,7 @@ from tape_arith.arith.compare.panels import all_panels
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.captions import Panel, footnote, source
 from tape_arith.arith.figures.leaderboard_data import Board, Comparison, Section, Standing, Training
-from tape_arith.arith.figures.table import Row
+from tape_arith.arith.figures.tables import Row
 from tape_arith.arith.runs.find import find_runs
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.metrics import LastStates, last_states

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.table import Row, rows
+from tape_arith.arith.figures.tables import Row, rows
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.models.names.declarations import declaration
 from tape_arith.models.names.parse import parse

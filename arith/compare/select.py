@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.find import find_runs
 from tape_arith.arith.runs.presets import load_preset, presets
-from tape_arith.arith.scoring.comparable import comparable
+from tape_arith.arith.scoring.comparable import check_comparable
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import say
@@ -46,7 +46,7 @@ def groups(grids: Sequence[Grid]) -> list[list[Grid]]:
 
 def _may_compare(one: Grid, other: Grid) -> bool:
     try:
-        comparable([one, other])
+        check_comparable([one, other])
     except UsageError:
         return False
     return True

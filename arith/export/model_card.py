@@ -5,7 +5,7 @@ import numpy as np
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.export.citations import bibtex, cited_papers
 from tape_arith.arith.export.folder import render
-from tape_arith.arith.figures.table import percent
+from tape_arith.arith.figures.tables import percent
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.scoring import grid_file

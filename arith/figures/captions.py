@@ -1,4 +1,4 @@
-"""The words and numbers around a comparison: what the means are, over what, and which runs."""
+"""The words and numbers around a comparison: means, intervals, seeds, settings, footnotes."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ import numpy as np
 
 from tape_arith.arith.data.bucket import CARRY, EVALUATION
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.scoring.comparable import comparable
+from tape_arith.arith.scoring.comparable import check_comparable
 from tape_arith.arith.scoring.grid import CONVERGED, Grid
 from tape_arith.arith.scoring.regions import REGION_WORDS, Region
 from tape_arith.arith.scoring.statistics import Interval, over_seeds
@@ -20,28 +20,27 @@ NBSP = "\N{NO-BREAK SPACE}"
 MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution", "all_cells")
 """The means that every figure prints, in this order."""
 
-BRIEF: dict[Region, str] = {"out_of_distribution": "out", "in_distribution": "in"}
-"""The means that a figure of many panels prints, and what they are called there."""
-
 SPLITS = {EVALUATION: "", CARRY: "hard sums: long carry chains"}
-"""What the problems of a split are; of the usual one there is nothing to say."""
+"""The problems of a split in words; nothing for the usual one."""
 
-MOST_SETTINGS = 4
-"""So many of the settings that are not the preset's are named; the others are counted."""
+RANGES = f"Where ± would leave 0 to 100{NBSP}%, the lowest and the highest seed are in brackets."
 
-MOST_OTHERS = 4
-"""So many encodings are named that have other seeds than most; more are counted."""
+_MOST_SETTINGS = 4
+"""Settings named in a footnote; further ones are counted."""
+
+_MOST_OTHERS = 4
+"""Encodings named for having other seeds than most; of more their number is given."""
 
 
-def chosen(panels: Sequence[Panel], seed: int | None = None) -> list[list[Grid]]:
-    """The grids to compare, seeds in order; with `seed` only that one of each encoding.
+def checked_panels(panels: Sequence[Panel], seed: int | None = None) -> list[list[Grid]]:
+    """Return the grids to compare, seeds in order; with `seed` only that one of each encoding.
 
-    Errors: UsageError for nothing to compare, a seed that is missing or there twice, grids of
-    several encodings in one panel, and whatever `comparable` refuses.
+    Raises UsageError if there is nothing to compare, a seed is missing or there twice, a panel
+    holds several encodings, or the grids must not be compared (`check_comparable`).
     """
     if not panels or not all(panels):
         raise UsageError("nothing to compare: give at least one scored grid for each encoding")
-    result = []
+    checked = []
     for panel in panels:
         grids = sorted(panel, key=lambda grid: grid.seed)
         name, seeds = grids[0].name, [grid.seed for grid in grids]
@@ -53,48 +52,57 @@ def chosen(panels: Sequence[Panel], seed: int | None = None) -> list[list[Grid]]
             grids = [grid for grid in grids if grid.seed == seed]
             if not grids:
                 raise UsageError(f"{name} has no seed {seed}: it has {_listed(seeds)}")
-        result.append(grids)
-    names = [grids[0].name for grids in result]
+        checked.append(grids)
+    names = [grids[0].name for grids in checked]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise UsageError(f"{twice} is named twice: name each encoding once")
-    comparable([grid for grids in result for grid in grids])
-    return result
+    check_comparable([grid for grids in checked for grid in grids])
+    return checked
 
 
-def percent(interval: Interval) -> str:
-    """ "18.2 ± 3.1 %": a mean with its interval; 98.95 where one place less would round it up to
-    what counts as converged."""
-    half = 100 * interval.half_width
+def percent(interval: Interval, seeds: Sequence[float | None] = ()) -> str:
+    """Return a mean with its interval: "18.2 ± 3.1 %".
+
+    A ± that would leave 0 to 100 % is no possible value: then the lowest and the highest of
+    `seeds` stand in its place, "45.3 (4.1\N{EN DASH}91.2) %". A mean that rounds up to what
+    counts as converged is written with one more digit: "98.95".
+    """
+    mean, half = 100 * interval.mean, 100 * interval.half_width
+    text = f"{mean:.{decimals(interval.mean)}f}"
+    known = [100 * value for value in seeds if value is not None]
+    middle, arm = round(10 * mean), round(10 * half)  # as printed
+    if len(known) > 1 and arm and not 0 <= middle - arm <= middle + arm <= 1000:
+        low, high = f"{min(known):.1f}", f"{max(known):.1f}"
+        return f"{text} %" if low == high else f"{text} ({low}\N{EN DASH}{high}) %"
     # An arm that rounds to nothing is not nothing.
-    arm = "<0.1" if 0 < half < 0.05 else f"{half:.1f}"
-    return f"{100 * interval.mean:.{places(interval.mean)}f} ± {arm} %"
+    return f"{text} ± {'<0.1' if 0 < half < 0.05 else f'{half:.1f}'} %"
 
 
-def places(share: float) -> int:
-    """How many decimal places a percentage is written with."""
+def decimals(share: float) -> int:
+    """Return how many decimal places a percentage is written with."""
     return 2 if share < CONVERGED <= round(share, 3) else 1
 
 
 def missing_cells(panel: Panel, region: Region) -> int:
-    """How many cells of `region` at least one of the seeds has not scored."""
+    """Count the cells of `region` that at least one of the seeds has not scored."""
     missing = np.any([grid.total == 0 for grid in panel], axis=0)
     return int((missing & panel[0].mask(region)).sum())
 
 
 def mean_line(panel: Panel, region: Region, labels: Mapping[Region, str] = REGION_WORDS) -> str:
-    """ "out of distribution 18.2 ± 3.1 %", or why there is no such number."""
-    label, cells = labels[region], panel[0].mean(region).cells
-    if cells == 0:
+    """Return "out of distribution 18.2 ± 3.1 %", or why there is no such number."""
+    label = labels[region]
+    if panel[0].mean(region).cells == 0:
         return f"{label}: none scored"
     interval = over_seeds(panel, region)
     if interval is None:
         return f"{label}: {missing_cells(panel, region)} missing"
-    return f"{label} {percent(interval)}"
+    return f"{label} {percent(interval, [grid.mean(region).value for grid in panel])}"
 
 
 def difference_line(one: Panel, other: Panel, region: Region) -> str:
-    """ "out of distribution +12.3 points", first minus second; no interval is claimed for it."""
+    """Return "out of distribution +12.3 points", first minus second, without an interval."""
     first, second = over_seeds(one, region), over_seeds(other, region)
     if first is None or second is None:
         return f"{REGION_WORDS[region]}: unknown"
@@ -102,7 +110,7 @@ def difference_line(one: Panel, other: Panel, region: Region) -> str:
 
 
 def signed(points: float, places: int) -> str:
-    """ "+12.3", its negative with a real minus sign; what rounds to 0 has no sign."""
+    """Return "+12.3", a negative number with a real minus sign, 0.0 without a sign."""
     text = f"{abs(points):.{places}f}"
     if float(text) == 0:
         return text
@@ -110,12 +118,15 @@ def signed(points: float, places: int) -> str:
 
 
 def seeds_line(panel: Panel) -> str:
+    """Return "seed 3" or "5 seeds"."""
     return f"seed {panel[0].seed}" if len(panel) == 1 else f"{len(panel)} seeds"
 
 
 def convergence(panel: Panel) -> str | None:
-    """ "not converged" with the number of seeds, "not fully scored", or None where all is well. On
-    hard sums it is what the usual ones say, or that they say nothing."""
+    """Return "not converged" with the number of seeds, "not fully scored", or None if all is well.
+
+    Convergence on hard sums is that on the usual ones, unknown without them.
+    """
     states = [grid.converged for grid in panel]
     failed = sum(state is False for state in states)
     if failed:
@@ -126,56 +137,47 @@ def convergence(panel: Panel) -> str | None:
 
 
 def footnote(panels: Sequence[Panel]) -> str:
-    """What every reader of the figure needs: task, lengths, problems, evaluation set, seeds, ±."""
+    """Describe the task, lengths, problems, evaluation set, seeds and ± of a figure."""
     counts = {len(panel) for panel in panels}
+    problems = "over problems, these runs only"
     if counts == {1}:
-        spread = "over problems, these runs only (one seed)"
-    elif 1 in counts:
-        spread = (
-            f"Student{NBSP}t over seeds; where there is one seed, over problems, these runs only"
-        )
+        spread = f"{problems} (one seed). In a mean every cell weighs the same."
     else:
         spread = f"Student{NBSP}t over seeds"
-    weights = "in a mean every cell weighs the same."
-    cells = f" Cells are means over seeds; {weights}" if counts != {1} else f" I{weights[1:]}"
-    marked = any(grid.converged is False for panel in panels for grid in panel)
-    usual = " on the usual sums" if SPLITS.get(panels[0][0].split, True) else ""
-    return f"{source(panels)} ± is the 95{NBSP}% interval: {spread}.{cells}" + (
-        f" Not converged: below 99{NBSP}% in distribution{usual}." if marked else ""
-    )
+        spread += f"; where there is one seed, {problems}. " if 1 in counts else ". "
+        if any("\N{EN DASH}" in mean_line(panel, region) for panel in panels for region in MEANS):
+            spread += f"{RANGES} "
+        spread += "Cells are means over seeds; in a mean every cell weighs the same."
+    note = f"{source(panels)} ± is the 95{NBSP}% interval: {spread}"
+    if any(grid.converged is False for panel in panels for grid in panel):
+        usual = " on the usual sums" if SPLITS.get(panels[0][0].split, True) else ""
+        note += f" Not converged: below 99{NBSP}% in distribution{usual}."
+    return note
 
 
 def source(panels: Sequence[Panel]) -> str:
-    """Where the numbers come from, in one sentence: task, lengths, problems, evaluation set, seeds.
-
-    They are the same for all `panels` but for the seeds.
-    """
-    first = panels[0][0]
-    evaluation = first.evaluation
+    """Describe the task, lengths, problems, evaluation set and seeds in one sentence."""
+    first, evaluation = panels[0][0], panels[0][0].evaluation
+    # All have the same settings, but grids without a run's record do not name them.
+    settings = next((grid.settings for panel in panels for grid in panel if grid.settings), {})
+    seeds = {panel[0].name: [grid.seed for grid in panel] for panel in panels}
     problems = SPLITS.get(first.split, first.split)
     hard = f", {problems}," if problems else ","
     return (
         f"Task {evaluation['task']}{hard} trained to {first.trained_digits} digits "
-        f"and tested to {first.max_digits} (preset {_preset(panels)}), "
+        f"and tested to {first.max_digits} (preset {preset_words(first.preset, settings)}), "
         f"{evaluation['problems_per_cell']} problems a cell, "
-        f"evaluation set {evaluation['sha256'][:8]}, {_all_seeds(panels)}."
+        f"evaluation set {evaluation['sha256'][:8]}, {describe_seeds(seeds)}."
     )
 
 
-def _preset(panels: Sequence[Panel]) -> str:
-    """All grids have the same settings, but those of older versions do not tell them."""
-    grids = [grid for panel in panels for grid in panel]
-    settings = next((grid.settings for grid in grids if grid.settings), {})
-    return preset_words(grids[0].preset, settings)
-
-
 def preset_words(preset: str, settings: Mapping[str, int | float | str]) -> str:
-    """ "mini", "mini with steps=2,000, batch_size=64" """
+    """Return "mini", or "mini with steps=2,000, batch_size=64"."""
     if not settings:
         return preset
-    told = [f"{key}={_setting(value)}" for key, value in settings.items()][:MOST_SETTINGS]
-    others = len(settings) - len(told)
-    return f"{preset} with {', '.join(told)}" + (f" and {others} more" if others else "")
+    named = [f"{key}={_setting(value)}" for key, value in settings.items()][:_MOST_SETTINGS]
+    others = len(settings) - len(named)
+    return f"{preset} with {', '.join(named)}" + (f" and {others} more" if others else "")
 
 
 def _setting(value: int | float | str) -> str:
@@ -184,21 +186,22 @@ def _setting(value: int | float | str) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
-def _all_seeds(panels: Sequence[Panel]) -> str:
-    of = [tuple(grid.seed for grid in panel) for panel in panels]
-    common = max(of, key=lambda seeds: (of.count(seeds), len(seeds)))
-    other = [
-        f"{panel[0].name}: {', '.join(map(str, seeds))}"
-        for panel, seeds in zip(panels, of, strict=True)
-        if seeds != common
-    ]
-    if len(other) > MOST_OTHERS:
-        counts = Counter(seeds for seeds in of if seeds != common)
-        other = [
-            f"{count} encoding{'s' * (count > 1)}: {', '.join(map(str, seeds))}"
-            for seeds, count in counts.most_common()
+def describe_seeds(seeds: Mapping[str, Sequence[int]]) -> str:
+    """Return the seeds that most encodings have, then those of the others.
+
+    >>> describe_seeds({"rope": (0, 1), "fire": (0, 1), "tape": (0,)})
+    'seeds 0, 1 (tape: 0)'
+    """
+    each = [tuple(of) for of in seeds.values()]
+    common = max(each, key=lambda numbers: (each.count(numbers), len(numbers)))
+    others = {name: tuple(of) for name, of in seeds.items() if tuple(of) != common}
+    told = [f"{name}: {', '.join(map(str, of))}" for name, of in others.items()]
+    if len(told) > _MOST_OTHERS:
+        told = [
+            f"{count} encoding{'s' * (count > 1)}: {', '.join(map(str, of))}"
+            for of, count in Counter(others.values()).most_common()
         ]
-    return _listed(common) + (f" ({'; '.join(other)})" if other else "")
+    return _listed(common) + (f" ({'; '.join(told)})" if told else "")
 
 
 def _listed(seeds: Sequence[int]) -> str:

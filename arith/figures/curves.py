@@ -13,25 +13,19 @@ import matplotlib as mpl
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from tape_arith.arith.figures.captions import NBSP, preset_words
-from tape_arith.arith.figures.figure_file import DPI, STYLE, figure_format, save
-from tape_arith.arith.figures.foot import put_legend, put_note
-from tape_arith.arith.figures.looks import bound, looks
-from tape_arith.arith.figures.panel import shrink
-from tape_arith.arith.figures.style import LETTERS, lines
+from tape_arith.arith.figures import style
+from tape_arith.arith.figures.captions import NBSP, describe_seeds, preset_words
 
-BAND = 0.18
-LAYERS = "flare"
-MEASURES = 2
-"""Panels of an encoding's state: of its first measures."""
-STATE = {"norm": "norm of e", "moved": "change of e"}
-"""What TAPE measures; others' measures go by their own names."""
-UNITS = {"norm": "Frobenius norm a frequency", "moved": "relative to its start"}
+_BAND = 0.18
+_LAYERS = "flare"
+_MEASURES = {"norm": "norm of e", "moved": "change of e"}
+"""What TAPE measures of its state; other measures go by their own names."""
+_UNITS = {"norm": "Frobenius norm a frequency", "moved": "relative to its start"}
+_WIDTH, _ROW = 7.2, 1.95  # inches
 
 
 @dataclass(frozen=True)
@@ -82,148 +76,114 @@ def to_json(study: Study) -> str:
     return json.dumps({"schema": 1, **asdict(study)}, indent=1, allow_nan=False) + "\n"
 
 
-# ---- the figure --------------------------------------------------------------------------------
-
-# Inches.
-SIDE, HEIGHT, LEFT, GAP, ROW_GAP, TOP, AXIS = 1.82, 1.4, 0.56, 0.48, 0.8, 0.3, 0.36
-
-
 def draw(study: Study, path: Path) -> None:
-    """Write the figure to `path`, as PNG, SVG or PDF by its ending, whole or not at all. Errors:
-    UsageError for another ending; Failure where the disk refuses."""
-    kind = figure_format(path)
-    with mpl.rc_context(STYLE):
-        save(compose(study), path, kind)
+    """Write the figure to `path`, as PNG, SVG or PDF by its ending, whole or not at all.
+
+    Raises UsageError for another ending, Failure if the disk refuses.
+    """
+    kind = style.figure_format(path)
+    style.save(compose(study), path, kind)
 
 
 def compose(study: Study) -> Figure:
-    """The figure before it is written: loss and exact match of all, then a row for the state of
-    each encoding that has one."""
+    """Return the figure before it is written.
+
+    Loss and exact match of all, then a row for the state of each encoding that has one.
+    """
     contextual = [learner for learner in study.learners if learner.state]
-    rows = 1 + len(contextual)
-    width = LEFT + 3 * SIDE + 2 * GAP + 0.12
-    note = lines(footnote(study), (width - 0.16) * 72, LETTERS)
-    handles = _handles(study)
-    legend = 0.17 * -(-len(handles) // 4) + 0.1
-    below = len(note) * LETTERS * 1.35 / 72 + legend + AXIS
-    height = below + rows * HEIGHT + (rows - 1) * ROW_GAP + TOP
-    figure = Figure(figsize=(width, height), dpi=DPI)
-    FigureCanvasAgg(figure)
-
-    def panel(row: int, column: int, title: str) -> Axes:
-        left = LEFT + column * (SIDE + GAP)
-        bottom = height - TOP - row * (HEIGHT + ROW_GAP) - HEIGHT
-        box = (left / width, bottom / height, SIDE / width, HEIGHT / height)
-        ax = figure.add_axes(box)
-        label = ax.set_title(title, fontsize=LETTERS + 0.5, fontweight="bold", loc="left", pad=4)
-        shrink(label, ax, 1.2)
-        return ax
-
+    looks = list(style.line_styles(learner.encoding for learner in study.learners).values())
+    handles = [
+        Line2D([], [], label=learner.encoding, **look)
+        for learner, look in zip(study.learners, looks, strict=True)
+    ]
     last = max((step for learner in study.learners for step in learner.loss.steps), default=1)
-    loss, inside, outside = (panel(0, i, title) for i, title in enumerate(TITLES))
-    for learner, look in zip(study.learners, _looks(study), strict=True):
-        _line(loss, learner.loss, look)
-        _line(inside, learner.held_out, look)
-        _line(outside, learner.out_of_distribution, look)
-    _finish(loss, "nats a scored token", last, logarithmic=True)
-    top = _bound(study)
-    for ax, end in ((inside, 1.0), (outside, top)):
-        ax.set_ylim(-0.03 * end, 1.03 * end)
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}{NBSP}%"))
-        _finish(ax, "exact match", last)
-    if top < 1:
-        outside.set_ylabel(f"exact match (to {100 * top:g}{NBSP}%)", fontsize=LETTERS, labelpad=2)
-    for row, learner in enumerate(contextual, start=1):
-        for column, (measure, of_layers) in enumerate(list(learner.state.items())[:MEASURES]):
-            ax = panel(row, column, f"{learner.encoding}\n{STATE.get(measure, measure)}")
-            for series, colour in zip(
-                of_layers, sns.color_palette(LAYERS, len(of_layers)), strict=True
-            ):
-                _line(ax, series, {"color": colour})
-            _finish(ax, UNITS.get(measure, ""), last)
-        _layers(panel(row, 2, ""), len(next(iter(learner.state.values()))))
-    put_legend(figure, handles, below - AXIS - legend + 0.06, 4, LETTERS)
-    put_note(figure, note, LETTERS)
+    with mpl.rc_context(style.STYLE):
+        height = _ROW * (1 + len(contextual)) + 0.15 * len(contextual)
+        figure = style.page(_WIDTH, height, footnote(study), handles)
+        rows = figure.subplots(1 + len(contextual), 3, squeeze=False)
+        loss, inside, outside = rows[0]
+        for learner, look in zip(study.learners, looks, strict=True):
+            _line(loss, learner.loss, look)
+            _line(inside, learner.held_out, look)
+            _line(outside, learner.out_of_distribution, look)
+        _finish(loss, "training loss", "nats a scored token", last)
+        _logarithmic(loss)
+        end = _scale_end(study)
+        label = f"exact match (to {100 * end:g}{NBSP}%)" if end < 1 else "exact match"
+        _finish(inside, "in distribution", "exact match", last, 1.0)
+        _finish(outside, "out of distribution", label, last, end)
+        for axes, learner in zip(rows[1:], contextual, strict=True):
+            _draw_state(axes, learner, last)
     return figure
 
 
-def _bound(study: Study) -> float:
-    """How far the scale out of distribution goes: all seeds are on it."""
-    values = [v for one in study.learners for row in one.out_of_distribution.values for v in row]
-    return bound(max(values, default=1.0))
-
-
-TITLES = ("training loss", "in distribution", "out of distribution")
-
-
-def _line(ax: Axes, series: Series, look: Mapping[str, Any]) -> None:
-    """The mean over seeds, and from the lowest to the highest of them where there are several."""
-    if not series:
-        return
-    values = np.array(series.values)
-    marker = "o" if len(series.steps) == 1 else None  # one point is no line
-    ax.plot(
-        series.steps,
-        values.mean(0),
-        **look,
-        linewidth=0.9,
-        marker=marker,
-        markersize=2.5,
-        zorder=3,
-    )
-    if len(values) > 1:
-        low, high = values.min(0), values.max(0)
-        ax.fill_between(series.steps, low, high, color=look["color"], alpha=BAND, linewidth=0)
-
-
-def _finish(ax: Axes, label: str, last: int, *, logarithmic: bool = False) -> None:
-    if not ax.lines:
-        ax.text(0.5, 0.5, "not taken", transform=ax.transAxes, ha="center", fontsize=LETTERS)
-    ax.set_xlim(0, 1.02 * last)
-    ax.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10], integer=True))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
-    if logarithmic:
-        ax.set_yscale("log")
-        low, high = ax.get_ylim()
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * low else (1,)))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        ax.yaxis.set_minor_formatter(NullFormatter())
-    ax.set_xlabel("step", fontsize=LETTERS, labelpad=2)
-    ax.set_ylabel(label, fontsize=LETTERS, labelpad=2)
-    ax.tick_params(which="both", length=2, width=0.5, pad=1.5, labelsize=LETTERS)
-    ax.grid(visible=True, which="major", color="#dddddd", linewidth=0.5)
-    ax.set_axisbelow(True)
-    sns.despine(ax=ax)
-
-
-def _layers(ax: Axes, count: int) -> None:
-    """Which colour is which layer, in place of a panel."""
-    ax.set_axis_off()
-    colours = sns.color_palette(LAYERS, count)
+def _draw_state(axes: Sequence[Axes], learner: Learner, last: int) -> None:
+    """A row of panels: two measures with a line a layer, and which colour is which layer."""
+    name, size = style.fit(learner.encoding, 72 * _WIDTH / 3.6, style.LETTERS + 0.5, "bold")
+    for ax, (measure, layers) in zip(axes[:2], learner.state.items(), strict=False):
+        for series, colour in zip(layers, sns.color_palette(_LAYERS, len(layers)), strict=True):
+            _line(ax, series, {"color": colour})
+        title = f"{name}\n{_MEASURES.get(measure, measure)}"
+        _finish(ax, title, _UNITS.get(measure, ""), last)
+        ax.set_title(title, fontsize=size, fontweight="bold", loc="left", pad=4)
+    for ax in axes[min(len(learner.state), 2) :]:
+        ax.set_axis_off()
+    count = len(next(iter(learner.state.values())))
+    colours = sns.color_palette(_LAYERS, count)
     shown = sorted({round(place) for place in np.linspace(0, count - 1, min(count, 8))})
-    ax.legend(
+    axes[-1].legend(
         handles=[Line2D([], [], color=colours[i], label=f"entering layer {i + 1}") for i in shown],
         loc="upper left",
         frameon=False,
-        fontsize=LETTERS,
+        fontsize=style.LETTERS,
         handlelength=1.6,
         borderaxespad=0.0,
     )
 
 
-def _handles(study: Study) -> list[Line2D]:
-    return [
-        Line2D([], [], label=learner.encoding, **look)
-        for learner, look in zip(study.learners, _looks(study), strict=True)
-    ]
+def _line(ax: Axes, series: Series, look: Mapping[str, Any]) -> None:
+    """The mean over seeds, and a band from the lowest to the highest of several."""
+    if not series:
+        return
+    values = np.array(series.values)
+    marker = "o" if len(series.steps) == 1 else None  # one point is no line
+    pen: dict[str, Any] = {"linewidth": 0.9, "marker": marker, "markersize": 2.5, "zorder": 3}
+    ax.plot(series.steps, values.mean(0), **look, **pen)
+    if len(values) > 1:
+        low, high = values.min(0), values.max(0)
+        ax.fill_between(series.steps, low, high, color=look["color"], alpha=_BAND, linewidth=0)
 
 
-def _looks(study: Study) -> list[dict[str, Any]]:
-    return list(looks(learner.encoding for learner in study.learners).values())
+def _finish(ax: Axes, title: str, label: str, last: int, end: float | None = None) -> None:
+    """Labels and scales; `end` is that of a scale of shares."""
+    if not ax.lines:
+        text: dict[str, Any] = {"ha": "center", "fontsize": style.LETTERS}
+        ax.text(0.5, 0.5, "not taken", transform=ax.transAxes, **text)
+    ax.set(xlim=(0, 1.02 * last), xlabel="step", ylabel=label)
+    ax.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10], integer=True))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
+    if end is not None:
+        ax.set_ylim(-0.03 * end, 1.03 * end)
+        ax.yaxis.set_major_formatter(FuncFormatter(style.percent_tick))
+    style.finish(ax, title, grid="both")
+
+
+def _logarithmic(ax: Axes) -> None:
+    ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * low else (1,)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _scale_end(study: Study) -> float:
+    """Where the scale out of distribution ends: all seeds are on it."""
+    values = [v for one in study.learners for row in one.out_of_distribution.values for v in row]
+    return style.scale_end(max(values, default=1.0))
 
 
 def footnote(study: Study) -> str:
-    """What every reader of the figure needs: the runs, the quantities, the bands."""
+    """Describe the runs, the quantities and the bands of the figure."""
     learners = study.learners
     counts = {len(learner.seeds) for learner in learners}
     if counts == {1}:
@@ -237,35 +197,21 @@ def footnote(study: Study) -> str:
         "own, a few for each pair of lengths, all of the same weight"
     )
     grid += f" (not scored: {', '.join(without)})." if without else "."
-    top = _bound(study)
-    if top < 1:
-        grid += f" Its scale ends at {100 * top:g}{NBSP}%, that in distribution at 100{NBSP}%."
+    end = _scale_end(study)
+    if end < 1:
+        grid += f" Its scale ends at {100 * end:g}{NBSP}%, that in distribution at 100{NBSP}%."
+    if any(learner.state for learner in learners):
+        grid += (
+            " e: means over tokens, heads and frequencies of held-out problems; a rotation's norm "
+            "is 1.41."
+        )
     reached = {learner.encoding: max(learner.loss.steps, default=0) for learner in learners}
     behind = [f"{name} to {n:,}" for name, n in reached.items() if n < max(reached.values())]
     so_far = f" So far: {', '.join(behind)} steps." if behind else ""
-    state = (
-        " e: means over tokens, heads and frequencies of held-out problems; a rotation's norm is "
-        "1.41."
-        if any(learner.state for learner in learners)
-        else ""
-    )
+    seeds = describe_seeds({learner.encoding: learner.seeds for learner in learners})
     return (
         f"Task {study.task}, trained to {study.trained_digits} digits "
-        f"(preset {preset_words(study.preset, study.settings)}), {_seeds(learners)}. {band} "
+        f"(preset {preset_words(study.preset, study.settings)}), {seeds}. {band} "
         "Loss: of the training problems since the point before. In distribution: held-out problems "
-        f"of the trained lengths. {grid}{state}{so_far} Nothing is selected by these curves."
+        f"of the trained lengths. {grid}{so_far} Nothing is selected by these curves."
     )
-
-
-def _seeds(learners: Sequence[Learner]) -> str:
-    """ "seeds 0, 1 (tape: 0)" """
-    of = [learner.seeds for learner in learners]
-    common = max(of, key=lambda seeds: (of.count(seeds), len(seeds)))
-    other = [
-        f"{learner.encoding}: {', '.join(map(str, learner.seeds))}"
-        for learner in learners
-        if learner.seeds != common
-    ]
-    word = "seed" if len(common) == 1 else "seeds"
-    told = f" ({'; '.join(other)})" if other else ""
-    return f"{word} {', '.join(map(str, common))}{told}"

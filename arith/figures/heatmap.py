@@ -1,239 +1,299 @@
 """The comparison heatmap: exact match over operand lengths, a panel an encoding.
 
-Shapes: N the longest operand scored.
+Shapes: N the longest operand scored. Cell (i, j) is the unit square whose upper right corner is
+(j, i): the first operand's length goes up, the second's to the right, and both start at 1.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
+import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import QuadMesh
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.patheffects import withStroke
 
-from tape_arith.arith.figures import captions, panel
+from tape_arith.arith.figures import captions, style
 from tape_arith.arith.figures.captions import Panel
-from tape_arith.arith.figures.figure_file import DPI, STYLE, figure_format, save
-from tape_arith.arith.figures.style import lines
 from tape_arith.arith.scoring.comparisons import false_discovery, two_proportion
 from tape_arith.arith.scoring.grid import Floats, Grid
 from tape_arith.arith.scoring.regions import REGION_WORDS, Bools, Region
 
 COLOURS = "viridis"
 DIFFERENCES = "vlag"
-DISCOVERY_RATE = 0.05
+_DISCOVERY_RATE = 0.05
+_GREY = "#cfcfcf"
+"""Of cells without a significant difference."""
+_MISSING: dict[str, Any] = {"facecolor": "#f4f4f4", "edgecolor": "#8c8c8c", "hatch": "//////"}
+_OUTLINE: dict[str, Any] = {
+    "fill": False,
+    "edgecolor": "white",
+    "linewidth": 0.7,
+    # White on the dark end of the colours, black around it on the light end.
+    "path_effects": [withStroke(linewidth=1.7, foreground="black")],
+}
+_MOST_LARGE, _MOST_SMALL = 12, 30
+"""Most panels that are large, and that are small; more are smaller still: fifty fit a page."""
+_SHORT_LABELS: dict[Region, str] = {"out_of_distribution": "out", "in_distribution": "in"}
+_SHORT_WORDS = "Axes: digits of the operands. Out: mean out of distribution; in: in distribution."
 
 
 class Layout(NamedTuple):
-    """`columns` x `rows` squares on a paper's width; all in inches, but `letters` in points."""
+    """`columns` x `rows` squares on a paper's width; inches, but `letters` in points."""
 
     columns: int
     rows: int
     side: float
-    gap: float
     letters: float
     brief: bool = False
     """Whether a panel has two means in short words above it, not three."""
 
     @property
     def means(self) -> Mapping[Region, str]:
-        """What is printed above a panel, and what it is called."""
+        """The means above a panel, and their labels."""
         if self.brief:
-            return captions.BRIEF
+            return _SHORT_LABELS
         return {region: REGION_WORDS[region] for region in captions.MEANS}
 
     @property
-    def title(self) -> float:
-        """Height of the lines above a panel: its name, the means, the seeds."""
-        return (1.28 * self.letters * (len(self.means) + 1) + self.letters + 8) / 72
-
-    @property
-    def pitch(self) -> float:
-        """From the top of one row of panels to the top of the next."""
-        return self.side + self.title + (0.1 if self.brief else 0.24)
-
-
-# Inches: room for the words of the axes, a colour bar without and with its words, the page's
-# edge, the line of the legend.
-LEFT, BELOW, BAR, BAR_ROOM, EDGE, LEGEND = 0.46, 0.38, 0.1, 0.72, 0.08, 0.22
-MOST_LARGE, MOST_SMALL = 12, 30
-"""So many panels are large, so many small; more are smaller still, so that fifty fit a page."""
-LONGEST_BAR = 5.5
-"""Inches, from the top."""
+    def height(self) -> float:
+        """Of all rows: squares, the lines above them, and the labels below."""
+        above = (6 + 1.28 * self.letters * (len(self.means) + 2)) / 72
+        return self.rows * (self.side + above + 0.1) + 0.25
 
 
 def layout(count: int) -> Layout:
-    """Rows and columns for `count` encodings; with two a third panel holds the difference."""
+    """Return rows and columns for `count` encodings; of two the third panel is the difference."""
     if count == 1:
-        return Layout(1, 1, 2.6, 0.0, 7.0)
+        return Layout(1, 1, 2.6, 7.0)
     if count == 2:
-        return Layout(3, 1, 1.62, 0.2, 6.6)
-    if count > MOST_LARGE:
-        columns, side = (6, 0.93) if count <= MOST_SMALL else (7, 0.78)
-        return Layout(columns, -(-count // columns), side, 0.14, 5.2, brief=True)
+        return Layout(3, 1, 1.62, 6.6)
+    if count > _MOST_LARGE:
+        columns, side = (6, 0.93) if count <= _MOST_SMALL else (7, 0.78)
+        return Layout(columns, -(-count // columns), side, 5.2, brief=True)
     columns = 3 if count in (3, 5, 6, 9) else 4
-    side, gap, letters = (1.84, 0.26, 7.0) if columns == 3 else (1.42, 0.2, 6.2)
-    return Layout(columns, -(-count // columns), side, gap, letters)
+    side, letters = (1.84, 7.0) if columns == 3 else (1.42, 6.2)
+    return Layout(columns, -(-count // columns), side, letters)
 
 
 def draw(panels: Sequence[Panel], path: Path, seed: int | None = None, *, order: str = "") -> None:
     """Write the comparison to `path`, as PNG, SVG or PDF by its ending, whole or not at all.
 
     `panels` holds the grids (seeds) of each encoding; with `seed` only that one is shown. `order`
-    is a sentence that says in which order they stand.
-    Errors: UsageError for another ending and for grids that must not be compared; Failure where
-    the disk refuses.
+    is a sentence that says in which order they stand. Raises UsageError for another ending and for
+    grids that must not be compared, Failure if the disk refuses.
     """
-    kind = figure_format(path)
-    save(compose(panels, seed, order=order), path, kind)
+    kind = style.figure_format(path)
+    style.save(compose(panels, seed, order=order), path, kind)
 
 
 def compose(panels: Sequence[Panel], seed: int | None = None, *, order: str = "") -> Figure:
-    """The figure before it is written. Its first axes are the panels, in the order given; then
-    come the difference where there are two, and the colour bars. Errors: UsageError as `draw`."""
-    shown = captions.chosen(panels, seed)
-    with mpl.rc_context(STYLE):
-        return _Sheet(shown, order).figure
+    """Return the figure before it is written.
+
+    Its first axes are the panels, in the order given; then come the difference of two, and the
+    colour bars. Raises UsageError as `draw`.
+    """
+    with mpl.rc_context(style.STYLE):
+        return _compose(captions.checked_panels(panels, seed), order)
 
 
-def cells(grids: Panel) -> Floats:
-    """float64[N, N]: mean over seeds of exact match, nan where any seed misses the cell.
+def _compose(shown: Sequence[Sequence[Grid]], order: str) -> Figure:
+    place, compared = layout(len(shown)), len(shown) == 2
+    means = [cell_means(grids) for grids in shown]
+    note = [captions.footnote(shown), _SHORT_WORDS if place.brief else "", order]
+    width = min(7.3, place.columns * (place.side + 0.35) + 1.0)
+    figure = style.page(
+        width,
+        place.height,
+        " ".join(filter(None, note)),
+        _legend(missing=any(np.isnan(values).any() for values in means), compared=compared),
+        3,
+        place.letters,
+        compress=True,
+    )
+    axes = figure.subplots(place.rows, place.columns, squeeze=False).ravel()
+    for number, (ax, grids, values) in enumerate(zip(axes, shown, means, strict=False)):
+        mesh = _paint(ax, values, COLOURS, (0.0, 1.0), grids[0].trained_digits)
+        lowest = number + place.columns >= len(shown)
+        _label_axes(ax, len(values), place, left=number % place.columns == 0, bottom=lowest)
+    for ax in axes[len(shown) + compared :]:
+        ax.remove()
+    rest = axes[: len(shown)]
+    tall = place.height - 0.8
+    bar = figure.colorbar(
+        mesh,
+        ax=rest,
+        fraction=0.03,
+        pad=0.03 if place.brief else 0.01,
+        shrink=min(1.0, 5.5 / tall),
+        aspect=max(24.0, 12 * min(5.5, tall)),
+        anchor=(0.0, 1.0),
+    )
+    _finish_bar(bar, "exact match", [0, 0.25, 0.5, 0.75, 1], style.percent_tick, place.letters)
+    if compared:
+        _difference(axes[2], shown, 100 * (means[0] - means[1]), place)
+    _write_titles(figure, shown, place)
+    return figure
 
-    Not the mean over the seeds that have it: neighbouring cells would speak of different runs.
+
+def cell_means(grids: Panel) -> Floats:
+    """Return float64[N, N]: mean over seeds of exact match, nan where any seed misses the cell.
+
+    Not the mean over the seeds that have it: neighbouring cells would be of different runs.
     """
     return np.asarray(np.mean([grid.accuracy for grid in grids], axis=0), dtype=np.float64)
 
 
 def significant(one: Panel, other: Panel) -> Bools:
-    """bool[N, N]: the cells where two encodings differ, problems pooled over seeds and taken as
-    independent: a grid holds counts, so nothing is made of both having answered the same ones."""
+    """Return bool[N, N]: the cells where two encodings differ.
+
+    Problems are pooled over seeds and taken as independent: a grid holds counts, so nothing is
+    made of both having answered the same ones.
+    """
     counts = [sum(grid.exact for grid in one), sum(grid.total for grid in one)]
     counts += [sum(grid.exact for grid in other), sum(grid.total for grid in other)]
-    return false_discovery(two_proportion(*counts), DISCOVERY_RATE)
+    return false_discovery(two_proportion(*counts), _DISCOVERY_RATE)
 
 
-class _Sheet:
-    """The page: its size follows from the panels, in inches, so that no text meets another."""
+def difference_limit(points: Floats) -> int:
+    """Return where the scale of a difference in percentage points ends."""
+    known = np.abs(points[~np.isnan(points)])
+    largest = float(known.max()) if len(known) else 0.0
+    return next(bound for bound in (10, 20, 40, 60, 80, 100) if largest <= bound + 1e-9)
 
-    def __init__(self, panels: list[list[Grid]], order: str) -> None:
-        self.panels = panels
-        self.place = place = layout(len(panels))
-        self.compared = len(panels) == 2
-        self.missing = False
-        across = place.columns * (place.side + place.gap) - place.gap
-        self.width = LEFT + across + BAR_ROOM * (2 if self.compared else 1)
-        note = [captions.footnote(panels), order]
-        if place.brief:
-            note.insert(
-                1,
-                "Axes: digits of the operands. Out: mean out of distribution; in: in distribution.",
-            )
-        text = " ".join(filter(None, note))
-        self.note = lines(text, (self.width - 2 * EDGE) * 72, place.letters)
-        note_height = len(self.note) * place.letters * 1.3 / 72
-        self.bottom = EDGE + note_height + LEGEND + BELOW
-        self.top = self.bottom + place.rows * place.pitch - place.pitch + place.side
-        self.height = self.top + place.title + EDGE
-        self.figure = Figure(figsize=(self.width, self.height), dpi=DPI)
-        FigureCanvasAgg(self.figure)
 
-        meshes = [self._encoding(number) for number in range(len(panels))]
-        if self.compared:
-            self._difference()
-        after = 2 if self.compared else place.columns
-        panel.colour_bar(
-            self._bar(LEFT + after * (place.side + place.gap) - place.gap + 0.09),
-            meshes[0],
-            "exact match",
-            [0, 0.25, 0.5, 0.75, 1],
-            ["0 %", "25 %", "50 %", "75 %", "100 %"],
-            place.letters,
-        )
-        self._foot(note_height)
+def ticks(max_digits: int) -> list[int]:
+    """Return the lengths to label: 1, then round ones.
 
-    def _axes(self, x: float, y: float, width: float, height: float) -> Axes:
-        box = (x / self.width, y / self.height, width / self.width, height / self.height)
-        return self.figure.add_axes(box)
+    >>> ticks(16), ticks(80)
+    ([1, 4, 8, 12, 16], [1, 20, 40, 60, 80])
+    """
+    sizes = [base * 10**power for power in range(6) for base in (1, 2, 4, 5)]
+    step = min(size for size in sizes if max_digits <= 5 * size)
+    return sorted({1, *range(step, max_digits + 1, step)})
 
-    def _bar(self, x: float) -> Axes:
-        tall = min(self.top - self.bottom, LONGEST_BAR)
-        return self._axes(x, self.top - tall, BAR, tall)
 
-    def _encoding(self, number: int) -> QuadMesh:
-        grids, place = self.panels[number], self.place
-        row, column = divmod(number, place.columns)
-        x = LEFT + column * (place.side + place.gap)
-        y = self.top - row * place.pitch - place.side
-        ax = self._axes(x, y, place.side, place.side)
-        values = cells(grids)
-        self.missing |= bool(np.isnan(values).any())
-        mesh = panel.paint(ax, values, COLOURS, 0.0, 1.0)
-        panel.outline(ax, grids[0].trained_digits)
-        lowest = number + place.columns >= len(self.panels)
-        sides = {"left": column == 0, "bottom": lowest}
-        panel.axis(ax, len(values), place.letters, **sides, brief=place.brief)
+def _paint(
+    ax: Axes, values: Floats, colours: str, limits: tuple[float, float], trained_digits: int
+) -> QuadMesh:
+    """Draw float64[N, N] as cells with the square of trained lengths around some.
+
+    Cells that are nan stay open and show the hatched ground.
+    """
+    mesh = ax.pcolormesh(
+        np.ma.masked_invalid(values),
+        cmap=sns.color_palette(colours, as_cmap=True),
+        vmin=limits[0],
+        vmax=limits[1],
+        # As an image in SVG and PDF: 6,400 vector squares are slow to open and show white seams.
+        rasterized=True,
+    )
+    ax.set_aspect("equal")
+    if np.isnan(values).any():
+        ax.patch.set(**_MISSING, linewidth=0)
+    square = Rectangle((0, 0), trained_digits, trained_digits, **_OUTLINE)
+    square.set(clip_on=False, zorder=3)
+    ax.add_patch(square)
+    return mesh
+
+
+def _difference(ax: Axes, panels: Sequence[Panel], points: Floats, place: Layout) -> None:
+    """The third panel: first minus second, grey where problems alone explain it."""
+    limit = difference_limit(points)
+    mesh = _paint(ax, points, DIFFERENCES, (-limit, limit), panels[0][0].trained_digits)
+    unexplained = ~np.isnan(points) & ~significant(*panels)
+    ones = np.ma.masked_array(np.ones(points.shape), mask=~unexplained)
+    ax.pcolormesh(ones, cmap=ListedColormap([_GREY]), vmin=0, vmax=1, rasterized=True)
+    _label_axes(ax, len(points), place, left=False, bottom=True)
+    figure = ax.get_figure()
+    assert isinstance(figure, Figure)
+    bar = figure.colorbar(mesh, ax=[ax], fraction=0.05, pad=0.01, aspect=22)
+    label, at = "difference, percentage points", [-limit, -limit / 2, 0, limit / 2, limit]
+    _finish_bar(bar, label, at, lambda value, _: captions.signed(value, 0), place.letters)
+
+
+def _label_axes(ax: Axes, max_digits: int, place: Layout, *, left: bool, bottom: bool) -> None:
+    """Ticks in the middle of the cells of round lengths; words only at the figure's outer edge."""
+    middles, words = [d - 0.5 for d in ticks(max_digits)], list(map(str, ticks(max_digits)))
+    ax.set_xticks(middles, words if bottom else [], rotation=0)
+    ax.set_yticks(middles, words if left else [], rotation=0)
+    ax.tick_params(length=2, width=0.5, pad=1.5, labelsize=place.letters)
+    prefix = "" if place.brief else "length of "
+    if bottom:
+        ax.set_xlabel(f"{prefix}second operand", fontsize=place.letters, labelpad=2)
+    if left:
+        ax.set_ylabel(f"{prefix}first operand", fontsize=place.letters, labelpad=2)
+
+
+def _finish_bar(bar: Any, label: str, at: Sequence[float], form: Any, letters: float) -> None:
+    bar.set_ticks(list(at), labels=[form(value, 0) for value in at])
+    bar.set_label(label, fontsize=letters, labelpad=2)
+    bar.ax.tick_params(length=2, width=0.5, pad=1.5, labelsize=letters)
+    bar.outline.set_linewidth(0.5)
+
+
+def _legend(*, missing: bool, compared: bool) -> list[Patch]:
+    """A handle for each sign that the figure uses."""
+    handles = [Patch(label="trained lengths", **_OUTLINE)]
+    if missing:
+        handles.append(Patch(label="not scored", linewidth=0.5, **_MISSING))
+    if compared:
+        words = "no significant difference (false discovery rate 5 %, these runs only)"
+        handles.append(Patch(label=words, facecolor=_GREY))
+    return handles
+
+
+def _write_titles(figure: Figure, panels: Sequence[Sequence[Grid]], place: Layout) -> None:
+    """Above each panel its name, its means and its seeds, with a red mark if not converged."""
+    titles = []
+    for grids in panels:
         lines = [captions.mean_line(grids, region, place.means) for region in place.means]
         lines.append(captions.seeds_line(grids))
-        panel.title(ax, grids[0].name, lines, captions.convergence(grids), place.letters)
-        return mesh
-
-    def _difference(self) -> None:
-        """The third panel: first minus second, grey where problems alone explain it."""
-        one, other = self.panels
-        place, names = self.place, [grids[0].name for grids in self.panels]
-        x = LEFT + 2 * (place.side + place.gap) - place.gap + BAR_ROOM + 0.12
-        ax = self._axes(x, self.bottom, place.side, place.side)
-        values = 100 * (cells(one) - cells(other))
-        known = np.abs(values[~np.isnan(values)])
-        largest = float(known.max()) if len(known) else 0.0
-        limit = next(bound for bound in (10, 20, 40, 60, 80, 100) if largest <= bound)
-        mesh = panel.paint(ax, values, DIFFERENCES, -limit, limit)
-        panel.grey_out(ax, ~np.isnan(values) & ~significant(one, other))
-        panel.outline(ax, one[0].trained_digits)
-        panel.axis(ax, len(values), place.letters, left=False, bottom=True)
+        titles.append((grids[0].name, lines, captions.convergence(grids)))
+    if len(panels) == 2:
+        one, other = panels
         lines = [captions.difference_line(one, other, region) for region in captions.MEANS]
-        name = " \N{MINUS SIGN} ".join(names)
-        title = panel.title(ax, name, [*lines, "these runs only"], None, place.letters)
-        if title.get_text() != name:  # cut short it would lose its sign
-            title.set_text("first \N{MINUS SIGN} second")
-        panel.colour_bar(
-            self._bar(x + place.side + 0.09),
-            mesh,
-            "difference, percentage points",
-            [-limit, -limit / 2, 0, limit / 2, limit],
-            [captions.signed(value, 0) for value in np.linspace(-limit, limit, 5)],
-            place.letters,
-        )
+        name = " \N{MINUS SIGN} ".join(name for name, _, _ in titles)
+        titles.append((name, [*lines, "these runs only"], None))
+    for ax, (_, lines, _) in zip(figure.axes, titles, strict=False):
+        # Blank lines of the same height: the layout keeps room for them.
+        blank = "\n".join([" "] * (len(lines) + 1))
+        ax.set_title(blank, fontsize=place.letters, loc="left", linespacing=1.28, pad=5)
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.execute(figure)  # how wide panels are is known from here on
+    figure.set_layout_engine("none")
+    for number, (ax, (name, lines, mark)) in enumerate(zip(figure.axes, titles, strict=False)):
+        width = 72 * ax.get_window_extent().width / figure.dpi
+        shown, size = style.fit(name, 1.05 * width, place.letters + 1.5, "bold")
+        if number == 2 and len(panels) == 2 and shown != name:  # cut short it would lose its sign
+            shown = "first \N{MINUS SIGN} second"
+        _write(ax, shown, len(lines), place, fontsize=size, fontweight="bold")
+        for row, line in enumerate(reversed(lines)):
+            text, size = style.fit(line, 1.15 * width, place.letters)
+            _write(ax, text, row, place, fontsize=size, color="#222222")
+        if mark:
+            start = style.text_width(lines[-1], place.letters) + 0.5 * place.letters
+            text, size = style.fit(f"· {mark}", 1.15 * width - start, place.letters, "bold")
+            look = {"fontsize": size, "color": "#b3261e", "fontweight": "bold"}
+            _write(ax, text, 0, place, start, **look)
 
-    def _foot(self, note_height: float) -> None:
-        place = self.place
-        grey = (
-            "no significant difference (false discovery rate 5 %, these runs only)"
-            if self.compared
-            else None
-        )
-        self.figure.legend(
-            handles=panel.legend(missing=self.missing, grey=grey),
-            loc="lower left",
-            bbox_to_anchor=(EDGE / self.width, (EDGE + note_height) / self.height),
-            ncols=3,
-            frameon=False,
-            fontsize=place.letters,
-            handlelength=1.2,
-            handleheight=1.0,
-            columnspacing=1.5,
-            borderaxespad=0.0,
-            borderpad=0.4,
-        )
-        self.figure.text(
-            EDGE / self.width,
-            EDGE / self.height,
-            "\n".join(self.note),
-            fontsize=place.letters,
-            color="#444444",
-            va="bottom",
-            linespacing=1.3,
-        )
+
+def _write(ax: Axes, text: str, row: int, place: Layout, x: float = 0.0, **look: Any) -> None:
+    """Write `text` `row` lines above the panel's lowest line, `x` points from its left."""
+    ax.annotate(
+        text,
+        (0, 1),
+        xycoords="axes fraction",
+        xytext=(x, 4 + 1.28 * place.letters * row),
+        textcoords="offset points",
+        annotation_clip=False,
+        va="baseline",
+        ha="left",
+        **look,
+    ).set_in_layout(False)

@@ -1,36 +1,32 @@
 """The leaderboard as a figure: a row an encoding, its seeds as points, on one column of a paper."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
-import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
-from matplotlib.textpath import TextPath
+from matplotlib.transforms import Transform, blended_transform_factory
 
-from tape_arith.arith.figures.captions import NBSP, places
-from tape_arith.arith.figures.figure_file import DPI, STYLE, figure_format, save
+from tape_arith.arith.figures import style
+from tape_arith.arith.figures.captions import NBSP, decimals
 from tape_arith.arith.figures.leaderboard_data import Board, Standing
-from tape_arith.arith.figures.looks import bound
-from tape_arith.arith.figures.style import lines
+from tape_arith.arith.figures.tables import Row
+from tape_arith.arith.scoring.regions import Region
 from tape_arith.arith.scoring.statistics import Interval
 
-# Inches: the page (a paper's column) and its edge, a row, the heads above and the axis below.
-WIDTH, EDGE, ROW, ABOVE, BELOW, SIGN = 3.4, 0.05, 0.135, 0.24, 0.29, 0.115
-# Inches: the widest column of names, and where the columns right of the points end.
-NAMES, COLUMNS = 1.2, (0.32, 0.65, 0.92)
-LETTERS, SMALLEST = 6.0, 4.2
-COLOUR, GREY, WORDS = "#1f5f8b", "#9a9a9a", "#444444"
-SEED: dict[str, Any] = {"marker": "o", "s": 8, "linewidth": 0.3, "edgecolor": "white"}
-ALONE: dict[str, Any] = {"marker": "D", "s": 9, "facecolor": "white", "linewidth": 0.8}
-MEAN: dict[str, Any] = {"marker": "|", "s": 42, "linewidth": 1.1}
-INTERVAL: dict[str, Any] = {"linewidth": 2.0, "alpha": 0.35}
+# Inches: the page (a paper's column), its edge, a row, the widest name, where columns of numbers
+# right of the points end.
+_WIDTH, _EDGE, _ROW, _NAMES, _COLUMNS = 3.4, 0.05, 0.135, 1.2, (0.32, 0.65, 0.92)
+_LETTERS = 6.0
+COLOUR, NOT_RANKED = "#1f5f8b", "#9a9a9a"
+_INTERVAL: dict[str, Any] = {"linewidth": 2.0, "alpha": 0.35}
+_SEED: dict[str, Any] = {"marker": "o", "s": 8, "linewidth": 0.3, "edgecolor": "white"}
+_ALONE: dict[str, Any] = {"marker": "D", "s": 9, "facecolor": "white", "linewidth": 0.8}
+_MEAN: dict[str, Any] = {"marker": "|", "s": 42, "linewidth": 1.1}
 
 
 class Line(NamedTuple):
@@ -42,22 +38,18 @@ class Line(NamedTuple):
     why: str
     standing: Standing | None
 
-    @property
-    def colour(self) -> str:
-        return COLOUR if self.standing and self.standing.rank else GREY
-
 
 def draw(board: Board, path: Path) -> None:
     """Write the figure to `path`, as PNG, SVG or PDF by its ending, whole or not at all.
 
-    Errors: UsageError for another ending; Failure where the disk refuses.
+    Raises UsageError for another ending, Failure if the disk refuses.
     """
-    kind = figure_format(path)
-    save(compose(board), path, kind)
+    kind = style.figure_format(path)
+    style.save(compose(board), path, kind)
 
 
 def placed(board: Board) -> Iterator[Line]:
-    """Every line with its place; sections stand half a row apart."""
+    """Yield every line with its place; sections stand half a row apart."""
     y = 0.5
     for number, (title, why, standings) in enumerate(board.sections):
         y += 0.5 if number else 0.0
@@ -69,184 +61,150 @@ def placed(board: Board) -> Iterator[Line]:
 
 
 def compose(board: Board) -> Figure:
-    """The figure before it is written; its one axes has percent across and rows down."""
-    with mpl.rc_context(STYLE):
-        return _Sheet(board).figure
-
-
-class _Sheet:
-    """The page: its height follows from the rows, in inches."""
-
-    def __init__(self, board: Board) -> None:
-        self.lines = list(placed(board))
-        rows = [line for line in self.lines if line.standing]
-        names = [line.standing.row.encoding for line in rows if line.standing]
-        self.left = EDGE + min(max(width(name, LETTERS) for name in names), NAMES) + 0.08
-        self.across = WIDTH - self.left - COLUMNS[-1] - EDGE
-        tall = (self.lines[-1].y + 0.6) * ROW
-        signs = _signs(rows)
-        self.top = round(100 * bound(max(_shares(rows), default=1.0)))
-        note = lines(_note(board, rows, self.top), 72 * (WIDTH - 2 * EDGE), LETTERS)
-        note_height = len(note) * LETTERS * 1.3 / 72
-        bottom = EDGE + note_height + SIGN * -(-len(signs) // 2) + 0.06 + BELOW
-        height = bottom + tall + ABOVE
-        self.figure = Figure(figsize=(WIDTH, height), dpi=DPI)
-        FigureCanvasAgg(self.figure)
-        box = (self.left / WIDTH, bottom / height, self.across / WIDTH, tall / height)
-        self.ax = self.figure.add_axes(box)
-        self.ax.set_ylim(self.lines[-1].y + 0.6, 0)
-        self._points(rows)
-        self._axis(rows)
-        self._words()
-        self.figure.legend(
-            handles=signs,
-            loc="lower left",
-            bbox_to_anchor=(EDGE / WIDTH, (EDGE + note_height) / height),
-            handlelength=1.5,
-            ncols=2,
-            columnspacing=1.0,
-            borderaxespad=0.0,
-            borderpad=0.2,
-            labelspacing=0.25,
-            frameon=False,
-            fontsize=LETTERS,
-        )
-        self.figure.text(
-            EDGE / WIDTH,
-            EDGE / height,
-            "\n".join(note),
-            fontsize=LETTERS,
-            color=WORDS,
-            va="bottom",
-            linespacing=1.3,
-        )
-
-    def _points(self, rows: list[Line]) -> None:
-        """Seeds as points, under them the interval, over them the mean; one seed is a diamond."""
-        for line in rows:
-            assert line.standing is not None
-            mean = line.standing.row.means["out_of_distribution"]
-            values = line.standing.row.values["out_of_distribution"]
-            points = pd.DataFrame({"x": [100 * v for v in values if v is not None], "y": line.y})
-            look: dict[str, Any] = {"ax": self.ax, "zorder": 3, "clip_on": False, "legend": False}
-            if len(values) == 1:
-                sns.scatterplot(points, x="x", y="y", **look, **ALONE, edgecolor=line.colour)
-                continue
-            sns.scatterplot(points, x="x", y="y", **look, **SEED, color=line.colour)
-            if mean is not None:
-                ends = (100 * mean.low, 100 * mean.high)
-                self.ax.hlines(line.y, *ends, color=line.colour, zorder=2, **INTERVAL)
-                self.ax.scatter([100 * mean.mean], [line.y], **MEAN, color=line.colour, zorder=4)
-
-    def _axis(self, rows: list[Line]) -> None:
-        top = self.top
-        step = {2: 0.5, 5: 1, 10: 2, 20: 5, 40: 10}.get(top, 20)
-        places = [step * n for n in range(int(top / step) + 1)]
-        ax: Axes = self.ax
-        ax.set(xlim=(-0.015 * top, 1.015 * top), xlabel="", ylabel="")
-        ax.set_xticks(places, [f"{place:g}" for place in places])
-        ax.set_xlabel(f"exact match out of distribution,{NBSP}%", fontsize=LETTERS, labelpad=2)
-        ax.set_yticks([])
-        ax.tick_params(length=2, width=0.5, pad=1.5, labelsize=LETTERS)
-        ax.vlines(places, 0, ax.get_ylim()[0], color="#e4e4e4", linewidth=0.5, zorder=0)
-        for line in rows:
-            ax.axhline(line.y, color="#efefef", linewidth=0.5, zorder=0)
-        sns.despine(ax=ax, left=True)
-
-    def _words(self) -> None:
-        heads = ("mean", "in dist.", "seeds")
-        for head, x in zip(heads, COLUMNS, strict=True):
-            self._text(self.across + x, -0.6, head, ha="right", color=WORDS)
-        for line in self.lines:
+    """Return the figure before it is written; its one axes has percent across and rows down."""
+    lines = list(placed(board))
+    standings = {line.y: line.standing for line in lines if line.standing}
+    shares = [v for s in standings.values() for v in s.row.values["out_of_distribution"]]
+    # All seeds are on the axis. Intervals may leave it: that of a few seeds far apart would push
+    # all the others together.
+    end = round(100 * style.scale_end(max((v for v in shares if v is not None), default=1.0)))
+    bottom = lines[-1].y + 0.6
+    rows = [standing.row for standing in standings.values()]
+    signs = seed_signs(rows, grey=any(not s.rank for s in standings.values()))
+    with mpl.rc_context(style.STYLE):
+        note = _note(board, rows, end)
+        figure = style.page(_WIDTH, bottom * _ROW + 0.42, note, signs, 2, _LETTERS)
+        ax = figure.subplots()
+        ax.set_ylim(bottom, 0)
+        for y, standing in standings.items():
+            ax.axhline(y, color="#efefef", linewidth=0.5, zorder=0)
+            colour = COLOUR if standing.rank else NOT_RANKED
+            draw_seeds(ax, y, standing.row, "out_of_distribution", colour)
+            _write_numbers(ax, y, standing)
+        _finish_axis(ax, end)
+        _write_names(ax, standings)
+        for line in lines:
             if line.standing is None:
-                self._title(line)
-                continue
-            row, ranked = line.standing.row, line.standing.rank is not None
-            colour = "black" if ranked else GREY
-            self._text(-0.06, line.y, row.encoding, ha="right", color=colour, room=NAMES)
-            told = [
-                _percent(row.means[region]) for region in ("out_of_distribution", "in_distribution")
-            ]
-            for words, x in zip((*told, str(len(row.seeds))), COLUMNS, strict=True):
-                self._text(self.across + x, line.y, words, ha="right", color=colour)
-
-    def _title(self, line: Line) -> None:
-        """Over the points' ground too, from edge to edge."""
-        self._text(EDGE - self.left, line.y, line.title, weight="bold")
-        if line.why:
-            start = EDGE - self.left + width(f"{line.title}  ", LETTERS, "bold") + 0.04
-            room = WIDTH - 2 * EDGE - (start + self.left)
-            # The ground's lines stop at the words.
-            paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-            self._text(start, line.y, line.why, room=room, color=WORDS, bbox=paper)
-
-    def _text(self, x: float, y: float, words: str, room: float = WIDTH, **style: Any) -> None:
-        """Words at `x` inches right of the points' ground and `y` rows down, in letters that leave
-        them in `room`."""
-        weight = style.get("weight")
-        while len(words) > 2 and width(words, SMALLEST, weight) > room:
-            words = "\N{HORIZONTAL ELLIPSIS}" + words[2:]  # a name's end tells it from its like
-        size = LETTERS * min(1.0, room / max(width(words, LETTERS, weight), 1e-9))
-        self.ax.text(
-            x / self.across,
-            y,
-            words,
-            transform=self.ax.get_yaxis_transform(),
-            fontsize=size,
-            va="center_baseline",
-            clip_on=False,
-            **style,
-        )
+                _write_title(ax, line, figure.transFigure)
+    return figure
 
 
-def width(words: str, size: float, weight: str | None = None) -> float:
-    """Inches that `words` take in letters of `size` points."""
-    style = FontProperties(family=STYLE["font.family"], weight=weight or "normal")
-    return float(TextPath((0, 0), words, size=size, prop=style).get_extents().x1) / 72
+def draw_seeds(ax: Axes, y: float, row: Row, region: Region, colour: str) -> None:
+    """Draw seeds as points, under them their interval, over them their mean; one is a diamond."""
+    look: dict[str, Any] = {"zorder": 3, "clip_on": False}
+    values = [100 * value for value in row.values[region] if value is not None]
+    if len(row.seeds) == 1:
+        ax.scatter(values, [y] * len(values), **look, **_ALONE, edgecolor=colour)
+        return
+    ax.scatter(values, [y] * len(values), **look, **_SEED, color=colour)
+    mean = row.means[region]
+    if mean is not None:
+        ax.hlines(y, 100 * mean.low, 100 * mean.high, color=colour, zorder=2, **_INTERVAL)
+        ax.scatter([100 * mean.mean], [y], **_MEAN, color=colour, zorder=4)
 
 
-def _percent(mean: Interval | None) -> str:
-    return f"{100 * mean.mean:.{places(mean.mean)}f}" if mean else "-"
-
-
-def _shares(rows: list[Line]) -> list[float]:
-    """All seeds are on the axis. Intervals may leave it: that of a few seeds far apart would push
-    all the others together."""
-    every = [line.standing.row.values["out_of_distribution"] for line in rows if line.standing]
-    return [share for values in every for share in values if share is not None]
-
-
-def _signs(rows: list[Line]) -> list[Line2D]:
-    """A handle for each sign that the figure uses."""
-    counts = {len(line.standing.row.seeds) for line in rows if line.standing}
+def seed_signs(rows: Sequence[Row], *, grey: bool = False) -> list[Line2D]:
+    """Return a handle for each sign that `draw_seeds` used, and one for `grey` rows."""
+    counts = {len(row.seeds) for row in rows}
     base: dict[str, Any] = {"color": COLOUR, "linewidth": 0}
+    point: dict[str, Any] = {"marker": "o", "markersize": 2.6, "mew": 0}
+    alone: dict[str, Any] = {"marker": "D", "markersize": 3, "mfc": "white", "mew": 0.8}
+    interval = f"95{NBSP}% interval over seeds (Student{NBSP}t)"
     handles = []
     if counts - {1}:
-        seeds = Line2D([], [], **base, marker="o", markersize=2.6, mew=0)
-        seeds.set_label("a seed (training run)")
-        mean = Line2D([], [], **base, marker="|", markersize=6, mew=1.1)
-        mean.set_label("their mean")
-        interval = Line2D([], [], color=COLOUR, **INTERVAL)
-        interval.set_label(f"95{NBSP}% interval over seeds (Student{NBSP}t)")
-        handles += [seeds, mean, interval]
+        handles = [
+            Line2D([], [], **base, **point, label="a seed (training run)"),
+            Line2D([], [], **base, marker="|", markersize=6, mew=1.1, label="their mean"),
+            Line2D([], [], color=COLOUR, **_INTERVAL, label=interval),
+        ]
     if 1 in counts:
-        alone = Line2D([], [], **base, marker="D", markersize=3, mfc="white")
-        alone.set(markeredgewidth=0.8, label="one seed: this run only")
-        handles.append(alone)
-    if any(line.standing and line.standing.rank is None for line in rows):
-        grey = Line2D([], [], color=GREY, linewidth=0, marker="s", markersize=4)
-        grey.set_label("not ranked")
-        handles.append(grey)
+        handles.append(Line2D([], [], **base, **alone, label="one seed: this run only"))
+    if grey:
+        square: dict[str, Any] = {"linewidth": 0, "marker": "s", "markersize": 4}
+        handles.append(Line2D([], [], color=NOT_RANKED, **square, label="not ranked"))
     return handles
 
 
-def _note(board: Board, rows: list[Line], top: int) -> str:
-    told = [
+def _finish_axis(ax: Axes, end: int) -> None:
+    step = {2: 0.5, 5: 1, 10: 2, 20: 5, 40: 10}.get(end, 20)
+    ax.set(xlim=(-0.015 * end, 1.015 * end))
+    ax.set_xticks([step * n for n in range(int(end / step) + 1)])
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.set_xlabel(f"exact match out of distribution,{NBSP}%", fontsize=_LETTERS, labelpad=2)
+    ax.tick_params(axis="x", length=2, width=0.5, pad=1.5, labelsize=_LETTERS)
+    ax.grid(visible=True, axis="x", color="#e4e4e4", linewidth=0.5)
+    ax.set_axisbelow(True)
+    sns.despine(ax=ax, left=True)
+    for head, x in zip(("mean", "in dist.", "seeds"), _COLUMNS, strict=True):
+        _beside(ax, x, -0.6, head, color=style.GREY)
+
+
+def _write_names(ax: Axes, standings: Mapping[float, Standing]) -> None:
+    fitted = [style.fit(s.row.encoding, 72 * _NAMES, _LETTERS) for s in standings.values()]
+    ax.set_yticks(list(standings), [name for name, _ in fitted])
+    ax.tick_params(axis="y", length=0, pad=3)
+    for label, (_, size), standing in zip(
+        ax.get_yticklabels(), fitted, standings.values(), strict=True
+    ):
+        label.set(fontsize=size, color=_ink(standing), va="center_baseline")
+
+
+def _write_numbers(ax: Axes, y: float, standing: Standing) -> None:
+    """Right of the points: the mean, that in distribution, and the number of seeds."""
+    means = standing.row.means
+    words = [_percent(means["out_of_distribution"]), _percent(means["in_distribution"])]
+    for text, x in zip((*words, str(len(standing.row.seeds))), _COLUMNS, strict=True):
+        _beside(ax, x, y, text, color=_ink(standing))
+
+
+def _write_title(ax: Axes, line: Line, page: Transform) -> None:
+    """A section's title from edge to edge, over the points' ground too."""
+    across = blended_transform_factory(page, ax.transData)
+    title = f"{line.title}  " if line.why else line.title
+    look: dict[str, Any] = {"transform": across, "va": "center_baseline", "clip_on": False}
+    look["in_layout"] = False
+    left, size = _EDGE / _WIDTH, _LETTERS
+    ax.text(left, line.y, line.title, fontsize=size, weight="bold", **look)
+    if line.why:
+        start = style.text_width(title, _LETTERS, "bold") / 72 + 0.06
+        why, size = style.fit(line.why, 72 * (_WIDTH - 2 * _EDGE - start), _LETTERS)
+        # The ground's lines stop at the words.
+        paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+        at = left + start / _WIDTH
+        ax.text(at, line.y, why, fontsize=size, color=style.GREY, bbox=paper, **look)
+
+
+def _beside(ax: Axes, x: float, y: float, text: str, **look: Any) -> None:
+    """Write `text` to end `x` inches right of the points' ground, `y` rows down."""
+    ax.annotate(
+        text,
+        (1, y),
+        xycoords=ax.get_yaxis_transform(),
+        xytext=(72 * x, 0),
+        textcoords="offset points",
+        annotation_clip=False,
+        fontsize=_LETTERS,
+        ha="right",
+        va="center_baseline",
+        **look,
+    )
+
+
+def _ink(standing: Standing) -> str:
+    return "black" if standing.rank else NOT_RANKED
+
+
+def _percent(mean: Interval | None) -> str:
+    return f"{100 * mean.mean:.{decimals(mean.mean)}f}" if mean else "-"
+
+
+def _note(board: Board, rows: Sequence[Row], end: int) -> str:
+    sentences = [
         board.source,
         "Rows by their mean over the cells out of distribution; in dist.: mean, %.",
     ]
-    means = [line.standing.row.means["out_of_distribution"] for line in rows if line.standing]
-    if any(mean and mean.of == "seeds" and 100 * mean.high > top for mean in means):
-        told.append(f"The scale ends at {top}{NBSP}%, and intervals with it.")
-    told += [f"Left out: {runs}: {why}." for runs, why in board.left_out]
-    return " ".join(told)
+    means = [row.means["out_of_distribution"] for row in rows]
+    if any(mean and mean.of == "seeds" and 100 * mean.high > end for mean in means):
+        sentences.append(f"The scale ends at {end}{NBSP}%, and intervals with it.")
+    sentences += [f"Left out: {runs}: {why}." for runs, why in board.left_out]
+    return " ".join(sentences)

@@ -1,10 +1,10 @@
-"""What a leaderboard holds, and what its readers must know."""
+"""The content of a leaderboard, and the notes that its readers need."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tape_arith.arith.figures.table import Row
+from tape_arith.arith.figures.tables import Row
 from tape_arith.arith.scoring.comparisons import Welch
 from tape_arith.arith.scoring.grid import SOLVED
 
@@ -119,24 +119,23 @@ class Board:
     @property
     def notes(self) -> list[str]:
         """What a reader must know, a paragraph each."""
-        return [*self._of_all, *self._of_runs, *self._of_costs, *self._of_others]
+        return [*self._of_all, self._of_runs, *self._of_costs, *self._left_out]
 
     @property
     def printed_notes(self) -> list[str]:
-        """The same, but for the columns that a paper has no room for."""
-        return [*self._of_all, *self._of_costs, *self._of_others]
+        """The notes without those on columns that a paper has no room for."""
+        return [*self._of_all, *self._of_costs, *self._left_out]
 
     @property
     def _of_all(self) -> list[str]:
         shares = " and ".join(f"{share * 100:g} %" for share in SOLVED)
-        longest = self.about["max_digits"]
         return [
             self.caption,
             "The order is that of the mean out of distribution: where intervals overlap widely it "
             "says little, and of rows with one seed nothing is known beyond that run.",
             f"Solved to, at {shares}: the largest length L such that of the sums whose longer "
             "operand has l digits that share is exact, for each l up to L (mean over cells and "
-            f"seeds; {longest} is the longest tested).",
+            f"seeds; {self.about['max_digits']} is the longest tested).",
             f"vs {', vs '.join(self.references)}: Welch's t test of the means out of distribution, "
             f"over seeds, two-sided; p after Holm over the {self.num_tests} tests made here, "
             f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {LEVEL * 100:g} %. A dash: "
@@ -145,26 +144,27 @@ class Board:
         ]
 
     @property
-    def _of_runs(self) -> list[str]:
-        return [
+    def _of_runs(self) -> str:
+        return (
             "Last states: out of distribution on the small grid of training, highest minus lowest "
             f"of {self._last_states}, in percentage points, mean over seeds. Training: median over "
             "seeds of the time it took where it ran."
-        ]
+        )
 
     @property
     def _last_states(self) -> str:
-        """Which they are: what is learnt between the first and the last of them is in the range."""
-        found = {tuple(steps) for standing in self.standings for steps in standing.last_steps}
-        if not found:
+        """How many states and of which steps: the range includes what is learnt between them."""
+        each = {tuple(steps) for standing in self.standings for steps in standing.last_steps}
+        if not each:
             return "a run's last saved states"
-        counts = sorted({len(steps) for steps in found})
-        first, last = min(steps[0] for steps in found), max(steps[-1] for steps in found)
+        counts = sorted({len(steps) for steps in each})
+        first, last = min(steps[0] for steps in each), max(steps[-1] for steps in each)
         many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        where = f"steps {first:,} to {last:,}"
-        if len(found) > 1:
-            where = f"within {where}"
-        return f"a run's last {many} saved states ({where}, what it learns meanwhile included)"
+        within = "within " if len(each) > 1 else ""
+        return (
+            f"a run's last {many} saved states ({within}steps {first:,} to {last:,}, what it "
+            "learns meanwhile included)"
+        )
 
     @property
     def _of_costs(self) -> list[str]:
@@ -180,5 +180,5 @@ class Board:
         ]
 
     @property
-    def _of_others(self) -> list[str]:
+    def _left_out(self) -> list[str]:
         return [f"Left out: {runs}: {why}." for runs, why in self.left_out]

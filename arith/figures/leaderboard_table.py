@@ -2,19 +2,20 @@
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
-from tape_arith.arith.figures import table
-from tape_arith.arith.figures.leaderboard_data import LEVEL, Board, Comparison, Standing, Training
-from tape_arith.arith.figures.tabular import booktabs, escape, pipe_table
+from tape_arith.arith.figures import tables
+from tape_arith.arith.figures.leaderboard_data import LEVEL, Board, Standing, Training
+from tape_arith.arith.figures.tables import booktabs, escape, pipe_table
 from tape_arith.arith.scoring.grid import SOLVED
 from tape_arith.arith.scoring.regions import REGION_WORDS, Region
 
 SCHEMA = 2
 NOT_MEASURED = "not measured"
 DAGGER = "\N{DAGGER}"
-OTHERS: tuple[Region, ...] = ("one_longer", "both_longer", "in_distribution", "all_cells")
+_OTHERS: tuple[Region, ...] = ("one_longer", "both_longer", "in_distribution", "all_cells")
 """The means after the one that ranks."""
 
 
@@ -23,51 +24,78 @@ class Column(NamedTuple):
 
     head: str
     cell: Callable[[Standing], str]
+    value: Callable[[Standing], float | None] | None = None
+    """The number that the column sorts by, None if it is not known; None for a column of words."""
     printed: bool = True
     """Whether a paper has room for it."""
     align: str = "r"
 
 
 def columns(board: Board) -> list[Column]:
-    """From the rank to the costs, if they were asked for."""
-    found = [
+    """Return the columns from the rank to the costs, if they were asked for."""
+    shown = [
         Column("#", lambda s: str(s.rank or "-")),
         Column("encoding", lambda s: s.row.encoding, align="l"),
         Column("kind", lambda s: s.kind, printed=False, align="l"),
-        Column("seeds", lambda s: table.seeds(s.row)),
+        Column("seeds", lambda s: tables.seeds(s.row)),
         _mean("out_of_distribution"),
         Column("each seed, %", _each, printed=False),
-        *map(_mean, OTHERS),
-        *map(_solved, SOLVED),
+        *map(_mean, _OTHERS),
+        *(
+            _number(f"solved to, {share * 100:g} %", partial(_solved, share), "{:.0f}", "-")
+            for share in SOLVED
+        ),
         *map(_against, board.references),
-        Column("last states", _range, printed=False),
-        Column("training", lambda s: _time(s.train_seconds), printed=False),
+        Column("last states", _range, lambda s: s.range, printed=False),
+        Column("training", _time, _seconds, printed=False),
     ]
     if board.costs:
-        found += [
-            Column("parameters", lambda s: _known(s.parameters)),
-            Column("FLOPs a token", lambda s: _known(s.flops_a_token)),
-            Column("loss", lambda s: _median([t.loss for t in s.trainings], "{:.4f}")),
-            Column(
-                "tokens/s", lambda s: _median([t.tokens_per_second for t in s.trainings], "{:,.0f}")
-            ),
-            Column("MFU, %", lambda s: _median([t.mfu for t in s.trainings], "{:.1%}").rstrip("%")),
+        shown += [
+            _number("parameters", lambda s: s.parameters, "{:,.0f}", "-"),
+            _number("FLOPs a token", lambda s: s.flops_a_token, "{:,.0f}", "-"),
+            _number("loss", partial(_median_of, "loss"), "{:.4f}"),
+            _number("tokens/s", partial(_median_of, "tokens_per_second"), "{:,.0f}"),
+            _number("MFU, %", partial(_median_of, "mfu"), "{:.1%}"),
         ]
     if any(standing.row.mark for standing in board.standings):
-        found.append(Column("converged", lambda s: s.row.mark or "yes", align="l"))
-    return found
+        shown.append(Column("converged", lambda s: s.row.mark or "yes", align="l"))
+    return shown
+
+
+def _number(
+    head: str,
+    value: Callable[[Standing], float | None],
+    form: str,
+    unknown: str = NOT_MEASURED,
+) -> Column:
+    def cell(standing: Standing) -> str:
+        number = value(standing)
+        return unknown if number is None else form.format(number).rstrip("%")
+
+    return Column(head, cell, value)
 
 
 def _mean(region: Region) -> Column:
-    return Column(f"{REGION_WORDS[region]}, %", lambda s: table.percent(s.row.means[region]))
+    def value(standing: Standing) -> float | None:
+        interval = standing.row.means[region]
+        return interval.mean if interval else None
 
-
-def _solved(share: float) -> Column:
-    return Column(f"solved to, {share * 100:g} %", lambda s: _known(s.solved[share]))
+    return Column(f"{REGION_WORDS[region]}, %", lambda s: s.row.percent(region), value)
 
 
 def _against(reference: str) -> Column:
-    return Column(f"vs {reference}", lambda s: _test(s.tests[reference]))
+    def cell(standing: Standing) -> str:
+        test = standing.tests[reference]
+        if test.holm is None:
+            return "-"
+        p = "<0.001" if test.holm < 0.001 else f"{test.holm:.3f}"
+        return {1: "\N{UPWARDS ARROW} ", -1: "\N{DOWNWARDS ARROW} ", 0: ""}[test.sign] + p
+
+    return Column(f"vs {reference}", cell, lambda s: s.tests[reference].holm)
+
+
+def _solved(share: float, standing: Standing) -> float | None:
+    return standing.solved[share]
 
 
 def _each(standing: Standing) -> str:
@@ -75,39 +103,35 @@ def _each(standing: Standing) -> str:
     return " ".join("-" if value is None else f"{100 * value:.1f}" for value in values)
 
 
-def _known(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
-
-
-def _median(values: Sequence[float | None], form: str) -> str:
-    """Over the seeds that have a value."""
-    known = [value for value in values if value is not None]
-    return form.format(median(known)) if known else NOT_MEASURED
-
-
-def _test(test: Comparison) -> str:
-    if test.holm is None:
-        return "-"
-    p = "<0.001" if test.holm < 0.001 else f"{test.holm:.3f}"
-    return {1: "\N{UPWARDS ARROW} ", -1: "\N{DOWNWARDS ARROW} ", 0: ""}[test.sign] + p
-
-
 def _range(standing: Standing) -> str:
     return NOT_MEASURED if standing.range is None else f"{100 * standing.range:.1f}"
 
 
-def _time(seconds: Sequence[float | None]) -> str:
-    known = [value for value in seconds if value is not None]
-    if not known:
+def _time(standing: Standing) -> str:
+    seconds = _seconds(standing)
+    if seconds is None:
         return NOT_MEASURED
-    middle = median(known)
-    if middle < 90:
-        return f"{middle:.0f} s"
-    return f"{middle / 60:.1f} min" if middle < 90 * 60 else f"{middle / 3600:.1f} h"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def _seconds(standing: Standing) -> float | None:
+    return _median(standing.train_seconds)
+
+
+def _median_of(name: str, standing: Standing) -> float | None:
+    return _median([getattr(training, name) for training in standing.trainings])
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    """Over the seeds that have a value."""
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def to_markdown(board: Board) -> str:
-    """A heading and a pipe table for each section, then the notes."""
+    """Format a heading and a pipe table for each section, then the notes."""
     shown = columns(board)
     head, align = [column.head for column in shown], "".join(column.align for column in shown)
     pieces = [f"# Leaderboard of {board.preset}\n"]
@@ -122,8 +146,10 @@ def to_markdown(board: Board) -> str:
 
 
 def to_latex(board: Board) -> str:
-    """A floating table across both columns for the packages booktabs and graphicx, no wider than
-    the page, the notes as its caption."""
+    """Format a floating table across both columns of a paper, with the notes as its caption.
+
+    It needs the packages booktabs and graphicx and is no wider than the page.
+    """
     shown = [
         column
         for column in columns(board)
@@ -151,19 +177,19 @@ def to_latex(board: Board) -> str:
 
 
 def _brief(cell: str) -> str:
-    return cell.replace(f" {table.OVER_PROBLEMS}", DAGGER)
+    return cell.replace(f" {tables.OVER_PROBLEMS}", DAGGER)
 
 
 def to_csv(board: Board) -> str:
-    """A line an encoding; shares in 0..1, seconds, what is one number a seed with spaces between.
+    """Format a line an encoding: shares in 0..1, seconds, numbers of seeds with spaces between.
 
-    The columns of `table`'s CSV are there under the same names.
+    The columns of `tables.to_csv` are there under the same names.
     """
     lines = []
     for section in board.sections:
         for s in section.standings:
             line = {"section": section.title, "rank": _bare(s.rank), "kind": s.kind}
-            line |= table.flat(s.row)
+            line |= tables.flat(s.row)
             for region, values in s.row.values.items():
                 line[f"{region}_seeds"] = " ".join(map(_share, values))
             for share, length in s.solved.items():
@@ -181,7 +207,7 @@ def to_csv(board: Board) -> str:
                     each = [getattr(training, name) for training in s.trainings]
                     line[name] = " ".join("-" if v is None else repr(v) for v in each)
             lines.append(line)
-    return table.csv_text(lines)
+    return tables.csv_text(lines)
 
 
 def _bare(value: float | None) -> str:
@@ -193,7 +219,7 @@ def _share(value: float | None) -> str:
 
 
 def to_json(board: Board) -> str:
-    """Everything, for programs: keys are stable, `schema` counts their changes."""
+    """Format everything for programs: keys are stable, `schema` counts their changes."""
     content = {
         "schema": SCHEMA,
         "kind": "leaderboard",
@@ -216,7 +242,7 @@ def _content(standing: Standing) -> dict[str, Any]:
     return {
         "rank": standing.rank,
         "kind": standing.kind,
-        **table.content(standing.row),
+        **tables.content(standing.row),
         "solved_to": {f"{share:g}": length for share, length in standing.solved.items()},
         "tests": {
             name: {

@@ -1,50 +1,98 @@
-"""The letters, marks and page that all figures share."""
+"""The page, letters, colours and file formats that all figures share."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from textwrap import wrap
 from typing import Any, Literal
 
+import matplotlib as mpl
 import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.textpath import TextPath
 
-from tape_arith.arith.figures.figure_file import DPI
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.files import atomic
 
 LETTERS = 7.0
 """Size of a figure's small letters, in points."""
 MARKERS = "osD^vPX*"
 """One mark a series, so that series differ in more than colour."""
-LINE_HEIGHT = 1.35 * LETTERS / 72
-"""Of a note's lines, in inches."""
 GREY = "#444444"
-MARGIN = 0.08
+_MARGIN = 0.08
 """Around a page, in inches."""
+_FORMATS = ("png", "svg", "pdf")
+_DPI = 300
+# Text as text in PDF (type 42, as journals ask), and the same bytes for the same figure.
+STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "tape-arith",
+    "hatch.linewidth": 0.5,
+    "axes.linewidth": 0.6,
+}
+_UNDATED: dict[str, dict[str, Any]] = {
+    "png": {},
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+}
+_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.4)), (0, (1, 1.1)), (0, (5, 1.2, 1, 1.2)))
+"""Solid, dashed, dotted, dash-dotted."""
+_SCALE_ENDS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+def figure_format(path: Path) -> str:
+    """Return the format that a figure's ending asks for. Raises UsageError for another ending."""
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in _FORMATS:
+        raise UsageError(f"cannot draw {path}: a figure's name ends in .png, .svg or .pdf")
+    return kind
+
+
+def save(figure: Figure, path: Path, kind: str) -> None:
+    """Write `figure` to `path`, whole or not at all. Raises Failure if the disk refuses."""
+    with mpl.rc_context(STYLE), atomic(path) as temporary:
+        figure.savefig(temporary, format=kind, dpi=_DPI, metadata=_UNDATED[kind])
 
 
 def page(
-    width: float, height: float, note: str, handles: Sequence[Artist] = (), columns: int = 4
+    width: float,
+    height: float,
+    note: str,
+    handles: Sequence[Artist] = (),
+    columns: int = 4,
+    letters: float = LETTERS,
+    *,
+    compress: bool = False,
 ) -> Figure:
-    """An empty figure whose panels are laid out (matplotlib's constrained layout) above a legend
-    of `handles` and a wrapped `note`.
+    """Make an empty figure whose panels are laid out (matplotlib's constrained layout) above a
+    legend of `handles` and a wrapped `note`.
 
     `width` is that of the page and `height` that of the panels with their labels, in inches.
+    Panels of a fixed aspect stand side by side with `compress`.
     """
-    text = lines(note, 72 * (width - 2 * MARGIN), LETTERS)
-    note_height = len(text) * LINE_HEIGHT + MARGIN
-    foot = note_height + (0.16 * -(-len(handles) // columns) + MARGIN if handles else 0.0)
+    text = lines(note, 72 * (width - 2 * _MARGIN), letters)
+    note_height = len(text) * 1.35 * letters / 72 + _MARGIN
+    legend_height = 1.65 * letters / 72 * -(-len(handles) // columns)
+    foot = note_height + (legend_height + _MARGIN if handles else 0.0)
     total = height + foot
     layout = ConstrainedLayoutEngine(
-        w_pad=0.06, h_pad=0.05, wspace=0.03, hspace=0.03, rect=(0, foot / total, 1, height / total)
+        w_pad=0.06,
+        h_pad=0.05,
+        wspace=0.03,
+        hspace=0.03,
+        rect=(0, foot / total, 1, height / total),
+        compress=compress,
     )
-    figure = Figure(figsize=(width, total), dpi=DPI, layout=layout)
+    figure = Figure(figsize=(width, total), dpi=_DPI, layout=layout)
     FigureCanvasAgg(figure)
-    left = MARGIN / width
-    look: Any = {"fontsize": LETTERS, "color": GREY, "va": "bottom", "linespacing": 1.3}
-    figure.text(left, MARGIN / 2 / total, "\n".join(text), **look)
+    left = _MARGIN / width
+    look: Any = {"fontsize": letters, "color": GREY, "va": "bottom", "linespacing": 1.3}
+    figure.text(left, _MARGIN / 2 / total, "\n".join(text), **look)
     if handles:
         figure.legend(
             handles=handles,
@@ -52,12 +100,12 @@ def page(
             bbox_to_anchor=(left, note_height / total),
             ncols=columns,
             frameon=False,
-            fontsize=LETTERS,
+            fontsize=letters,
             handlelength=2.0,
             columnspacing=1.4,
             borderaxespad=0.0,
             borderpad=0.2,
-        )
+        ).set_in_layout(False)
     return figure
 
 
@@ -78,7 +126,7 @@ def finish(
 
 
 def series_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The colour and the mark of each series."""
+    """Return the colour and the mark of each series."""
     palette = sns.color_palette("colorblind")
     return {
         name: {"color": palette[i % len(palette)], "marker": MARKERS[i % len(MARKERS)]}
@@ -86,8 +134,37 @@ def series_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     }
 
 
+def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the colour and the dashes of each series; of forty no two look alike.
+
+    Neighbours differ in both, as some of the ten colours are near to each other.
+
+    >>> [style["linestyle"] for style in line_styles("abcde").values()]
+    ['-', (0, (4, 1.4)), (0, (1, 1.1)), (0, (5, 1.2, 1, 1.2)), '-']
+    >>> len({str(style) for style in line_styles(map(str, range(40))).values()})
+    40
+    """
+    palette = sns.color_palette("colorblind")
+    return {
+        name: {
+            "color": palette[i % len(palette)],
+            "linestyle": _DASHES[(i + i // len(palette)) % len(_DASHES)],
+        }
+        for i, name in enumerate(names)
+    }
+
+
+def scale_end(share: float) -> float:
+    """Return where a scale ends that has `share` (0..1) on it.
+
+    >>> scale_end(0.13), scale_end(0.6)
+    (0.2, 0.6)
+    """
+    return next(end for end in _SCALE_ENDS if share <= end)
+
+
 def percent_tick(share: float, _position: float = 0) -> str:
-    """The label of a tick at `share`, with as many decimals as it has.
+    """Return the label of a tick at `share`, with as many decimals as it has.
 
     >>> percent_tick(0.005), percent_tick(0.2)
     ('0.5\\xa0%', '20\\xa0%')
@@ -96,11 +173,29 @@ def percent_tick(share: float, _position: float = 0) -> str:
 
 
 def lines(text: str, width: float, size: float) -> list[str]:
-    """`text` in lines of at most `width`, in letters of `size`, all in points."""
-    letters = int(width / (0.51 * size))  # of prose; digits and what stands between them are wider
+    """Break `text` into lines of at most `width`, in letters of `size`, all in points."""
+    letters = int(width / (0.51 * size))  # of prose; digits and signs are wider
     while letters > 1:
         made = wrap(text, letters)
-        if all(TextPath((0, 0), line, size=size).get_extents().x1 <= width for line in made):
+        if all(text_width(line, size) <= width for line in made):
             return made
         letters -= 1
     return wrap(text, 1)
+
+
+def text_width(text: str, size: float, weight: str = "normal") -> float:
+    """Return the width of `text` in letters of `size`, in points."""
+    font = FontProperties(family=STYLE["font.family"], weight=weight)
+    return float(TextPath((0, 0), text, size=size, prop=font).get_extents().x1)
+
+
+def fit(text: str, width: float, size: float, weight: str = "normal") -> tuple[str, float]:
+    """Return `text` and the letters, up to `size`, in which it is no wider than `width` points.
+
+    Of a name that is too long for the smallest readable letters the end is kept: it tells names
+    of one encoding apart.
+    """
+    smallest = 3.5 if size > 3.5 else size
+    while len(text) > 2 and text_width(text, smallest, weight) > width:
+        text = "\N{HORIZONTAL ELLIPSIS}" + text[2:]
+    return text, min(size, max(smallest, size * width / max(text_width(text, size, weight), 1e-9)))

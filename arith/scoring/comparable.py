@@ -13,8 +13,8 @@ RUN = ("encoding", "extrapolation", "seed", *_FIGURE)
 """In what grids of one run are equal."""
 
 
-def comparable(grids: Sequence["Grid"]) -> None:
-    """Errors: UsageError, saying what differs, where `grids` must not stand in one figure."""
+def check_comparable(grids: Sequence["Grid"]) -> None:
+    """Raise UsageError, saying what differs, if `grids` must not stand in one figure."""
     for grid in grids[1:]:
         differs = difference(grids[0], grid, _FIGURE)
         if differs:

@@ -10,16 +10,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from tape_arith.arith.figures.captions import NBSP, Panel, source
-from tape_arith.arith.figures.figure_file import STYLE, figure_format, save
-from tape_arith.arith.figures.leaderboard import ALONE, COLOUR, GREY, INTERVAL, MEAN, SEED, WORDS
-from tape_arith.arith.figures.style import LETTERS, finish, page
+from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, draw_seeds, seed_signs
+from tape_arith.arith.figures.style import GREY, LETTERS, STYLE, figure_format, finish, page, save
 from tape_arith.arith.scoring.regions import REGION_WORDS, Region
 from tape_arith.arith.studies.ablations_table import Family, Member, points
 
 ROW = 0.15
 """Inches."""
 PANELS: tuple[Region, ...] = ("in_distribution", "out_of_distribution")
-FIRST: dict[str, Any] = {"color": WORDS, "linewidth": 0.7, "linestyle": (0, (3, 2))}
+FIRST: dict[str, Any] = {"color": GREY, "linewidth": 0.7, "linestyle": (0, (3, 2))}
 
 
 def draw(families: Sequence[Family], panels: Sequence[Panel], path: Path) -> None:
@@ -77,7 +76,7 @@ def _row_labels(axis: Any, labels: Sequence[tuple[float, str, Member | None]]) -
         if member is not None and member.unchanged and text == member.label:
             label.set_fontweight("bold")
         if member is not None and member.row.mark is not None:
-            label.set_color(GREY)
+            label.set_color(NOT_RANKED)
 
 
 def _means_of_unchanged(ax: Axes, families: Sequence[Family], region: Region) -> None:
@@ -92,37 +91,19 @@ def _means_of_unchanged(ax: Axes, families: Sequence[Family], region: Region) ->
 
 def _draw_member(ax: Axes, y: float, member: Member, region: Region) -> list[float]:
     """Draw seeds as points over the interval of their mean; returns what must be on the axis."""
-    row, colour = member.row, COLOUR if member.row.mark is None else GREY
+    row = member.row
     ax.axhline(y, color="#efefef", linewidth=0.5, zorder=0)
+    draw_seeds(ax, y, row, region, COLOUR if row.mark is None else NOT_RANKED)
     values = [100 * value for value in row.values[region] if value is not None]
-    heights = [y] * len(values)
-    look: dict[str, Any] = {"zorder": 3, "clip_on": False}
-    if len(row.seeds) == 1:
-        ax.scatter(values, heights, **look, **{**ALONE, "edgecolor": colour})
-        return values
-    ax.scatter(values, heights, **look, **SEED, color=colour)
     mean = row.means[region]
-    if mean is None:
+    if mean is None or len(row.seeds) == 1:
         return values
-    ax.hlines(y, 100 * mean.low, 100 * mean.high, color=colour, zorder=2, **INTERVAL)
-    ax.scatter([100 * mean.mean], [y], **MEAN, color=colour, zorder=4)
     return [*values, 100 * mean.low, 100 * mean.high]
 
 
 def _handles(families: Sequence[Family]) -> list[Line2D]:
     """A handle for each sign that the figure uses."""
-    counts = {len(member.row.seeds) for family in families for member in family.members}
-    base: dict[str, Any] = {"color": COLOUR, "linewidth": 0}
-    handles = []
-    if counts - {1}:
-        handles += [
-            Line2D([], [], **base, marker="o", markersize=2.6, mew=0, label="a seed"),
-            Line2D([], [], **base, marker="|", markersize=6, mew=1.1, label="their mean"),
-            Line2D([], [], color=COLOUR, **INTERVAL, label=f"95{NBSP}% interval"),
-        ]
-    if 1 in counts:
-        look: dict[str, Any] = {"marker": "D", "markersize": 3, "mfc": "white", "mew": 0.8}
-        handles.append(Line2D([], [], **base, **look, label="one seed"))
+    handles = seed_signs([member.row for family in families for member in family.members])
     if any(len(family.members) > 1 for family in families):
         handles.append(Line2D([], [], **FIRST, label="mean of the unchanged encoding"))
     return handles

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tape_arith.arith.figures.captions import Panel, signed
-from tape_arith.arith.figures.table import Row, csv_text, flat, percent, rows, seeds
-from tape_arith.arith.figures.tabular import pipe_table
+from tape_arith.arith.figures.tables import Row, csv_text, flat, pipe_table, rows, seeds
 from tape_arith.arith.scoring.comparisons import holm, welch
 from tape_arith.arith.scoring.regions import Region
 
@@ -80,8 +79,8 @@ def to_markdown(families: Sequence[Family]) -> str:
         [
             member.row.encoding,
             seeds(member.row),
-            percent(member.row.means["in_distribution"]),
-            percent(member.row.means[REGION]),
+            member.row.percent("in_distribution"),
+            member.row.percent(REGION),
             points(member),
             "-" if member.p is None else f"{member.p:.2g}",
             member.row.mark or "yes",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.tabular import pipe_table
+from tape_arith.arith.figures.tables import pipe_table
 from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.scoring.statistics import student_t
 

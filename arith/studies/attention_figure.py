@@ -14,10 +14,18 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullLocator
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.figure_file import STYLE, figure_format, save
 from tape_arith.arith.figures.heatmap import COLOURS
-from tape_arith.arith.figures.looks import looks
-from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, series_styles
+from tape_arith.arith.figures.style import (
+    GREY,
+    LETTERS,
+    STYLE,
+    figure_format,
+    finish,
+    line_styles,
+    page,
+    save,
+    series_styles,
+)
 from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.studies.attention_data import INSIDE, AttentionStudy, Example, RunAttention
 
@@ -56,7 +64,9 @@ def by_distance(study: AttentionStudy) -> Figure:
     columns = min(4, layers)
     rows_a_region = -(-layers // columns)
     # By colour and by dashes, for those who see no colours, or print none.
-    styles = {label: look | {"linewidth": 1.3} for label, look in looks(study.by_label).items()}
+    styles = {
+        label: look | {"linewidth": 1.3} for label, look in line_styles(study.by_label).items()
+    }
     handles = [Line2D([], [], label=label, **style) for label, style in styles.items()]
     handles.append(Line2D([], [], label="uniform", **UNIFORM))
     several = len(study.by_label) < len(study.runs)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tape_arith.arith.figures.captions import SPLITS, preset_words, signed
-from tape_arith.arith.figures.tabular import pipe_table
+from tape_arith.arith.figures.tables import pipe_table
 from tape_arith.arith.scoring.regions import REGION_WORDS, Region
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS

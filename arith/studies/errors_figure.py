@@ -12,9 +12,17 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from tape_arith.arith.figures.captions import NBSP
-from tape_arith.arith.figures.figure_file import STYLE, figure_format, save
-from tape_arith.arith.figures.looks import bound
-from tape_arith.arith.figures.style import LETTERS, finish, page, percent_tick, series_styles
+from tape_arith.arith.figures.style import (
+    LETTERS,
+    STYLE,
+    figure_format,
+    finish,
+    page,
+    percent_tick,
+    save,
+    scale_end,
+    series_styles,
+)
 from tape_arith.arith.scoring.regions import REGION_WORDS, Region
 from tape_arith.arith.scoring.statistics import wilson
 from tape_arith.arith.studies.errors_data import KINDS, REGIONS, ErrorStudy
@@ -79,7 +87,7 @@ def _chains(ax: Axes, study: ErrorStudy, region: Region) -> None:
         ax.plot(x, exact[lengths] / total[lengths], zorder=3, clip_on=False, **style, **LINE)
         ax.vlines(x, low, high, color=style["color"], linewidth=0.7, zorder=2)
         top = max(top, *high)
-    ax.set_ylim(0, bound(top))
+    ax.set_ylim(0, scale_end(top))
     ax.yaxis.set_major_formatter(percent_tick)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 

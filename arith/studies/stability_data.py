@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tape_arith.arith.figures.tabular import pipe_table
+from tape_arith.arith.figures.tables import pipe_table
 from tape_arith.arith.scoring.statistics import student_t
 
 Precision = Literal["float32", "float64"]

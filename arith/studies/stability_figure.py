@@ -15,8 +15,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from tape_arith.arith.figures.figure_file import STYLE, figure_format, save
-from tape_arith.arith.figures.style import LETTERS, finish, page, series_styles
+from tape_arith.arith.figures.style import (
+    LETTERS,
+    STYLE,
+    figure_format,
+    finish,
+    page,
+    save,
+    series_styles,
+)
 from tape_arith.arith.studies.stability_data import (
     ATTENTION,
     CHANGES,

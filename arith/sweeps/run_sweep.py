@@ -8,7 +8,7 @@ from typing import Any
 from tape_arith.arith.compare.words import MOST_NAMED, figure_path, summary
 from tape_arith.arith.errors import EXIT_DONE, Failure, UsageError
 from tape_arith.arith.figures.heatmap import draw
-from tape_arith.arith.figures.table import rows, to_csv, to_markdown
+from tape_arith.arith.figures.tables import rows, to_csv, to_markdown
 from tape_arith.arith.files import write_text
 from tape_arith.arith.runs.build import check_trainable, training_bucket
 from tape_arith.arith.runs.datasets import generate_dataset

@@ -8,7 +8,7 @@ from typing import Any
 
 from tape_arith.arith.data.bucket import EVALUATION, SPLITS
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.table import Row, ranked, rows, to_csv, to_markdown
+from tape_arith.arith.figures.tables import Row, ranked, rows, to_csv, to_markdown
 from tape_arith.arith.files import write_text
 from tape_arith.arith.runs.find import find_grids
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet

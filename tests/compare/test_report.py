@@ -35,12 +35,12 @@ def test_the_command_writes_one_page(comparison: Path) -> None:
     for shown in page["encodings"]:
         name = shown["name"].removesuffix("+yarn")
         way = "+yarn" if name != shown["name"] else ""
-        for one in shown["grids"]:
-            file = comparison / f"runs/mini/{name}/seed-{one['seed']}/grid{way}.json"
-            assert np.array_equal(one["exact"], grid_file.load(file).exact)
-    assert {(c["encoding"], c["seed"]) for c in page["curves"]} == {
-        (name, seed) for name in ("fire", "rope", "tape") for seed in (0, 1)
-    }
+        for seed in shown["choices"]["mean"]["seeds"]:
+            file = comparison / f"runs/mini/{name}/seed-{seed}/grid{way}.json"
+            exact = grid_file.load(file).exact
+            assert np.array_equal(shown["choices"][str(seed)]["exact"], exact.ravel())
+    seeds = {curve["encoding"]: len(curve["loss"]["seeds"]) for curve in page["curves"]}
+    assert seeds == {"fire": 2, "rope": 2, "tape": 2}
     assert done("report", "--out", "there/x.html").out == "there/x.html\n"
 
 

@@ -158,6 +158,7 @@ def test_a_run_that_is_behind_is_told() -> None:
 def test_long_names_stay_over_their_panel() -> None:
     name = "tape:context=no-attention:width=96@only-positional-from=rope:fraction=0.25"
     figure = compose(replace(STUDY, learners=(replace(TAPE, encoding=name),)))
+    figure.draw_without_rendering()
     titles = [ax._left_title for ax in figure.axes if ax._left_title.get_text()]  # type: ignore[attr-defined]
     boxes = [title.get_window_extent() for title in titles]
     assert len(boxes) == 5

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.leaderboard import COLOUR, GREY, compose, draw, placed
+from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, compose, draw, placed
 from tape_arith.arith.figures.leaderboard_data import Board, Section
 from tests.helpers.boards import board, standing
 
@@ -31,7 +31,8 @@ def three() -> Board:
 
 
 def words(figure: Figure) -> list[str]:
-    return [text.get_text() for text in figure.findobj(Text)]
+    texts = [text for text in figure.findobj(Text) if isinstance(text, Text)]
+    return [text.get_text() for text in texts if text.get_visible()]
 
 
 def points(figure: Figure) -> dict[float, list[tuple[float, Any]]]:
@@ -94,14 +95,14 @@ def test_what_is_not_ranked_is_grey(three: Board) -> None:
     figure, last = compose(three), list(placed(three))[-1].y
     found = points(figure)
     ((_, mark),) = found[last]
-    assert np.allclose(mark.get_edgecolor()[0][:3], to_rgb(GREY))
+    assert np.allclose(mark.get_edgecolor()[0][:3], to_rgb(NOT_RANKED))
     for y in set(found) - {last}:
         colours = [
             np.concatenate([m.get_facecolor(), m.get_edgecolor()])[:, :3] for _, m in found[y]
         ]
         assert all(any(np.allclose(one, to_rgb(COLOUR)) for one in of) for of in colours)
-    (name,) = (text for text in figure.findobj(Text) if text.get_text() == "fox")
-    assert isinstance(name, Text) and name.get_color() == GREY
+    name = next(text for text in figure.findobj(Text) if text.get_text() == "fox")
+    assert isinstance(name, Text) and name.get_color() == NOT_RANKED
 
 
 def test_the_numbers_beside_the_points(three: Board) -> None:

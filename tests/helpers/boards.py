@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tape_arith.arith.figures.leaderboard_data import Board, Comparison, Section, Standing
-from tape_arith.arith.figures.table import Row
+from tape_arith.arith.figures.tables import Row
 from tape_arith.arith.scoring.regions import REGIONS
 from tape_arith.arith.scoring.statistics import Interval, student_t
 

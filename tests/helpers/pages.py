@@ -5,14 +5,15 @@ import json
 import re
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
 
-from tape_arith.arith.figures.leaderboard_data import Board, Comparison, Section, Standing
+from tape_arith.arith.figures.leaderboard_data import Board, Comparison, Section, Standing, Training
 from tape_arith.arith.figures.report.content import Report, Run
-from tape_arith.arith.figures.table import rows
+from tape_arith.arith.figures.tables import rows
 from tape_arith.arith.scoring.grid import SOLVED, Grid, solved_to
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='hacked=1'>\"'&{{command}}"
@@ -53,6 +54,16 @@ def report(panels: Sequence[list[Grid]], **more: Any) -> Report:
         costs=False,
     )
     return Report(panels, board, **more)
+
+
+def with_costs(made: Report) -> Report:
+    """The same report with columns of costs, as `--costs` gives it."""
+    trainings = [Training(0.1, 5000.0), Training(0.3, 7000.0)]
+    costs: dict[str, Any] = {"parameters": 1234, "flops_a_token": 5.5, "trainings": trainings}
+    (section,) = made.board.sections
+    standings = [replace(standing, **costs) for standing in section.standings]
+    sections = [section._replace(standings=standings)]
+    return replace(made, board=replace(made.board, sections=sections, costs=True))
 
 
 def standing(panels: Sequence[list[Grid]], row: Any) -> Standing:

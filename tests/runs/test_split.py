@@ -99,7 +99,7 @@ def test_a_figure_shows_one_split(comparison: Path) -> None:
     assert f"Task addition, {HARD}, trained to 2 digits" in captions.footnote(theirs)
     assert "hard sums" not in captions.footnote(ours)
     with pytest.raises(UsageError, match=r"split is evaluation for rope .* but carry for fire"):
-        captions.chosen([ours[0], theirs[1]])
+        captions.checked_panels([ours[0], theirs[1]])
 
 
 def test_what_is_missing_is_scored_by(comparison: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.scoring.comparable import comparable
+from tape_arith.arith.scoring.comparable import check_comparable
 from tape_arith.arith.scoring.regions import REGIONS, mask
 from tests.helpers.made_grids import blank, filled, scored
 
@@ -136,8 +136,10 @@ class TestAdd:
 
 class TestComparable:
     def test_seeds_encodings_and_ways_of_scoring_may_differ(self) -> None:
-        comparable([blank(), blank(seed=1), blank(encoding="fire"), blank(extrapolation="yarn")])
-        comparable([])
+        check_comparable(
+            [blank(), blank(seed=1), blank(encoding="fire"), blank(extrapolation="yarn")]
+        )
+        check_comparable([])
 
     @pytest.mark.parametrize(
         ("change", "says"),
@@ -151,5 +153,5 @@ class TestComparable:
     )
     def test_what_differs_is_said_in_one_line(self, change: dict[str, Any], says: str) -> None:
         with pytest.raises(UsageError, match=says) as caught:
-            comparable([blank(), blank(), blank(encoding="fire", **change)])
+            check_comparable([blank(), blank(), blank(encoding="fire", **change)])
         assert "\n" not in str(caught.value)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tape_arith.arith.scoring import grid_file
-from tape_arith.arith.scoring.comparable import comparable
+from tape_arith.arith.scoring.comparable import check_comparable
 from tests.helpers.made_grids import blank, scored
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -35,7 +35,7 @@ def test_round_trip_is_exact(tmp_path: Path, count: int, seed: int) -> None:
     again.add(*scored(50, seed=3))  # scoring goes on from a file as if it had not stopped
     grid.add(*scored(50, seed=3))
     assert again.content() == grid.content()
-    comparable([grid, again])
+    check_comparable([grid, again])
 
 
 def test_published_grids_are_written_as_they_are_read(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.table import rows, to_csv, to_json, to_latex, to_markdown
+from tape_arith.arith.figures.tables import rows, to_csv, to_json, to_latex, to_markdown
 from tape_arith.arith.scoring.grid import Grid
 
 

@@ -1,0 +1,456 @@
+"use strict";
+// Draws the numbers that content.py computed: JSON, deflated, in base64.
+
+const MISSING = { ground: "#f4f4f4", line: "#8c8c8c" }, GREY = "#cfcfcf"; // as in figures/heatmap.py
+const LEFT = 15, BOTTOM = 15, SIDE = 84; // of 100, as in page.py
+const EDGE = { left: 52, right: 26, top: 10, bottom: 38 }; // of a chart, in pixels
+const STEPS = {
+  ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1],
+  PageUp: [10, 0], PageDown: [-10, 0], Home: [0, -Infinity], End: [0, Infinity],
+};
+const byId = (id) => document.getElementById(id);
+const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+const percent = (share) => `${(100 * share).toFixed(1)} %`;
+let report; // what the page knows
+let choice = "mean"; // or a seed as text
+
+async function unpack(text) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+// "+12.3", a negative number with a real minus sign; what rounds to 0 has no sign.
+function signed(points, places = 1) {
+  const text = Math.abs(points).toFixed(places);
+  return Number(text) === 0 ? text : (points > 0 ? "+" : "\u2212") + text;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+const make = (name, attributes = {}, ...children) => fill(document.createElement(name), attributes, children);
+const draw = (name, attributes = {}, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
+function fill(node, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
+}
+
+// The box of text beside the mark (in the window's coordinates) that it is about.
+function showReadout(lines, mark) {
+  const readout = byId("readout");
+  readout.replaceChildren(...lines.map((line) => make("p", {}, line)));
+  readout.hidden = false;
+  const { width, height } = readout.getBoundingClientRect();
+  const right = mark.right + 12 + width < innerWidth;
+  const left = right ? mark.right + 12 : Math.max(mark.left - 12 - width, 4);
+  const top = clamp(mark.top + 12, 4, innerHeight - height - 4);
+  // Where there is no room beside the cell it must not be covered.
+  const covers = !right && mark.left - 12 - width < 4 && top < mark.bottom && top + height > mark.top;
+  readout.style.left = `${left}px`;
+  readout.style.top = `${covers ? Math.max(mark.top - height - 12, 4) : top}px`;
+}
+
+// Let the pointer (at(event) is a place or null) and the keyboard (moved(step) is one) choose.
+function interactive(node, at, moved, show, hide) {
+  node.addEventListener("pointermove", (event) => (at(event) ? show(at(event)) : hide()));
+  node.addEventListener("pointerdown", (event) => at(event) && show(at(event)));
+  node.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && hide());
+  node.addEventListener("focus", () => node.matches(":focus-visible") && show(moved([0, 0])));
+  node.addEventListener("blur", hide);
+  node.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") hide();
+    if (!(event.key in STEPS) || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    show(moved(STEPS[event.key]));
+  });
+}
+
+// ---- heatmaps: the first operand's length goes up, the second's to the right, from 1 ----
+
+function colourAt(colours, share) {
+  const place = 6 * clamp(Math.floor(256 * share), 0, 255);
+  return `#${colours.slice(place, place + 6)}`;
+}
+
+function hatch(pen, width, height) {
+  pen.fillStyle = MISSING.ground;
+  pen.fillRect(0, 0, width, height);
+  pen.strokeStyle = MISSING.line;
+  pen.lineWidth = 1.5;
+  pen.beginPath();
+  for (let x = -height; x < width; x += 8) {
+    pen.moveTo(x, height);
+    pen.lineTo(x + height, 0);
+  }
+  pen.stroke();
+}
+
+// Paint cells: colour(cell) is a colour, or null for a missing one.
+function paint(canvas, colour) {
+  const digits = report.max_digits, side = Math.max(4, Math.floor(480 / digits));
+  canvas.width = canvas.height = side * digits;
+  const pen = canvas.getContext("2d");
+  hatch(pen, canvas.width, canvas.height);
+  for (let cell = 0; cell < digits ** 2; cell++) {
+    const filled = colour(cell);
+    if (filled === null) continue;
+    pen.fillStyle = filled;
+    pen.fillRect((cell % digits) * side, (digits - 1 - Math.floor(cell / digits)) * side, side, side);
+  }
+}
+
+function paintScale(canvas, colours) {
+  canvas.width = 256;
+  canvas.height = 1;
+  const pen = canvas.getContext("2d");
+  for (let step = 0; step < 256; step++) {
+    pen.fillStyle = colourAt(colours, step / 256);
+    pen.fillRect(step, 0, 1, 1);
+  }
+}
+
+const plots = [];
+let chosen = [1, 1]; // the cell that was marked last, shared by all maps
+
+// Let pointer and keyboard choose a cell of `plot`; about(cell) gives the lines to show of it.
+function interactiveMap(plot, about) {
+  plots.push(plot);
+  const digits = report.max_digits, size = SIDE / digits;
+  const rings = () => plots.map((each) => each.querySelector(".ring"));
+  const under = (event) => {
+    const box = plot.querySelector("canvas").getBoundingClientRect();
+    const cell = [box.bottom - event.clientY, event.clientX - box.left].map((x) => Math.floor((x / box.width) * digits) + 1);
+    return cell.every((length) => length >= 1 && length <= digits) ? cell : null;
+  };
+  const show = ([i, j]) => {
+    chosen = [i, j];
+    for (const ring of rings()) {
+      fill(ring, { x: LEFT + (j - 1) * size, y: 100 - BOTTOM - i * size }, []).removeAttribute("hidden");
+    }
+    const at = (i - 1) * digits + j - 1;
+    const [name, ...lines] = about(at);
+    const region = report.regions.words[report.regions.cells[at]];
+    showReadout([`${name}: ${i} + ${j} digits`, ...lines, region], plot.querySelector(".ring").getBoundingClientRect());
+  };
+  const hide = () => {
+    for (const ring of rings()) ring.setAttribute("hidden", "");
+    byId("readout").hidden = true;
+  };
+  interactive(plot, under, (step) => chosen.map((length, axis) => clamp(length + step[axis], 1, digits)), show, hide);
+}
+
+// The exact answers, problems and mean share over seeds of a cell; no share if any seed misses it.
+function cellOf(cells, at) {
+  const exact = cells.exact[at], total = Array.isArray(cells.total) ? cells.total[at] : cells.total;
+  return { exact, total, share: cells.share ? cells.share[at] : exact / total };
+}
+
+function aboutCell(encoding, at) {
+  const cells = encoding.choices[choice];
+  if (!cells) return [encoding.name, `there is no seed ${choice}`];
+  const each = cells.seeds.map((seed) => ({ seed, ...cellOf(encoding.choices[seed], at) }));
+  const missing = each.filter((one) => one.total === 0).map((one) => one.seed);
+  if (missing.length) return [encoding.name, `not scored: seed ${missing.join(", ")}`];
+  const { exact, total, share } = cellOf(cells, at);
+  const lines = [`${exact} of ${total} exact: ${percent(share)}`, `95 % interval ${report.intervals[total][exact]} (Wilson, these runs only)`];
+  if (each.length > 1) lines.push(`seeds ${cells.seeds.join(", ")}: ${each.map((one) => `${one.exact}/${one.total}`).join(", ")}`);
+  return [encoding.name, ...lines];
+}
+
+function drawMap(figure) {
+  const encoding = report.encodings[figure.dataset.place], cells = encoding.choices[choice];
+  const share = (at) => (cells ? cellOf(cells, at).share : null);
+  paint(figure.querySelector("canvas"), (at) => (share(at) === null ? null : colourAt(report.colours, share(at))));
+  const lines = cells ? cells.lines : [];
+  const last = make("span", {}, cells ? cells.last : `no seed ${choice}`);
+  if (cells && cells.mark) last.append(" · ", make("b", {}, cells.mark));
+  figure.querySelector(".said").replaceChildren(...lines.map((line) => make("span", {}, line)), last);
+  figure.querySelector(".plot").setAttribute("aria-label", `Heatmap of ${encoding.name}, 1 to ${report.max_digits} digits. ${lines.join("; ") || last.textContent}`);
+  figure.classList.toggle("absent", !cells);
+  const seeds = choice === "mean" ? "mean of seeds" : `seed ${choice}`;
+  cellTable(figure, `${encoding.name}: exact match in percent, ${seeds}`, (at) =>
+    (share(at) === null ? "not scored" : (100 * share(at)).toFixed(1)));
+}
+
+// A table of all cells for those who cannot or will not see the map, once it is opened.
+function cellTable(figure, title, text) {
+  const details = figure.querySelector("details");
+  const fillTable = () => {
+    if (!details.open) return;
+    const lengths = Array.from({ length: report.max_digits }, (_, place) => place + 1);
+    const head = (scope, label) => make("th", { scope }, String(label));
+    const rows = lengths.map((i) => make("tr", {}, head("row", i),
+      ...lengths.map((j) => make("td", {}, text((i - 1) * lengths.length + j - 1)))));
+    const table = make("table", { class: "cells" },
+      make("caption", {}, `${title}, by digits of the first operand (rows) and of the second (columns)`),
+      make("thead", {}, make("tr", {}, head("col", "first \\ second"), ...lengths.map((j) => head("col", j)))),
+      make("tbody", {}, ...rows));
+    const box = make("div", { class: "scrolled", tabindex: "0", role: "region", "aria-label": title }, table);
+    details.replaceChildren(details.querySelector("summary"), box);
+  };
+  details.ontoggle = fillTable;
+  fillTable();
+}
+
+// ---- the difference of two encodings ----
+
+// First minus second: cells in points, whether they differ significantly, and the words about them.
+function differenceOf() {
+  const [i, j] = ["one", "other"].map((id) => Number(byId(id).value));
+  const [first, second] = [report.encodings[i], report.encodings[j]];
+  const name = `${first.name} \u2212 ${second.name}`;
+  const [a, b] = [first.choices[choice], second.choices[choice]];
+  if (!a || !b) return { name, limit: 100, lines: [`not both have seed ${choice}`], points: () => null };
+  const same = { limit: 10, cells: "", points: [0, 0, 0], said: "the same encoding twice" };
+  const pair = i === j ? same : report.pairs[choice][`${Math.min(i, j)} ${Math.max(i, j)}`];
+  const sign = i > j ? -1 : 1, bits = atob(pair.cells);
+  const regions = ["out of distribution", "in distribution", "all cells"];
+  const means = pair.points.map((points, place) =>
+    `${regions[place]} ${points === null ? "unknown" : `${signed(sign * points)} points`}`);
+  const marks = [[first, a], [second, b]].filter(([, cells]) => cells.mark).map(([encoding, cells]) => `${encoding.name}: ${cells.mark}`);
+  return {
+    name, first, second, a, b, limit: pair.limit,
+    lines: [...means, pair.said, choice === "mean" ? "mean of seeds" : `seed ${choice}`, ...marks],
+    points: (at) => {
+      const [one, other] = [cellOf(a, at).share, cellOf(b, at).share];
+      return one === null || other === null ? null : 100 * (one - other);
+    },
+    significant: (at) => Boolean((bits.charCodeAt(at >> 3) >> (7 - (at & 7))) & 1),
+  };
+}
+
+function drawDifference() {
+  const { name, limit, lines, points, significant } = differenceOf();
+  const figure = byId("difference-map");
+  paint(figure.querySelector("canvas"), (at) => {
+    if (points(at) === null) return null;
+    return significant(at) ? colourAt(report.differences, 0.5 + points(at) / (2 * limit)) : GREY;
+  });
+  byId("difference-name").textContent = name;
+  byId("lowest").textContent = `${signed(-limit, 0)} points`;
+  byId("highest").textContent = `${signed(limit, 0)} points`;
+  byId("difference-said").replaceChildren(...lines.map((line) => make("span", {}, line)));
+  figure.querySelector(".plot").setAttribute("aria-label", `Difference ${name}. ${lines.join("; ")}`);
+  cellTable(figure, `${name}: percentage points, * is significant (false discovery rate 5 %, these runs only)`, (at) =>
+    (points(at) === null ? "not scored" : signed(points(at)) + (significant(at) ? " *" : "")));
+}
+
+function aboutDifference(at) {
+  const { name, lines, first, second, a, b, points, significant } = differenceOf();
+  if (!first) return [name, ...lines];
+  if (points(at) === null) return [name, "not scored for both"];
+  const counts = [[first, a], [second, b]].map(([encoding, cells]) => `${encoding.name}: ${cellOf(cells, at).exact} of ${cellOf(cells, at).total}`);
+  return [name, `${signed(points(at))} points`, counts.join("; "),
+    `${significant(at) ? "significant" : "not significant"} (false discovery rate 5 %, these runs only)`];
+}
+
+// ---- charts over training steps ----
+
+// An empty chart with marks at some steps; x(step) is in pixels, reading(step) the lines to show.
+function chart(box, { width, height, caption, steps, marks, x, reading }) {
+  const svg = draw("svg", { class: "curves", viewBox: `0 0 ${width} ${height}`, tabindex: "0", role: "application",
+    "aria-roledescription": "chart", "aria-label": `${caption}. Arrow keys move over steps.` });
+  box.replaceChildren(svg);
+  svg.append(draw("text", { x: (EDGE.left + width) / 2, y: height - 4, "text-anchor": "middle" }, "step"));
+  for (const step of marks) {
+    svg.append(draw("text", { x: x(step), y: height - EDGE.bottom + 17, "text-anchor": "middle" }, step.toLocaleString("en")));
+  }
+  const cursor = draw("line", { y1: EDGE.top, y2: height - EDGE.bottom, class: "cursor" });
+  let place = steps.length - 1;
+  const nearest = (event) => {
+    const bounds = svg.getBoundingClientRect();
+    const at = ((event.clientX - bounds.left) / bounds.width) * width;
+    const away = steps.map((step) => Math.abs(x(step) - at));
+    return [away.indexOf(Math.min(...away))];
+  };
+  const show = ([next]) => {
+    place = next;
+    svg.append(fill(cursor, { x1: x(steps[place]), x2: x(steps[place]) }, []));
+    showReadout([`step ${steps[place].toLocaleString("en")}`, ...reading(steps[place])], cursor.getBoundingClientRect());
+  };
+  const hide = () => {
+    cursor.remove();
+    byId("readout").hidden = true;
+  };
+  const moved = ([up, right]) => [clamp(place + up + right, 0, steps.length - 1)];
+  if (steps.length) interactive(svg, nearest, moved, show, hide);
+  return svg;
+}
+
+// Marks of a logarithmic axis around low and high: decades, finer where there are few of them.
+function decades(low, high) {
+  const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
+  const parts = last - first > 2 ? [1] : [1, 2, 5];
+  const powers = Array.from({ length: last - first + 1 }, (_, place) => 10 ** (first + place));
+  const marks = powers.flatMap((power) => parts.map((part) => part * power));
+  const from = marks.filter((mark) => mark <= low).length - 1;
+  return marks.slice(Math.max(from, 0), marks.findIndex((mark) => mark >= high) + 1);
+}
+
+function roundSteps(last) {
+  const unit = 10 ** Math.floor(Math.log10(last));
+  const step = [0.2, 0.5, 1, 2].map((part) => part * unit).find((size) => last / size <= 6);
+  return Array.from({ length: Math.floor(last / step) + 1 }, (_, place) => place * step);
+}
+
+// Thin lines are seeds, the thick one is their mean.
+function drawCurves(box, shown) {
+  const lines = shown.map((one) => ({ ...one, ...one[box.dataset.of] })).filter((one) => one.seeds.length);
+  const title = box.previousElementSibling.textContent, names = lines.map((one) => one.encoding).join(", ");
+  const points = lines.flatMap((one) => one.seeds.flat());
+  const width = Math.max(box.clientWidth, 280), height = Math.round(Math.min(320, 120 + width / 3));
+  const log = box.dataset.scale === "log", positive = ([, value]) => !log || value > 0;
+  const last = Math.max(1, ...points.map(([step]) => step));
+  const values = points.filter(positive).map(([, value]) => value);
+  const marks = log && values.length ? decades(Math.min(...values), Math.max(...values)) : [0, 0.25, 0.5, 0.75, 1];
+  const scale = log ? Math.log10 : (value) => value;
+  const [low, high] = [scale(marks[0]), scale(marks[marks.length - 1])];
+  const x = (step) => EDGE.left + (step / last) * (width - EDGE.left - EDGE.right);
+  const y = (value) => EDGE.top + ((high - scale(value)) / (high - low || 1)) * (height - EDGE.top - EDGE.bottom);
+  const reading = (step) => lines.map((one) => [one.encoding, one.mean.find(([at]) => at === step)])
+    .filter(([, point]) => point).map(([name, point]) => `${name}: ${log ? point[1].toPrecision(3) : percent(point[1])}`);
+  const steps = [...new Set(lines.flatMap((one) => one.mean.map(([step]) => step)))].sort((a, b) => a - b);
+  const caption = `${title}, over steps: ${names || "nothing chosen"}`;
+  const svg = chart(box, { width, height, caption, steps, marks: points.length ? roundSteps(last) : [], x, reading });
+  if (!points.length) {
+    svg.append(draw("text", { x: 12, y: 30 }, "Nothing is drawn: no encoding is chosen, or none has such a log."));
+    return;
+  }
+  for (const mark of marks) {
+    svg.append(draw("line", { x1: EDGE.left, x2: width - EDGE.right, y1: y(mark), y2: y(mark), class: "rule" }));
+    svg.append(draw("text", { x: EDGE.left - 7, y: y(mark), dy: "0.35em", "text-anchor": "end" }, log ? String(Number(mark.toPrecision(1))) : `${100 * mark} %`));
+  }
+  const path = (line) => line.filter(positive).map(([step, value], place) => `${place ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  for (const one of lines) {
+    const pen = { stroke: one.colour, "stroke-dasharray": one.dash };
+    for (const seed of one.seeds) svg.append(draw("path", { d: path(seed), class: "seed", ...pen }));
+    svg.append(draw("path", { d: path(one.mean), class: "mean", ...pen }));
+    if (one.mean.length === 1 && positive(one.mean[0])) { // a line through one point is invisible
+      svg.append(draw("circle", { cx: x(one.mean[0][0]), cy: y(one.mean[0][1]), r: 3, fill: one.colour }));
+    }
+  }
+}
+
+function drawAllCurves() {
+  const ticked = [...document.querySelectorAll("#shown input:checked")].map((tick) => report.curves[tick.value]);
+  for (const box of document.querySelectorAll(".chart")) drawCurves(box, ticked);
+}
+
+// The learning of each length: steps to the right, digits of the longer operand upwards.
+function drawLengths() {
+  const { encoding, lengths, steps, seeds, values } = report.lengths[byId("lengths-of").value];
+  const box = byId("learning"), width = Math.max(box.clientWidth, 280);
+  const tall = Math.max(17, 170 / lengths.length), height = EDGE.top + EDGE.bottom + tall * lengths.length;
+  const wide = (width - EDGE.left - EDGE.right) / steps.length;
+  const x = (step) => EDGE.left + (steps.indexOf(step) + 0.5) * wide, y = (row) => height - EDGE.bottom - tall * (row + 1);
+  const every = Math.ceil(steps.length / Math.max(2, Math.floor(width / 90)));
+  const svg = chart(box, {
+    width, height, steps, x, marks: steps.filter((_, column) => (steps.length - 1 - column) % every === 0),
+    caption: `${encoding}: exact match by length over steps, seeds ${seeds.join(", ")}`,
+    reading: (step) => [encoding, ...lengths.map((length, row) => `${length} digits: ${percent(values[row][steps.indexOf(step)])}`)],
+  });
+  svg.classList.add("lengths");
+  values.forEach((row, place) => {
+    row.forEach((share, column) => svg.append(draw("rect", {
+      x: EDGE.left + column * wide, y: y(place), width: wide + 0.3, height: tall + 0.3, class: "length", fill: colourAt(report.colours, share),
+    })));
+    svg.append(draw("text", { x: EDGE.left - 7, y: y(place) + tall / 2, dy: "0.35em", "text-anchor": "end" }, String(lengths[place])));
+  });
+  const border = y(lengths.filter((length) => length <= report.trained_digits).length - 1);
+  for (const name of ["outline under", "outline"]) {
+    svg.append(draw("line", { x1: EDGE.left, x2: width - EDGE.right, y1: border, y2: border, class: name }));
+  }
+  svg.append(draw("text", { x: 12, y: height / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${height / 2})` }, "digits of the longer operand"));
+}
+
+// ---- the leaderboard ----
+
+function sortable(table) {
+  const heads = [...table.tHead.rows[0].cells];
+  for (const head of heads.filter((each) => each.dataset.sort)) {
+    const button = make("button", { type: "button" }, ...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const numbers = head.dataset.sort === "number", sorted = head.getAttribute("aria-sort");
+      const down = sorted === (numbers ? null : "ascending") || sorted === "ascending";
+      for (const other of heads) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      for (const body of table.tBodies) sortRows(body, head.cellIndex, numbers, down);
+    });
+  }
+}
+
+// The first row is the group's name; what is missing goes last, whichever way.
+function sortRows(body, column, numbers, down) {
+  const value = (row) => row.cells[column].dataset.value;
+  const rows = [...body.rows].slice(1).sort((one, other) => {
+    const [a, b] = [value(one), value(other)];
+    if (numbers && (a === "" || b === "")) return (a === "") - (b === "");
+    const order = numbers ? Number(a) - Number(b) : a.localeCompare(b);
+    return down ? -order : order;
+  });
+  body.append(...rows);
+}
+
+// Fade the edge of a table behind which there are more columns; the leaderboard has a hint too.
+function showWhatScrolls() {
+  for (const box of document.querySelectorAll("main > section > .scrolled")) {
+    const mark = () => box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
+    box.addEventListener("scroll", mark);
+    new ResizeObserver(mark).observe(box);
+  }
+}
+
+// ---- put it together, and redraw what a choice changes ----
+
+async function start() {
+  report = await unpack(byId("data").textContent);
+  const figures = [...document.querySelectorAll(".map[data-place]")], slider = byId("seed");
+  sortable(byId("board"));
+  showWhatScrolls();
+  paintScale(byId("scale"), report.colours);
+  paintScale(byId("difference-scale"), report.differences);
+  const sample = byId("hatch");
+  sample.width = sample.height = 32;
+  hatch(sample.getContext("2d"), 32, 32);
+  const redraw = () => {
+    choice = report.choices[slider.value];
+    const words = choice === "mean" ? "mean of seeds" : `seed ${choice}`;
+    slider.setAttribute("aria-valuetext", words);
+    document.querySelector("output[for=seed]").textContent = words;
+    byId("footnote").textContent = report.footnotes[choice];
+    figures.forEach(drawMap);
+    drawDifference();
+  };
+  slider.addEventListener("input", redraw);
+  for (const id of ["one", "other"]) byId(id).addEventListener("change", drawDifference);
+  for (const figure of figures) {
+    interactiveMap(figure.querySelector(".plot"), (at) => aboutCell(report.encodings[figure.dataset.place], at));
+  }
+  interactiveMap(byId("difference-map").querySelector(".plot"), aboutDifference);
+  redraw();
+  const charts = { shown: drawAllCurves, ...(report.lengths.length && { "lengths-of": drawLengths }) };
+  for (const [id, drawChart] of Object.entries(charts)) {
+    byId(id).addEventListener("change", drawChart);
+    new ResizeObserver(drawChart).observe(byId(id)); // at the start too
+  }
+  startTheme();
+  document.documentElement.dataset.ready = "yes";
+}
+
+function startTheme() {
+  const button = byId("theme"), root = document.documentElement, system = matchMedia("(prefers-color-scheme: dark)");
+  const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
+  const show = () => button.setAttribute("aria-pressed", String(dark()));
+  button.addEventListener("click", () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    show();
+  });
+  system.addEventListener("change", show);
+  show();
+}
+
+start().catch((error) => {
+  byId("problem").textContent = `This browser could not draw the maps and curves (${error.message}); the tables are complete without them.`;
+  byId("problem").hidden = false;
+});
