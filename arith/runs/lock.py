@@ -124,6 +124,10 @@ def _acquire(lease: SoftFileLease, folder: Path) -> None:
                 silent = _is_silent(folder)
                 if silent and (folder / NAME).lstat().st_size == 0:
                     lease.force_break()  # its writer was killed before it could say who it is
+                if (
+                    lease.is_lock_held_by_us
+                ):  # of this process, which has not locked it: its work was broken off
+                    lease.force_break()
                 # To take a silent lease over, filelock must watch it for all of its duration.
                 lease.acquire(LEASE + _MARGIN if silent else _ATTEMPT, _POLL)
                 return
