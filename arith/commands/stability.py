@@ -32,8 +32,7 @@ def command(
         figure_format(plot)
     from tape_arith.arith.files import write_text
     from tape_arith.arith.studies.stability import stability_study
-    from tape_arith.arith.studies.stability_data import to_csv, to_json, to_markdown
-    from tape_arith.arith.studies.stability_figure import draw
+    from tape_arith.arith.studies.stability_report import draw, to_csv, to_json, to_markdown
 
     study = stability_study(runs, problems, ("float32", "float64") if double else ("float32",))
     print((to_json if as_json else to_markdown)(study), end="")

@@ -1,8 +1,8 @@
-"""Studies of trained runs. Of each: measuring (torch), numbers and tables, figure (neither torch).
+"""Studies of trained runs. Only inputs, attention, stability and errors import torch: they measure.
 
-inputs                                          runs that may be compared, problems, watched passes
-attention, attention_data, attention_figure     where weight lies by distance and on equal places
-stability, stability_data, stability_figure     what changes if indices start elsewhere
-errors, errors_data, errors_figure              how wrong answers go wrong
-ablations_table, ablations_figure               an encoding beside itself without one part
+inputs                                         comparable runs, their problems, watched forwards
+attention, attention_data, attention_figure    weight by distance and on digits of equal places
+stability, stability_report                    the change of attention when indices are shifted
+errors, errors_data, errors_figure             kinds and places of wrong answers
+ablations                                      an encoding beside itself without one part
 """

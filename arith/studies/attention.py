@@ -1,4 +1,4 @@
-"""Attention patterns of runs: where weight lies by distance, and whether it finds equal places.
+"""Attention patterns: measures weight by distance and on digits of equal places.
 
 Legend: B batch, T tokens, H heads, N layers, m pairs of a query and a key.
 """
@@ -23,6 +23,7 @@ from tape_arith.arith.studies.inputs import (
     Integers,
     Sample,
     StudiedRun,
+    describe_evaluation,
     evaluation_bucket,
     problems_by_region,
     watched,
@@ -34,13 +35,13 @@ from tape_arith.models.decoder import Decoder
 
 
 def attention_study(runs: Sequence[StudiedRun], count: int, written: str | None) -> AttentionStudy:
-    """Study comparable runs on the first `count` problems of their evaluation set in distribution
-    and as many out of it, and on the problem `written` as people do, "123+45".
+    """Study comparable runs on `count` problems of their evaluation set in distribution and as many
+    out of it, and on the problem `written` as people do, "123+45".
 
     Raises UsageError if `written` is no problem of their task; Failure for a corrupt file or
     weights that are not finite.
     """
-    record, bucket = runs[0].record, evaluation_bucket(runs[0])
+    record = runs[0].record
     problem = None if written is None else _read_problem(load_task(record.config.task), written)
     studied: list[RunAttention] = []
     with bar("watch", len(runs)) as update:
@@ -58,18 +59,13 @@ def attention_study(runs: Sequence[StudiedRun], count: int, written: str | None)
         runs=tuple(studied),
         preset=record.preset,
         trained_digits=record.config.trained_digits,
-        evaluation={
-            "task": bucket.task,
-            "version": bucket.version,
-            "seed": bucket.seed,
-            "max_digits": bucket.max_digits,
-        },
+        evaluation=describe_evaluation(evaluation_bucket(runs[0])),
         example=None if problem is None or written is None else _example(problem, written),
     )
 
 
 def _read_problem(task: Task, written: str) -> Problems:
-    """One problem, its operands written the most significant digit first."""
+    """Parse one problem, its operands written the most significant digit first."""
     operand = "([1-9][0-9]*)"
     match = re.fullmatch(f" *{operand} *{re.escape(task.symbol)} *{operand} *", written)
     if match is None:
@@ -119,14 +115,15 @@ def patterns(decoder: Decoder, sample: Sample, device: str) -> Patterns:
             rows.prompt_lengths,
             rows.answer_tokens - 1,
         )
-        at = tuple(torch.from_numpy(index).to(device) for index in (row, query, key))
+        pairs = tuple(torch.from_numpy(index).to(device) for index in (row, query, key))
         for layer, weights in enumerate(seen.weights):
             back[layer, :, :tokens] += _by_distance(weights).cpu()
-            on_places = weights[at[0], :, at[1], at[2]]
+            on_places = weights[pairs[0], :, pairs[1], pairs[2]]
             place[layer] += on_places.sum(0, dtype=torch.float64).cpu()
         index = np.arange(tokens)
         queries[:tokens] += count * (tokens - index)
-        # The query at index t puts 1 / (t + 1) on each key: summed over those that see so far back.
+        # A uniform query at index t puts 1 / (t + 1) on each key: the sum over queries that have a
+        # key at each distance.
         uniform[:tokens] += count * np.cumsum(1 / (index[::-1] + 1))[::-1]
         chance += float((1 / (query + 1)).sum())
         positions += len(np.unique(row * tokens + query))
@@ -143,7 +140,7 @@ def patterns(decoder: Decoder, sample: Sample, device: str) -> Patterns:
 
 
 def _by_distance(weights: Tensor) -> Tensor:
-    """Weight [B, H, T, T] summed over rows and queries by how far back the key is: [H, T]."""
+    """Sum weights [B, H, T, T] over rows and queries by the distance of the key: [H, T]."""
     tokens = weights.shape[-1]
     index = torch.arange(tokens, device=weights.device)
     # Future keys, which have no weight, are counted with the diagonal.
@@ -155,9 +152,11 @@ def _by_distance(weights: Tensor) -> Tensor:
 def equal_places(
     operand_lengths: Integers, prompt_lengths: Integers, answer_digits: Integers
 ) -> tuple[Integers, Integers, Integers]:
-    """Row, query and key, int64 [m] each, of each pair of an answer position and an operand's digit
-    of the same place. Numbers stand least significant digit first, the first operand at 0, the
-    second behind the operator; the logits of a query are those of the token after it.
+    """Return row, query and key, int64 [m] each, of each pair of an answer position and an
+    operand's digit of the same place.
+
+    Numbers stand least significant digit first, the first operand at 0, the second behind the
+    operator; a query predicts the token after it.
 
     >>> row, query, key = equal_places(*map(np.array, ([[3, 2]], [7], [3])))  # 321+54=861
     >>> list(zip(query.tolist(), key.tolist()))
@@ -176,8 +175,10 @@ def equal_places(
 
 
 def maps(decoder: Decoder, problem: Problems, device: str) -> Floats:
-    """The weights of one problem, [N, H, T, T]: query, key; without the end token, as it is scored.
-    Its key for random choices is 0."""
+    """Return the weights of one problem without its end token, [N, H, T, T]: query, key.
+
+    Its key for random choices is 0.
+    """
     zero = np.zeros(1, np.int64)
     rows = next(Sample(problem, zero, zero).batches(decoder))
     seen = watched(decoder, sequences(rows, device))

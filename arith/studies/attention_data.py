@@ -1,4 +1,4 @@
-"""Attention patterns of runs, as numbers and as tables. No torch here.
+"""Attention patterns of runs: numbers and tables. Never imports torch: `attention.py` measures.
 
 Shapes: N layers, H heads, T tokens, D tokens of the longest input.
 """
@@ -22,17 +22,16 @@ INSIDE, OUTSIDE = "in distribution", "out of distribution"
 class Patterns:
     """Means over a sample of problems.
 
-    by_distance  float64 [N, D]  weight on the key so many tokens back, over all queries that have
-                                 one and all heads; entry 0 is the diagonal
+    by_distance  float64 [N, D]  weight on the key d tokens back, over all heads and all queries
+                                 that have one; entry 0 is the diagonal
     diagonal     float64 [N, H]  weight of a token on itself
-    place        float64 [N, H]  place-addressing score: the weight that the query which predicts
-                                 the answer's digit of place r (0 the least significant; the query
-                                 is the token before it, '=' for r = 0) puts on the digits of place
-                                 r of both operands, or of the one that is long enough. Digits that
+    place        float64 [N, H]  place-addressing score: the weight of the query that predicts the
+                                 answer's digit of place r (0 the least significant; the query is
+                                 the token before it, '=' for r = 0) on the digits of place r of
+                                 both operands, or of the one that is long enough. Digits that
                                  neither operand has (a last carry) and the end token do not count
-    uniform, chance              `by_distance` (float64 [D]) and `place` of a query that attends to
-                                 all it sees alike
-    problems, positions          the number of problems and of answer positions; each position
+    uniform, chance              `by_distance` (float64 [D]) and `place` of uniform attention
+    problems, positions          the numbers of problems and of answer positions; each position
                                  weighs the same
     """
 
@@ -54,8 +53,7 @@ class Patterns:
 @dataclass(frozen=True)
 class Example:
     """The problem whose maps are shown: as people write it, its tokens with the end token, the
-    length of its prompt, and (query, key) of each answer digit and an operand's digit of the same
-    place."""
+    length of its prompt, and (query, key) of each pair of `attention.equal_places`."""
 
     written: str
     tokens: tuple[str, ...]
@@ -77,6 +75,7 @@ class RunAttention:
 
     @property
     def label(self) -> str:
+        """The encoding, with the [BOS] of its training."""
         return self.encoding + (f", 0 to {self.leading_bos} [BOS]" if self.leading_bos else "")
 
     @property
@@ -89,7 +88,7 @@ class RunAttention:
         return self.regions[INSIDE].best
 
     def best_score(self, region: str) -> float:
-        """The score in `region` of the head that is best in distribution."""
+        """Return the score in `region` of the head that is best in distribution."""
         return float(self.regions[region].place[self.best])
 
 
@@ -117,13 +116,13 @@ class AttentionStudy:
 
     @property
     def source(self) -> str:
-        """A sentence on the problems."""
-        of = self.evaluation
+        """A sentence that describes the problems."""
+        facts = self.evaluation
         counts = " and ".join(f"{p.problems} {region}" for region, p in self.regions.items())
         return (
-            f"{counts}: the first such problems of the evaluation set (task {of['task']}, to "
-            f"{of['max_digits']} digits, seed {of['seed']}); trained to {self.trained_digits} "
-            f"digits, preset {self.preset}."
+            f"{counts}: the first such problems of the evaluation set (task {facts['task']}, "
+            f"to {facts['max_digits']} digits, seed {facts['seed']}); trained to "
+            f"{self.trained_digits} digits, preset {self.preset}."
         )
 
 
@@ -135,10 +134,10 @@ def select_maps(
     *,
     all_layers: bool = False,
 ) -> tuple[list[int], list[int]]:
-    """Layers and heads, counted from 0, of `layers` and `heads`, counted from 1. None is all heads,
-    and the last layer, as in the paper's figure, or all layers.
+    """Convert layers and heads counted from 1 to indices, and check that they exist.
 
-    Raises UsageError for a layer or head that does not exist.
+    None is all heads, and the last layer as in the paper's figure, or all layers. Raises UsageError
+    for a layer or head that does not exist.
     """
     layers = layers or range(1 if all_layers else num_layers, num_layers + 1)
     heads = heads or range(1, num_heads + 1)
@@ -150,7 +149,7 @@ def select_maps(
 
 
 def to_markdown(study: AttentionStudy) -> str:
-    """How the best head addresses places, then the weight on the diagonal; with means of seeds."""
+    """Format a table of place addressing and one of the weight on the diagonal, with means."""
     several = len(study.by_label) < len(study.runs)
     spread = " ± is the 95 % interval over seeds (Student t)." if several else ""
     note = (
@@ -176,7 +175,7 @@ def _places(study: AttentionStudy) -> str:
 
 
 def _scores(runs: Sequence[RunAttention], study: AttentionStudy) -> list[str]:
-    """Mean score and chance of each region."""
+    """Return the mean score and chance of each region."""
     return [
         cell
         for region in study.regions
@@ -214,40 +213,8 @@ def _mean(values: Sequence[float]) -> str:
 
 
 def to_json(study: AttentionStudy, layers: Sequence[int], heads: Sequence[int]) -> str:
-    """All patterns, and maps of `layers` and `heads` (counted from 0 here, from 1 there)."""
-    content = {
-        "schema": 1,
-        "kind": "attention",
-        "preset": study.preset,
-        "trained_digits": study.trained_digits,
-        "evaluation": study.evaluation,
-        "runs": [_run(run) for run in study.runs],
-        "maps": _maps(study, layers, heads),
-    }
-    return json.dumps(content, indent=1, allow_nan=False, default=np.ndarray.tolist) + "\n"
-
-
-def _run(run: RunAttention) -> dict[str, Any]:
-    layer, head = run.best
-    return {
-        "run": run.run,
-        "encoding": run.encoding,
-        "seed": run.seed,
-        "leading_bos": run.leading_bos,
-        "best": {"layer": layer + 1, "head": head + 1},
-        "regions": {
-            region: vars(patterns) | {"best_head": run.best_score(region)}
-            for region, patterns in run.regions.items()
-        },
-    }
-
-
-def _maps(
-    study: AttentionStudy, layers: Sequence[int], heads: Sequence[int]
-) -> dict[str, Any] | None:
-    if study.example is None:
-        return None
-    return {
+    """Format all patterns, and the maps of `layers` and `heads`, indices that become counts."""
+    maps = study.example and {
         "problem": study.example.written,
         "tokens": study.example.tokens[:-1],
         "equal_places": study.example.equal_places,
@@ -257,3 +224,26 @@ def _maps(
             run.run: run.maps[np.ix_(layers, heads)] for run in study.runs if run.maps is not None
         },
     }
+    content = {
+        "schema": 1,
+        "kind": "attention",
+        "preset": study.preset,
+        "trained_digits": study.trained_digits,
+        "evaluation": study.evaluation,
+        "runs": [
+            {
+                "run": run.run,
+                "encoding": run.encoding,
+                "seed": run.seed,
+                "leading_bos": run.leading_bos,
+                "best": {"layer": run.best[0] + 1, "head": run.best[1] + 1},
+                "regions": {
+                    region: vars(patterns) | {"best_head": run.best_score(region)}
+                    for region, patterns in run.regions.items()
+                },
+            }
+            for run in study.runs
+        ],
+        "maps": maps,
+    }
+    return json.dumps(content, indent=1, allow_nan=False, default=np.ndarray.tolist) + "\n"

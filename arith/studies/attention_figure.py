@@ -29,16 +29,16 @@ from tape_arith.arith.figures.style import (
 from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.studies.attention_data import INSIDE, AttentionStudy, Example, RunAttention
 
-RED = "#e0452f"
-UNIFORM: dict[str, Any] = {"color": "#999999", "linewidth": 0.7}
+_RED = "#e0452f"
+_UNIFORM: dict[str, Any] = {"color": "#999999", "linewidth": 0.7}
 MOST_MAPS = 256
 
 
 def draw(
     study: AttentionStudy, path: Path, layers: Sequence[int], heads: Sequence[int]
 ) -> list[Path]:
-    """Write the figures: `path` with -distance, -places and, if there is an example, -maps (of
-    `layers` and `heads`) before its ending (.png, .svg or .pdf).
+    """Write `path` with -distance, -places and, if there is an example, -maps (of `layers` and
+    `heads`) before its ending (.png, .svg or .pdf); return the paths.
 
     Raises UsageError for another ending and for too many maps, Failure if the disk refuses.
     """
@@ -58,8 +58,8 @@ def draw(
 
 
 def by_distance(study: AttentionStudy) -> Figure:
-    """Weight by the distance of the key: a panel a layer, rows of panels in and out of
-    distribution; of several runs of an encoding thin lines and a thick one for their mean."""
+    """Draw weight by the distance of the key: a panel a layer, rows of panels in and out of
+    distribution; of several runs of an encoding a thin line each and a thick one for their mean."""
     layers = len(study.regions[INSIDE].by_distance)
     columns = min(4, layers)
     rows_a_region = -(-layers // columns)
@@ -68,7 +68,7 @@ def by_distance(study: AttentionStudy) -> Figure:
         label: look | {"linewidth": 1.3} for label, look in line_styles(study.by_label).items()
     }
     handles = [Line2D([], [], label=label, **style) for label, style in styles.items()]
-    handles.append(Line2D([], [], label="uniform", **UNIFORM))
+    handles.append(Line2D([], [], label="uniform", **_UNIFORM))
     several = len(study.by_label) < len(study.runs)
     lines = "Thin: a run; thick: the mean of an encoding's runs" if several else "A line a run"
     note = (
@@ -85,7 +85,7 @@ def by_distance(study: AttentionStudy) -> Figure:
             if layer >= layers:
                 ax.remove()
                 continue
-            _distances(ax, study, region, layer, styles)
+            _draw_distances(ax, study, region, layer, styles)
             if layer % columns == 0:
                 ax.set_ylabel("mean weight")
             if layer + columns >= layers:
@@ -95,32 +95,28 @@ def by_distance(study: AttentionStudy) -> Figure:
     return figure
 
 
-def _distances(
+def _draw_distances(
     ax: Axes, study: AttentionStudy, region: str, layer: int, styles: dict[str, dict[str, Any]]
 ) -> None:
     for label, runs in study.by_label.items():
         weights = np.array([run.regions[region].by_distance[layer] for run in runs])
-        if len(weights) > 1:
-            for weight in weights:
-                thin = {"color": styles[label]["color"], "linewidth": 0.4, "alpha": 0.6}
-                ax.plot(_positive(weight), **thin)
-        ax.plot(_positive(weights.mean(0)), zorder=3, **styles[label])
-    ax.plot(study.regions[region].uniform, zorder=1, **UNIFORM)
+        # A logarithmic scale has no place for zeros.
+        drawn = np.vstack((weights, weights.mean(0)))
+        *thin, mean = np.where(drawn > 0, drawn, np.nan)
+        if len(thin) > 1:
+            ax.plot(np.transpose(thin), color=styles[label]["color"], linewidth=0.4, alpha=0.6)
+        ax.plot(mean, zorder=3, **styles[label])
+    ax.plot(study.regions[region].uniform, zorder=1, **_UNIFORM)
     ax.set(yscale="log", ylim=(1e-4, 1.0))
     ax.set_yticks([10.0**power for power in range(-4, 1)])
     ax.yaxis.set_minor_locator(NullLocator())
-
-
-def _positive(weight: Floats) -> Floats:
-    """Without zeros, for which a logarithmic scale has no place."""
-    return np.where(weight > 0, weight, np.nan)
 
 
 # ---- places ------------------------------------------------------------------------------------
 
 
 def places(study: AttentionStudy) -> Figure:
-    """Weight on digits of the same place: above, the best head of each run, in and out of
+    """Draw weight on digits of the same place: above, the best head of each run, in and out of
     distribution; below, all layers and heads of each run."""
     layers, heads = study.regions[INSIDE].place.shape
     cell, regions = (0.2 if heads <= 8 else 0.12), len(study.regions)
@@ -133,7 +129,7 @@ def places(study: AttentionStudy) -> Figure:
     )
     halves: Any = figure.subfigures(2, 1, height_ratios=(above, rows * row_height))
     top, bottom = halves
-    _best_heads(top.subplots(), study)
+    _draw_best_heads(top.subplots(), study)
     grid = bottom.subplots(rows, runs_a_row * regions, squeeze=False)
     panels = iter(grid.flat)
     for run in study.runs:
@@ -155,8 +151,8 @@ def places(study: AttentionStudy) -> Figure:
     return figure
 
 
-def _best_heads(ax: Axes, study: AttentionStudy) -> None:
-    """A marker a run and region, in distribution filled, out of it hollow."""
+def _draw_best_heads(ax: Axes, study: AttentionStudy) -> None:
+    """Draw a marker a run and region, in distribution filled, out of it hollow."""
     for number, (label, style) in enumerate(series_styles(study.by_label).items()):
         runs = study.by_label[label]
         # Seeds beside each other, so that none hides another.
@@ -223,8 +219,8 @@ def _places_note(study: AttentionStudy) -> str:
 def maps(
     study: AttentionStudy, example: Example, layers: Sequence[int], heads: Sequence[int]
 ) -> Figure:
-    """Maps of the example: a row a run and layer, a column a head; queries downwards, keys to the
-    right. Raises UsageError for too many."""
+    """Draw maps of the example: a row a run and layer, a column a head; queries downwards, keys to
+    the right. Raises UsageError for too many."""
     rows = [(run, layer) for run in study.runs for layer in layers]
     if len(rows) * len(heads) > MOST_MAPS:
         raise UsageError(
@@ -238,7 +234,7 @@ def maps(
     grid = figure.subplots(len(rows), len(heads), squeeze=False)
     for axes, (run, layer) in zip(grid, rows, strict=True):
         for ax, head in zip(axes, heads, strict=True):
-            image = _map(ax, run, layer, head, example)
+            image = _draw_map(ax, run, layer, head, example)
             _titles(ax, f"{run.title}, layer {layer + 1}" * (ax is axes[0]), f"head {head + 1}")
             ax.set_xticks(range(len(tokens)), [])
             ax.set_yticks(range(len(tokens)), _queries(example) if ax is axes[0] else [])
@@ -251,7 +247,7 @@ def maps(
     return figure
 
 
-def _map(ax: Axes, run: RunAttention, layer: int, head: int, example: Example) -> AxesImage:
+def _draw_map(ax: Axes, run: RunAttention, layer: int, head: int, example: Example) -> AxesImage:
     assert run.maps is not None
     weights = run.maps[layer, head]
     image = _heat(ax, np.where(np.tri(len(weights), dtype=bool), weights, np.nan))
@@ -262,7 +258,7 @@ def _map(ax: Axes, run: RunAttention, layer: int, head: int, example: Example) -
 
 
 def _queries(example: Example) -> list[str]:
-    """The tokens; with an arrow to what is predicted if that is the answer's.
+    """Return the label of each query: its token, with an arrow to the answer's token it predicts.
 
     >>> _queries(Example("4+5", ("4", "+", "5", "=", "9", "[EOS]"), 4, ()))
     ['4', '+', '5', '=→9', '9→[EOS]']
@@ -289,20 +285,20 @@ def _heat(ax: Axes, weights: Floats) -> AxesImage:
 
 
 def _titles(ax: Axes, bold: str, plain: str) -> None:
-    """Two lines above a panel; the bold one may go on above the next panel."""
+    """Write two lines above a panel; the bold one may continue above the next panel."""
     ax.set_title(bold, fontsize=LETTERS + 0.5, fontweight="bold", loc="left", pad=11)
     at: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
     ax.annotate(plain, (0, 1), xytext=(0, 2.5), fontsize=LETTERS, **at)
 
 
 def _outline(ax: Axes, row: int, column: int, linewidth: float) -> None:
-    square = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=RED)
+    square = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=_RED)
     square.set(linewidth=linewidth, clip_on=False, zorder=3)
     ax.add_patch(square)
 
 
 def _colour_bar(figure: Any, image: AxesImage, grid: Any) -> None:
-    """The scale from 0 to 1 at the right of the first row of `grid`."""
+    """Draw the scale from 0 to 1 at the right of the first row of `grid`."""
     axes = [ax for ax in grid[0] if ax.figure is not None]
     bar = figure.colorbar(image, ax=axes, ticks=[0, 0.5, 1], aspect=14, pad=0.02)
     bar.set_label("weight", fontsize=LETTERS, labelpad=2)

@@ -1,9 +1,8 @@
-"""What decoders answer where they are wrong.
+"""Errors in answers: measures where and how decoders go wrong.
 
-One teacher-forced pass suffices. Up to the first wrong place the right answer is what the decoder
-itself predicts, so the argmax at that place is exactly the first error of greedy decoding. What
-greedy decoding predicts after it is not measured: an answer whose first error is a digit may have a
-wrong length as well.
+One teacher-forced pass suffices: up to the first wrong place the decoder itself predicts the right
+answer, so the argmax at that place is exactly the first error of greedy decoding. What follows it
+is not measured: an answer whose first error is a digit may have a wrong length as well.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +14,12 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring.score import PROBE_ROWS, ROWS_A_CHUNK, low_precision_threshold, score
 from tape_arith.arith.studies.errors_data import ErrorCounts, ErrorStudy, RunErrors, count_errors
-from tape_arith.arith.studies.inputs import comparable_runs, describe_problems
+from tape_arith.arith.studies.inputs import (
+    comparable_runs,
+    count_available,
+    describe_problems,
+    evaluation_bucket,
+)
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.terminal import bar
 from tape_arith.models.decoder import Decoder
@@ -32,8 +36,8 @@ def error_study(
     """Count the errors of the runs at `paths` on the first `problems` (None: all) of their
     evaluation set.
 
-    Raises UsageError if runs cannot be compared, an encoding comes twice with one seed, or there
-    are fewer problems; Failure for a corrupt file.
+    Raises UsageError if runs cannot be compared, two have one encoding and seed, or there are fewer
+    problems; Failure for a corrupt file.
     """
     runs = comparable_runs(paths)
     identities = [(run.record.encoding, run.record.seed) for run in runs]
@@ -43,12 +47,8 @@ def error_study(
                 f"{runs[number].path} is {encoding}, seed {seed}, once more: name each run once"
             )
     first = runs[0].record
-    config = first.config
-    bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, split)
-    available = config.problems_per_cell * bucket.num_pairs
-    count = available if problems is None else problems
-    if not 1 <= count <= available:
-        raise UsageError(f"the evaluation set has {available:,} problems: give 1 to so many")
+    config, bucket = first.config, evaluation_bucket(runs[0], split)
+    count = count_available(runs[0], problems)
     studied: list[RunErrors] = []
     with bar("answer", count * len(runs)) as update:
         for number, run in enumerate(runs):

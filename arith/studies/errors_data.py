@@ -1,4 +1,4 @@
-"""How answers go wrong, as counts and as tables. No torch here.
+"""Errors in answers: counts and tables. Never imports torch: `errors.py` measures.
 
 Shapes: n problems; R regions, in distribution and out of it; C lengths of carry chains, from 0;
 A places of an answer, 0 the least significant, its end token included; K kinds of errors.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tape_arith.arith.figures.captions import SPLITS, preset_words, signed
+from tape_arith.arith.figures.captions import SPLITS, describe_seeds, preset_words, signed
 from tape_arith.arith.figures.tables import pipe_table
 from tape_arith.arith.scoring.regions import REGION_WORDS, Region
 from tape_arith.arith.tasks.task import Problems
@@ -29,11 +29,11 @@ KINDS = {
     "other_digit": "another digit",
     "no_digit": "no digit",
 }
-"""Kinds of a first error. Digits are compared modulo 10: one less is what a lost carry leaves, one
-more an invented one. A lost last carry ends the answer early, an invented one goes on."""
-WRONG_LENGTH = ("ended_early", "went_on")
-OFF_BY_ONE = ("one_less", "one_more")
-WRONG_DIGIT = (*OFF_BY_ONE, "other_digit")
+"""Kinds of a first error. Digits are compared modulo 10: a lost carry leaves one less, an invented
+carry one more. A lost last carry ends the answer early, an invented one goes on."""
+_WRONG_LENGTH = ("ended_early", "went_on")
+_OFF_BY_ONE = ("one_less", "one_more")
+_WRONG_DIGIT = (*_OFF_BY_ONE, "other_digit")
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class ErrorCounts:
     """Counts over problems, which add up over problems and over runs.
 
     problems     int64[R, C]  problems, by the length of their longest carry chain
-    exact        int64[R, C]  of these, those answered exactly
+    exact        int64[R, C]  exact answers among them
     first_wrong  int64[R, A]  wrong answers, by the place of their first wrong token
-    kinds        int64[R, K]  wrong answers, by what is wrong at that place
+    kinds        int64[R, K]  wrong answers, by the kind of error at that place
     """
 
     problems: Ints
@@ -56,23 +56,24 @@ class ErrorCounts:
         return ErrorCounts(*(getattr(self, name) + getattr(other, name) for name in names))
 
     def wrong(self, region: Region) -> int:
-        """The number of wrong answers."""
+        """Count wrong answers."""
         return int(self.first_wrong[REGIONS.index(region)].sum())
 
     def of_kinds(self, region: Region, *kinds: str) -> int:
-        """The number of wrong answers whose first error is of one of `kinds`."""
+        """Count wrong answers whose first error is of one of `kinds`."""
         columns = [list(KINDS).index(kind) for kind in kinds]
         return int(self.kinds[REGIONS.index(region), columns].sum())
 
     def as_dict(self, trained_digits: int) -> dict[str, Any]:
-        """The counts of each region; `beyond_trained` is a place less the trained digits, so 0 is
-        the first place that no trained operand has."""
+        """Return the counts of each region as plain Python.
+
+        `beyond_trained` is a place less the trained digits: 0 is the first untrained place.
+        """
         return {region: self._region(region, trained_digits) for region in REGIONS}
 
     def _region(self, region: Region, trained_digits: int) -> dict[str, Any]:
         row = REGIONS.index(region)
         problems, exact = self.problems[row].tolist(), self.exact[row].tolist()
-        places = self.first_wrong[row].tolist()
         return {
             "problems": sum(problems),
             "exact": sum(exact),
@@ -84,13 +85,13 @@ class ErrorCounts:
             "wrong": self.wrong(region),
             "by_first_wrong_place": [
                 {"place": place, "beyond_trained": place - trained_digits, "wrong": wrong}
-                for place, wrong in enumerate(places)
+                for place, wrong in enumerate(self.first_wrong[row].tolist())
                 if wrong
             ],
             "kinds": {kind: self.of_kinds(region, kind) for kind in KINDS},
-            "wrong_length": self.of_kinds(region, *WRONG_LENGTH),
-            "wrong_digit": self.of_kinds(region, *WRONG_DIGIT),
-            "off_by_one": self.of_kinds(region, *OFF_BY_ONE),
+            "wrong_length": self.of_kinds(region, *_WRONG_LENGTH),
+            "wrong_digit": self.of_kinds(region, *_WRONG_DIGIT),
+            "off_by_one": self.of_kinds(region, *_OFF_BY_ONE),
         }
 
 
@@ -107,7 +108,7 @@ def count_errors(
     """Count the errors in answers to n problems.
 
     Each int64[n]: `chains` the length of the longest carry chain, `first_wrong` the place of the
-    first wrong token (-1: all right), `predicted` the token that is predicted there.
+    first wrong token (-1: none), `predicted` the token that is predicted at that place.
     """
     longer = (problems.operand_lengths > trained_digits).any(axis=1).astype(np.int64)
     wrong = first_wrong >= 0
@@ -127,7 +128,7 @@ def count_errors(
 
 
 def _kinds(right: Ints, predicted: Ints) -> Ints:
-    """The kind of predicting `predicted` for `right`, as its number in KINDS: int64[n]."""
+    """Classify `predicted` for `right`: indices into KINDS, int64[n]."""
     more = (predicted - right) % 10
     cases = {
         "ended_early": predicted == EOS,
@@ -137,8 +138,8 @@ def _kinds(right: Ints, predicted: Ints) -> Ints:
         "one_more": more == 1,
     }
     order = list(KINDS)
-    numbers = [order.index(kind) for kind in cases]
-    kinds = np.select(list(cases.values()), numbers, order.index("other_digit"))
+    indices = [order.index(kind) for kind in cases]
+    kinds = np.select(list(cases.values()), indices, order.index("other_digit"))
     return kinds.astype(np.int64)
 
 
@@ -155,8 +156,8 @@ class RunErrors:
 @dataclass(frozen=True)
 class ErrorStudy:
     """The errors of some runs, all on the same problems. `settings` are those that differ from the
-    preset's; `evaluation` has task, version, split, seed, max_digits, problems (how many), sha256.
-    """
+    preset's; `evaluation` has task, version, split, seed, max_digits, problems (their number) and
+    sha256."""
 
     runs: tuple[RunErrors, ...]
     preset: str
@@ -189,28 +190,23 @@ class ErrorStudy:
 
     @property
     def source(self) -> str:
-        """A sentence on task, problems and runs."""
-        of = self.evaluation
-        split = SPLITS.get(of["split"], of["split"])
-        seeds = {
-            name: f"seed{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
-            for name, numbers in self.seeds.items()
-        }
-        one = len(set(seeds.values())) == 1
-        listed = "; ".join(
-            dict.fromkeys(text if one else f"{name}: {text}" for name, text in seeds.items())
-        )
+        """A sentence that describes task, problems and runs."""
+        facts = self.evaluation
+        split = SPLITS.get(facts["split"], facts["split"])
         return (
-            f"Task {of['task']}{f', {split},' if split else ','} trained to {self.trained_digits} "
-            f"digits and tested to {of['max_digits']} (preset "
-            f"{preset_words(self.preset, self.settings)}), {of['problems']:,} problems a run "
-            f"(evaluation set {of['sha256'][:8]}). Counts of all seeds together, these runs only "
-            f"({listed})."
+            f"Task {facts['task']}{f', {split},' if split else ','} trained to "
+            f"{self.trained_digits} digits and tested to {facts['max_digits']} (preset "
+            f"{preset_words(self.preset, self.settings)}), {facts['problems']:,} problems a run "
+            f"(evaluation set {facts['sha256'][:8]}). Counts of all seeds together, these runs "
+            f"only: {describe_seeds(self.seeds)}."
         )
+
+
+# ---- tables ------------------------------------------------------------------------------------
 
 
 def to_markdown(study: ErrorStudy) -> str:
-    """Tables of exact match by carry chain, kinds of first errors, and their places."""
+    """Format tables of exact match by carry chain, of kinds of first errors and of their places."""
     parts = [_by_chain(study, region) for region in study.regions]
     parts.append(_by_kind(study))
     parts += [_by_place(study, region) for region in study.regions]
@@ -223,7 +219,7 @@ def to_markdown(study: ErrorStudy) -> str:
 
 
 def _share(part: int, whole: int) -> str:
-    """A share in percent with its counts.
+    """Format a share in percent with its counts.
 
     >>> _share(3, 1200), _share(0, 0)
     ('0.2 % (3 of 1,200)', '-')
@@ -252,29 +248,28 @@ def _by_kind(study: ErrorStudy) -> str:
     body = []
     for name, counts in study.pooled.items():
         for region in study.regions:
-            wrong, digits = counts.wrong(region), counts.of_kinds(region, *WRONG_DIGIT)
-            seeds = ", ".join(map(str, study.seeds[name]))
+            wrong, digits = counts.wrong(region), counts.of_kinds(region, *_WRONG_DIGIT)
             shares = [
                 _share(wrong, int(counts.problems[REGIONS.index(region)].sum())),
-                _share(counts.of_kinds(region, *WRONG_LENGTH), wrong),
+                _share(counts.of_kinds(region, *_WRONG_LENGTH), wrong),
                 _share(digits, wrong),
-                _share(counts.of_kinds(region, *OFF_BY_ONE), digits),
+                _share(counts.of_kinds(region, *_OFF_BY_ONE), digits),
             ]
             kinds = [f"{counts.of_kinds(region, kind):,}" for kind in KINDS]
+            seeds = ", ".join(map(str, study.seeds[name]))
             body.append([name, seeds, REGION_WORDS[region], *shares, *kinds])
     return _table("First error of wrong answers", head, "lll" + "r" * 10, body)
 
 
 def _by_place(study: ErrorStudy, region: Region) -> str:
     row, counts = REGIONS.index(region), study.pooled.values()
-    places = np.flatnonzero(sum(c.first_wrong[row] for c in counts)).tolist()
     body = [
         [
             str(place),
             signed(place - study.trained_digits, 0),
             *(_share(c.first_wrong[row, place], c.wrong(region)) for c in counts),
         ]
-        for place in places
+        for place in np.flatnonzero(sum(c.first_wrong[row] for c in counts)).tolist()
     ]
     title = f"Wrong answers by place of their first wrong token, {REGION_WORDS[region]}"
     head = ["place", "less trained digits", *study.pooled]
@@ -282,7 +277,7 @@ def _by_place(study: ErrorStudy, region: Region) -> str:
 
 
 def to_json(study: ErrorStudy) -> str:
-    """The counts of each run and, pooled, of each encoding."""
+    """Format the counts of each encoding, all its seeds together, and of each run."""
     digits = study.trained_digits
     content = {
         "schema": 1,

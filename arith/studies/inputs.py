@@ -1,5 +1,5 @@
-"""What studies start from: trained runs that may be compared, their problems, and forward passes
-whose attention weights are recorded.
+"""Inputs of studies: trained runs that may be compared, their problems, and forward passes whose
+attention weights are recorded.
 
 Legend: B batch, T tokens, H heads, N layers.
 """
@@ -41,11 +41,11 @@ class StudiedRun:
 
     @property
     def leading_bos(self) -> int:
-        """The most [BOS] tokens that training put in front of a problem."""
+        """The largest number of [BOS] that training put in front of a problem."""
         return self.record.config.leading_bos
 
     def decoder(self) -> tuple[Decoder, Hardware]:
-        """The final decoder in float32, uncompiled, with attention that shows its weights."""
+        """Load the final decoder in float32, uncompiled, with attention that shows its weights."""
         name = self.record.name
         plain = AttentionChoice("eager", compiled=False)
         decoder, hardware = trained_decoder(existing_run(self.path), name, self.record, plain)
@@ -96,8 +96,8 @@ class Sample:
     indices: Integers
 
     def batches(self, decoder: Decoder) -> Iterator[Rows]:
-        """Batches of one length each, so that nothing is padded, small enough for the weights of
-        all layers to be in memory."""
+        """Yield batches of one length each, so that nothing is padded, small enough to keep the
+        attention weights of all layers in memory."""
         maps = decoder.config.num_layers * decoder.config.num_heads
         lengths = self.problems.lengths[self.indices]
         for length in np.unique(lengths):
@@ -107,39 +107,50 @@ class Sample:
                 yield pad(self.problems, self.keys, same[start : start + size])
 
 
-def evaluation_bucket(run: StudiedRun) -> Bucket:
-    """The problems that the run is scored on."""
+def evaluation_bucket(run: StudiedRun, split: str = EVALUATION) -> Bucket:
+    """Return the problems that the run is scored on."""
     config = run.record.config
-    return Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
+    return Bucket(config.task, config.tested_digits, config.evaluation_seed, split)
 
 
-def describe_problems(bucket: Bucket, count: int) -> dict[str, Any]:
-    """The facts of the first `count` problems that a study keeps."""
+def count_available(run: StudiedRun, count: int | None = None) -> int:
+    """Return `count`, or for None the number of problems of the run's evaluation set.
+
+    Raises UsageError if there are fewer.
+    """
+    available = run.record.config.problems_per_cell * evaluation_bucket(run).num_pairs
+    if count is not None and count > available:
+        raise UsageError(f"the evaluation set has {available:,} problems: {count:,} are too many")
+    return available if count is None else count
+
+
+def describe_evaluation(bucket: Bucket) -> dict[str, Any]:
+    """Return the facts that a study keeps of an evaluation set."""
     return {
         "task": bucket.task,
         "version": bucket.version,
         "seed": bucket.seed,
         "max_digits": bucket.max_digits,
-        "problems": count,
-        "sha256": bucket.sha256(count),
     }
 
 
+def describe_problems(bucket: Bucket, count: int) -> dict[str, Any]:
+    """Return the facts that a study keeps of the first `count` problems of an evaluation set."""
+    return describe_evaluation(bucket) | {"problems": count, "sha256": bucket.sha256(count)}
+
+
 def first_problems(run: StudiedRun, count: int) -> Sample:
-    """The first `count` problems of the run's evaluation set. Raises UsageError for too many."""
-    bucket = evaluation_bucket(run)
-    available = run.record.config.problems_per_cell * bucket.num_pairs
-    if count > available:
-        raise UsageError(f"the evaluation set has {available:,} problems: {count:,} are too many")
+    """Return the first `count` problems of the evaluation set. Raises UsageError for too many."""
+    bucket, count = evaluation_bucket(run), count_available(run, count)
     return Sample(bucket.problems(0, count), bucket.keys(0, count), np.arange(count))
 
 
 def problems_by_region(run: StudiedRun, count: int) -> dict[str, Sample]:
-    """The first `count` problems (or all, if there are fewer) "in distribution", both operands of
-    trained lengths, and "out of distribution"; a region without problems is left out."""
-    config, bucket = run.record.config, evaluation_bucket(run)
-    lengths = bucket.operand_lengths(0, config.problems_per_cell * bucket.num_pairs)
-    inside = (lengths <= config.trained_digits).all(axis=1)
+    """Return the first `count` problems (or all, if there are fewer) "in distribution", both
+    operands of trained lengths, and "out of distribution"; a region without problems is absent."""
+    bucket = evaluation_bucket(run)
+    lengths = bucket.operand_lengths(0, count_available(run))
+    inside = (lengths <= run.record.config.trained_digits).all(axis=1)
     regions = {
         "in distribution": np.flatnonzero(inside)[:count],
         "out of distribution": np.flatnonzero(~inside)[:count],
@@ -155,7 +166,7 @@ def problems_by_region(run: StudiedRun, count: int) -> dict[str, Sample]:
 
 @dataclass(frozen=True)
 class Watched:
-    """Of each layer the attention weights [B, H, T, T], and the inner products [B or 1, H or 1, T,
+    """The attention weights [B, H, T, T] of each layer, and the inner products [B or 1, H or 1, T,
     T] of the positional state that it used, None for an encoding without such a state."""
 
     weights: list[Tensor]

@@ -1,5 +1,5 @@
-"""Stability under positional shifts: how attention changes if indices start elsewhere or tokens
-come first.
+"""Stability under positional shifts: measures how attention changes if indices start elsewhere or
+[BOS] tokens come first.
 
 After Table 8 of the TAPE paper (arXiv 2501.00712), whose text leaves the formula open. For each
 layer D = mean |A - A'| / mean |A|, A the attention weights before and A' after the change, means
@@ -7,7 +7,7 @@ over problems, heads and the causal triangle (a key for each token up to the que
 for P(t, i) = sum_f tr(e_t e_i^T), the inner products of the positional state that the layer's
 attention uses. Every entry weighs the same, so that long problems weigh more.
 
-Legend: B batch, T tokens, H heads, N layers.
+Legend: B batch, T tokens, H heads.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ from tape_arith.arith.studies.inputs import (
     first_problems,
     watched,
 )
-from tape_arith.arith.studies.stability_data import (
+from tape_arith.arith.studies.stability_report import (
     ATTENTION,
     NO_STATE,
     PRODUCTS,
@@ -44,12 +44,11 @@ from tape_arith.models.decoder import Decoder
 from tape_arith.models.sequences import Sequences
 
 SHIFTS = {"start 3": (3, 0), "start 1000": (1000, 0), "BOS": (0, 3)}
-"""Of each change the index of the first token, and the number of [BOS] in front."""
+"""The index of the first token and the number of [BOS] in front, for each change."""
 
 
 class Deviation(NamedTuple):
-    """D of every layer for a change and a measure; `values` None if there are none, with the
-    reason."""
+    """D of every layer for a change and a measure; None, with the reason, if it does not exist."""
 
     change: str
     measure: str
@@ -71,20 +70,11 @@ def stability_study(
     with bar("watch", len(runs)) as update:
         for number, run in enumerate(runs, start=1):
             decoder, hardware = run.decoder()
-            record = run.record
+            facts = str(run.path), run.record.encoding, run.record.seed, run.leading_bos
             for precision in precisions:
                 decoder.to(getattr(torch, precision))
-                series += [
-                    Series(
-                        str(run.path),
-                        record.encoding,
-                        record.seed,
-                        run.leading_bos,
-                        precision,
-                        *deviation,
-                    )
-                    for deviation in deviations(decoder, sample, hardware.device)
-                ]
+                measured = deviations(decoder, sample, hardware.device)
+                series += [Series(*facts, precision, *deviation) for deviation in measured]
             update(number, str(run.path))
     return StabilityStudy(
         series=tuple(series),
@@ -96,8 +86,8 @@ def stability_study(
 def deviations(decoder: Decoder, sample: Sample, device: str) -> list[Deviation]:
     """Measure `decoder`, in the precision of its parameters, for each of SHIFTS.
 
-    Its inputs are those of scoring: the whole problem without the end token. Raises as `watched`,
-    but an index that an encoding does not have becomes a deviation without values.
+    Its inputs are those of scoring: whole problems without the end token. Raises as `watched`,
+    except for an index that an encoding does not have: its deviations have no values.
     """
     return [
         deviation for change in SHIFTS for deviation in _deviations(decoder, sample, device, change)
@@ -108,7 +98,7 @@ def _deviations(decoder: Decoder, sample: Sample, device: str, change: str) -> I
     _, leading = SHIFTS[change]
     measures = [ATTENTION, *([RENORMALISED] if leading else []), PRODUCTS]
     layers = decoder.config.num_layers
-    # Of each measure and layer the sums of |x - x'| and |x|.
+    # The sums of |x - x'| and |x| of each measure and layer.
     sums = {measure: torch.zeros(layers, 2, dtype=torch.float64) for measure in measures}
     positional = True
     for rows in sample.batches(decoder):
@@ -131,8 +121,10 @@ def _deviations(decoder: Decoder, sample: Sample, device: str, change: str) -> I
 
 
 def _shifted(seqs: Sequences, change: str) -> Sequences:
-    """The changed sequences. The bound on the length grows with the tokens added; keys stay, but
-    random positions may depend on that bound."""
+    """Return the changed sequences, with the same keys.
+
+    The bound on the length grows with the tokens added; random positions may depend on it.
+    """
     start, leading = SHIFTS[change]
     first = seqs.tokens.new_full((len(seqs.tokens), leading), BOS)
     return replace(
@@ -146,7 +138,7 @@ def _shifted(seqs: Sequences, change: str) -> Sequences:
 def _pairs(
     before: Watched, after: Watched, layer: int, leading: int
 ) -> dict[str, tuple[Tensor, Tensor]]:
-    """Before and after, each [B, H or 1, T, T], by measure."""
+    """Return each measure before and after the change, both [B, H or 1, T, T]."""
     kept = slice(leading, None)
     weights, changed = before.weights[layer], after.weights[layer][..., kept, kept]
     pairs = {ATTENTION: (weights, changed)}
@@ -162,6 +154,6 @@ def _pairs(
 
 
 def _sums(before: Tensor, after: Tensor) -> Tensor:
-    """The sums of |x - x'| and |x| over the causal triangle: float64 [2]."""
+    """Sum |x - x'| and |x| over the causal triangle: float64 [2]."""
     sums = [x.abs().tril().sum(dtype=torch.float64) for x in (before - after, before)]
     return torch.stack(sums).cpu()

@@ -13,7 +13,7 @@ from tape_arith.arith.files import write_text
 from tape_arith.arith.runs.find import find_grids
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.studies import ablations_figure, ablations_table
+from tape_arith.arith.studies import ablations
 from tape_arith.arith.sweeps.sweep import Sweep, sweep_folder
 from tape_arith.arith.terminal import say
 from tape_arith.models.names.parse import Name
@@ -61,18 +61,18 @@ def draw_ablations(sweep: Sweep, out: Path, figure: Path | None = None) -> list[
     if sweep.tuned is not None:
         raise UsageError(f"{sweep.name} tunes {sweep.tuned}: its runs are no ablations")
     scored, folder = panels(sweep, out), sweep_folder(sweep, out)
-    tables = {folder / f"ablations.{end}": text for end, text in ablations_table.FORMATS.items()}
+    tables = {folder / f"ablations.{end}": text for end, text in ablations.FORMATS.items()}
     if not scored:
         stale = [*(file.name for file in tables), FIGURE]
         _remove_stale(folder, stale, f"nothing of {sweep.name} as it is now")
         return []
     if figure is not None and figure.resolve() != (folder / FIGURE).resolve():
         _remove_stale(folder, [FIGURE], "what was scored before")
-    families = ablations_table.families(scored)
+    families = ablations.families(scored)
     for file, text in tables.items():
         write_text(file, text(families))
     path = figure or folder / FIGURE
-    ablations_figure.draw(families, scored, path)
+    ablations.draw(families, scored, path)
     return [*tables, path]
 
 

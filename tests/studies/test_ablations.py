@@ -13,8 +13,8 @@ from scipy import stats
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.studies import ablations_figure, ablations_table
-from tape_arith.arith.studies.ablations_table import families
+from tape_arith.arith.studies import ablations
+from tape_arith.arith.studies.ablations import families
 from tests.helpers.figures import assert_nothing_is_cut_off
 from tests.helpers.made_grids import filled
 
@@ -41,12 +41,12 @@ PANELS = [
 
 
 def test_families_are_what_names_begin_with() -> None:
-    found = families(PANELS)
-    assert [family.name for family in found] == ["tape", "rope", "tape-heads"]
-    tape = found[0].members
+    grouped = families(PANELS)
+    assert [family.name for family in grouped] == ["tape", "rope", "tape-heads"]
+    tape = grouped[0].members
     assert [member.label for member in tape] == ["tape", "width=4", "context=no-mlp"]
     assert [round(member.difference or 0, 6) for member in tape] == [0, 0.32, 0.023333]
-    assert found[2].members[0].label == "tape-heads:width=4"  # without the one it is taken from
+    assert grouped[2].members[0].label == "tape-heads:width=4"  # without the one it is taken from
 
 
 def test_p_is_welch_s_after_holm_within_a_family() -> None:
@@ -68,14 +68,14 @@ def test_what_did_not_converge_or_has_one_seed_is_not_tested() -> None:
     changed = [PANELS[1], panel("tape:width=4", [50, 60, 58], inside=90)]
     (family,) = families([*changed, panel("tape:width=8", [70])])
     assert [member.p for member in family.members] == [None] * 3
-    told = ablations_table.to_markdown([family])
-    assert "| tape:width=4 | 3 | 90.0 ± 0.0 | 56.0 ± 13.1 | +32.0 | - | not converged |" in told
-    assert "1 (± over problems)" in told
+    table = ablations.to_markdown([family])
+    assert "| tape:width=4 | 3 | 90.0 ± 0.0 | 56.0 ± 13.1 | +32.0 | - | not converged |" in table
+    assert "1 (± over problems)" in table
 
 
 def test_the_tables_say_the_same() -> None:
-    found = families(PANELS)
-    table = ablations_table.to_markdown(found).splitlines()
+    grouped = families(PANELS)
+    table = ablations.to_markdown(grouped).splitlines()
     assert [line.split(" | ")[0].strip("| ") for line in table[2:]] == [
         "tape",
         "tape:width=4",
@@ -83,7 +83,7 @@ def test_the_tables_say_the_same() -> None:
         "rope",
         "tape-heads:width=4",
     ]
-    lines = list(csv.DictReader(io.StringIO(ablations_table.to_csv(found))))
+    lines = list(csv.DictReader(io.StringIO(ablations.to_csv(grouped))))
     assert [line["family"] for line in lines] == ["tape"] * 3 + ["rope", "tape-heads"]
     assert float(lines[1]["difference"]) == pytest.approx(fmean([0.5, 0.6, 0.58]) - 0.24)
     assert lines[0]["difference"] == "" and 0 < float(lines[1]["p_welch_holm"]) < 0.05
@@ -96,14 +96,14 @@ def test_runs_that_must_not_be_compared_are_refused() -> None:
 
 
 def test_the_figure_has_a_row_each_and_the_base_s_mean_through_its_family() -> None:
-    found = families(PANELS)
-    inside, outside = ablations_figure.compose(found, PANELS).axes
+    grouped = families(PANELS)
+    inside, outside = ablations.compose(grouped, PANELS).axes
     assert "in distribution" in inside.get_xlabel() and "out of" in outside.get_xlabel()
     names = [label.get_text() for label in inside.get_yticklabels()]
     assert names == ["tape", "width=4", "context=no-mlp", "rope", "tape-heads:width=4"]
     (differences,) = outside.child_axes
-    told = [label.get_text() for label in differences.get_yticklabels()]
-    assert told == ["difference", "+32.0", "+2.3"]
+    texts = [label.get_text() for label in differences.get_yticklabels()]
+    assert texts == ["difference", "+32.0", "+2.3"]
     drawn = [np.asarray(points.get_offsets()) for points in outside.collections]
     seeds = sorted(float(x) for points in drawn if len(points) > 1 for x in points[:, 0])
     assert seeds == pytest.approx(sorted([50, 60, 58, 20, 30, 22, 21, 25, 33, 5, 6, 9]))
@@ -114,7 +114,7 @@ def test_the_figure_has_a_row_each_and_the_base_s_mean_through_its_family() -> N
     ]
     upright = [ends[0][0] for ends in through if ends[0][0] == ends[1][0]]
     assert upright == [pytest.approx(24)]
-    assert_nothing_is_cut_off(ablations_figure.compose(found, PANELS))
+    assert_nothing_is_cut_off(ablations.compose(grouped, PANELS))
     low, high = outside.get_xlim()
     assert low <= 4 and 69 < high < 75  # all seeds and intervals, and not much more
 
@@ -122,11 +122,11 @@ def test_the_figure_has_a_row_each_and_the_base_s_mean_through_its_family() -> N
 def test_it_is_drawn_the_same_again(tmp_path: Path) -> None:
     files = [tmp_path / "one.svg", tmp_path / "two.svg"]
     for file in files:
-        ablations_figure.draw(families(PANELS), PANELS, file)
+        ablations.draw(families(PANELS), PANELS, file)
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_another_ending_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="png"):
-        ablations_figure.draw(families(PANELS), PANELS, tmp_path / "map.jpg")
+        ablations.draw(families(PANELS), PANELS, tmp_path / "map.jpg")
     assert list(tmp_path.iterdir()) == []

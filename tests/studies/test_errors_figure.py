@@ -66,7 +66,7 @@ def test_markdown_shows_shares_with_their_counts() -> None:
     assert wrong + "51.5 % (17 of 33) | 0.0 % (0 of 17) | 16 | 0 | 0 | 0 | 17 | 0 |" in text
     assert "| 0 | \N{MINUS SIGN}2 | 100.0 % (8 of 8) | 100.0 % (4 of 4) |" in text
     assert "hard sums: long carry chains, trained to 2 digits and tested to 4" in text
-    assert "these runs only (rope: seeds 0, 1; fire: seed 0)" in text
+    assert "these runs only: seeds 0, 1 (fire: 0)" in text
 
 
 def test_json_pools_seeds_and_keeps_runs() -> None:

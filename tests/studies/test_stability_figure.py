@@ -12,16 +12,17 @@ import pytest
 from matplotlib.lines import Line2D
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.studies.stability_data import (
+from tape_arith.arith.studies.stability_report import (
     CHANGES,
     Precision,
     Series,
     StabilityStudy,
+    compose,
+    draw,
     to_csv,
     to_json,
     to_markdown,
 )
-from tape_arith.arith.studies.stability_figure import compose, draw
 from tests.helpers.figures import assert_nothing_is_cut_off, words
 
 EVALUATION: dict[str, Any] = {"task": "addition", "version": 1, "seed": 0, "max_digits": 16}
