@@ -148,17 +148,18 @@ def compose(families: Sequence[Family], panels: Sequence[Panel]) -> Figure:
     differences beside the second."""
     placed = list(_rows(families))
     height = placed[-1][0] + 1.0
-    figure = page(5.5, _ROW_HEIGHT * height + 0.5, _note(families, panels), _handles(families), 3)
+    figure = page(5.5, _ROW_HEIGHT * height + 0.5, _note(families, panels), _handles(families), 2)
     inside, outside = figure.subplots(1, 2)
     for ax, region in zip((inside, outside), _REGIONS, strict=True):
         _draw_baselines(ax, families, region)
         values = [value for y, member in placed for value in _draw_member(ax, y, member, region)]
         low, high = min(values, default=0.0), max(values, default=100.0)
-        room = max(0.04 * (high - low), 0.02)
+        room = max(0.04 * (high - low), 0.02) if high > low else 0.5
         ax.set(xlim=(max(low, 0) - room, min(high, 100) + room), ylim=(height - 0.3, -0.9))
         ax.set_xlabel(f"exact match {REGION_WORDS[region]},{NBSP}%")
         ax.set_yticks([])
         ax.locator_params(axis="x", nbins=5)
+        ax.ticklabel_format(axis="x", useOffset=False)
         finish(ax, grid="x")
         ax.spines.left.set_visible(False)
     differences: Any = outside.secondary_yaxis("right")

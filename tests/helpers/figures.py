@@ -22,8 +22,11 @@ def assert_nothing_is_cut_off(figure: Figure) -> None:
     assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width + 0.01 and box.y1 <= height + 0.01
     foot = figure.texts[0].get_window_extent(renderer).y1
     for legend in figure.legends:
-        assert legend.get_window_extent(renderer).y0 >= foot - 1
-        foot = legend.get_window_extent(renderer).y1
+        extent = legend.get_window_extent(renderer)
+        assert extent.y0 >= foot - 1 and extent.x1 <= figure.bbox.width
+        foot = extent.y1
     for ax in figure.axes:
-        extent = ax.get_tightbbox(renderer)
-        assert extent is not None and extent.y0 >= foot - 1
+        panel = ax.get_tightbbox(renderer)
+        assert panel is not None and panel.y0 >= foot - 1
+        for axis in (ax.xaxis, ax.yaxis):  # "+1e2" would stand on the axis's label
+            assert not axis.get_offset_text().get_text()
