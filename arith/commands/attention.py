@@ -39,7 +39,7 @@ def command(
         for option, text in wanted.items()
     }
     if problem is not None and plot is None and not as_json:
-        raise UsageError("the maps of --problem are drawn, or told as JSON: add --plot or --json")
+        raise UsageError("the maps of --problem are drawn or written as JSON: add --plot or --json")
     from tape_arith.arith.figures.style import figure_format
     from tape_arith.arith.studies.attention_data import select_maps, to_json, to_markdown
     from tape_arith.arith.studies.attention_figure import draw

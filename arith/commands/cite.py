@@ -1,4 +1,4 @@
-"""`tape-arith cite`: what to cite."""
+"""`tape-arith cite`: prints BibTeX."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ def command(
     ] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Print BibTeX of the methods used: encodings, what is added at test time, and this suite."""
+    """Print BibTeX of the methods used: encodings, extrapolations at test time, and this suite."""
     from tape_arith.arith.export.citations import all_names, bibtex, cited_papers, suite_entry
     from tape_arith.models.names.parse import parse_list
 
@@ -32,11 +32,11 @@ def command(
     if not names:
         raise UsageError("--pe is empty: name an encoding, as in --pe tape")
     cited = cited_papers(names)
-    for one in cited:
-        if not one.bibtex:
-            print(f"note: no entry for {', '.join(one.names)}: {one.paper}", file=sys.stderr)
+    for paper in cited:
+        if not paper.bibtex:
+            print(f"note: no entry for {', '.join(paper.names)}: {paper.paper}", file=sys.stderr)
     if as_json:
-        papers = [{**vars(one), "names": list(one.names), "key": one.key} for one in cited]
+        papers = [vars(p) | {"names": list(p.names), "key": p.key} for p in cited]
         print(json.dumps({"schema": SCHEMA, "suite": suite_entry(), "papers": papers}, indent=1))
     else:
         print(bibtex(cited), end="")

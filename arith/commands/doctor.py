@@ -1,4 +1,4 @@
-"""`tape-arith doctor`: what works here, and how to fix what does not."""
+"""`tape-arith doctor`: checks this machine."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ def command(
 ) -> None:
     """Check Python, packages, processor, GPU, attention and disk; exit 1 if anything is broken.
 
-    Slow works, missing is not required; the fix stands beside either. With a preset, whether its
+    Slow works, missing is not required; each comes with a fix. With a preset, also checks that its
     runs fit on the disk.
     """
     from tape_arith.arith.doctor.doctor import examine, summary, works

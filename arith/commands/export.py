@@ -46,7 +46,7 @@ def command(
             "--with changes a model, and --format lm-eval writes problems: leave it out"
         )
     extrapolation = parse_extrapolation(with_) if with_ else None
-    place = export_run(
+    folder = export_run(
         existing_run(run),
         format,
         extrapolation=extrapolation,
@@ -54,4 +54,4 @@ def command(
         per_cell=per_cell,
         fresh=fresh,
     )
-    print(place)
+    print(folder)

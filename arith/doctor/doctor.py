@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from tape_arith.arith.version import project
 
 STATES = ("ok", "slow", "missing", "broken")
-"""As it should be; works but could be faster; absent and not required; fails."""
+"""Works; works but could be faster; absent and not required; fails."""
 OPTIONAL = {
     "triton": ("triton", "the fused attention kernel, on a GPU"),
     "flash-attn": ("tape-arith[flash]", "the flash-attn backend, on a GPU"),
@@ -23,12 +23,12 @@ OPTIONAL = {
     "wandb": ("tape-arith[tracking]", "following a training in Weights & Biases"),
     "ray": ("tape-arith[ray]", "sweeps on a Ray cluster"),
 }
-"""Optional packages: how to install each, and the one thing that uses it."""
+"""Optional packages: how to install each, and its use."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check: its state (one of STATES), what was seen, and how to fix it."""
+    """The result of one check: its state (one of STATES), an observation, and how to fix it."""
 
     name: str
     state: str
@@ -102,7 +102,7 @@ def _version(name: str) -> str | None:
 
 
 def _declared() -> tuple[str, list[str]]:
-    """The required Python and packages: of the source tree, else of the installed package."""
+    """Return the required Python and packages, of the source tree if there is one."""
     source = project()
     if source is not None:
         return source["requires-python"], source["dependencies"]

@@ -84,7 +84,7 @@ def _gpu() -> Check:
 
 
 def _driver() -> str | None:
-    """The version of NVIDIA's driver; None if there is none."""
+    """Return the version of NVIDIA's driver; None without one."""
     try:
         words = DRIVER.read_text(encoding="utf-8").split("\n")[0].split()
     except OSError:
@@ -136,7 +136,7 @@ def _backend(backend_name: str, hardware: Hardware) -> Check:
 
 
 def _disagreement(backend: Backend, hardware: Hardware) -> float:
-    """The largest difference from `eager` in float32, of heads and gradients."""
+    """Return the largest difference of heads and gradients from `eager` in float32."""
     generator = torch.Generator().manual_seed(0)
     shape = (2, 32, 2, 64)  # B, T, H, K
     inputs = [torch.randn(shape, generator=generator).to(hardware.device) for _ in range(4)]
@@ -161,7 +161,7 @@ def _disagreement(backend: Backend, hardware: Hardware) -> float:
 def _heads_and_gradients(
     backend: Backend, inputs: list[Tensor], bias: Tensor | None
 ) -> list[Tensor]:
-    """Heads, and the gradients of q, k and v along the last of `inputs`."""
+    """Return heads, and the gradients of q, k and v along the last of `inputs`."""
     *leaves, direction = (x.detach().clone().requires_grad_() for x in inputs)
     q, k, v = leaves
     rows, tokens = q.shape[:2]
@@ -188,7 +188,7 @@ def disk(preset: str | None, runs: Path, data: Path) -> Iterator[Check]:
 
 
 def _bytes_needed(preset: str) -> tuple[int, int]:
-    """Bytes of one run while it trains, and of its dataset if it is written."""
+    """Estimate the bytes of one run while it trains, and of its dataset if it is written."""
     config = load_preset(preset)
     weights = 4 * parameters(config, parse("tape"))
     lengths = Bucket(config.task, config.trained_digits, 0, "train").problems(0, 4096).lengths
@@ -212,7 +212,7 @@ def _writing(folder: Path, existing: Path) -> Check:
 
 
 def _size(count: float) -> str:
-    """A number of bytes for people.
+    """Format a number of bytes.
 
     >>> _size(1_500_000_000)
     '1.5 GB'

@@ -1,4 +1,4 @@
-"""BibTeX of the methods behind names, and of this suite. No torch here.
+"""BibTeX of the methods behind names, and of this suite. Never imports torch.
 
 The class of an encoding names its papers by arXiv number; models/papers.bib has the entries.
 """
@@ -18,16 +18,18 @@ from tape_arith.models.names.declarations import declaration
 from tape_arith.models.names.locate import locations
 from tape_arith.models.names.parse import Encoding, Name, parse, parse_extrapolation
 
-PAPERS = Path(models.__file__).parent / "papers.bib"
-TITLE = "tape-arith: a benchmark of length generalization in addition for positional encodings"
-AUTHORS, YEAR = "The tape-arith authors", 2026
+_PAPERS = Path(models.__file__).parent / "papers.bib"
+_TITLE = "tape-arith: a benchmark of length generalization in addition for positional encodings"
+_AUTHORS, _YEAR = "The tape-arith authors", 2026
 """As in CITATION.cff, which an installed package does not have."""
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper by its arXiv number, the names that it is cited for, and its entry. A paper without
-    an entry in papers.bib is what the encoding says of it."""
+    """A paper: its arXiv number, the names that it is cited for, and its entry.
+
+    Without an entry in papers.bib, `paper` is the text that the encoding declares.
+    """
 
     paper: str
     names: tuple[str, ...]
@@ -35,13 +37,14 @@ class Paper:
 
     @property
     def key(self) -> str:
+        """The key of its entry."""
         return self.bibtex.partition("{")[2].partition(",")[0]
 
 
 @cache
 def entries() -> dict[str, str]:
-    """The entries of papers.bib by arXiv number."""
-    text = PAPERS.read_text("utf-8")
+    """Return the entries of papers.bib by arXiv number."""
+    text = _PAPERS.read_text("utf-8")
     return {
         re.findall(r"^  eprint +=\s*{(.*)},$", entry, re.MULTILINE)[0]: entry
         for entry in re.findall(r"^@.*?^}\n", text, re.MULTILINE | re.DOTALL)
@@ -49,8 +52,8 @@ def entries() -> dict[str, str]:
 
 
 def suite_entry() -> str:
-    """The entry of this suite."""
-    fields = {"title": TITLE, "author": f"{{{AUTHORS}}}", "year": str(YEAR)}
+    """Return the entry of this suite."""
+    fields = {"title": _TITLE, "author": f"{{{_AUTHORS}}}", "year": str(_YEAR)}
     with suppress(PackageNotFoundError):  # neither a source tree nor installed
         fields["version"] = own_version()
     lines = "".join(f"  {key:<13} = {{{value}}},\n" for key, value in fields.items())
@@ -58,8 +61,8 @@ def suite_entry() -> str:
 
 
 def cited_papers(names: Sequence[Name]) -> list[Paper]:
-    """The papers of all parts of `names`, of the encodings in their options, of those that training
-    began from, and of extrapolations; each once, in the order of its first name."""
+    """Return the papers of all parts of `names`, of the encodings in their options, of those that
+    training started from, and of extrapolations; each once, in the order of its first name."""
     cited: dict[str, dict[str, None]] = {}
     for name in names:
         methods = [("encoding", part) for part in _encodings(name.encoding)]
@@ -77,8 +80,8 @@ def _encodings(encoding: Encoding) -> list[str]:
 
 
 def papers(text: str) -> list[str]:
-    """The arXiv numbers in what an encoding says of its papers; a paper without an entry in
-    papers.bib as it stands.
+    """Return the arXiv numbers in an encoding's declaration of its papers, and as text a paper
+    without an entry in papers.bib.
 
     >>> papers("Li et al. 2023, arXiv 2310.04418; Somebody 1999, a book")
     ['2310.04418', 'Somebody 1999, a book']
@@ -92,20 +95,21 @@ def papers(text: str) -> list[str]:
 
 
 def all_names() -> list[Name]:
-    """A name for each built-in encoding and each built-in extrapolation."""
+    """Return a name for each built-in encoding and each built-in extrapolation."""
     encodings, extrapolations = (
-        sorted(place.name for place in locations(kind) if place.is_builtin)
+        sorted(location.name for location in locations(kind) if location.is_builtin)
         for kind in ("encoding", "extrapolation")
     )
     rope = parse("rope").encoding
-    added = [Name(rope, parse_extrapolation(name)) for name in extrapolations]
-    return [*map(parse, encodings), *added]
+    extrapolated = [Name(rope, parse_extrapolation(name)) for name in extrapolations]
+    return [*map(parse, encodings), *extrapolated]
 
 
 def bibtex(cited: Sequence[Paper]) -> str:
-    """One file of BibTeX: this suite, then each paper under the names that it is cited for."""
+    """Format BibTeX of this suite, then of each paper under the names that it is cited for."""
     blocks = [
-        f"% {', '.join(one.names)}" + (f"\n{one.bibtex}" if one.bibtex else f": {one.paper}\n")
-        for one in cited
+        f"% {', '.join(paper.names)}"
+        + (f"\n{paper.bibtex}" if paper.bibtex else f": {paper.paper}\n")
+        for paper in cited
     ]
     return "\n".join([suite_entry(), *blocks])

@@ -3,7 +3,6 @@
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import save_file
@@ -28,35 +27,45 @@ FORMATS = ("transformers", "lm-eval")
 
 def export_run(
     folder: RunFolder,
-    form: str,
+    format: str,
     *,
     extrapolation: NamePart | None = None,
     out: Path | None = None,
     per_cell: int | None = None,
     fresh: bool = False,
 ) -> Path:
-    """Write the run in `folder`, with an extrapolation at test time, in one of FORMATS; returns the
-    folder written. Of problems, the first `per_cell` of each pair of lengths (None: as the grid).
+    """Write the run in `folder` in one of FORMATS; return the folder written.
+
+    A model gets `extrapolation` at test time; of problems, the first `per_cell` of each pair of
+    lengths are written (None: as many as in the grid).
 
     Raises UsageError for an unknown format, a run that is not finished, an encoding that cannot be
     exported, or an `out` that holds something else.
     """
-    if form not in FORMATS:
-        raise unknown("format", form, FORMATS)
+    if format not in FORMATS:
+        raise unknown("format", format, FORMATS)
     record = trained_record(folder)
     name = Name(record.name.encoding, extrapolation)
-    if form == "lm-eval":
+    if format == "lm-eval":
         return _export_problems(record, out, per_cell, fresh)
     out = out or _default_folder(record.preset, slug(str(name)), f"seed-{record.seed}")
-    with exported(out, _facts(name, record), fresh) as place:
-        _write_model(place, folder, name, record)
+    facts = {
+        "format": "transformers",
+        "encoding": str(name),
+        "preset": record.preset,
+        "seed": record.seed,
+        "config_sha256": record.config.sha256,
+        "trained_with": record.version,
+    }
+    with exported(out, facts, fresh) as target:
+        _write_model(target, folder, name, record)
     return out
 
 
 def _export_problems(
     record: RunRecord, out: Path | None, per_cell: int | None, fresh: bool
 ) -> Path:
-    """Export the problems of a run's grid, the same for all runs of a preset."""
+    """Write the problems of a run's grid, the same for all runs of a preset."""
     config = record.config
     count = per_cell or config.problems_per_cell
     check_size(config.tested_digits, count, config.trained_digits)
@@ -71,12 +80,12 @@ def _export_problems(
         "sha256": bucket.sha256(count * bucket.num_pairs),
     }
     out = out or _default_folder(record.preset, bucket.task, "lm-eval")
-    with exported(out, facts, fresh) as place:
-        write_tasks(place, bucket, config.trained_digits, count)
+    with exported(out, facts, fresh) as target:
+        write_tasks(target, bucket, config.trained_digits, count)
     return out
 
 
-def _write_model(place: Path, folder: RunFolder, name: Name, record: RunRecord) -> None:
+def _write_model(target: Path, folder: RunFolder, name: Name, record: RunRecord) -> None:
     decoder, _ = trained_decoder(folder, name, record)
     version = own_version()
     model = Model(
@@ -86,28 +95,17 @@ def _write_model(place: Path, folder: RunFolder, name: Name, record: RunRecord) 
         setting=asdict(setting_for(record.config)),
         version=version,
     )
-    write_folder(place, model)
-    # Buffers that an encoding computes from its setting are in no checkpoint, but in the export.
+    write_folder(target, model)
+    # A checkpoint omits the buffers that an encoding computes from its setting; an export has them.
     tensors = {**decoder.state_dict(), **dict(decoder.named_buffers())}
     named = {PREFIX + key: tensor.cpu().contiguous() for key, tensor in tensors.items()}
     try:
-        save_file(named, place / WEIGHTS, metadata={"format": "pt"})
+        save_file(named, target / WEIGHTS, metadata={"format": "pt"})
     except SafetensorError as error:  # a full disk
-        raise Failure(f"cannot write {place / WEIGHTS}: {error}") from error
-    write_text(place / "README.md", model_card(folder, name, record, decoder, version))
-
-
-def _facts(name: Name, record: RunRecord) -> dict[str, Any]:
-    return {
-        "format": "transformers",
-        "encoding": str(name),
-        "preset": record.preset,
-        "seed": record.seed,
-        "config_sha256": record.config.sha256,
-        "trained_with": record.version,
-    }
+        raise Failure(f"cannot write {target / WEIGHTS}: {error}") from error
+    write_text(target / "README.md", model_card(folder, name, record, decoder, version))
 
 
 def _default_folder(*words: str) -> Path:
-    """A folder in `exports` whose name is a Python name too: transformers imports code by it."""
+    """Return a folder in `exports` named as a Python identifier: transformers imports it."""
     return Path("exports") / re.sub(r"\W", "_", "-".join(words))

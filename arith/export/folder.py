@@ -11,8 +11,8 @@ from tape_arith.arith.documents import read_content, write_document
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import remove, remove_stale_temporaries, temporary_beside
 
-MARK = "tape-arith.json"
-"""In every exported folder: what it was made of."""
+_MARK = "tape-arith.json"
+"""The file of an exported folder that names its run or problems."""
 _KIND = "exported run"
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -33,11 +33,11 @@ def render(template: str, **values: Any) -> str:
 def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
     """Yield an empty folder that replaces `out` when the block ends without an error.
 
-    Writes `facts` to its file MARK. Raises UsageError if `out` holds something, unless that is an
+    Writes `facts` to its file _MARK. Raises UsageError if `out` holds something, unless that is an
     export and `fresh`; Failure from the disk.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        _check_ours(out, fresh)
+        _check_replaceable(out, fresh)
     temporary = temporary_beside(out)
     before = temporary_beside(out)
     try:
@@ -45,13 +45,13 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
         remove_stale_temporaries(out.parent, out.name)
         temporary.mkdir()
         yield temporary
-        write_document(temporary / MARK, facts, _KIND)
+        write_document(temporary / _MARK, facts, _KIND)
         if out.exists():
             out.rename(before)
         temporary.rename(out)
     except OSError as error:
         raise Failure(f"cannot write {out}: {error.strerror or error}") from error
-    except Failure as error:  # under the name that people know
+    except Failure as error:  # people know the final name, not the temporary one
         raise Failure(str(error).replace(str(temporary), str(out))) from error
     finally:
         with suppress(OSError):
@@ -62,9 +62,9 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
                 remove(path)
 
 
-def _check_ours(out: Path, fresh: bool) -> None:
+def _check_replaceable(out: Path, fresh: bool) -> None:
     try:
-        read_content(out / MARK, _KIND)
+        read_content(out / _MARK, _KIND)
     except Failure:
         raise UsageError(
             f"{out} exists and is no export of tape-arith: choose another --out"

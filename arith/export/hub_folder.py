@@ -1,7 +1,7 @@
-"""What `transformers` needs besides weights to load a decoder: code, config, tokenizer.
+"""Code, config and tokenizer from which `transformers` loads a decoder.
 
 The tokenizer has a token a character, with the ids of `arith.tasks.vocabulary`. It reverses no
-number: text is written as everywhere in this suite, least significant digit first.
+number: text has the least significant digit first, as everywhere in this suite.
 """
 
 import json
@@ -28,8 +28,8 @@ _EVERYTHING = "{everything}"
 
 @dataclass(frozen=True)
 class Model:
-    """What config.json says: the encoding, the task, `tape_arith.models.decoder.DecoderConfig` and
-    `tape_arith.models.encoding.Setting` as plain values."""
+    """The content of config.json: the encoding, the task, and as plain values
+    `tape_arith.models.decoder.DecoderConfig` and `tape_arith.models.encoding.Setting`."""
 
     name: Name
     task: str
@@ -59,7 +59,6 @@ def write_folder(folder: Path, model: Model) -> None:
 
 
 def _config(model: Model) -> dict[str, Any]:
-    """config.json."""
     extrapolation = model.name.extrapolation
     return {
         "architectures": ["TapeArithForCausalLM"],
@@ -90,7 +89,7 @@ def _config(model: Model) -> dict[str, Any]:
 
 
 def _generation(model: Model) -> dict[str, Any]:
-    """generation_config.json: greedy, to the longest tested problem's end."""
+    """Configure greedy decoding, to the end of the longest tested problem."""
     return {
         "bos_token_id": BOS,
         "eos_token_id": EOS,
@@ -102,7 +101,7 @@ def _generation(model: Model) -> dict[str, Any]:
 
 
 def _tokenizer() -> dict[str, Any]:
-    """tokenizer.json: a token a character, the special ones by their names in brackets."""
+    """Describe a token a character, the special ones by their names in brackets."""
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {
         "version": "1.0",
@@ -143,9 +142,9 @@ def _tokenizer_config() -> dict[str, Any]:
 
 
 def answer_width(task: Task) -> tuple[int, int]:
-    """(a, b): an answer to operands of at most n digits has at most a n + b digits.
+    """Return (a, b): an answer to operands of at most n digits has at most a n + b digits.
 
-    Raises UsageError if there are no such numbers, or a problem's bound is no such sum.
+    Raises UsageError if the task's bound on the length of a problem has another form.
     """
     few = [task.answer_width(digits) for digits in (1, 2)]
     slope, constant = few[1] - few[0], 2 * few[0] - few[1]

@@ -1,5 +1,5 @@
 """The problems of a grid as tasks of lm-evaluation-harness: a task a region, and groups whose means
-are those of the grid, for every pair of lengths has as many problems as another.
+are those of the grid, because every pair of lengths has the same number of problems.
 
     all cells -> in_distribution, out_of_distribution -> one_longer, both_longer
 """
@@ -16,20 +16,20 @@ from tape_arith.arith.scoring.regions import Bools, Region, mask
 from tape_arith.arith.tasks import vocabulary
 from tape_arith.arith.tasks.task import load_task
 
-LEAVES: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
-"""The regions that part a grid, and the names of their tasks."""
+_LEAVES: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
+"""Disjoint regions that cover a grid; their tasks end in these names."""
 
 
 def write_tasks(folder: Path, bucket: Bucket, trained_digits: int, per_cell: int) -> str:
-    """Write the first `per_cell` problems of each pair of lengths, the tasks that ask them, and
-    README.md; returns the name of the group of all tasks."""
+    """Write the first `per_cell` problems of each pair of lengths, their tasks and README.md;
+    return the name of the group of all tasks."""
     task = load_task(bucket.task)
     longest = int(task.answer_width(bucket.max_digits)) + 1
     group = f"tape_arith_{bucket.task}_{trained_digits}_{bucket.max_digits}".replace("-", "_")
     if bucket.split != "evaluation":
         group += f"_{bucket.split}"
     names = []
-    for region in LEAVES:
+    for region in _LEAVES:
         cells = mask(region, bucket.max_digits, trained_digits)
         if cells.any():
             names.append(f"{group}_{region}")
@@ -67,7 +67,7 @@ def _write_problems(path: Path, bucket: Bucket, per_cell: int, cells: Bools) -> 
 
 
 def _problems(bucket: Bucket, count: int) -> Iterator[dict[str, Any]]:
-    """Problems 0 .. count - 1; `key` is what random positions are drawn from in the grid."""
+    """Yield problems 0 .. count - 1; random positions are drawn from `key`, as for the grid."""
     index = 0
     for piece in bucket.pieces(0, count):
         keys = bucket.keys(index, index + len(piece.lengths))

@@ -1,4 +1,4 @@
-"""The card of an exported model: README.md of its folder. Numbers are those of the grid's file."""
+"""The card of an exported model: README.md of its folder, with the numbers of the grid's file."""
 
 import numpy as np
 
@@ -17,14 +17,14 @@ from tape_arith.models.decoder import Decoder
 from tape_arith.models.names.declarations import declaration
 from tape_arith.models.names.parse import Name
 
-MOST_LENGTHS = 12
+_MOST_LENGTHS = 12
 """Rows of the table by length."""
 
 
 def model_card(
     folder: RunFolder, name: Name, record: RunRecord, decoder: Decoder, version: str
 ) -> str:
-    """README.md of the run in `folder`, scored as `name`. Raises Failure for a corrupt grid."""
+    """Format the card of a run that is scored as `name`. Raises Failure for a corrupt grid."""
     file = folder.grid_file(name.extrapolation)
     grid = grid_file.load(file) if file.exists() else None
     declarations = [declaration("encoding", part.name) for part in name.encoding.parts]
@@ -63,7 +63,7 @@ def _training_time(folder: RunFolder) -> str | None:
 
 
 def _regions(grid: Grid) -> dict[str, str]:
-    """The mean of each region."""
+    """Format the mean of each region."""
     return {
         label: percent(one_run(grid, region)) if grid.mean(region).cells else "none scored"
         for region, label in REGION_WORDS.items()
@@ -71,9 +71,9 @@ def _regions(grid: Grid) -> dict[str, str]:
 
 
 def _lengths(grid: Grid) -> list[int]:
-    """Some lengths of the longer operand, the last trained one and the next among them."""
+    """Select lengths of the longer operand, the last trained one and the next among them."""
     digits, trained = grid.max_digits, grid.trained_digits
-    even = np.linspace(1, digits, min(digits, MOST_LENGTHS)).round().astype(int).tolist()
+    even = np.linspace(1, digits, min(digits, _MOST_LENGTHS)).round().astype(int).tolist()
     return sorted({*even, trained, min(trained + 1, digits)})
 
 

@@ -1,10 +1,9 @@
 """The source files that an encoding needs, rewritten to work in one folder without this suite.
 
-Of a model's own code, `transformers` copies the files beside it that are imported with one dot; it
-follows no folders. So each module becomes one file, `models.families.rotary` `families_rotary.py`,
-and its imports of `models` become imports with a dot; nothing else changes. Modules that look names
-up in folders are left out: `parts.py`, written here, has the classes of a name, and `build.py`, in
-place of `models.build`, those that its parts build themselves.
+`transformers` copies only files that are imported with one dot, and follows no folders. So each
+module becomes one file (`models.families.rotary` becomes `families_rotary.py`), and its imports of
+`models` become imports with a dot. Modules that look names up in folders are replaced: `parts.py`
+has the classes of a name, and `build.py`, in place of `models.build`, those that its parts build.
 """
 
 import ast
@@ -19,26 +18,26 @@ from tape_arith.models.names.declarations import declaration, read_declaration
 from tape_arith.models.names.locate import Location, known_names, locate, source_file
 from tape_arith.models.names.parse import Name, NamePart
 
-ALWAYS = (
+_ALWAYS = (
     "tape_arith.models.decoder",
     "tape_arith.models.encoding",
     "tape_arith.models.sequences",
     "tape_arith.models.combination",
 )
-"""What `templates/modeling_tape_arith.py.txt` itself imports."""
-BUILD = "tape_arith.models.build"
-LOOKS_INTO_FOLDERS = (
+"""The imports of `templates/modeling_tape_arith.py.txt`."""
+_BUILD = "tape_arith.models.build"
+_LOOKS_INTO_FOLDERS = (
     "tape_arith.models.names.parse",
     "tape_arith.models.names.locate",
     "tape_arith.models.names.declarations",
 )
-ALLOWED = {"torch", *sys.stdlib_module_names}
+_ALLOWED = {"torch", *sys.stdlib_module_names}
 _IMPORT = re.compile(r"^(\s*)from tape_arith\.models\.([\w.]+) import ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class _Module:
-    """A file to export: its name there, its origin and its text."""
+    """A file to export: its new name, its origin and its text."""
 
     flat: str
     origin: str
@@ -46,18 +45,18 @@ class _Module:
 
 
 def source_files(name: Name, version: str) -> dict[str, str]:
-    """The text of each file ("families_rotary.py") that the encoding `name` and the decoder need,
-    `parts.py` and `build.py` among them.
+    """Return the text of each file ("families_rotary.py") that the encoding `name` and the decoder
+    need, with `parts.py` and `build.py`.
 
     Raises UsageError if a user's encoding needs more than its file, `models` and torch.
     """
-    own = [part.name for part in name.encoding.parts]
-    extra = [] if name.extrapolation is None else [name.extrapolation.name]
-    parts = [*_classes("encoding", own), *_classes("extrapolation", extra)]
-    others = [other for other in involved(name.encoding.parts) if other not in own]
-    built = _classes("encoding", others)
-    waiting = [_builtin(module) for module in ALWAYS]
-    waiting += [_placed(place) for _, place, _ in (*parts, *built)]
+    encodings = [part.name for part in name.encoding.parts]
+    extrapolations = [] if name.extrapolation is None else [name.extrapolation.name]
+    parts = [*_classes("encoding", encodings), *_classes("extrapolation", extrapolations)]
+    nested = [inner for inner in involved(name.encoding.parts) if inner not in encodings]
+    built = _classes("encoding", nested)
+    waiting = [_builtin(module) for module in _ALWAYS]
+    waiting += [_module(location) for _, location, _ in (*parts, *built)]
     modules: dict[str, _Module] = {}
     while waiting:
         module = waiting.pop()
@@ -65,14 +64,14 @@ def source_files(name: Name, version: str) -> dict[str, str]:
             raise UsageError(f"two files are called {module.origin}: rename one to export both")
         if module.flat not in modules:
             modules[module.flat] = module
-            waiting += [_builtin(other) for other in _imported(module) if other != BUILD]
+            waiting += [_builtin(needed) for needed in _imported(module) if needed != _BUILD]
     files = {f"{flat}.py": _standing_alone(module, version) for flat, module in modules.items()}
-    # Two files, since transformers before 5 looks for ever through imports that go in a circle.
+    # Two files, because transformers before 5 never ends on circular imports.
     return {**files, "parts.py": _table(parts, version), "build.py": _table(built, version)}
 
 
 def involved(parts: Iterable[NamePart]) -> list[str]:
-    """The names of `parts`, and of the encodings that their options name (DAPE's base)."""
+    """Return the names of `parts`, and of the encodings that their options name (DAPE's base)."""
     names: dict[str, None] = {}
     known = known_names("encoding")
     for part in parts:
@@ -84,14 +83,14 @@ def involved(parts: Iterable[NamePart]) -> list[str]:
 
 
 def _classes(kind: str, names: Iterable[str]) -> list[tuple[str, Location, str]]:
-    """Each name with its location and the name of its class."""
-    places = [locate(kind, name) for name in names]
-    return [(place.name, place, read_declaration(place).class_name) for place in places]
+    """Return each name with its location and the name of its class."""
+    located = [locate(kind, name) for name in names]
+    return [(one.name, one, read_declaration(one).class_name) for one in located]
 
 
 def _builtin(module: str) -> _Module:
     file = source_file(module)
-    if file is None or file.name == "__init__.py" or module in LOOKS_INTO_FOLDERS:
+    if file is None or file.name == "__init__.py" or module in _LOOKS_INTO_FOLDERS:
         raise UsageError(f"{module} looks into folders of tape-arith: an export cannot carry it")
     return _Module(
         _flat(module),
@@ -100,12 +99,13 @@ def _builtin(module: str) -> _Module:
     )
 
 
-def _placed(place: Location) -> _Module:
-    if place.is_builtin:
-        return _builtin(place.module)
-    assert place.file is not None  # `source.read` said so where it is not
-    stem = re.sub(r"\W", "_", Path(place.file).stem)
-    return _Module(f"own_{stem}", Path(place.file).name, place.source().decode("utf-8"))
+def _module(location: Location) -> _Module:
+    if location.is_builtin:
+        return _builtin(location.module)
+    assert location.file is not None  # `read_declaration` fails for a location without a file
+    file = Path(location.file)
+    stem = re.sub(r"\W", "_", file.stem)
+    return _Module(f"own_{stem}", file.name, location.source().decode("utf-8"))
 
 
 def _flat(module: str) -> str:
@@ -113,7 +113,7 @@ def _flat(module: str) -> str:
 
 
 def _imported(module: _Module) -> Iterator[str]:
-    """The modules of `models` that it imports. Raises UsageError for what cannot be exported."""
+    """Yield the modules of `models` that it imports. Raises UsageError for any other import."""
     for node in ast.walk(ast.parse(module.text)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -124,7 +124,7 @@ def _imported(module: _Module) -> Iterator[str]:
         for name in names:
             if isinstance(node, ast.ImportFrom) and name.startswith("tape_arith.models."):
                 yield name
-            elif name.split(".")[0] not in ALLOWED:
+            elif name.split(".")[0] not in _ALLOWED:
                 raise UsageError(
                     f"{module.origin} imports {name}, which an export cannot carry: an encoding "
                     "that is exported imports `from tape_arith.models.x import y`, torch and what "
@@ -138,14 +138,14 @@ def _standing_alone(module: _Module, version: str) -> str:
 
 
 def _table(classes: Iterable[tuple[str, Location, str]], version: str) -> str:
-    """A module that builds `classes` (name, location, class name) by name."""
+    """Write a module that builds `classes` (name, location, class name) by name."""
     listed = sorted(classes)
     head = [
-        f'"""What this folder builds by name. Written by `tape-arith export` ({version})."""',
+        f'"""Classes that this folder builds by name. Written by `tape-arith export` ({version})."""',
         "",
         "from typing import Any",
         "",
-        *(f"from .{_placed(place).flat} import {class_name}" for _, place, class_name in listed),
+        *(f"from .{_module(one).flat} import {class_name}" for _, one, class_name in listed),
         "",
         "CLASSES: dict[str, Any] = {",
         *(f'    "{name}": {class_name},' for name, _, class_name in listed),
@@ -153,7 +153,7 @@ def _table(classes: Iterable[tuple[str, Location, str]], version: str) -> str:
         "",
         "",
         "def build(name: str, *arguments: Any, **options: Any) -> Any:",
-        '    """An encoding (of a setting) or an extrapolation, by its name."""',
+        '    """Build an encoding (of a setting) or an extrapolation by its name."""',
         "    return CLASSES[name](*arguments, **options)",
         "",
     ]

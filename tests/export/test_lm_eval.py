@@ -23,12 +23,12 @@ import json, sys
 from lm_eval import simple_evaluate
 from lm_eval.tasks import TaskManager
 model, tasks, group = sys.argv[1:]
-told = simple_evaluate(
+report = simple_evaluate(
     model="hf", model_args={"pretrained": model, "trust_remote_code": True}, device="cpu",
     tasks=[group], task_manager=TaskManager(include_path=tasks, include_defaults=False),
     batch_size=8,
 )
-print(json.dumps({name: of["exact_match,none"] for name, of in told["results"].items()}))
+print(json.dumps({name: result["exact_match,none"] for name, result in report["results"].items()}))
 """
 
 
