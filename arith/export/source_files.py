@@ -141,7 +141,7 @@ def _table(classes: Iterable[tuple[str, Location, str]], version: str) -> str:
     """Write a module that builds `classes` (name, location, class name) by name."""
     listed = sorted(classes)
     head = [
-        f'"""Classes that this folder builds by name. Written by `tape-arith export` ({version})."""',
+        f'"""Classes built by name. Written by `tape-arith export` ({version})."""',
         "",
         "from typing import Any",
         "",
