@@ -15,35 +15,37 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-OURS = ("tape_arith",)
+BLOCKED = ("tape_arith",)
 
 
 class Blocked:
     """Nothing of tape-arith is here, however it is installed."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        if name.split(".")[0] in OURS:
+        if name.split(".")[0] in BLOCKED:
             raise ModuleNotFoundError(f"No module named '{name}'")
 
 
 def greedy(model: Any, tokens: Any, mask: Any, case: dict[str, Any], **keys: Any) -> list[Any]:
     """Of each row what comes after its prompt, as far as its answer may go."""
-    said = model.generate(input_ids=tokens, attention_mask=mask, **keys)
+    generated = model.generate(input_ids=tokens, attention_mask=mask, **keys)
     room = case["final_length"] - mask.sum(1)
-    rows = [row[tokens.shape[1] :][:most].tolist() for row, most in zip(said, room, strict=True)]
+    rows = [
+        row[tokens.shape[1] :][:most].tolist() for row, most in zip(generated, room, strict=True)
+    ]
     return [row[: row.index(3) + 1] if 3 in row else row for row in rows]
 
 
-def turned(tokens: Any, mask: Any, to: Any) -> Any:
+def left_padded(tokens: Any, mask: Any, values: Any) -> Any:
     """Right-padded rows as left-padded ones, or anything laid out like them."""
     import torch
 
     width = tokens.shape[1]
     order = (torch.arange(width) + mask.sum(1, keepdim=True)) % width
     return (
-        to.gather(1, order)
-        if to.ndim == 2
-        else to.gather(1, order[..., None].expand(-1, -1, to.shape[-1]))
+        values.gather(1, order)
+        if values.ndim == 2
+        else values.gather(1, order[..., None].expand(-1, -1, values.shape[-1]))
     )
 
 
@@ -58,7 +60,7 @@ def check(folder: Path) -> dict[str, Any]:
     )
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
     tokens, mask, key = case["tokens"], case["mask"], case["key"]
-    left, left_mask = turned(tokens, mask, tokens), turned(tokens, mask, mask)
+    left, left_mask = left_padded(tokens, mask, tokens), left_padded(tokens, mask, mask)
 
     def furthest(logits: Any, expected: Any, where: Any) -> float:
         return float((logits - expected)[where.bool()].abs().max())
@@ -76,12 +78,14 @@ def check(folder: Path) -> dict[str, Any]:
         )
         prompts = case["prompts"]
         prompt_mask = (torch.arange(tokens.shape[1]) < prompts[:, None]).to(mask.dtype)
-        only = tokens * prompt_mask
-        at_left = turned(only, prompt_mask, only)[:, -int(prompts.max()) :]
-        at_left_mask = turned(only, prompt_mask, prompt_mask)[:, -int(prompts.max()) :]
-        together = greedy(model, at_left, at_left_mask, case, key=key)
-        cached = greedy(model, at_left, at_left_mask, case, key=key, use_cache=True)
-        own = greedy(model, at_left, at_left_mask, case)  # of keys made from prompts
+        prompt_tokens = tokens * prompt_mask
+        padded_prompts = left_padded(prompt_tokens, prompt_mask, prompt_tokens)[
+            :, -int(prompts.max()) :
+        ]
+        padded_mask = left_padded(prompt_tokens, prompt_mask, prompt_mask)[:, -int(prompts.max()) :]
+        together = greedy(model, padded_prompts, padded_mask, case, key=key)
+        cached = greedy(model, padded_prompts, padded_mask, case, key=key, use_cache=True)
+        without_keys = greedy(model, padded_prompts, padded_mask, case)  # of keys made from prompts
         first = {**case, "final_length": case["final_length"][:1]}
         alone = greedy(
             model, tokens[:1, : int(prompts[0])], prompt_mask[:1, : int(prompts[0])], first
@@ -90,12 +94,12 @@ def check(folder: Path) -> dict[str, Any]:
     text = tokenizer.decode(tokens[0][mask[0].bool()])
     return {
         "right": furthest(right, case["logits"], mask),
-        "left": furthest(by_left, turned(tokens, mask, case["logits"]), left_mask),
+        "left": furthest(by_left, left_padded(tokens, mask, case["logits"]), left_mask),
         "given": furthest(given.logits, case["logits"], mask),
         "loss": abs(float(loss.loss) - float(expected_loss)),
         "answers": together == answers,
         "cached": cached == answers,
-        "alone": alone[0] == own[0],
+        "alone": alone[0] == without_keys[0],
         "missing": sorted(map(str, [*info["missing_keys"], *info["unexpected_keys"]])),
         "encoding": model.config.encoding,
         "text": text,
@@ -108,7 +112,7 @@ def check(folder: Path) -> dict[str, Any]:
             tokenizer("?")["input_ids"][0],
             len(tokenizer),
         ],
-        "ours": [name for name in sys.modules if name.split(".")[0] in OURS],
+        "ours": [name for name in sys.modules if name.split(".")[0] in BLOCKED],
     }
 
 

@@ -62,8 +62,8 @@ def expected(decoder: Decoder) -> dict[str, torch.Tensor]:
     bounds, numbers = rows.final_lengths.tolist(), rows.keys.tolist()
     answers = torch.full((COUNT, 5), -1)
     for i, prompt in enumerate(rows.prompt_lengths.tolist()):
-        said = greedy(decoder, tokens[i, :prompt].tolist(), bounds[i], numbers[i])
-        answers[i, : len(said)] = torch.tensor(said)
+        answer = greedy(decoder, tokens[i, :prompt].tolist(), bounds[i], numbers[i])
+        answers[i, : len(answer)] = torch.tensor(answer)
     case = {
         "tokens": tokens,
         "mask": (torch.arange(tokens.shape[1]) < lengths[:, None]).long(),
@@ -89,8 +89,8 @@ def loaded(cases: Path) -> dict[str, dict[str, Any]]:
         timeout=600,
     )
     assert result.returncode == 0, result.stderr[-3000:]
-    told: dict[str, dict[str, Any]] = json.loads(result.stdout)
-    return told
+    report: dict[str, dict[str, Any]] = json.loads(result.stdout)
+    return report
 
 
 @needs_transformers
@@ -100,24 +100,27 @@ def test_every_encoding_computes_the_same_without_tape_arith(tmp_path: Path) -> 
     cases.mkdir()
     mine.write_text(MINE)
     names = [*EVERY, *JOINED, f"{mine}:Mine"]
-    dull = []
+    uniform = []
     for number, name in enumerate(names):
         folder, decoder = made_run(tmp_path / "runs", name)
         added = parse(name).extrapolation
         export_run(folder, "transformers", extrapolation=added, out=cases / f"case_{number}")
         case = expected(decoder)
         save_file(case, cases / f"case_{number}.safetensors")
-        dull += [name] if len(case["answers"].unique()) < 4 else []
-    assert not dull, "decoders that always say the same prove little"
-    told = loaded(cases)
-    assert len(told) == len(names)
+        uniform += [name] if len(case["answers"].unique()) < 4 else []
+    assert not uniform, "decoders that always say the same prove little"
+    report = loaded(cases)
+    assert len(report) == len(names)
     for number, name in enumerate(names):
-        of = told[f"case_{number}"]
-        assert of["encoding"] == str(parse(name))
-        assert of["missing"] == [] and of["ours"] == [], name
+        result = report[f"case_{number}"]
+        assert result["encoding"] == str(parse(name))
+        assert result["missing"] == [] and result["ours"] == [], name
         for way in ("right", "left", "given", "loss"):
-            assert of[way] <= 2e-5, (name, way, of[way])
-        assert of["answers"] and of["cached"] and of["alone"], name
-        assert of["again"] and set(of["text"]) <= set("0123456789+=")
-        assert of["special"] == [0, 1, 2, 3, 1, 19]
-    print("largest difference:", max(of[way] for of in told.values() for way in ("right", "left")))
+            assert result[way] <= 2e-5, (name, way, result[way])
+        assert result["answers"] and result["cached"] and result["alone"], name
+        assert result["again"] and set(result["text"]) <= set("0123456789+=")
+        assert result["special"] == [0, 1, 2, 3, 1, 19]
+    print(
+        "largest difference:",
+        max(result[way] for result in report.values() for way in ("right", "left")),
+    )

@@ -38,14 +38,18 @@ def rows(file: Path) -> list[dict[str, object]]:
 
 def test_each_pair_of_lengths_has_its_problems_in_its_region(tmp_path: Path) -> None:
     assert write_tasks(tmp_path, BUCKET, trained_digits=3, per_cell=2) == GROUP
-    found = {name: rows(tmp_path / f"{name}.jsonl") for name in ("in_distribution", "one_longer")}
-    found["both_longer"] = rows(tmp_path / "both_longer.jsonl")
-    assert {name: len(of) for name, of in found.items()} == {
+    by_region = {
+        name: rows(tmp_path / f"{name}.jsonl") for name in ("in_distribution", "one_longer")
+    }
+    by_region["both_longer"] = rows(tmp_path / "both_longer.jsonl")
+    assert {name: len(of) for name, of in by_region.items()} == {
         "in_distribution": 9 * 2,
         "one_longer": 12 * 2,
         "both_longer": 4 * 2,
     }
-    every = sorted((row for of in found.values() for row in of), key=lambda row: str(row["index"]))
+    every = sorted(
+        (row for of in by_region.values() for row in of), key=lambda row: str(row["index"])
+    )
     assert sorted(int(str(row["index"])) for row in every) == list(range(50))
     keys = BUCKET.keys(0, 50).tolist()
     for row in every:
@@ -54,7 +58,7 @@ def test_each_pair_of_lengths_has_its_problems_in_its_region(tmp_path: Path) -> 
         assert int(a[::-1]) + int(b[::-1]) == int(answer[::-1])
         assert (len(a), len(b)) == (row["first_length"], row["second_length"])
         assert row["key"] == keys[int(str(row["index"]))]
-    assert max(len(str(row["first_length"])) for row in found["in_distribution"]) <= 3
+    assert max(len(str(row["first_length"])) for row in by_region["in_distribution"]) <= 3
     assert "max_gen_toks: 7\n" in (tmp_path / "one_longer.yaml").read_text()
     all_cells = (tmp_path / "all_cells.yaml").read_text()
     assert f"- {GROUP}_in_distribution\n  - {GROUP}_out_of_distribution" in all_cells
@@ -71,9 +75,11 @@ def answers(decoder: Decoder, row: dict[str, object]) -> str | None:
     """What a decoder answers, None where it comes to no end or says what has no symbol."""
     ids = [token(symbol) for symbol in str(row["prompt"])]
     most = len(ids) + max(int(str(row["first_length"])), int(str(row["second_length"]))) + 2
-    said = greedy(decoder, ids, most, int(str(row["key"])))
-    ends = said[-1] == EOS and set(decode(said[:-1])) <= set(SYMBOLS) and len(said) > 1
-    return decode(said[:-1]) if ends and min(said[:-1]) > EOS else None
+    predicted = greedy(decoder, ids, most, int(str(row["key"])))
+    ends = (
+        predicted[-1] == EOS and set(decode(predicted[:-1])) <= set(SYMBOLS) and len(predicted) > 1
+    )
+    return decode(predicted[:-1]) if ends and min(predicted[:-1]) > EOS else None
 
 
 @pytest.mark.slow
@@ -88,13 +94,13 @@ def test_the_harness_counts_what_we_count(tmp_path: Path) -> None:
     tasks = export_run(folder, "lm-eval", out=tmp_path / "tasks", per_cell=8)
     expected, counts = {}, {}
     for name in ("in_distribution", "one_longer", "both_longer"):
-        asked = rows(tasks / f"{name}.jsonl")
-        said = [answers(decoder, row) for row in asked]
-        for i, (row, answer) in enumerate(zip(asked, said, strict=True)):
+        problems = rows(tasks / f"{name}.jsonl")
+        predicted = [answers(decoder, row) for row in problems]
+        for i, (row, answer) in enumerate(zip(problems, predicted, strict=True)):
             row["answer"] = answer if answer is not None and i % 4 else row["answer"]
-        text = "".join(json.dumps(row) + "\n" for row in asked)
+        text = "".join(json.dumps(row) + "\n" for row in problems)
         (tasks / f"{name}.jsonl").write_text(text)
-        right = [row["answer"] == answer for row, answer in zip(asked, said, strict=True)]
+        right = [row["answer"] == answer for row, answer in zip(problems, predicted, strict=True)]
         counts[name] = len(right)
         expected[f"tape_arith_addition_2_3_{name}"] = sum(right) / len(right)
     longer = ("one_longer", "both_longer")

@@ -3,7 +3,6 @@
 import csv
 import io
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -117,16 +116,3 @@ def test_the_figure_has_a_row_each_and_the_base_s_mean_through_its_family() -> N
     assert_nothing_is_cut_off(ablations.compose(grouped, PANELS))
     low, high = outside.get_xlim()
     assert low <= 4 and 69 < high < 75  # all seeds and intervals, and not much more
-
-
-def test_it_is_drawn_the_same_again(tmp_path: Path) -> None:
-    files = [tmp_path / "one.svg", tmp_path / "two.svg"]
-    for file in files:
-        ablations.draw(families(PANELS), PANELS, file)
-    assert files[0].read_bytes() == files[1].read_bytes()
-
-
-def test_another_ending_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="png"):
-        ablations.draw(families(PANELS), PANELS, tmp_path / "map.jpg")
-    assert list(tmp_path.iterdir()) == []

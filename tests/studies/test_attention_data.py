@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tape_arith.arith.studies import inputs
-from tape_arith.arith.studies.attention import equal_places, maps, patterns
+from tape_arith.arith.studies.attention import maps, patterns
 from tape_arith.arith.studies.attention_data import Patterns
 from tape_arith.arith.studies.inputs import Sample
 from tape_arith.arith.tasks.task import Digits, load_task
@@ -87,21 +87,10 @@ def test_attention_to_everything_alike_is_chance() -> None:
         for path, weight in decoder.named_parameters():
             if path.endswith("qkv.weight"):
                 weight[: HEADS * CONFIG.head_dim] = 0
-    found = patterns(decoder, SAMPLE, "cpu")
-    np.testing.assert_allclose(found.place, found.chance)
-    np.testing.assert_allclose(found.by_distance, np.tile(found.uniform, (LAYERS, 1)))
-    assert found.best == (0, 0)
-
-
-def test_which_query_looks_at_which_digits() -> None:
-    """48 + 5 = 53 is written 84+5=35: '=' predicts 3 and should look at 8 and 5; 3 predicts 5 and
-    should look at 4 alone; the last 5 predicts the end token."""
-    row, query, key = equal_places(np.array([[2, 1]]), np.array([5]), np.array([2]))
-    text = "84+5=35"
-    assert row.tolist() == [0, 0, 0]
-    assert [text[t] for t in query] == ["=", "=", "3"]
-    assert [text[i] for i in key] == ["8", "5", "4"]
-    assert key.tolist() == [0, 3, 1]
+    uniform = patterns(decoder, SAMPLE, "cpu")
+    np.testing.assert_allclose(uniform.place, uniform.chance)
+    np.testing.assert_allclose(uniform.by_distance, np.tile(uniform.uniform, (LAYERS, 1)))
+    assert uniform.best == (0, 0)
 
 
 def test_maps_of_one_problem() -> None:

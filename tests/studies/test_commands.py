@@ -43,7 +43,7 @@ def run(name: str, seed: int = 0) -> str:
     return f"runs/mini/{name}/seed-{seed}"
 
 
-def read(*arguments: object) -> dict[str, Any]:
+def read_json(*arguments: object) -> dict[str, Any]:
     content = json.loads(done(*arguments, "--json").out)
     assert isinstance(content, dict)
     return content
@@ -56,17 +56,18 @@ def test_stability(tmp_path: Path) -> None:
     out, plot = tmp_path / "s.csv", tmp_path / "s.png"
     runs = [run("rope"), run("tape"), run("fire"), run("rope", 1)]
     with untouched(Path("runs")):
-        told = done("stability", *runs, "--problems", 20, "--out", out, "--plot", plot)
-    assert told.out.startswith(
+        result = done("stability", *runs, "--problems", 20, "--out", out, "--plot", plot)
+    assert result.out.startswith(
         "| encoding | seeds | trained with | numbers | change | of | layer 1 "
     )
     assert (
-        "| rope | 0, 1 | no [BOS] | float32 | indices start at 3 | attention weights |" in told.out
+        "| rope | 0, 1 | no [BOS] | float32 | indices start at 3 | attention weights |"
+        in result.out
     )
-    assert "20 problems" in told.out and plot.stat().st_size > 10_000
+    assert "20 problems" in result.out and plot.stat().st_size > 10_000
     with open(out, encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    content = read("stability", *runs, "--problems", 20)
+    content = read_json("stability", *runs, "--problems", 20)
     assert sum(len(one["values"] or [0]) for one in content["series"]) == len(rows)
     assert {one["run"] for one in content["series"]} == set(runs)
     for one in content["series"]:
@@ -85,7 +86,7 @@ def test_the_problems_are_the_evaluation_set_s() -> None:
     expected = deviations(
         decoder.eval(), Sample(bucket.problems(0, 20), bucket.keys(0, 20), np.arange(20)), "cpu"
     )
-    content = read("stability", run("tape"), "--problems", 20)
+    content = read_json("stability", run("tape"), "--problems", 20)
     assert content["evaluation"]["sha256"] == bucket.sha256(20)
     for ours, theirs in zip(content["series"], expected, strict=True):
         assert (ours["change"], ours["measure"]) == (theirs.change, theirs.measure)
@@ -95,15 +96,15 @@ def test_the_problems_are_the_evaluation_set_s() -> None:
 def test_runs_trained_with_bos_beside_others(tmp_path: Path) -> None:
     options = settings(num_layers=2, problems_per_cell=6, leading_bos=3)
     done("train", "--pe", "rope", "--no-score", "--out", tmp_path, *options)
-    told = done("stability", run("rope"), tmp_path / "mini/rope/seed-0", "--problems", 9).out
-    assert "| rope | 0 | no [BOS] |" in told and "| rope | 0 | 0 to 3 [BOS] |" in told
-    assert "[BOS] not trained" in told
-    content = read("attention", run("rope"), tmp_path / "mini/rope/seed-0", "--problems", 9)
+    result = done("stability", run("rope"), tmp_path / "mini/rope/seed-0", "--problems", 9).out
+    assert "| rope | 0 | no [BOS] |" in result and "| rope | 0 | 0 to 3 [BOS] |" in result
+    assert "[BOS] not trained" in result
+    content = read_json("attention", run("rope"), tmp_path / "mini/rope/seed-0", "--problems", 9)
     assert [one["leading_bos"] for one in content["runs"]] == [0, 3]
 
 
 def test_stability_in_float64() -> None:
-    content = read("stability", run("tape"), "--problems", 5, "--double")
+    content = read_json("stability", run("tape"), "--problems", 5, "--double")
     exact = [one for one in content["series"] if one["precision"] == "float64"]
     assert len(exact) == len(content["series"]) / 2
     for one in exact:
@@ -131,20 +132,20 @@ def test_attention(tmp_path: Path) -> None:
     runs = [run("rope"), run("rope", 1), run("fire"), run("nope")]
     how = ("--problems", 10, "--problem", "12+3", "--heads", 2)
     with untouched(Path("runs")):
-        told = done("attention", *runs, *how, "--plot", tmp_path / "a.png")
+        result = done("attention", *runs, *how, "--plot", tmp_path / "a.png")
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["a-distance.png", "a-maps.png", "a-places.png"]
-    assert told.out.startswith(
+    assert result.out.startswith(
         "| encoding | trained with | seed | best head | place, in distribution"
     )
-    assert "10 in distribution and 10 out of distribution" in told.out
-    assert all(f"drawn: {tmp_path / name}" in told.err for name in names)
-    content = read("attention", *runs, *how)
+    assert "10 in distribution and 10 out of distribution" in result.out
+    assert all(f"drawn: {tmp_path / name}" in result.err for name in names)
+    content = read_json("attention", *runs, *how)
     assert [one["run"] for one in content["runs"]] == runs
     for one in content["runs"]:
-        for found in one["regions"].values():
-            assert found["problems"] == 10 and 0 < found["best_head"] <= 1
-            assert len(found["place"]) == len(found["diagonal"]) == 2
+        for patterns in one["regions"].values():
+            assert patterns["problems"] == 10 and 0 < patterns["best_head"] <= 1
+            assert len(patterns["place"]) == len(patterns["diagonal"]) == 2
     maps = content["maps"]
     assert (maps["tokens"], maps["layers"], maps["heads"]) == (list("21+3=51"), [2], [2])
     for weights in maps["weights"].values():
@@ -153,7 +154,7 @@ def test_attention(tmp_path: Path) -> None:
 
 def test_regions_are_what_they_say() -> None:
     """To 2 digits trained, to 3 tested, 6 problems a cell: 4 cells in distribution, 5 out of it."""
-    (one,) = read("attention", run("rope"), "--problems", 1000)["runs"]
+    (one,) = read_json("attention", run("rope"), "--problems", 1000)["runs"]
     inside, outside = one["regions"]["in distribution"], one["regions"]["out of distribution"]
     assert (inside["problems"], outside["problems"]) == (24, 30)
     # Places that an operand has: the longer one's digits.

@@ -16,12 +16,12 @@ RUNS = [Path(f"runs/mini/{name}/seed-{seed}") for name in ("rope", "fire") for s
 
 def by_region(grid: Grid) -> dict[Region, tuple[int, int, int]]:
     """Problems, exact answers and the sum of first wrong places."""
-    found = {}
+    counts_by_region = {}
     for region in REGIONS:
         cells = grid.mask(region)
         counts = (grid.total, grid.exact, grid.first_wrong_sum)
-        found[region] = tuple(int(array[cells].sum()) for array in counts)
-    return found  # type: ignore[return-value]
+        counts_by_region[region] = tuple(int(array[cells].sum()) for array in counts)
+    return counts_by_region  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("split", ["evaluation", "carry"])
@@ -41,7 +41,9 @@ def test_counts_agree_with_the_grids(comparison: Path, split: str) -> None:
         assert content["evaluation"]["sha256"] == grid.evaluation["sha256"]
         for region, expected in by_region(grid).items():
             counts = one[region]
-            places = sum(at["place"] * at["wrong"] for at in counts["by_first_wrong_place"])
+            places = sum(
+                entry["place"] * entry["wrong"] for entry in counts["by_first_wrong_place"]
+            )
             assert (counts["problems"], counts["exact"], places) == expected
             key = one["encoding"], region
             together[key] = together.get(key, 0) + counts["wrong"]
@@ -52,10 +54,10 @@ def test_counts_agree_with_the_grids(comparison: Path, split: str) -> None:
 
 
 def test_for_people(comparison: Path) -> None:
-    told = done("errors", *RUNS[:2], RUNS[2], "--split", "carry", "--out", "new/errors.svg").out
-    assert told.startswith("Exact match by length of the longest carry chain, in distribution\n\n")
-    assert "| rope | 0, 1 | out of distribution |" in told and "| fire | 0 | in dis" in told
-    assert "hard sums: long carry chains" in told and "preset mini with trained_digits=2" in told
+    text = done("errors", *RUNS[:2], RUNS[2], "--split", "carry", "--out", "new/errors.svg").out
+    assert text.startswith("Exact match by length of the longest carry chain, in distribution\n\n")
+    assert "| rope | 0, 1 | out of distribution |" in text and "| fire | 0 | in dis" in text
+    assert "hard sums: long carry chains" in text and "preset mini with trained_digits=2" in text
     assert Path("new/errors.svg").read_bytes().startswith(b"<?xml")
 
 
@@ -76,6 +78,6 @@ def test_what_is_refused(comparison: Path) -> None:
         assert ".png, .svg or .pdf" in refused("errors", RUNS[0], "--out", "x.jpg")
         assert "cannot be compared" in refused("errors", RUNS[0], "new/mini/rope/seed-0")
         assert "named twice" in refused("errors", RUNS[0], RUNS[0])
-        told = refused("errors", RUNS[0], RUNS[1], "again/mini/rope/seed-0")
-        assert told.startswith("again/mini/rope/seed-0 is rope, seed 0, once more")
+        message = refused("errors", RUNS[0], RUNS[1], "again/mini/rope/seed-0")
+        assert message.startswith("again/mini/rope/seed-0 is rope, seed 0, once more")
         assert "tape-arith list" in refused("errors", "runs/mini/rope")

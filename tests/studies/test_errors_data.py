@@ -78,21 +78,23 @@ def longest_chain(first: str, second: str) -> int:
 def kind(own: list[int], right: list[int]) -> tuple[int, str]:
     """The place and the kind of the first error of a whole answer, which is not right."""
     place = next(k for k, (a, b) in enumerate(zip(own, right, strict=False)) if a != b)
-    said, meant = decode([own[place]]), decode([right[place]])
-    if said == "[EOS]":
+    predicted, meant = decode([own[place]]), decode([right[place]])
+    if predicted == "[EOS]":
         return place, "ended_early"
-    if said not in "0123456789":
+    if predicted not in "0123456789":
         return place, "no_digit"
     if meant == "[EOS]":
         return place, "went_on"
-    if int(said) == (int(meant) + 9) % 10:
+    if int(predicted) == (int(meant) + 9) % 10:
         return place, "one_less"
-    return place, "one_more" if int(said) == (int(meant) + 1) % 10 else "other_digit"
+    return place, "one_more" if int(predicted) == (int(meant) + 1) % 10 else "other_digit"
 
 
-def looped(problems: Problems, answers: list[list[int]]) -> dict[str, Counter[tuple[str, object]]]:
+def count_by_loops(
+    problems: Problems, answers: list[list[int]]
+) -> dict[str, Counter[tuple[str, object]]]:
     """The counts from whole answers; `problems` may call other answers right than arithmetic."""
-    found: dict[str, Counter[tuple[str, object]]] = {
+    counted: dict[str, Counter[tuple[str, object]]] = {
         name: Counter() for name in ("problems", "exact", "first_wrong", "kinds")
     }
     for own, (prompt, right), lengths in zip(
@@ -101,25 +103,25 @@ def looped(problems: Problems, answers: list[list[int]]) -> dict[str, Counter[tu
         region = REGIONS[max(lengths) > TRAINED]
         first, second = decode(prompt)[:-1].split("+")
         chain = longest_chain(first, second)
-        found["problems"][region, chain] += 1
+        counted["problems"][region, chain] += 1
         if own == right:
-            found["exact"][region, chain] += 1
+            counted["exact"][region, chain] += 1
             continue
-        place, what = kind(own, right)
-        found["first_wrong"][region, place] += 1
-        found["kinds"][region, what] += 1
-    return found
+        place, error = kind(own, right)
+        counted["first_wrong"][region, place] += 1
+        counted["kinds"][region, error] += 1
+    return counted
 
 
 def as_counters(counts: ErrorCounts) -> dict[str, Counter[tuple[str, object]]]:
-    found: dict[str, Counter[tuple[str, object]]] = {}
+    counted: dict[str, Counter[tuple[str, object]]] = {}
     for name in ("problems", "exact", "first_wrong", "kinds"):
-        found[name] = Counter()
+        counted[name] = Counter()
         for (row, column), value in np.ndenumerate(getattr(counts, name)):
             if value:
                 column = list(KINDS)[column] if name == "kinds" else column
-                found[name][REGIONS[row], column] += int(value)
-    return found
+                counted[name][REGIONS[row], column] += int(value)
+    return counted
 
 
 def decoded(decoder: Decoder, bucket: Bucket, problems: Problems) -> list[list[int]]:
@@ -137,11 +139,11 @@ def test_what_a_trained_decoder_answers(
 ) -> None:
     bucket = Bucket("addition", TESTED, 0, split)
     problems = bucket.problems(0, COUNT)
-    expected = looped(problems, decoded(trained, bucket, problems))
+    expected = count_by_loops(problems, decoded(trained, bucket, problems))
     done: list[int] = []
     monkeypatch.setattr(module, "ROWS_A_CHUNK", 40)
-    found = errors(trained, bucket, COUNT, TRAINED, cpu(), done.append)
-    assert as_counters(found) == expected and done == [40, 80, 90]
+    counted = errors(trained, bucket, COUNT, TRAINED, cpu(), done.append)
+    assert as_counters(counted) == expected and done == [40, 80, 90]
     # There is something to tell apart.
     assert sum(expected["exact"].values()) > 2 and len(expected["kinds"]) >= 4
     assert len(expected["first_wrong"]) > 1 and len(expected["problems"]) >= 4
@@ -159,23 +161,23 @@ def test_every_kind_of_error() -> None:
     answers = decoded(decoder, bucket, problems)
     changed = []
     for row, answer in enumerate(answers):
-        at = row % len(answer)
-        others = [EOS, *range(DIGIT_ZERO, DIGIT_ZERO + 10)]
-        token = others[(row * 7) % 11]
+        place = row % len(answer)
+        tokens = [EOS, *range(DIGIT_ZERO, DIGIT_ZERO + 10)]
+        token = tokens[(row * 7) % 11]
         if row % 5 == 0:
             changed.append(answer)  # left as it is
-        elif token != answer[at]:
-            changed.append([*answer[:at], token, *answer[at + 1 :]])
+        elif token != answer[place]:
+            changed.append([*answer[:place], token, *answer[place + 1 :]])
         else:
-            changed.append([*answer[:at], DIGIT_ZERO + (token + 3) % 10])
+            changed.append([*answer[:place], DIGIT_ZERO + (token + 3) % 10])
     lengths = problems.prompt_lengths + np.array([len(answer) for answer in changed])
     rows = [prompt + answer for (prompt, _), answer in zip(rows_of(problems), changed, strict=True)]
-    asked = problems._replace(
+    changed_problems = problems._replace(
         tokens=np.array([token for row in rows for token in row], dtype=np.uint8), lengths=lengths
     )
-    outcome = score(decoder, asked, keys, cpu())
-    found = count_errors(
-        asked,
+    outcome = score(decoder, changed_problems, keys, cpu())
+    counted = count_errors(
+        changed_problems,
         load_task("addition").carry_chains(*bucket.operands(0, COUNT)),
         outcome.first_wrong,
         outcome.predicted,
@@ -183,14 +185,14 @@ def test_every_kind_of_error() -> None:
         max_digits=TESTED,
         places=TESTED + 2,
     )
-    expected = looped(asked, answers)
-    assert as_counters(found) == expected
-    assert {what for _, what in expected["kinds"]} == set(KINDS)
+    expected = count_by_loops(changed_problems, answers)
+    assert as_counters(counted) == expected
+    assert {error for _, error in expected["kinds"]} == set(KINDS)
 
 
 def test_logits_that_overflow_say_no_digit(trained: Decoder) -> None:
     decoder = decoder_for(CONFIG, parse("rope"), 0).eval()
     with torch.no_grad():
         decoder.head.weight[DIGIT_ZERO + 5].fill_(float("nan"))  # which argmax takes for the most
-    found = errors(decoder, Bucket("addition", TESTED, 0, EVALUATION), 20, TRAINED, cpu())
-    assert found.exact.sum() == 0 and found.kinds[:, list(KINDS).index("no_digit")].sum() == 20
+    counted = errors(decoder, Bucket("addition", TESTED, 0, EVALUATION), 20, TRAINED, cpu())
+    assert counted.exact.sum() == 0 and counted.kinds[:, list(KINDS).index("no_digit")].sum() == 20

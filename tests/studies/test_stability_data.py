@@ -28,13 +28,13 @@ CONTROL = "tape:form=non-equivariant"
 
 
 @cache
-def found(name: str, dtype: torch.dtype = torch.float64) -> dict[tuple[str, str], Deviation]:
+def measured(name: str, dtype: torch.dtype = torch.float64) -> dict[tuple[str, str], Deviation]:
     made = deviations(varied(name).to(dtype), SAMPLE, "cpu")
     return {(deviation.change, deviation.measure): deviation for deviation in made}
 
 
 def values(name: str, change: str, measure: str, dtype: torch.dtype = torch.float64) -> np.ndarray:
-    deviation = found(name, dtype)[change, measure]
+    deviation = measured(name, dtype)[change, measure]
     assert deviation.values is not None and deviation.why is None
     return np.array(deviation.values)
 
@@ -76,8 +76,8 @@ def naive(name: str, offset: int, leading: int) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("change", SHIFTS)
 def test_agrees_with_loops(name: str, change: str) -> None:
     expected = naive(name, *SHIFTS[change])
-    for (measured, measure), deviation in found(name).items():
-        if measured == change:
+    for (shift, measure), deviation in measured(name).items():
+        if shift == change:
             assert deviation.values is not None
             np.testing.assert_allclose(deviation.values, expected[measure], rtol=1e-9, atol=1e-12)
 
@@ -115,7 +115,7 @@ def test_leading_tokens_leave_the_first_layer_of_rope() -> None:
 
 
 def test_who_has_no_positional_state() -> None:
-    deviation = found("nope")["start 3", "inner products"]
+    deviation = measured("nope")["start 3", "inner products"]
     assert (deviation.values, deviation.why) == (None, "no positional state")
     assert values("nope", "start 1000", "attention").tolist() == [0.0] * CONFIG.num_layers
 
@@ -123,7 +123,7 @@ def test_who_has_no_positional_state() -> None:
 def test_an_index_that_is_not_there() -> None:
     """A table of as many rows as the longest tested sequence ends before 1000."""
     for measure in ("attention", "inner products"):
-        deviation = found("learned")["start 1000", measure]
+        deviation = measured("learned")["start 1000", measure]
         assert deviation.values is None and "past the end of a learned table" in str(deviation.why)
     short = ALL[PROBLEMS.lengths <= 16]
     made = deviations(varied("learned"), Sample(PROBLEMS, KEYS, short), "cpu")

@@ -4,21 +4,18 @@ import csv
 import io
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.lines import Line2D
 
-from tape_arith.arith.errors import UsageError
 from tape_arith.arith.studies.stability_report import (
     CHANGES,
     Precision,
     Series,
     StabilityStudy,
     compose,
-    draw,
     to_csv,
     to_json,
     to_markdown,
@@ -169,12 +166,3 @@ def test_nothing_is_cut_off() -> None:
     seeds = range(1, 7), (0, 1)
     many = [run_series(f"tape:width={8 * i}", 10.0**-i, seed=s) for i in seeds[0] for s in seeds[1]]
     assert_nothing_is_cut_off(compose(study(*many)))
-
-
-def test_files_have_the_same_bytes(tmp_path: Path) -> None:
-    one, two = tmp_path / "one.svg", tmp_path / "two.svg"
-    for path in (one, two):
-        draw(study(run_series("rope", 1e-7)), path)
-    assert one.read_bytes() == two.read_bytes() and one.stat().st_size > 5_000
-    with pytest.raises(UsageError, match=r"\.png, \.svg or \.pdf"):
-        draw(study(run_series("rope", 1e-7)), tmp_path / "x.gif")
