@@ -77,7 +77,7 @@ def test_threads(monkeypatch: Patch, threads: int, fix: str) -> None:
 
 
 def test_gpu_that_torch_does_not_use(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(machine, "DRIVER", tmp_path / "version")
+    monkeypatch.setattr(machine, "_DRIVER", tmp_path / "version")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert machine._gpu().result == "none"

@@ -14,7 +14,7 @@ from tape_arith.arith.version import project
 
 STATES = ("ok", "slow", "missing", "broken")
 """Works; works but could be faster; absent and not required; fails."""
-OPTIONAL = {
+_OPTIONAL = {
     "triton": ("triton", "the fused attention kernel, on a GPU"),
     "flash-attn": ("tape-arith[flash]", "the flash-attn backend, on a GPU"),
     "pyarrow": ("tape-arith[data]", "generate --format parquet"),
@@ -86,7 +86,7 @@ def _packages() -> Iterator[Check]:
             yield Check(name, "broken", f"{installed}, but {specifier} is required", install)
         else:
             yield Check(name, "ok", installed)
-    for name, (extra, use) in OPTIONAL.items():
+    for name, (extra, use) in _OPTIONAL.items():
         installed = _version(name)
         if installed is None:
             yield Check(name, "missing", f"not installed: {use}", f"pip install '{extra}'")

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
+from rich.filesize import decimal
 from torch import Tensor
 
 from tape_arith.arith.data.bucket import Bucket
@@ -27,8 +28,8 @@ from tape_arith.models.names.backends import backend_names
 from tape_arith.models.names.parse import parse
 from tape_arith.models.sequences import Sequences
 
-DRIVER = Path("/proc/driver/nvidia/version")
-TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
+_DRIVER = Path("/proc/driver/nvidia/version")
+_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
 
 
 def device() -> Iterator[Check]:
@@ -65,7 +66,7 @@ def _gpu() -> Check:
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
         major, minor = torch.cuda.get_device_capability()
-        result = f"{torch.cuda.get_device_name()}, {_size(free)} of {_size(total)} free, "
+        result = f"{torch.cuda.get_device_name()}, {decimal(free)} of {decimal(total)} free, "
         result += f"capability {major}.{minor}, CUDA {torch.version.cuda}, driver {driver or '?'}"
         if major < 8:
             fix = "the fused kernel and bfloat16 need capability 8.0; slower ones are used instead"
@@ -86,7 +87,7 @@ def _gpu() -> Check:
 def _driver() -> str | None:
     """Return the version of NVIDIA's driver; None without one."""
     try:
-        words = DRIVER.read_text(encoding="utf-8").split("\n")[0].split()
+        words = _DRIVER.read_text(encoding="utf-8").split("\n")[0].split()
     except OSError:
         return None
     return next((word for word in words if word[:1].isdigit() and "." in word), "?")
@@ -129,7 +130,7 @@ def _backend(backend_name: str, hardware: Hardware) -> Check:
     except Exception as error:
         result = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return Check(name, "broken", result, fix)
-    if not difference <= TOLERANCE[hardware.dtype]:  # nan too
+    if not difference <= _TOLERANCE[hardware.dtype]:  # nan too
         return Check(name, "broken", f"differs from plain products by {difference:.2g}", fix)
     result = f"forward and backward agree with plain products to {difference:.1g}"
     return Check(name, "ok", f"{result} ({hardware.dtype_name})")
@@ -179,7 +180,7 @@ def disk(preset: str | None, runs: Path, data: Path) -> Iterator[Check]:
         yield _writing(folder, existing)
         free = shutil.disk_usage(existing).free
         name = f"space for {folder}"
-        result = f"{_size(free)} free, {_size(num_bytes)} for one run of {preset}"
+        result = f"{decimal(free)} free, {decimal(num_bytes)} for one run of {preset}"
         if free < num_bytes:
             fix = "free some, or choose another folder with --out"
             yield Check(name, "broken", result, fix)
@@ -209,16 +210,3 @@ def _writing(folder: Path, existing: Path) -> Check:
         with suppress(OSError):
             probe.unlink()
     return Check(name, "ok", f"allowed in {existing.resolve()}")
-
-
-def _size(count: float) -> str:
-    """Format a number of bytes.
-
-    >>> _size(1_500_000_000)
-    '1.5 GB'
-    """
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Literal
 
 import matplotlib as mpl
@@ -239,10 +238,8 @@ def compose(study: StabilityStudy) -> Figure:
     rows = [[ATTENTION, RENORMALISED]]
     if any(one.measure == PRODUCTS for one in series):
         rows.append([PRODUCTS])
-    styles = {
-        label: {**style, **_LINE}
-        for label, style in series_styles(dict.fromkeys(one.label for one in study.series)).items()
-    }
+    labels = dict.fromkeys(one.label for one in study.series)
+    styles = {label: {**style, **_LINE} for label, style in series_styles(labels).items()}
     figure = page(6.7, 2.1 * len(rows), _note(study, precision), _handles(study, series, styles), 3)
     grid = figure.subplots(len(rows), len(CHANGES), squeeze=False)
     for axes, measures in zip(grid, rows, strict=True):
@@ -297,8 +294,8 @@ def _lines(drawn: Sequence[Series]) -> Iterator[tuple[Series, bool]]:
             continue
         if not _is_raw(runs[0]):
             yield from ((one, True) for one in runs)
-        columns = zip(*(one.values or () for one in runs), strict=True)
-        yield replace(runs[0], values=tuple(fmean(column) for column in columns)), False
+        mean = np.mean([one.values or () for one in runs], axis=0)
+        yield replace(runs[0], values=tuple(mean.tolist())), False
 
 
 def _is_raw(one: Series) -> bool:
