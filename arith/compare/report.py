@@ -5,7 +5,6 @@ No torch here, unless costs are wanted.
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,9 @@ from tape_arith.arith.compare.order import in_order
 from tape_arith.arith.compare.panels import ALL, all_panels, panels
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.report.content import Curve, Report, Run
-from tape_arith.arith.runs.command_lines import init_from_options, score_options
+from tape_arith.arith.runs.command_lines import reproduction_commands
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.metrics import Line, by_length, curve
-from tape_arith.arith.runs.presets import changed_settings, presets
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
@@ -102,70 +100,11 @@ def _run(root: Path, grids: Sequence[Grid]) -> Run:
         folder=path.as_posix(),
         facts=facts,
         config=record.config.as_dict() if record else {},
-        commands=commands(root, record, path, grids) if record else (),
+        commands=reproduction_commands(root, record, grids) if record else (),
         recorded=environment.get("command"),
         curves=_curves(lines),
         by_length=by_length(lines),
     )
-
-
-def commands(root: Path, record: RunRecord, path: Path, grids: Sequence[Grid]) -> list[str]:
-    """The command lines that train and score a run again, into runs/, after those of the run whose
-    weights it began from; none where a preset, or that run, is unknown here."""
-    lines = trainings(root, record, path)
-    for grid in grids if lines else ():
-        on = EvaluationSet(grid.split, grid.max_digits).normalized(record.config.tested_digits)
-        way = score_options(grid.extrapolation, on)
-        if way:  # the usual grid comes with training
-            lines.append(["tape-arith", "score", str("runs" / path), *way])
-    return [shlex.join(line) for line in lines]
-
-
-def trainings(root: Path, record: RunRecord, path: Path) -> list[list[str]]:
-    """What trains the run of `record`, in the words of the command line; none as in `commands`."""
-    if record.preset not in presets():
-        return []
-    before: list[list[str]] = []
-    words = ["tape-arith", "train", "--pe", record.encoding]
-    if record.init_from is not None:
-        found = _source(root, record)
-        before = trainings(root, *found) if found else []
-        if found is None or not before:
-            return []
-        try:
-            name = record.name
-        except UsageError:  # not known any more
-            return []
-        words = [*words[:-1], name.encoding.own, *init_from_options(name, "runs" / found[1])]
-    words += ["--seed", str(record.seed), "--preset", record.preset]
-    words += [] if record.on_nonfinite == "stop" else ["--on-nonfinite", record.on_nonfinite]
-    config = replace(record.config, steps=record.first_steps)
-    for key, value in changed_settings(config, record.preset).items():
-        words += ["--set", f"{key}={value}"]
-    lines = [*before, words]
-    if record.config.steps != record.first_steps:
-        folder = str("runs" / path)
-        lines.append(["tape-arith", "train", folder, "--steps", str(record.config.steps)])
-    return lines
-
-
-def _source(root: Path, record: RunRecord) -> tuple[RunRecord, Path] | None:
-    """The run whose final weights that of `record` began from, and its path below the runs; None
-    where it is not among them, or is another run now."""
-    before = record.init_from
-    assert before is not None
-    for preset in dict.fromkeys((record.preset, *presets())):
-        path = Path(preset, slug(before.encoding), f"seed-{before.seed}")
-        try:
-            found = RunFolder(root / path).record()
-        except Failure:
-            continue
-        # Trained for fewer steps in all: to follow runs to where they began comes to an end.
-        steps = found.config.steps + (found.init_from.steps if found.init_from else 0)
-        told = (before.encoding, before.seed, before.config_sha256, before.steps)
-        if (found.encoding, found.seed, found.config.sha256, steps) == told:
-            return found, path
-    return None
 
 
 def _record(folder: RunFolder, grid: Grid) -> RunRecord | None:

@@ -1,11 +1,16 @@
 """Every command line that is advised, printed or run. Never imports torch."""
 
 import shlex
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from tape_arith.arith.errors import UsageError
-from tape_arith.arith.runs.folder import RunFolder, slug
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.runs.folder import RunFolder, run_folder, slug
+from tape_arith.arith.runs.presets import changed_settings, presets
+from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.models.names.parse import Name, NamePart
 
 _ANEW = (
@@ -50,6 +55,69 @@ def score_command(root: Path, preset: str, name: Name, evaluation_set: Evaluatio
         return resume_command(folder)
     way = score_options(name.extrapolation, evaluation_set)
     return _quoted(["score", str(folder.path), *way])
+
+
+def reproduction_commands(root: Path, record: RunRecord, grids: Sequence[Grid]) -> list[str]:
+    """Return the commands that train a run below `root` and score `grids` again, into runs/.
+
+    The run from whose weights it began is trained first. Returns [] if that run or a preset is
+    unknown here.
+    """
+    lines = _training_lines(root, record)
+    for grid in grids if lines else ():
+        evaluation_set = EvaluationSet(grid.split, grid.max_digits)
+        options = score_options(
+            grid.extrapolation, evaluation_set.normalized(record.config.tested_digits)
+        )
+        if options:  # training scores the standard grid
+            lines.append(["score", str(_new_folder(record)), *options])
+    return list(map(_quoted, lines))
+
+
+def _training_lines(root: Path, record: RunRecord) -> list[list[str]]:
+    if record.preset not in presets():
+        return []
+    lines, words = [], ["train", "--pe", record.encoding]
+    if record.init_from is not None:
+        source = _source_record(root, record)
+        lines = [] if source is None else _training_lines(root, source)
+        if source is None or not lines:
+            return []
+        try:
+            name = record.name
+        except UsageError:  # its file is not here any more
+            return []
+        words = ["train", "--pe", name.encoding.own, *init_from_options(name, _new_folder(source))]
+    words += ["--seed", str(record.seed), "--preset", record.preset]
+    words += [] if record.on_nonfinite == "stop" else ["--on-nonfinite", record.on_nonfinite]
+    config = replace(record.config, steps=record.first_steps)
+    for key, value in changed_settings(config, record.preset).items():
+        words += ["--set", f"{key}={value}"]
+    lines.append(words)
+    if record.config.steps != record.first_steps:
+        lines.append(["train", str(_new_folder(record)), "--steps", str(record.config.steps)])
+    return lines
+
+
+def _new_folder(record: RunRecord) -> Path:
+    return run_folder(Path("runs"), record.preset, record.encoding, record.seed).path
+
+
+def _source_record(root: Path, record: RunRecord) -> RunRecord | None:
+    """Return the record of the run from whose weights that of `record` began, if it is there."""
+    origin = record.init_from
+    assert origin is not None
+    identity = (origin.encoding, origin.seed, origin.config_sha256, origin.steps)
+    for preset in dict.fromkeys((record.preset, *presets())):
+        try:
+            source = run_folder(root, preset, origin.encoding, origin.seed).record()
+        except Failure:
+            continue
+        # Its total steps are fewer, so that following runs to where they began comes to an end.
+        recorded = (source.encoding, source.seed, source.config.sha256, source.total_steps)
+        if recorded == identity:
+            return source
+    return None
 
 
 def _quoted(words: list[str]) -> str:

@@ -298,7 +298,7 @@ def _seconds_left(metrics: list[dict[str, Any]], steps: int) -> float | None:
     return round(float(pace * (steps - last["step"])), 1)
 
 
-def run_folder(root: Path, preset: str, encoding: Encoding, seed: int) -> RunFolder:
+def run_folder(root: Path, preset: str, encoding: Encoding | str, seed: int) -> RunFolder:
     """Where a run lives. Its parts are names, so nothing in them can lead elsewhere."""
     return RunFolder(root / preset / slug(str(encoding)) / f"seed-{seed}")
 

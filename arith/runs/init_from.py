@@ -81,7 +81,7 @@ def init_from_record(
         encoding=source.encoding,
         seed=source.seed,
         config_sha256=source.config.sha256,
-        steps=source.config.steps + (before.steps if before else 0),
+        steps=source.total_steps,
         problems=trained + (before.problems if before else 0),
         weights_sha256=sha256(folder.final),
     )

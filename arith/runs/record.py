@@ -66,6 +66,11 @@ class RunRecord(Strict):
         return parse(self.encoding)
 
     @property
+    def total_steps(self) -> int:
+        """Steps of this run and of those from whose weights it began."""
+        return self.config.steps + (self.init_from.steps if self.init_from else 0)
+
+    @property
     def schedule(self) -> Schedule:
         config = self.config
         return Schedule.of(config.steps, self.first_steps, config.warmup, config.cooldown)
