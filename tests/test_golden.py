@@ -1,8 +1,9 @@
 """Freeze what a change of the code must not change: data, weights, grids, statistics, exit codes.
 
-`golden.json` beside this file holds hashes. `python tests/test_golden.py` writes it anew; an entry
-may change only together with a decision that CHANGELOG names. Weights are equal bit for bit on the
-processor and torch that wrote the file; elsewhere rounding differs and they are compared loosely.
+`golden.json` beside this file holds hashes. `python -m tests.test_golden` writes it anew and keeps
+the runs of other machines; an entry may change only together with a decision that CHANGELOG names.
+Weights are equal bit for bit on a machine whose runs are in the file; elsewhere rounding differs
+and they are compared loosely.
 """
 
 import hashlib
@@ -14,8 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from io import StringIO
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,7 +25,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from tape_arith import cli
+from tests.helpers.tiny_runs import call, done
 
 GOLDEN = Path(__file__).parent / "golden.json"
 RESULTS = Path(__file__).parent.parent / "results"
@@ -86,18 +86,19 @@ def test_training_and_grid_are_frozen(
 ) -> None:
     with _inside(tmp_path):
         run = _frozen_run(encoding)
-    expected = golden["runs"][encoding]
-    if golden["machine"] == _machine():
-        assert run == expected
-    else:
-        assert run["tensors"].keys() == expected["tensors"].keys()
-        for name, tensor in run["tensors"].items():
-            assert tensor["shape"] == expected["tensors"][name]["shape"]
-            norm = expected["tensors"][name]["norm"]
-            assert tensor["norm"] == pytest.approx(norm, rel=0.05, abs=0.01)
-        assert run["grid"]["total"] == expected["grid"]["total"]
-        shares = [np.mean(grid["right_share"]) for grid in (run["grid"], expected["grid"])]
-        assert shares[0] == pytest.approx(shares[1], abs=0.1)
+    runs = golden["runs"].get(_machine())
+    if runs is not None:
+        assert run == runs[encoding]
+        return
+    expected = next(iter(golden["runs"].values()))[encoding]
+    assert run["tensors"].keys() == expected["tensors"].keys()
+    for name, tensor in run["tensors"].items():
+        assert tensor["shape"] == expected["tensors"][name]["shape"]
+        norm = expected["tensors"][name]["norm"]
+        assert tensor["norm"] == pytest.approx(norm, rel=0.05, abs=0.01)
+    assert run["grid"]["total"] == expected["grid"]["total"]
+    shares = [np.mean(grid["right_share"]) for grid in (run["grid"], expected["grid"])]
+    assert shares[0] == pytest.approx(shares[1], abs=0.1)
 
 
 def test_leaderboard_of_the_results_is_frozen(golden: dict[str, Any]) -> None:
@@ -118,9 +119,9 @@ def golden() -> dict[str, Any]:
 
 def _frozen_data() -> dict[str, str]:
     """Hashes of the files of a preset's dataset and of small ones; not of their manifests."""
-    _call("generate", "--preset", "mini", "--count", "100000", "--out", "mini")
-    _call("generate", *TINY, "--seed", "3", "--workers", "2", "--out", "tiny")
-    _call("generate", *TINY, "--format", "text", "--out", "tiny.txt")
+    done("generate", "--preset", "mini", "--count", "100000", "--out", "mini")
+    done("generate", *TINY, "--seed", "3", "--workers", "2", "--out", "tiny")
+    done("generate", *TINY, "--format", "text", "--out", "tiny.txt")
     files = [*sorted(Path().glob("*/*.npy")), Path("tiny.txt")]
     return {str(file): _sha256(file.read_bytes()) for file in files}
 
@@ -129,11 +130,11 @@ def _frozen_run(encoding: str) -> dict[str, Any]:
     """Final weights and grid of a tiny training; that of KILLED is killed and goes on."""
     if encoding == KILLED:
         _kill_in_the_middle(["train", "--pe", encoding, *TINY, "--threads", "1"])
-    _call("train", "--pe", encoding, *TINY, "--threads", "1")
+    done("train", "--pe", encoding, *TINY, "--threads", "1")
     base, _, change = encoding.partition("+")
     name, options = (base, ["--with", change]) if change == "yarn" else (encoding, [])
     run = Path("runs/mini") / name / "seed-0"
-    grid = json.loads(_call("score", run, "--json", "--threads", "1", *options))
+    grid = json.loads(done("score", run, "--json", "--threads", "1", *options).out)
     arrays = load_file(run / "weights" / "final.safetensors")
     return {
         "tensors": {key: _tensor_facts(arrays[key]) for key in sorted(arrays)},
@@ -155,14 +156,14 @@ def _frozen_leaderboard() -> dict[str, Any]:
     for runs in sorted(
         path.parent for path in RESULTS.rglob("mini") if any(path.rglob("run.json"))
     ):
-        output = _call("leaderboard", "--preset", "mini", "--runs", runs, "--format", "json")
-        sections = json.loads(output)["sections"]
+        output = done("leaderboard", "--preset", "mini", "--runs", runs, "--format", "json")
+        sections = json.loads(output.out)["sections"]
         boards[runs.name] = [row for section in sections for row in section["rows"]]
     return boards
 
 
 def _frozen_exit_codes() -> dict[str, int]:
-    return {command: _exit_code(command.split())[0] for command in WRONG_COMMANDS}
+    return {command: call(*command.split()).code for command in WRONG_COMMANDS}
 
 
 def _kill_in_the_middle(arguments: list[str]) -> None:
@@ -184,30 +185,6 @@ def _wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
         time.sleep(0.005)
 
 
-def _call(*arguments: object) -> str:
-    code, output, errors = _exit_code(arguments)
-    assert code == 0, errors
-    return output
-
-
-def _exit_code(arguments: Any) -> tuple[int, str, str]:
-    """Run a command in this process: its exit code and what it wrote."""
-    output, errors, argv = StringIO(), StringIO(), sys.argv
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    sys.argv = ["tape-arith", *map(str, arguments)]
-    code: Any = 0
-    try:
-        with redirect_stdout(output), redirect_stderr(errors):
-            cli.main()
-    except SystemExit as end:
-        code = end.code or 0
-    finally:
-        sys.argv = argv
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    return code, output.getvalue(), errors.getvalue()
-
-
 def _assert_close(value: Any, expected: Any, place: str = "leaderboard") -> None:
     """Compare nested JSON, numbers to 1e-9."""
     if isinstance(expected, dict):
@@ -224,13 +201,10 @@ def _assert_close(value: Any, expected: Any, place: str = "leaderboard") -> None
         assert value == expected, place
 
 
-def _machine() -> dict[str, str]:
-    """What decides how a CPU rounds."""
-    return {
-        "torch": torch.__version__,
-        "vector instructions": torch.backends.cpu.get_cpu_capability(),
-        "processor": _processor(),
-    }
+def _machine() -> str:
+    """Name what decides how a CPU rounds: torch, vector instructions, processor."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"torch {torch.__version__}, {capability}, {_processor()}"
 
 
 def _processor() -> str:
@@ -263,11 +237,12 @@ def _inside(folder: Path) -> Iterator[None]:
 def _write() -> None:
     """Write golden.json from the code as it is, one entry a line."""
     torch.set_num_threads(1)
-    content: dict[str, Any] = {"machine": _machine(), "leaderboard": _frozen_leaderboard()}
+    content: dict[str, Any] = {"leaderboard": _frozen_leaderboard()}
+    runs = json.loads(GOLDEN.read_text())["runs"]
     with TemporaryDirectory() as folder, _inside(Path(folder)):
         content["exit_codes"] = _frozen_exit_codes()
         content["data"] = _frozen_data()
-        content["runs"] = {encoding: _frozen_run(encoding) for encoding in ENCODINGS}
+        content["runs"] = runs | {_machine(): {name: _frozen_run(name) for name in ENCODINGS}}
     sections = [
         f'"{title}": {{\n'
         + ",\n".join(
