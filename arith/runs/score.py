@@ -15,6 +15,7 @@ from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.runs.user_encodings import user_errors
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.scoring.comparable import is_same_run
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score_grid
@@ -100,7 +101,7 @@ def score_run(
 def _begun(file: Path, empty: Grid) -> Grid:
     """Load the unfinished grid in `file`; raise unless it is of the same run as `empty`."""
     grid = grid_file.load(file)
-    if not grid.same_run(empty):
+    if not is_same_run(grid, empty):
         raise UsageError(f"{file} is of another run or evaluation set: --fresh scores again")
     if not grid.counted:
         raise Failure(f"{file} is corrupt: cells hold more than its blocks; {grid_file.REMEDY}")

@@ -1,57 +1,66 @@
-"""Which grids may stand in one figure, and which are of one run: what differs, in words."""
+"""Which grids may stand in one figure, and which are of one run."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.scoring.grid import Grid
 
-if TYPE_CHECKING:  # a grid asks here whether another is of its run
-    from tape_arith.arith.scoring.grid import Grid
-
-_FIGURE = ("preset", "trained_digits", "split", "evaluation", "budget")
-RUN = ("encoding", "extrapolation", "seed", *_FIGURE)
-"""In what grids of one run are equal."""
+_WEIGHTS = ("steps_before", "config_before")
+"""Budget entries of a run that began with the weights of another."""
 
 
-def check_comparable(grids: Sequence["Grid"]) -> None:
-    """Raise UsageError, saying what differs, if `grids` must not stand in one figure."""
+def check_comparable(grids: Sequence[Grid]) -> None:
+    """Raise UsageError, saying all that differs, if `grids` must not stand in one figure."""
     for grid in grids[1:]:
-        differs = difference(grids[0], grid, _FIGURE)
-        if differs:
+        if words := differences(grid, grids[0]):
             raise UsageError(
-                f"one figure needs one preset, budget and evaluation set: {differs}; "
-                "draw them apart, or train and score them alike"
+                f"one figure needs one preset, budget and evaluation set, and {_run(grid)} differs "
+                f"from {_run(grids[0])} ({'; '.join(words)}): draw them apart, or train and score "
+                "them alike"
             )
 
 
-def difference(one: "Grid", other: "Grid", fields: Sequence[str]) -> str | None:
-    """The first difference between two grids in words, or None."""
-    for key in fields:
-        mine, yours = getattr(one, key), getattr(other, key)
-        if mine == yours:
+def differences(one: Grid, other: Grid) -> list[str]:
+    """Say all that keeps two grids out of one figure: ["steps 2000, not 1000"]; [] if nothing."""
+    facts, other_facts = _facts(one), _facts(other)
+    words = []
+    for key in dict.fromkeys([*facts, *other_facts]):
+        value, other_value = facts.get(key), other_facts.get(key)
+        if value == other_value:
             continue
-        if isinstance(mine, dict) and isinstance(yours, dict):
-            inner = _first_that_differs(mine, yours)
-            if inner == "config_sha256" and one.settings != other.settings:  # a hash tells nobody
-                key, mine, yours = "setting", one.settings, other.settings
-                inner = _first_that_differs(mine, yours)
-            key = f"{key} {inner}"
-            mine, yours = (of.get(inner, _usual(inner, key)) for of in (mine, yours))
-        return (
-            f"{key} is {mine} for {one.name} (seed {one.seed}) "
-            f"but {yours} for {other.name} (seed {other.seed})"
-        )
-    return None
+        if key in _WEIGHTS and None in (value, other_value):
+            words.append("weights of its own" if value is None else "begun from another run")
+        elif key == "config_sha256":
+            words.append(f"other settings ({_settings(one, other)})")
+        elif key == "sha256":
+            words.append(f"evaluation set {str(value)[:8]}, not {str(other_value)[:8]}")
+        else:
+            words.append(f"{key.replace('_', ' ')} {value}, not {other_value}")
+    return list(dict.fromkeys(words))
 
 
-def _first_that_differs(one: dict[str, Any], other: dict[str, Any]) -> str:
-    return next(
-        key
-        for key in [*one, *other]
-        if key not in one or key not in other or one[key] != other[key]
+def is_same_run(one: Grid, other: Grid) -> bool:
+    """Return whether both are of one run, one change at test time and one evaluation set."""
+    names = (one.encoding, one.extrapolation, one.seed)
+    return names == (other.encoding, other.extrapolation, other.seed) and not differences(
+        one, other
     )
 
 
-def _usual(inner: str, key: str) -> str:
-    """What stands where nothing is said."""
-    return "the preset's" if key == f"setting {inner}" else "nothing"
+def _run(grid: Grid) -> str:
+    return f"{grid.name} seed {grid.seed}"
+
+
+def _facts(grid: Grid) -> dict[str, object]:
+    named = {"preset": grid.preset, "trained_digits": grid.trained_digits, "split": grid.split}
+    return named | grid.budget | grid.evaluation
+
+
+def _settings(one: Grid, other: Grid) -> str:
+    words = []
+    for key in dict.fromkeys([*one.settings, *other.settings]):
+        value, other_value = (grid.settings.get(key, "the preset's") for grid in (one, other))
+        if key != "steps" and value != other_value:  # the budget tells steps
+            words.append(f"{key} {value}, not {other_value}")
+    hashes = [str(grid.budget.get("config_sha256"))[:8] for grid in (one, other)]
+    return "; ".join(words) or f"config {hashes[0]}, not {hashes[1]}"

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tape_arith.arith.data.bucket import EVALUATION
-from tape_arith.arith.scoring.comparable import RUN, difference
 from tape_arith.arith.scoring.limits import check_size
 from tape_arith.arith.scoring.regions import Bools, Region, mask
 
@@ -201,10 +200,6 @@ class Grid:
     def counted(self) -> bool:
         """Whether every cell holds as many problems as there are blocks: scoring can go on."""
         return bool((self.total == self.blocks_done).all())
-
-    def same_run(self, other: "Grid") -> bool:
-        """Whether both are of one run, one way of scoring and one evaluation set."""
-        return difference(self, other, RUN) is None
 
     def content(self) -> dict[str, Any]:
         """What the file says, as plain Python: means instead of sums, None instead of nan."""

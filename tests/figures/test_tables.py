@@ -67,7 +67,7 @@ def test_what_must_not_be_compared() -> None:
     other = panel("fire", 1)
     for grid in other:
         grid.budget = {"steps": 3}
-    with pytest.raises(UsageError, match="budget steps is nothing for tape"):
+    with pytest.raises(UsageError, match="steps 3, not None"):
         rows([panel("tape", 1), other])
 
 

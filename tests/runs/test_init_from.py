@@ -148,7 +148,7 @@ def test_tables_never_mix_them_with_plain_runs(rope: RunFolder) -> None:
         done("train", "--pe", name, "--init-from", rope.path)
     with untouched(rope.path):
         line = refused("table", "--compare", "rope,tape@from=rope")
-        assert "budget steps_before is" in line and "nothing for rope" in line
+        assert "tape@from=rope seed 0 differs from rope seed 0 (begun from another run" in line
         whole = done("table", "--compare", "all")
         # Those of one that began on its own are fewer here, and are shown all the same.
         left = "left out: rope@from=rope seed 0; tape@from=rope seed 0: begun from another run"

@@ -14,6 +14,7 @@ from tape_arith.arith.runs.find import find_grids
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.scoring.comparable import is_same_run
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import load_task
@@ -43,7 +44,7 @@ def test_a_grid_beside_the_usual_one(comparison: Path) -> None:
 
     usual, grid = (grid_file.load(ROPE / f"{name}.json") for name in ("grid", "grid@carry"))
     assert "split" not in usual.evaluation and usual.split == "evaluation"
-    assert grid.split == CARRY and grid.complete and not usual.same_run(grid)
+    assert grid.split == CARRY and grid.complete and not is_same_run(usual, grid)
     bucket = Bucket("addition", 3, 0, CARRY)
     assert grid.evaluation["sha256"] == bucket.sha256(27) != usual.evaluation["sha256"]
 
@@ -98,7 +99,7 @@ def test_a_figure_shows_one_split(comparison: Path) -> None:
     )
     assert f"Task addition, {HARD}, trained to 2 digits" in captions.footnote(theirs)
     assert "hard sums" not in captions.footnote(ours)
-    with pytest.raises(UsageError, match=r"split is evaluation for rope .* but carry for fire"):
+    with pytest.raises(UsageError, match=r"differs from rope seed 0 .split carry, not eval"):
         captions.checked_panels([ours[0], theirs[1]])
 
 

@@ -144,11 +144,14 @@ class TestComparable:
     @pytest.mark.parametrize(
         ("change", "says"),
         [
-            ({"preset": "paper-40"}, "preset is mini for tape .seed 0. but paper-40 for fire"),
-            ({"budget": {"steps": 9}}, "budget steps is 1500 for .* but 9 for fire"),
-            ({"budget": {"steps": 1500, "x": 1}}, "budget x is nothing for .* but 1 for fire"),
-            ({"evaluation": {"sha256": "cd"}}, "evaluation sha256 is abab.* but cd for fire"),
-            ({"trained": 1}, "trained_digits is 2"),
+            (
+                {"preset": "paper-40"},
+                "fire seed 0 differs from tape seed 0 .preset paper-40",
+            ),
+            ({"budget": {"steps": 9}}, "steps 9, not 1500.: draw"),
+            ({"evaluation": {"sha256": "cd"}}, "evaluation set cd, not abab"),
+            ({"evaluation": {"split": "carry"}}, "split carry, not evaluation"),
+            ({"trained": 1}, "trained digits 1, not 2"),
         ],
     )
     def test_what_differs_is_said_in_one_line(self, change: dict[str, Any], says: str) -> None:
