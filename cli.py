@@ -7,33 +7,11 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from importlib import import_module
 from typing import Annotated, NoReturn
 
 import typer
 
-from tape_arith.arith.commands import (
-    ablate,
-    attention,
-    bench,
-    check,
-    cite,
-    curves,
-    doctor,
-    errors,
-    export,
-    generate,
-    heatmap,
-    leaderboard,
-    listing,
-    report,
-    run,
-    score,
-    stability,
-    status,
-    sweep,
-    table,
-    train,
-)
 from tape_arith.arith.errors import (
     EXIT_AGAIN,
     EXIT_FAILED,
@@ -46,54 +24,31 @@ from tape_arith.arith.stopping import install_handler
 from tape_arith.arith.terminal import escape_control, protect_streams
 from tape_arith.arith.version import own_version
 
+PANELS = {
+    "From problems to grids": ("generate", "train", "score", "run", "sweep", "status"),
+    "What came out": ("heatmap", "table", "leaderboard", "report", "curves", "export", "cite"),
+    "What goes on inside": ("ablate", "stability", "attention", "errors"),
+    "What there is, and how fast": ("list", "check", "doctor", "bench"),
+}
+"""Commands by the titles of `--help`; each is a file of arith/commands."""
+
 app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Length generalization in addition: generate problems, train decoders that differ only "
     "in their positional encoding, score exact match, draw comparison heatmaps.",
 )
-PANELS = {
-    "From problems to grids": {
-        "generate": generate,
-        "train": train,
-        "score": score,
-        "run": run,
-        "sweep": sweep,
-        "status": status,
-    },
-    "What came out": {
-        "heatmap": heatmap,
-        "table": table,
-        "leaderboard": leaderboard,
-        "report": report,
-        "curves": curves,
-        "export": export,
-        "cite": cite,
-    },
-    "What goes on inside": {
-        "ablate": ablate,
-        "stability": stability,
-        "attention": attention,
-        "errors": errors,
-    },
-    "What there is, and how fast": {
-        "list": listing,
-        "check": check,
-        "doctor": doctor,
-        "bench": bench,
-    },
-}
+for _panel, _names in PANELS.items():
+    for _name in _names:
+        _module = import_module(f"tape_arith.arith.commands.{_name}")
+        app.command(_name, rich_help_panel=_panel, epilog=f"Example: {_module.EXAMPLE}")(
+            _module.command
+        )
 
 
 def _print_version(context: typer.Context, asked: bool) -> None:
     if asked and not context.resilient_parsing:  # a shell completes the line, nobody asks
         print(f"tape-arith {own_version()}")
         raise typer.Exit
-
-
-for panel, commands in PANELS.items():
-    for name, module in commands.items():
-        register = app.command(name, rich_help_panel=panel, epilog=f"Example: {module.EXAMPLE}")
-        register(module.command)
 
 
 @app.callback()

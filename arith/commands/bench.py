@@ -15,17 +15,13 @@ from tape_arith.models.names.parse import parse_list
 EXAMPLE = "tape-arith bench train --pe rope,tape --lengths 20,40"
 
 
-def complete_stage(incomplete: str) -> list[str]:
-    return [name for name in (*STAGES, ALL) if name.startswith(incomplete)]
-
-
 def command(
     stages: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[STAGE]...",
             help=f"{', '.join(STAGES)}, or {ALL} (if none is named).",
-            autocompletion=complete_stage,
+            autocompletion=lambda: [*STAGES, ALL],
         ),
     ] = None,
     pe: Annotated[

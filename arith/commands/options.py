@@ -1,5 +1,7 @@
 """Options that several commands take, and how they are completed."""
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +12,7 @@ from tape_arith.models.names.locate import known_names
 
 
 def complete_encoding(incomplete: str) -> list[str]:
-    """After a comma another encoding, after a plus what can be joined to one."""
+    """Complete another encoding after a comma, and what can be joined to one after a plus."""
     cut = max(map(incomplete.rfind, ",+")) + 1
     head, last = incomplete[:cut], incomplete[cut:]
     known = known_names("encoding")
@@ -19,44 +21,29 @@ def complete_encoding(incomplete: str) -> list[str]:
     return [head + name for name in known if name.startswith(last)]
 
 
-def _complete_preset(incomplete: str) -> list[str]:
-    from tape_arith.arith.runs.presets import presets
+def complete_from(module: str, function: str) -> Callable[[str], list[str]]:
+    """Complete the names that a function of a module of `arith` returns, imported when needed."""
 
-    return [name for name in presets() if name.startswith(incomplete)]
+    def complete(incomplete: str) -> list[str]:
+        names = getattr(import_module(f"tape_arith.arith.{module}"), function)()
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
 
 
-def complete_sweep(incomplete: str) -> list[str]:
-    """The sweeps that come along."""
-    from tape_arith.arith.sweeps.sweep import sweep_names
-
-    return [name for name in sweep_names() if name.startswith(incomplete)]
+complete_sweep = complete_from("sweeps.sweep", "sweep_names")
 
 
 def _complete_attention(incomplete: str) -> list[str]:
-    return [n for n in ("auto", *backend_names()) if n.startswith(incomplete)]
-
-
-def _complete_engine(incomplete: str) -> list[str]:
-    from tape_arith.arith.sweeps.engines.engine import engine_names
-
-    return [name for name in engine_names() if name.startswith(incomplete)]
-
-
-def _complete_tracker(incomplete: str) -> list[str]:
-    from tape_arith.arith.runs.tracking import trackers
-
-    return [name for name in trackers() if name.startswith(incomplete)]
-
-
-def _complete_task(incomplete: str) -> list[str]:
-    from tape_arith.arith.tasks.task import tasks
-
-    return [name for name in tasks() if name.startswith(incomplete)]
+    return [name for name in ("auto", *backend_names()) if name.startswith(incomplete)]
 
 
 Preset = Annotated[
     str | None,
-    typer.Option(help="A preset of `tape-arith list`.", autocompletion=_complete_preset),
+    typer.Option(
+        help="A preset of `tape-arith list`.",
+        autocompletion=complete_from("runs.presets", "presets"),
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -71,7 +58,11 @@ MaxDigits = Annotated[
 ]
 TaskName = Annotated[
     str | None,
-    typer.Option("--task", help="A task of `tape-arith list`.", autocompletion=_complete_task),
+    typer.Option(
+        "--task",
+        help="A task of `tape-arith list`.",
+        autocompletion=complete_from("tasks.task", "tasks"),
+    ),
 ]
 Runs = Annotated[Path, typer.Option(file_okay=False, help="The folder of runs.")]
 TimeLimit = Annotated[
@@ -106,7 +97,7 @@ Track = Annotated[
     typer.Option(
         metavar="NAMES",
         help="Metrics to tensorboard or wandb (offline) too, in RUN/tracking.",
-        autocompletion=_complete_tracker,
+        autocompletion=complete_from("runs.tracking", "trackers"),
     ),
 ]
 NoCurves = Annotated[
@@ -133,7 +124,7 @@ Engine = Annotated[
     typer.Option(
         metavar="NAME[:KEY=VALUE...]",
         help="Where jobs run: local, ray or slurm, as in slurm:partition=gpu:throttle=8.",
-        autocompletion=_complete_engine,
+        autocompletion=complete_from("sweeps.engines.engine", "engine_names"),
     ),
 ]
 DryRun = Annotated[

@@ -32,11 +32,6 @@ from tape_arith.arith.training.config import POLICIES, checked_policy
 from tape_arith.models.names.backends import AttentionChoice
 from tape_arith.models.names.parse import parse_list
 
-
-def complete_policy(incomplete: str) -> list[str]:
-    return [name for name in POLICIES if name.startswith(incomplete)]
-
-
 EXAMPLE = "tape-arith train --pe tape --preset mini --seed 1"
 
 
@@ -95,7 +90,7 @@ def command(
             metavar="[stop|skip]",
             help="What to do at a step whose loss or gradient is not finite (default: stop, or "
             "what the run's record says); skip leaves it out and counts it.",
-            autocompletion=complete_policy,
+            autocompletion=lambda: list(POLICIES),
         ),
     ] = None,
     fresh: Fresh = False,
