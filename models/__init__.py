@@ -2,11 +2,11 @@
 
 encoding.py      the interface of an encoding; sequences.py is what its hooks receive
 decoder.py       the transformer around it, attention.py and cpu_kernels.py its computation
-build.py         from a name to an encoding and a decoder; combination.py joins encodings
+build.py         from a name to an encoding and a decoder
 contract.py      what every encoding promises, checked by `tape-arith check`
 hardware.py      device, precision and threads; compile.py compiles blocks
 names/           names on the command line, read without torch
 encodings/       one file an encoding; families/ holds what several share
 extrapolations/  one file a change at test time
-backends/        one file a way to compute attention; kernels/ is ours in Triton
+backends/        other ways to compute attention, one file each; kernels/ is ours in Triton
 """

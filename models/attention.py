@@ -1,10 +1,18 @@
-"""Causal attention over token-major tensors.
+"""Causal attention: its formula in plain products, the interface of a backend, and the reference.
 
-Legend: B batch, T tokens, H heads, K head dim, V value width.
+Tensors are token-major. Legend: B batch, T tokens, H heads, K head dim, V value width.
 """
+
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.sequences import Sequences, pack, unpack
+
+Values = tuple[Tensor, ...]
+Bias = Tensor | None
 
 
 def scaled_scores(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
@@ -19,9 +27,14 @@ def scaled_scores(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor
 
 def causal_softmax(scores: Tensor) -> Tensor:
     """Take the softmax of scores [B, H, T, T] over the keys up to each query."""
+    return (scores + future_mask(scores)).softmax(-1)
+
+
+def future_mask(scores: Tensor) -> Tensor:
+    """Build [T, T]: -inf for keys after the query, else 0, in the type of scores [..., T, T]."""
     tokens = scores.shape[-1]
     future = torch.full((tokens, tokens), float("-inf"), dtype=scores.dtype, device=scores.device)
-    return (scores + future.triu(1)).softmax(-1)
+    return future.triu(1)
 
 
 def gather_values(weights: Tensor, values: Tensor) -> Tensor:
@@ -44,19 +57,93 @@ def attention_weights(
     return causal_softmax(scores if bias is None else scores + bias)
 
 
-def attention(
-    q: Tensor,
-    k: Tensor,
-    values: tuple[Tensor, ...],
-    *,
-    scale: float | None = None,
-    bias: Tensor | None = None,
-) -> tuple[Tensor, ...]:
-    """Apply one causal attention map to each of `values`.
+class Needs(NamedTuple):
+    """Requirements of an encoding on attention.
 
-    q, k [B, T, H, K]; each value [B or 1, T, H or 1, V] (V may differ from K); returns one
-    [B, T, H, V] for each. `scale` defaults to K^-1/2. Written as plain products: at these lengths
-    the fused kernel of a CPU is several times slower.
+    values   number of tensors that one attention map gathers: v and others of the encoding
+    bias     added to the scores: "none", "fixed" or "learned" (its gradient is needed); "scores"
+             if the encoding computes with the scores itself, in plain products of its own
+    packed   whether it can run on sequences packed end to end, where no bias over all pairs exists
+    query    width of queries and keys as a multiple of that of v
+    width    head dim K; the decoder sets it
     """
-    weights = attention_weights(q, k, scale=scale, bias=bias)
-    return tuple(gather_values(weights, v) for v in values)
+
+    values: int = 1
+    bias: str = "none"
+    packed: bool = True
+    query: int = 1
+    width: int = 0
+
+
+class Backend:
+    """One way to compute causal attention, with the same result as `Eager`."""
+
+    #: The name after --attention.
+    name: ClassVar[str]
+    #: Whether it takes sequences packed end to end without padding them first.
+    packs: ClassVar[bool] = False
+    #: Whether it passes attention weights to `Sequences.watch`.
+    shows: ClassVar[bool] = False
+
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        values: Values,
+        seqs: Sequences,
+        *,
+        scale: float | None = None,
+        bias: Tensor | None = None,
+    ) -> Values:
+        """Multiply softmax(scale q k^T + bias) over keys up to each query and each of `values`.
+
+        q, k [B, T, H, K]; each value [B or 1, T, H or 1, V] (V may differ from K); bias
+        [B or 1, H, T, T]; returns one [B, T, H, V] for each value. `scale` defaults to K^-1/2.
+        """
+        return self.attend(q, k, values, seqs, scale or q.shape[-1] ** -0.5, bias)
+
+    def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
+        """Say why it does not meet `needs` here, as the end of a sentence; None if it does."""
+        raise NotImplementedError
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        values: Values,
+        seqs: Sequences,
+        scale: float,
+        bias: Tensor | None,
+    ) -> Values:
+        """Compute what `__call__` describes."""
+        raise NotImplementedError
+
+
+class Eager(Backend):
+    """Plain products, the reference: meets all needs, pads packed sequences, shows its weights.
+
+    The fastest backend on a CPU, whose fused kernel is several times slower at these lengths.
+    """
+
+    name = "eager"
+    shows = True
+
+    def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
+        return None
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        values: Values,
+        seqs: Sequences,
+        scale: float,
+        bias: Tensor | None,
+    ) -> Values:
+        if seqs.starts is not None:
+            q, k = unpack(q, seqs), unpack(k, seqs)
+            values = tuple(unpack(v, seqs) for v in values)
+        weights = attention_weights(q, k, scale=scale, bias=bias)
+        seqs.show("weights", weights)
+        mixed = tuple(gather_values(weights, v) for v in values)
+        return mixed if seqs.starts is None else tuple(pack(heads, seqs) for heads in mixed)

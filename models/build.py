@@ -7,12 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tape_arith.models.attention import Needs
 from tape_arith.models.backends import choose
-from tape_arith.models.backends.backend import Needs
-from tape_arith.models.combination import Combination, defines_attention
 from tape_arith.models.compile import CPU_OPTIONS, check_compiler, compile_blocks
 from tape_arith.models.decoder import Decoder, DecoderConfig
-from tape_arith.models.encoding import Extrapolation, PositionalEncoding, Setting
+from tape_arith.models.encoding import (
+    Combination,
+    Extrapolation,
+    PositionalEncoding,
+    Setting,
+    defines_attention,
+)
 from tape_arith.models.errors import UsageError
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.declarations import read_declaration

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from tape_arith.models.build import build_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig
-from tape_arith.models.encoding import Setting
+from tape_arith.models.encoding import Setting, Workload
 from tape_arith.models.errors import UsageError
-from tape_arith.models.flops import Workload
 from tape_arith.models.names.declarations import declarations, read_declaration
 from tape_arith.models.names.locate import USER_CODE_ERRORS, Location, describe_error, locate
 from tape_arith.models.names.parse import Name, source_hashes
@@ -178,8 +177,9 @@ def check_rows(name: Name | str) -> None:
 def check_deterministic(name: Name | str) -> None:
     """The same call twice, with a longer one between, gives the same bits.
 
-    Usually: torch's own random numbers in a hook (they come from `seqs.key`, by models/philox.py);
-    something kept on `self` from one call to the next, which the longer call changed.
+    Usually: torch's own random numbers in a hook (take `random_words(seqs.key, ...)` of
+    models/sequences.py); something kept on `self` from one call to the next, which the longer call
+    changed.
     """
     decoder, seqs = decoder_for(name), example_batch()
     with torch.random.fork_rng(devices=[]):

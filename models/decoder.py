@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.attention import Backend, Needs
 from tape_arith.models.cpu_kernels import rms_norm, use_custom_backward
 from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, State
 from tape_arith.models.errors import UsageError

@@ -13,8 +13,6 @@ from typing import TypeVar
 
 import torch
 
-from tape_arith.models.names.backends import AUTO, AttentionChoice
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -89,7 +87,7 @@ class Hardware:
         return models[0] if models else "CPU"
 
 
-def detect(compute: AttentionChoice = AUTO) -> Hardware:
+def detect(attention: str = "auto", compiled: bool | None = None) -> Hardware:
     """Choose the GPU if there is one, else the CPU with torch's number of threads.
 
     bfloat16 only where products in it are fast. On a CPU this leaves torch itself with one thread:
@@ -98,12 +96,12 @@ def detect(compute: AttentionChoice = AUTO) -> Hardware:
     if torch.cuda.is_available():
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
         dtype = torch.bfloat16 if fast else torch.float32
-        return Hardware("cuda", dtype, 1, compute.attention, compute.compiled)
+        return Hardware("cuda", dtype, 1, attention, compiled)
     threads = _threads()
     torch.set_num_threads(1)
     _keep_freed_memory()
     dtype = torch.bfloat16 if _cpu_has_bfloat16() else torch.float32
-    return Hardware("cpu", dtype, threads, compute.attention, compute.compiled)
+    return Hardware("cpu", dtype, threads, attention, compiled)
 
 
 def datasheet(name: str) -> float | None:

@@ -1,4 +1,4 @@
-"""A batch as every hook of an encoding sees it, besides its features.
+"""A batch as every hook of an encoding sees it, and random numbers from the keys of its sequences.
 
 Legend: B batch, T tokens, H heads, n sequences, L the longest of them.
 """
@@ -10,6 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_LOW = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -95,3 +99,34 @@ def unpack(x: Tensor, seqs: Sequences) -> Tensor:
 def pack(x: Tensor, seqs: Sequences) -> Tensor:
     """Turn rows [n, L, ...] into packed sequences [1, T, ...]."""
     return x[seqs.row[0], seqs.place[0]][None]
+
+
+def random_words(key: Tensor, count: int, draw: int = 0) -> Tensor:
+    """Draw `count` 32-bit words (in int64) for each key: int64 [n] -> int64 [n, count].
+
+    Another `draw` (from 0 to 2^32 - 1) gives independent words. They depend on nothing else: the
+    state of torch's generators would depend on resuming, padding and the number of processes.
+    """
+    blocks = -(-count // 4)
+    counter = torch.arange(blocks, device=key.device).expand(len(key), blocks)
+    zero = torch.zeros_like(counter)
+    number = torch.full_like(counter, draw)
+    k = ((key & _LOW)[:, None], ((key >> 32) & _LOW)[:, None])
+    return torch.stack(philox((counter, number, zero, zero), k), -1).flatten(1)[:, :count]
+
+
+def philox(
+    counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Run ten rounds of Philox 4x32 over 32-bit words held in int64; shapes broadcast.
+
+    Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3".
+    """
+    a, b, c, d = counter
+    k0, k1 = key
+    for _ in range(10):
+        # A 64-bit product wraps into the sign bit; masking after the shift undoes that.
+        ac, cc = _MULTIPLIERS[0] * a, _MULTIPLIERS[1] * c
+        a, b, c, d = (cc >> 32) & _LOW ^ b ^ k0, cc & _LOW, (ac >> 32) & _LOW ^ d ^ k1, ac & _LOW
+        k0, k1 = (k0 + _WEYL[0]) & _LOW, (k1 + _WEYL[1]) & _LOW
+    return a, b, c, d

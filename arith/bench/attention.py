@@ -21,10 +21,10 @@ from tape_arith.arith.runs.build import blueprint
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.flops import causal
 from tape_arith.models import backends
-from tape_arith.models.backends.backend import Backend, Needs
-from tape_arith.models.flops import MatMul
+from tape_arith.models.attention import Backend, Needs
+from tape_arith.models.backends import BACKENDS
+from tape_arith.models.encoding import MatMul
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names.backends import backend_names
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import Name, parse
 from tape_arith.models.sequences import Sequences
@@ -140,7 +140,7 @@ def _requested(request: str) -> list[str]:
     """Eager first, then the backend of --attention, or all. Raises UsageError if it is unknown."""
     if request != "auto":
         backends.load(request)
-    others = backend_names() if request == "auto" else [request]
+    others = BACKENDS if request == "auto" else [request]
     return list(dict.fromkeys([_EAGER, *others]))
 
 

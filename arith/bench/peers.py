@@ -133,7 +133,7 @@ def import_peer(package: str) -> tuple[Any, str]:
 
 def measure(options: Options) -> Iterator[Result]:
     """Real tokens a second of all contenders, in turn; then ours beside each peer's best."""
-    hardware = detect(options.compute)
+    hardware = detect(*options.compute)
     config = options.training_config(hardware)
     ours = [as_the_suite_trains(config, hardware), on_one_batch(config, hardware)]
     peers: list[Contender] = []

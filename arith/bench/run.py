@@ -46,7 +46,7 @@ def run(names: Sequence[str], options: Options, file: Path | None = None) -> boo
     stages = choose_stages(names)
     known(options.preset)
     _check_options(stages, options)
-    facts = environment(detect(options.compute)) | {"cores": os.cpu_count(), "stages": stages}
+    facts = environment(detect(*options.compute)) | {"cores": os.cpu_count(), "stages": stages}
     failed: list[str] = []
     results: list[Result] = []
 

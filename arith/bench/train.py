@@ -83,7 +83,7 @@ class Candidate:
 
 def measure(options: Options) -> Iterator[Result]:
     """For each of --lengths (the longest operand trained on, in digits), each encoding's step."""
-    hardware = detect(options.compute)
+    hardware = detect(*options.compute)
     config = options.training_config(hardware)
     names = list(dict.fromkeys([parse("rope"), *options.names("rope", "fire", "tape")]))
     lengths = options.lengths or (config.trained_digits,)

@@ -18,7 +18,7 @@ from tape_arith.arith.commands.options import (
     TimeLimit,
     complete_sweep,
 )
-from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.backends import AttentionChoice
 
 EXAMPLE = "tape-arith ablate tape-ablations --dry-run"
 

@@ -7,7 +7,7 @@ import typer
 
 from tape_arith.arith.commands.job_options import use_threads
 from tape_arith.arith.commands.options import Attention, Split, Threads
-from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.backends import AttentionChoice
 
 EXAMPLE = "tape-arith errors runs/mini/rope/seed-0 runs/mini/fire/seed-0 --out errors.png"
 

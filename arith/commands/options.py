@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.models.names.backends import backend_names, known_backend
+from tape_arith.models.backends import BACKENDS, known_backend
 from tape_arith.models.names.locate import known_names
 
 
@@ -35,7 +35,7 @@ complete_sweep = complete_from("sweeps.sweep", "sweep_names")
 
 
 def _complete_attention(incomplete: str) -> list[str]:
-    return [name for name in ("auto", *backend_names()) if name.startswith(incomplete)]
+    return [name for name in ("auto", *BACKENDS) if name.startswith(incomplete)]
 
 
 Preset = Annotated[

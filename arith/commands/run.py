@@ -28,7 +28,7 @@ from tape_arith.arith.commands.options import (
     Track,
     complete_encoding,
 )
-from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.names.parse import parse_list
 
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"

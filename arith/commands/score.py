@@ -15,7 +15,7 @@ from tape_arith.arith.commands.options import (
     Threads,
     TimeLimit,
 )
-from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.names.parse import parse_extrapolation
 
 EXAMPLE = "tape-arith score runs/mini/rope/seed-0 --with yarn"

@@ -20,7 +20,7 @@ from tape_arith.arith.commands.options import (
     Track,
     complete_sweep,
 )
-from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.backends import AttentionChoice
 
 EXAMPLE = "tape-arith sweep paper-20 --time-limit 25m"
 

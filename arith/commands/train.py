@@ -29,7 +29,7 @@ from tape_arith.arith.commands.options import (
 from tape_arith.arith.errors import EXIT_FAILED, UsageError
 from tape_arith.arith.files import MOST_INTEGER
 from tape_arith.arith.training.config import POLICIES, checked_policy
-from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.names.parse import parse_list
 
 EXAMPLE = "tape-arith train --pe tape --preset mini --seed 1"

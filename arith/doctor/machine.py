@@ -20,11 +20,10 @@ from tape_arith.arith.files import atomic
 from tape_arith.arith.machine import usable_cores
 from tape_arith.arith.runs.presets import load_preset
 from tape_arith.arith.sweeps.estimate import parameters
-from tape_arith.models.backends import choose, load
-from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.attention import Backend, Needs
+from tape_arith.models.backends import BACKENDS, choose, load
 from tape_arith.models.compile import cxx
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names.backends import backend_names
 from tape_arith.models.names.parse import parse
 from tape_arith.models.sequences import Sequences
 
@@ -112,7 +111,7 @@ def _compiler(device: str) -> Check:
 def attention() -> Iterator[Check]:
     """Run each backend of attention, forward and backward, and compare it with plain products."""
     hardware = detect()
-    for name in backend_names():
+    for name in BACKENDS:
         yield _backend(name, hardware)
     chosen = choose("auto", Needs(packed=False), hardware).name
     yield Check("attention auto", "ok", f"takes {chosen} for RoPE here")

@@ -22,7 +22,6 @@ _ALWAYS = (
     "tape_arith.models.decoder",
     "tape_arith.models.encoding",
     "tape_arith.models.sequences",
-    "tape_arith.models.combination",
 )
 """The imports of `templates/modeling_tape_arith.py.txt`."""
 _BUILD = "tape_arith.models.build"

@@ -20,14 +20,13 @@ from tape_arith.arith.training.batches import Source
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.backends import choose
-from tape_arith.models.backends.backend import Needs
+from tape_arith.models.attention import Needs
+from tape_arith.models.backends import AUTO, AttentionChoice, choose
 from tape_arith.models.build import Blueprint, build_decoder
 from tape_arith.models.compile import check_compiler
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names.backends import AUTO, AttentionChoice
 from tape_arith.models.names.parse import Name, NamePart, parse, source_hashes
 
 
@@ -39,7 +38,7 @@ def check_trainable(config: Config, name: Name, compute: AttentionChoice = AUTO)
     _check_width(config)
     Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
     check_user_encoding(name.encoding)
-    resolve_attention(detect(compute), blueprint(config, name).needs)
+    resolve_attention(detect(*compute), blueprint(config, name).needs)
 
 
 def _check_width(config: Config) -> None:
@@ -207,7 +206,7 @@ def build_trainer(
     """
     config, seed, origin = record.config, record.seed, record.init_from
     decoder = decoder_for(config, record.name, seed)
-    hardware = resolve_attention(detect(options.compute), decoder.needs)
+    hardware = resolve_attention(detect(*options.compute), decoder.needs)
     bucket = training_bucket(config, seed)
     source: Source = bucket
     if options.data is not None:

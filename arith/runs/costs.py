@@ -9,7 +9,7 @@ from tape_arith.arith.runs.user_encodings import user_errors
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.flops import useful_training_flops
-from tape_arith.models.flops import Workload
+from tape_arith.models.encoding import Workload
 from tape_arith.models.names.parse import Name
 
 PRESET = "paper-40"

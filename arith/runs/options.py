@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tape_arith.models.names.backends import AUTO, AttentionChoice
+from tape_arith.models.backends import AUTO, AttentionChoice
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.terminal import bar
 from tape_arith.arith.training.failures import explain_failed_compilation, explain_out_of_memory
-from tape_arith.models.names.backends import AUTO, AttentionChoice
+from tape_arith.models.backends import AUTO, AttentionChoice
 from tape_arith.models.names.parse import Name, NamePart
 
 

@@ -11,10 +11,10 @@ from tape_arith.arith.runs.command_lines import how_to_restore_weights, why_no_w
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.training import checkpoint
+from tape_arith.models.backends import AUTO, AttentionChoice
 from tape_arith.models.build import Blueprint, describe
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names.backends import AUTO, AttentionChoice
 from tape_arith.models.names.parse import Name
 
 
@@ -98,7 +98,7 @@ def trained_decoder(
 
     `name` is the run's encoding, with an extrapolation or without.
     """
-    hardware = detect(compute)
+    hardware = detect(*compute)
     tensors = final_weights(folder, record, hardware.device)
     # A record may ask for more memory than there is; the weights are no larger than their file.
     check_shapes(blueprint(record.config, name), tensors, folder.final)

@@ -22,9 +22,9 @@ from tape_arith.arith.studies.inputs import (
 )
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.terminal import bar
+from tape_arith.models.backends import AUTO, AttentionChoice
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.backends import AUTO, AttentionChoice
 
 
 def error_study(

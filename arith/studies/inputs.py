@@ -21,10 +21,9 @@ from tape_arith.arith.runs.find import existing_run
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.tasks.task import Problems
-from tape_arith.models.backends import load
+from tape_arith.models.backends import AttentionChoice, load
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.backends import AttentionChoice
 from tape_arith.models.sequences import Sequences
 
 Integers = NDArray[np.int64]

@@ -129,7 +129,7 @@ def seconds_per_flop(job: Job, threads: int | None = None) -> float:
 
     Batches are small enough to be short. `threads` are those of a CPU that the job will have.
     """
-    config, name, hardware = job.run.config, job.run.name, detect(job.options.compute)
+    config, name, hardware = job.run.config, job.run.name, detect(*job.options.compute)
     if threads is not None and hardware.device == "cpu":
         hardware = replace(hardware, threads=threads)
     long = training_seconds(config, hardware) / config.steps / LONGEST_PROBE_STEP

@@ -23,7 +23,7 @@ from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.arith.training.config import Config
-from tape_arith.models.names.backends import AUTO, AttentionChoice
+from tape_arith.models.backends import AUTO, AttentionChoice
 
 Kind = Literal["generate", "train", "score"]
 

@@ -36,7 +36,7 @@ from tape_arith.arith.sweeps.status import forget_ends, note_end
 from tape_arith.arith.sweeps.sweep import Run, Sweep, sweep_folder
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
-from tape_arith.models.names.backends import AUTO
+from tape_arith.models.backends import AUTO
 from tape_arith.models.names.parse import Name
 
 

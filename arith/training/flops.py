@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from torch.utils.flop_counter import FlopCounterMode
 
 from tape_arith.models.decoder import DecoderConfig
-from tape_arith.models.encoding import PositionalEncoding
-from tape_arith.models.flops import MatMul, Workload
+from tape_arith.models.encoding import MatMul, PositionalEncoding, Workload
 
 
 def padded(rows: int, tokens: int) -> Workload:

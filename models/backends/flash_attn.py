@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.attention import Backend, Needs, Values
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.sequences import Sequences
 
@@ -45,34 +45,24 @@ class FlashAttn(Backend):
             return "takes queries as wide as the values alone"
         return "adds no bias" if needs.bias != "none" else None
 
-    def __call__(
+    def attend(
         self,
         q: Tensor,
         k: Tensor,
-        values: tuple[Tensor, ...],
+        values: Values,
         seqs: Sequences,
-        *,
-        scale: float | None = None,
-        bias: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
+        scale: float,
+        bias: Tensor | None,
+    ) -> Values:
         varlen = kernel()
         assert varlen is not None and bias is None
-        batch, tokens, heads, width = q.shape
+        batch, tokens = q.shape[:2]
         starts, longest = seqs.cumulative
-        flat = (batch * tokens, heads, width)
-        return tuple(
-            varlen(
-                q.reshape(flat),
-                k.reshape(flat),
-                value.to(q.dtype).expand(batch, tokens, heads, width).reshape(flat),
-                starts,
-                starts,
-                longest,
-                longest,
-                softmax_scale=scale,
-                causal=True,
-            )
-            .view(batch, tokens, heads, width)
-            .to(value.dtype)
-            for value in values
-        )
+        bounds = (starts, starts, longest, longest)
+
+        def gather(value: Tensor) -> Tensor:
+            flat = (x.flatten(0, 1) for x in (q, k, value.to(q.dtype).expand_as(q)))
+            heads: Tensor = varlen(*flat, *bounds, softmax_scale=scale, causal=True)
+            return heads.unflatten(0, (batch, tokens)).to(value.dtype)
+
+        return tuple(map(gather, values))

@@ -1,7 +1,4 @@
-"""torch's FlexAttention, compiled, with a mask of blocks: CUDA, no bias.
-
-Legend: B batch, T tokens, H heads, V value width.
-"""
+"""torch's FlexAttention, compiled, with a mask of blocks: CUDA, no bias."""
 
 from functools import cache
 from typing import Any
@@ -10,14 +7,14 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.attention import Backend, Needs, Values
 from tape_arith.models.compile import raise_graph_limit
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.sequences import Sequences
 
 
 @cache
-def compiled() -> Any:
+def _compiled() -> Any:
     return torch.compile(flex_attention)
 
 
@@ -38,30 +35,23 @@ class Flex(Backend):
         # multiple of 128 (pytorch issue 153799).
         return "gives a bias no gradient to rely on" if needs.bias != "none" else None
 
-    def __call__(
+    def attend(
         self,
         q: Tensor,
         k: Tensor,
-        values: tuple[Tensor, ...],
+        values: Values,
         seqs: Sequences,
-        *,
-        scale: float | None = None,
-        bias: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
+        scale: float,
+        bias: Tensor | None,
+    ) -> Values:
         assert bias is None
-        batch, tokens, heads = q.shape[:3]
-        wide = [v.to(q.dtype).expand(batch, tokens, heads, -1) for v in values]
-        attend = compiled() if q.is_cuda else flex_attention
-        mixed = attend(
-            q.transpose(1, 2),
-            k.transpose(1, 2),
-            torch.cat(wide, -1).transpose(1, 2),
-            block_mask=self.mask(seqs),
-            scale=scale,
-        ).transpose(1, 2)
+        wide = torch.cat([v.to(q.dtype).expand(*q.shape[:3], -1) for v in values], -1)
+        attend = _compiled() if q.is_cuda else flex_attention
+        q, k, wide = (x.transpose(1, 2) for x in (q, k, wide))
+        mixed = attend(q, k, wide, block_mask=self._mask(seqs), scale=scale).transpose(1, 2)
         return tuple(mixed.split([v.shape[-1] for v in values], -1))
 
-    def mask(self, seqs: Sequences) -> BlockMask:
+    def _mask(self, seqs: Sequences) -> BlockMask:
         """Allow keys of the same sequence up to each query; one mask for all layers."""
         if self.masked is None or self.masked[0] is not seqs:
             row = None if seqs.starts is None else seqs.row[0]

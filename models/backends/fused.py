@@ -1,14 +1,11 @@
-"""A kernel of our own, in Triton: packed sequences, one softmax for up to three values, no bias.
-
-Legend: B batch, T tokens, H heads, K head dim, V value width.
-"""
+"""A kernel of our own, in Triton: packed sequences, one softmax for up to three values, no bias."""
 
 import os
 
 import torch
 from torch import Tensor
 
-from tape_arith.models.backends.backend import Backend, Needs
+from tape_arith.models.attention import Backend, Needs, Values
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.kernels import WIDEST
 from tape_arith.models.sequences import Sequences
@@ -41,28 +38,21 @@ class Fused(Backend):
             return "needs TRITON_INTERPRET=1 before its kernels are imported"
         return None
 
-    def __call__(
+    def attend(
         self,
         q: Tensor,
         k: Tensor,
-        values: tuple[Tensor, ...],
+        values: Values,
         seqs: Sequences,
-        *,
-        scale: float | None = None,
-        bias: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
+        scale: float,
+        bias: Tensor | None,
+    ) -> Values:
         from tape_arith.models.kernels.multi_value import multi_value_attention
 
         assert bias is None
-        batch, tokens, heads, width = q.shape
-        starts, longest = seqs.cumulative
-        mixed = multi_value_attention(
-            q.flatten(0, 1),
-            k.flatten(0, 1),
-            # Broadcast here, so that autograd sums the gradient of a value that all heads share.
-            [v.expand(batch, -1, -1, -1).flatten(0, 1).expand(-1, heads, -1) for v in values],
-            starts,
-            longest,
-            scale or width**-0.5,
-        )
+        batch, tokens, heads = q.shape[:3]
+        # Broadcast here, so that autograd sums the gradient of a value that all heads share.
+        flat = [v.expand(batch, -1, -1, -1).flatten(0, 1).expand(-1, heads, -1) for v in values]
+        q, k, sequences = q.flatten(0, 1), k.flatten(0, 1), seqs.cumulative
+        mixed = multi_value_attention(q, k, flat, *sequences, scale)
         return tuple(heads.unflatten(0, (batch, tokens)) for heads in mixed)

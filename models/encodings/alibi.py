@@ -5,7 +5,7 @@ Legend: B batch, T tokens, H heads.
 
 from torch import Tensor
 
-from tape_arith.models.backends.backend import Needs
+from tape_arith.models.attention import Needs
 from tape_arith.models.encoding import constant
 from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances
 

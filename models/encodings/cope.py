@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from tape_arith.models.attention import scaled_scores
-from tape_arith.models.encoding import PositionalLayer, Setting, State
+from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, State, Workload
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
-from tape_arith.models.flops import MatMul, Workload
 
 
 class CoPELayer(ScoresLayer):

@@ -11,11 +11,10 @@ from torch.nn import functional as F
 
 from tape_arith.models.attention import scaled_scores
 from tape_arith.models.build import build
-from tape_arith.models.encoding import PositionalLayer, Setting, State
+from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, State, Workload
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.additive_bias import AdditiveBiasLayer
 from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
-from tape_arith.models.flops import MatMul, Workload
 from tape_arith.models.sequences import Sequences
 
 

@@ -5,10 +5,9 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from tape_arith.models.encoding import PositionalLayer, Setting
+from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, Workload
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.additive_bias import AdditiveBias, AdditiveBiasLayer, Distances
-from tape_arith.models.flops import MatMul, Workload
 
 EPSILON = 1e-6
 

@@ -9,15 +9,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tape_arith.models.backends.backend import Needs
+from tape_arith.models.attention import Needs
 from tape_arith.models.encoding import (
     INITIAL_STD,
+    MatMul,
     PositionalEncoding,
     PositionalLayer,
     Setting,
     State,
+    Workload,
 )
-from tape_arith.models.flops import MatMul, Workload
 from tape_arith.models.sequences import Sequences
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from tape_arith.models.backends.backend import Needs
+from tape_arith.models.attention import Needs
 from tape_arith.models.encoding import Setting, constant
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances

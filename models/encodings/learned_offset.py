@@ -7,8 +7,7 @@ from torch import Tensor
 
 from tape_arith.models.encoding import Setting
 from tape_arith.models.encodings.learned import Learned
-from tape_arith.models.philox import words
-from tape_arith.models.sequences import Sequences
+from tape_arith.models.sequences import Sequences, random_words
 
 
 class LearnedOffset(Learned):
@@ -34,6 +33,6 @@ class LearnedOffset(Learned):
             return index
         starts = (len(self.table) - seqs.offset - seqs.final_length).clamp_min(0) + 1
         # A 32-bit word times the number of starts, without its last 32 bits: 0 .. starts - 1.
-        start = (words(seqs.key, 1)[:, 0] * starts) >> 32
+        start = (random_words(seqs.key, 1)[:, 0] * starts) >> 32
         # Padding alone can lie past the end.
         return (index + seqs.per_token(start)).clamp_max(len(self.table) - 1)

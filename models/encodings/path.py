@@ -10,10 +10,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tape_arith.models.attention import scaled_scores
-from tape_arith.models.encoding import INITIAL_STD, PositionalLayer, Setting, State
+from tape_arith.models.encoding import (
+    INITIAL_STD,
+    MatMul,
+    PositionalLayer,
+    Setting,
+    State,
+    Workload,
+)
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
-from tape_arith.models.flops import MatMul, Workload
 
 TAPS = 3
 EPSILON = 1e-6

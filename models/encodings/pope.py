@@ -11,15 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tape_arith.models.backends.backend import Needs
-from tape_arith.models.encoding import PositionalLayer, Setting
+from tape_arith.models.attention import Needs
+from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, Workload
 from tape_arith.models.families.rotary import (
     Rotary,
     geometric_frequencies,
     rotation,
     trace_products,
 )
-from tape_arith.models.flops import MatMul, Workload
 from tape_arith.models.sequences import Sequences
 
 

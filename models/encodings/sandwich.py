@@ -6,7 +6,7 @@ Legend: B batch, T tokens, H heads.
 import torch
 from torch import Tensor
 
-from tape_arith.models.backends.backend import Needs
+from tape_arith.models.attention import Needs
 from tape_arith.models.encoding import Setting
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances

@@ -10,10 +10,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, Setting
+from tape_arith.models.encoding import (
+    INITIAL_STD,
+    MatMul,
+    PositionalEncoding,
+    PositionalLayer,
+    Setting,
+    Workload,
+)
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.rotary import rotate, rotation
-from tape_arith.models.flops import MatMul, Workload
 from tape_arith.models.sequences import Sequences, pack, unpack
 
 BASE = 500_000.0

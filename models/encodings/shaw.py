@@ -9,10 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tape_arith.models.encoding import PositionalLayer, Setting
+from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, Workload
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.additive_bias import AdditiveBias, distances
-from tape_arith.models.flops import MatMul, Workload
 from tape_arith.models.sequences import Sequences
 
 

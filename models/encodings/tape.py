@@ -9,13 +9,13 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from tape_arith.models.backends.backend import Needs
+from tape_arith.models.attention import Needs
 from tape_arith.models.cpu_kernels import (
     add_mixed_rows_on_cpu,
     repeat_for_heads,
     use_custom_backward,
 )
-from tape_arith.models.encoding import PositionalLayer, Setting
+from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, Workload
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.contextual import ContextualRotary, check_options
 from tape_arith.models.families.rotary import Rotation, rotate, rotation
@@ -27,7 +27,6 @@ from tape_arith.models.families.tape_layers import (
     VectorLayer,
     VectorState,
 )
-from tape_arith.models.flops import MatMul, Workload
 from tape_arith.models.sequences import Sequences
 
 

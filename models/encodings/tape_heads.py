@@ -10,8 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tape_arith.models.backends.backend import Needs
-from tape_arith.models.encoding import INITIAL_STD, PositionalLayer, Setting, State
+from tape_arith.models.attention import Needs
+from tape_arith.models.encoding import (
+    INITIAL_STD,
+    MatMul,
+    PositionalLayer,
+    Setting,
+    State,
+    Workload,
+)
 from tape_arith.models.families.contextual import (
     ContextualRotary,
     add_share,
@@ -19,7 +26,6 @@ from tape_arith.models.families.contextual import (
     clamp_norm,
 )
 from tape_arith.models.families.rotary import rotate, rotation, trace_products
-from tape_arith.models.flops import MatMul, Workload
 from tape_arith.models.sequences import Sequences
 
 # The decoder's own standard deviation, as in the code.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tape_arith.models.backends.eager import Eager
+from tape_arith.models.attention import Eager
 from tape_arith.models.cpu_kernels import repeat_for_heads
 from tape_arith.models.encoding import PositionalLayer, Setting
 from tape_arith.models.errors import UsageError

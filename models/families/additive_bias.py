@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tape_arith.models.backends.backend import Needs
+from tape_arith.models.attention import Needs
 from tape_arith.models.encoding import PositionalEncoding, PositionalLayer, State
 from tape_arith.models.sequences import Sequences
 

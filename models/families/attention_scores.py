@@ -6,8 +6,7 @@ Legend: B batch, T tokens, D hidden, H heads, K head dim.
 import torch
 from torch import Tensor
 
-from tape_arith.models.attention import causal_softmax, gather_values, scaled_scores
-from tape_arith.models.backends.backend import Needs
+from tape_arith.models.attention import Needs, causal_softmax, gather_values, scaled_scores
 from tape_arith.models.encoding import PositionalEncoding, PositionalLayer, State
 from tape_arith.models.sequences import Sequences
 

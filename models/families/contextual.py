@@ -14,8 +14,7 @@ from tape_arith.models.cpu_kernels import swap_halves
 from tape_arith.models.encoding import INITIAL_STD, State
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.rotary import Rotary
-from tape_arith.models.philox import words
-from tape_arith.models.sequences import Sequences
+from tape_arith.models.sequences import Sequences, random_words
 
 
 def frequency_norms(state: tuple[Tensor, ...]) -> Tensor:
@@ -104,7 +103,7 @@ class ContextualRotary(Rotary):
             return torch.zeros(0, dtype=torch.float64)
         assert isinstance(self.fourier_key, Tensor)
         count = self.setting.head_dim // 2
-        uniform = (words(self.fourier_key, 2 * count)[0].to(torch.float64) + 0.5) / 2**32
+        uniform = (random_words(self.fourier_key, 2 * count)[0].to(torch.float64) + 0.5) / 2**32
         size, turn = uniform.chunk(2)
         normal = (-2 * size.log()).sqrt() * (2 * math.pi * turn).cos()
         return normal.abs().sort(descending=True).values

@@ -15,8 +15,7 @@ from torch.nn import functional as F
 from tape_arith.models.encoding import Setting
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.learned_table import LearnedTable
-from tape_arith.models.philox import words
-from tape_arith.models.sequences import Sequences
+from tape_arith.models.sequences import Sequences, random_words
 
 
 def tokens_since(mark: Tensor, seqs: Sequences) -> Tensor:
@@ -35,7 +34,7 @@ def draw(key: Tensor, low: int, high: int, stream: bytes) -> Tensor:
 
     `stream`, at most 7 bytes, makes the draws of joined encodings independent.
     """
-    return words(key ^ int.from_bytes(stream), 1)[:, 0] % (high - low + 1) + low
+    return random_words(key ^ int.from_bytes(stream), 1)[:, 0] % (high - low + 1) + low
 
 
 def operand_digits(setting: Setting) -> int:

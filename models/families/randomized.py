@@ -8,11 +8,9 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from tape_arith.models.encoding import Extrapolation, PositionalEncoding
+from tape_arith.models.encoding import Extrapolation, MatMul, PositionalEncoding, Workload
 from tape_arith.models.errors import UsageError
-from tape_arith.models.flops import MatMul, Workload
-from tape_arith.models.philox import words
-from tape_arith.models.sequences import Sequences, pack
+from tape_arith.models.sequences import Sequences, pack, random_words
 
 
 class Randomized(PositionalEncoding):
@@ -62,7 +60,7 @@ def random_subset(key: Tensor, final_length: Tensor, l_max: int, draw: int = 0) 
     behind them the rest: int64 [n], int64 [n] -> int64 [n, l_max]."""
     # The final_length smallest of l_max random words are such a subset; a stable sort settles
     # ties, and moving the members to the front in order numbers the tokens.
-    order = words(key, l_max, draw).argsort(dim=1, stable=True)
+    order = random_words(key, l_max, draw).argsort(dim=1, stable=True)
     rank = order.argsort(dim=1)
     unused = (rank >= final_length[:, None]).to(torch.uint8)
     return unused.argsort(dim=1, stable=True)

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tape_arith.models.encoding import PositionalLayer, State, constant
+from tape_arith.models.encoding import MatMul, PositionalLayer, State, constant
 from tape_arith.models.families.contextual import add_share, clamp_norm
-from tape_arith.models.flops import MatMul
 from tape_arith.models.sequences import Sequences
 
 

@@ -3,5 +3,4 @@
 parse.py         text to a parsed name and back
 locate.py        the file that a name stands for: ours, an installed package's, the user's
 declarations.py  what that file declares: summary, kind, paper, options
-backends.py      names of attention backends
 """

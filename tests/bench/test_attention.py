@@ -15,11 +15,10 @@ from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.presets import load_preset
 from tape_arith.arith.training.flops import counted
 from tape_arith.models import backends
-from tape_arith.models.backends.backend import Backend, Needs
-from tape_arith.models.backends.eager import Eager
+from tape_arith.models.attention import Backend, Eager, Needs
+from tape_arith.models.backends import BACKENDS
 from tape_arith.models.build import build
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.backends import backend_names
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import parse, parse_list
 
@@ -39,7 +38,7 @@ def test_every_backend_has_a_time_or_a_reason() -> None:
             (own,) = lines_of(lines, who).values()
             assert own.value is None and "attention of their own" in own.note
             continue
-        for name in backend_names():
+        for name in BACKENDS:
             reason = attention.why_unmeasured(backends.load(name), needs, CPU)
             if reason is not None:
                 assert lines_of(lines, who)[f"{who}: {name}"].note == f"{name} {reason}"

@@ -50,7 +50,7 @@ def test_imports_are_of_files_that_are_there_and_never_circular(name: str) -> No
 def test_nothing_is_taken_that_is_not_needed() -> None:
     files = source_files(parse("rope"), "1.2.3").keys()
     assert {"encodings_rope.py", "families_rotary.py"} <= files
-    assert not {"names_parse.py", "names_locate.py", "encodings_tape.py", "philox.py"} & files
+    assert not {"names_parse.py", "names_locate.py", "encodings_tape.py"} & files
     assert "encodings_kerple_log.py" in source_files(parse("dape"), "1.2.3")
     assert "encodings_fire.py" in source_files(parse("dape:base=fire"), "1.2.3")
 

@@ -9,16 +9,14 @@ from torch import Tensor, nn
 from tape_arith.arith.commands.options import complete_encoding
 from tape_arith.arith.training.flops import counted, forward_flops, matmuls, padded, training_flops
 from tape_arith.models.build import build, build_decoder
-from tape_arith.models.combination import Combination
 from tape_arith.models.contract import decoder_for, example_batch, forward
 from tape_arith.models.decoder import Decoder, DecoderConfig
-from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.encoding import Combination, PositionalEncoding, Setting, Workload
 from tape_arith.models.encodings.abacus import Abacus
 from tape_arith.models.encodings.fire import FIRE
 from tape_arith.models.encodings.rope import RoPE
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.digit_places import PlaceTable
-from tape_arith.models.flops import Workload
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.sequences import Sequences
 

@@ -20,7 +20,7 @@ from tape_arith.arith.data.rows import pack
 from tape_arith.arith.scoring.score import logits_of_answers, score
 from tape_arith.models import build as builder
 from tape_arith.models import compile as compilation
-from tape_arith.models.backends.eager import Eager
+from tape_arith.models.attention import Eager
 from tape_arith.models.compile import (
     MOST_GRAPHS,
     compile_blocks,

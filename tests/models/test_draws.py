@@ -14,13 +14,12 @@ from torch import Tensor
 from tape_arith.models import contract
 from tape_arith.models.build import build
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.encoding import PositionalEncoding, Setting, Workload
 from tape_arith.models.encodings.rand_fire import RandFIRE
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.digit_places import draw
 from tape_arith.models.families.randomized import Randomized, random_subset
 from tape_arith.models.families.rotary import Rotary
-from tape_arith.models.flops import Workload
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_decoders import NUMBERINGS, setting

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tape_arith.models import hardware
+from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names.backends import AttentionChoice
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +123,7 @@ def test_what_is_compiled() -> None:
     for device in ("cpu", "cuda"):
         on = {c: Hardware(device, torch.float32, compiled=c).compiles for c in (None, True, False)}
         assert on == {None: device == "cuda", True: True, False: False}
-    assert detect(AttentionChoice("eager", True)).compiles and detect().attention == "auto"
+    assert detect(*AttentionChoice("eager", True)).compiles and detect().attention == "auto"
     assert AttentionChoice().options == [] and AttentionChoice("sdpa").options == [
         "--attention",
         "sdpa",

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tape_arith.models.philox import philox, words
+from tape_arith.models.sequences import philox, random_words
 
 KNOWN = [
     (
@@ -43,21 +43,21 @@ def test_words_count_blocks_under_the_halves_of_a_key() -> None:
     zero = torch.zeros_like(counter)
     halves = (torch.tensor(0x87654321), torch.tensor(0x7FEDCBA9))
     expected = torch.stack(philox((counter, zero, zero, zero), halves), -1).flatten()
-    assert torch.equal(words(torch.tensor([key]), 12)[0], expected)
-    first = [int(word) for word in words(torch.tensor([0]), 4)[0]]
+    assert torch.equal(random_words(torch.tensor([key]), 12)[0], expected)
+    first = [int(word) for word in random_words(torch.tensor([0]), 4)[0]]
     assert first == [int(word, 16) for word in KNOWN[0][2].split()]
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 8, 13])
 def test_fewer_words_are_the_first_of_more(count: int) -> None:
     keys = torch.arange(5) + 2**62
-    assert words(keys, count).shape == (5, count)
-    assert torch.equal(words(keys, count), words(keys, 16)[:, :count])
-    assert torch.equal(words(keys[2:3], count), words(keys, count)[2:3])
+    assert random_words(keys, count).shape == (5, count)
+    assert torch.equal(random_words(keys, count), random_words(keys, 16)[:, :count])
+    assert torch.equal(random_words(keys[2:3], count), random_words(keys, count)[2:3])
 
 
 def test_words_are_uniform_and_keys_tell_them_apart() -> None:
-    drawn = words(torch.arange(4000), 25)
+    drawn = random_words(torch.arange(4000), 25)
     assert drawn.dtype == torch.int64
     assert int(drawn.min()) >= 0 and int(drawn.max()) < 2**32
     # 100,000 words: about one pair of them would meet by chance.

@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.models.attention import attention_weights
-from tape_arith.models.backends.eager import Eager
+from tape_arith.models.attention import Eager, attention_weights
 from tape_arith.models.build import build
 from tape_arith.models.decoder import RMSNorm
 from tape_arith.models.encoding import PositionalEncoding, Setting

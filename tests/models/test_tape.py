@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from tape_arith.arith.training.flops import counted, matmuls, padded, training_flops
-from tape_arith.models.backends.backend import Backend
+from tape_arith.models.attention import Backend
 from tape_arith.models.build import build
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import PositionalEncoding

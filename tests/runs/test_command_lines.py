@@ -22,7 +22,7 @@ from tape_arith.arith.runs.presets import load_preset
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.sweeps.jobs import JobOptions, plan
 from tape_arith.arith.sweeps.sweep import Run
-from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.names.parse import parse
 from tests.helpers.tiny_runs import done, settings
 

@@ -15,10 +15,10 @@ from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.arith.training.failures import explain_failed_compilation, explain_out_of_memory
 from tape_arith.models import compile as compilation
 from tape_arith.models import hardware
+from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.compile import compiling_failed
 from tape_arith.models.decoder import Block
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.backends import AttentionChoice
 from tape_arith.models.names.parse import parse
 from tests.helpers.small_training import small
 from tests.helpers.tiny_runs import done, refused, settings, untouched

@@ -13,7 +13,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.studies.inputs import Sample
 from tape_arith.arith.studies.stability import deviations
-from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.names.parse import parse
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 

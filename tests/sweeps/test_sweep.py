@@ -8,7 +8,7 @@ import pytest
 from tape_arith.arith.sweeps import jobs as planning
 from tape_arith.arith.sweeps.jobs import Job, JobOptions, done_jobs, plan
 from tape_arith.arith.sweeps.sweep import Sweep, load_sweep, sweep_names
-from tape_arith.models.names.backends import AttentionChoice
+from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.names.locate import known_names
 from tests.helpers.sealing import replaced, resealed
 from tests.helpers.tiny_runs import SETTINGS, done, refused

@@ -21,7 +21,7 @@ from tape_arith.arith.training.evaluation import (
     state_measures,
 )
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.backends.eager import Eager
+from tape_arith.models.attention import Eager
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.encodings.tape import TapeState
 from tape_arith.models.sequences import Sequences

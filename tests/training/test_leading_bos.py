@@ -17,7 +17,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.tasks.vocabulary import BOS, PAD
-from tape_arith.models.backends.eager import Eager
+from tape_arith.models.attention import Eager
 from tests.helpers.small_training import small, trainer
 from tests.helpers.tiny_runs import done, refused, settings
 

@@ -12,7 +12,7 @@ from tape_arith.arith.runs.train import continue_run
 from tape_arith.arith.training import step as step_file
 from tape_arith.arith.training.failures import explain_out_of_memory, is_out_of_memory
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.backends.eager import Eager
+from tape_arith.models.attention import Eager
 from tape_arith.models.decoder import Decoder
 from tests.helpers.small_training import (
     assert_same_bits,

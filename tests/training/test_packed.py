@@ -10,7 +10,7 @@ import torch
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.runs.build import decoder_for, setting_for
 from tape_arith.arith.scoring.score import score
-from tape_arith.models.backends.eager import Eager
+from tape_arith.models.attention import Eager
 from tape_arith.models.build import build
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import parse

@@ -13,16 +13,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from tape_arith.models.backends import choose, load, sdpa
-from tape_arith.models.backends.backend import Backend, Needs
-from tape_arith.models.backends.eager import Eager
+from tape_arith.models.attention import Backend, Eager, Needs
+from tape_arith.models.backends import BACKENDS, choose, load, sdpa
 from tape_arith.models.backends.flash_attn import FlashAttn, kernel
 from tape_arith.models.backends.flex import Flex
 from tape_arith.models.backends.sdpa import SDPA
 from tape_arith.models.contract import assert_close, decoder_for, example_batch, forward
 from tape_arith.models.errors import UsageError
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.backends import backend_names
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.sequences import Sequences
 
@@ -242,8 +240,8 @@ def test_a_namespace_of_that_name_is_not_the_library(monkeypatch: pytest.MonkeyP
 
 
 def test_every_file_is_a_backend() -> None:
-    assert {"eager", "sdpa", "flex", "flash-attn", "fused"} == set(backend_names())
-    assert all(load(name).name == name for name in backend_names())
+    assert {"eager", "sdpa", "flex", "flash-attn", "fused"} == set(BACKENDS)
+    assert all(load(name).name == name for name in BACKENDS)
 
 
 def test_auto_on_a_cpu_is_eager() -> None:
@@ -275,7 +273,7 @@ def test_a_request_that_cannot_be_met_names_the_alternatives() -> None:
 
 def test_scores_are_shown_by_eager_alone() -> None:
     needs = Needs(bias="scores", packed=False)
-    assert [n for n in backend_names() if load(n).why_unsupported(needs, GPU) is None] == ["eager"]
+    assert [n for n in BACKENDS if load(n).why_unsupported(needs, GPU) is None] == ["eager"]
     assert choose("auto", needs, GPU).name == "eager"
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.models.backends.backend import Needs
+from tape_arith.models.attention import Needs
 from tape_arith.models.backends.fused import Fused
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.sequences import Sequences
