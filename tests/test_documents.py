@@ -18,10 +18,9 @@ from tape_arith.arith.data.manifest import Manifest
 from tape_arith.arith.data.write_dataset import ShardNote, generate
 from tape_arith.arith.documents import read_content, read_document, with_checksum, write_document
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.runs import presets
+from tape_arith.arith.runs import record
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.presets import load_preset
-from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.record import RunRecord, load_preset
 from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.sweeps import status
 from tape_arith.arith.sweeps.jobs import JobOptions, plan, read_jobs, write_jobs
@@ -48,7 +47,7 @@ class Kind(NamedTuple):
 
 def read_preset(path: Path) -> Config:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(presets, "FOLDER", path.parent)
+        patch.setattr(record, "PRESETS_FOLDER", path.parent)
         return load_preset(path.stem)
 
 
@@ -99,7 +98,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_jobs(plan(runs, JobOptions(), folder), folder / "sweep")
     (folder / "mine.toml").write_text(SWEEP)
     (folder / "presets").mkdir()
-    (folder / "presets/mine.toml").write_text((presets.FOLDER / "mini.toml").read_text())
+    (folder / "presets/mine.toml").write_text((record.PRESETS_FOLDER / "mini.toml").read_text())
     return folder
 
 

@@ -10,7 +10,7 @@ import typer
 
 from tape_arith import cli
 from tape_arith.arith.compare.panels import ALL
-from tape_arith.arith.runs.presets import presets
+from tape_arith.arith.runs.record import presets
 from tape_arith.models.names.parse import parse_list
 
 ROOT = Path(cli.__file__).parent

@@ -17,7 +17,7 @@ import numpy as np
 from torch.utils.benchmark import Timer, timer
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.training.config import Config
 from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.hardware import Hardware

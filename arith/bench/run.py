@@ -19,8 +19,8 @@ from tape_arith.arith.bench import ALL, STAGES
 from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.errors import Failure, UsageError, unknown
-from tape_arith.arith.runs.environment import environment
-from tape_arith.arith.runs.presets import known
+from tape_arith.arith.runs.build import environment
+from tape_arith.arith.runs.record import known_preset
 from tape_arith.models.hardware import detect
 
 COLUMNS = ("stage", "what", "measured", "limit or peer", "ratio", "note")
@@ -44,7 +44,7 @@ def run(names: Sequence[str], options: Options, file: Path | None = None) -> boo
     UsageError of a stage that is alone.
     """
     stages = choose_stages(names)
-    known(options.preset)
+    known_preset(options.preset)
     _check_options(stages, options)
     facts = environment(detect(*options.compute)) | {"cores": os.cpu_count(), "stages": stages}
     failed: list[str] = []

@@ -22,7 +22,7 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.build import decoder_for
-from tape_arith.arith.runs.find import existing_run
+from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.weights import final_weights, load_weights, trained_record
 from tape_arith.arith.scoring.score import PROBE_ROWS, Outcome, low_precision_threshold, score
 from tape_arith.arith.tasks.task import Problems, concatenate

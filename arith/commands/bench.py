@@ -62,12 +62,12 @@ def command(
     use_threads(threads)
     from tape_arith.arith.bench.measure import Options
     from tape_arith.arith.bench.run import run as run_stages
-    from tape_arith.arith.runs.presets import pairs
+    from tape_arith.arith.runs.record import parse_settings
 
     options = Options(
         encodings=tuple(names),
         preset=preset,
-        settings=pairs(settings or []),
+        settings=parse_settings(settings or []),
         lengths=tuple(sizes),
         directory=directory,
         count=count,

@@ -30,9 +30,9 @@ def command(
     from tape_arith.arith.compare.curves import figure_path, study, study_all
     from tape_arith.arith.compare.panels import ALL
     from tape_arith.arith.figures.curves import draw, to_json
-    from tape_arith.arith.runs.presets import known
+    from tape_arith.arith.runs.record import known_preset
 
-    of = known(preset)
+    of = known_preset(preset)
     found = study_all(runs, of) if compare == ALL else study(runs, parse_list(compare), of)
     path = out or (None if as_json else figure_path(runs, found))
     if path is not None:

@@ -30,10 +30,10 @@ def command(
     runs fit on the disk.
     """
     from tape_arith.arith.doctor.doctor import examine, summary, works
-    from tape_arith.arith.runs.presets import known
+    from tape_arith.arith.runs.record import known_preset
 
     checks: list[Check] = []
-    for check in examine(known(preset), runs, data):
+    for check in examine(known_preset(preset), runs, data):
         checks.append(check)
         if not as_json and not sys.stdout.isatty():
             print(check, flush=True)

@@ -37,7 +37,7 @@ def command(
 ) -> None:
     """Write a trained run as transformers or lm-evaluation-harness takes it; prints the folder."""
     from tape_arith.arith.export.export_run import export_run
-    from tape_arith.arith.runs.find import existing_run
+    from tape_arith.arith.runs.folder import existing_run
 
     if format != "lm-eval" and per_cell is not None:
         raise UsageError("--per-cell counts the problems of --format lm-eval")

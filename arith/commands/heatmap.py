@@ -35,12 +35,12 @@ def command(
     from tape_arith.arith.compare.words import figure_path
     from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.figures.heatmap import draw
-    from tape_arith.arith.runs.presets import known
+    from tape_arith.arith.runs.record import known_preset
     from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
     evaluation_set = EvaluationSet(known_split(split), max_digits)
     chosen = selection(
-        runs, compare, known(preset), evaluation_set=evaluation_set, seed=seed, sort=sort
+        runs, compare, known_preset(preset), evaluation_set=evaluation_set, seed=seed, sort=sort
     )
     path = out or figure_path(runs, chosen, evaluation_set)
     order = in_words(chosen, seed) if sort or compare == ALL else ""

@@ -28,9 +28,9 @@ def chosen_config(
 ) -> "tuple[str, Config]":
     """The preset's name and its settings with those of the command line; without a preset those of
     the run `like`, if there is one."""
-    from tape_arith.arith.runs.presets import load_preset, pairs
+    from tape_arith.arith.runs.record import load_preset, parse_settings
 
-    chosen = pairs(settings or []) | ({"task": task} if task else {})
+    chosen = parse_settings(settings or []) | ({"task": task} if task else {})
     chosen |= {"leading_bos": str(leading_bos)} if leading_bos else {}
     if preset is None and like is not None:
         return like.preset, like.config.with_settings(chosen)

@@ -39,7 +39,7 @@ def command(
     from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.figures.leaderboard_table import FORMATS
     from tape_arith.arith.files import write_text
-    from tape_arith.arith.runs.presets import known
+    from tape_arith.arith.runs.record import known_preset
     from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
     if format is None and out and out.suffix.lower() not in ENDINGS:
@@ -55,7 +55,7 @@ def command(
 
         figure_format(figure)  # before anything is written
     evaluation_set = EvaluationSet(known_split(split), max_digits)
-    found = board(runs, known(preset), evaluation_set=evaluation_set, costs=costs)
+    found = board(runs, known_preset(preset), evaluation_set=evaluation_set, costs=costs)
     tell(found.left_out)
     if out:
         write_text(out, FORMATS[kind](found))

@@ -42,7 +42,7 @@ Preset = Annotated[
     str | None,
     typer.Option(
         help="A preset of `tape-arith list`.",
-        autocompletion=complete_from("runs.presets", "presets"),
+        autocompletion=complete_from("runs.record", "presets"),
     ),
 ]
 Settings = Annotated[
@@ -97,7 +97,7 @@ Track = Annotated[
     typer.Option(
         metavar="NAMES",
         help="Metrics to tensorboard or wandb (offline) too, in RUN/tracking.",
-        autocompletion=complete_from("runs.tracking", "trackers"),
+        autocompletion=complete_from("runs.metrics", "tracker_names"),
     ),
 ]
 NoCurves = Annotated[

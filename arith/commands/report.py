@@ -36,7 +36,7 @@ def command(
 ) -> None:
     """Write one HTML page: leaderboard, heatmaps, differences, curves, and how runs came about."""
     from tape_arith.arith.data.bucket import known_split
-    from tape_arith.arith.runs.presets import known
+    from tape_arith.arith.runs.record import known_preset
     from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
@@ -45,7 +45,7 @@ def command(
     from tape_arith.arith.figures.report.page import write
 
     evaluation_set = EvaluationSet(known_split(split), max_digits)
-    report = collect(runs, compare, known(preset), evaluation_set, costs=costs)
+    report = collect(runs, compare, known_preset(preset), evaluation_set, costs=costs)
     path = out or runs / report.panels[0][0].preset / f"report{evaluation_set.name}.html"
     write(report, path)
     print(path)

@@ -62,7 +62,7 @@ def command(
     use_threads(threads)
     name, config = chosen_config(preset, settings, task, leading_bos)
     from tape_arith.arith.runs.datasets import refuse_dataset
-    from tape_arith.arith.runs.tracking import parse_trackers
+    from tape_arith.arith.runs.metrics import parse_trackers
     from tape_arith.arith.sweeps.jobs import JobOptions
     from tape_arith.arith.sweeps.run_sweep import run_all
 

@@ -54,7 +54,7 @@ def command(
     stopper = stopper_for(time_limit)
     remote = remote_engine(engine, slots, sweep_folder(content, out))
     use_threads(threads)
-    from tape_arith.arith.runs.tracking import parse_trackers
+    from tape_arith.arith.runs.metrics import parse_trackers
     from tape_arith.arith.sweeps.estimate import forecast_text
     from tape_arith.arith.sweeps.jobs import JobOptions
     from tape_arith.arith.sweeps.run_sweep import plan_sweep

@@ -27,13 +27,13 @@ def command(
     from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.figures.captions import SPLITS
     from tape_arith.arith.figures.tables import FORMATS, rows
-    from tape_arith.arith.runs.presets import known
+    from tape_arith.arith.runs.record import known_preset
     from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
     if format not in FORMATS:
         raise UsageError(f"unknown format '{format}'. Known: {', '.join(FORMATS)}")
     evaluation_set = EvaluationSet(known_split(split), max_digits)
-    chosen = selection(runs, compare, known(preset), evaluation_set=evaluation_set)
+    chosen = selection(runs, compare, known_preset(preset), evaluation_set=evaluation_set)
     reach = f"tested to {max_digits} digits" if max_digits else ""
     if problems := "; ".join(filter(None, (SPLITS[split], reach))):
         # Programs know what they asked for; a table for people says it itself.

@@ -114,8 +114,8 @@ def command(
         raise UsageError(f"train takes one encoding: `tape-arith run --pe {pe}` takes several")
     if on_nonfinite is not None:
         checked_policy(on_nonfinite)
-    from tape_arith.arith.runs.options import TrainOptions
-    from tape_arith.arith.runs.tracking import parse_trackers
+    from tape_arith.arith.runs.build import TrainOptions
+    from tape_arith.arith.runs.metrics import parse_trackers
 
     stopper = stopper_for(time_limit)
     use_threads(threads)
@@ -126,7 +126,7 @@ def command(
         parse_trackers(track),
         on_nonfinite,
     )
-    from tape_arith.arith.runs.find import existing_run
+    from tape_arith.arith.runs.folder import existing_run
     from tape_arith.arith.runs.score import score_run
     from tape_arith.arith.runs.train import (
         continue_run,

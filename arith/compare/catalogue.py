@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.runs.find import find_runs, read_grids
-from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.presets import describe, load_preset, presets
+from tape_arith.arith.runs.folder import RunFolder, find_runs, read_grids
+from tape_arith.arith.runs.record import describe_preset, load_preset, presets
 from tape_arith.arith.tasks.task import task_places, tasks
 from tape_arith.arith.terminal import escape_control, say
 from tape_arith.models.names.declarations import Declaration, declaration, declarations
@@ -25,7 +24,7 @@ def everything(root: Path, *, costs: bool = False) -> dict[str, Any]:
     encodings = [encoding(entry) for entry in declarations("encoding")]
     joined = [combination(name) for name in JOINED]
     if costs:
-        from tape_arith.arith.runs.costs import cost
+        from tape_arith.arith.runs.build import cost
 
         for entry in (*encodings, *joined):
             if not entry["problem"]:
@@ -39,7 +38,7 @@ def everything(root: Path, *, costs: bool = False) -> dict[str, Any]:
         "combinations": joined,
         "extrapolations": [encoding(entry) for entry in declarations("extrapolation")],
         "presets": [
-            {"name": name, "summary": describe(name), "config": load_preset(name).as_dict()}
+            {"name": name, "summary": describe_preset(name), "config": load_preset(name).as_dict()}
             for name in presets()
         ],
         "tasks": tasks(),

@@ -8,11 +8,9 @@ from tape_arith.arith.compare.words import joined
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.curves import Learner, Series, Study
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
-from tape_arith.arith.runs.find import check_one_source, find_runs
-from tape_arith.arith.runs.folder import RunFolder, slug
+from tape_arith.arith.runs.folder import RunFolder, check_one_source, find_runs, slug
 from tape_arith.arith.runs.metrics import by_length, curve, states
-from tape_arith.arith.runs.presets import load_preset, presets
-from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.record import RunRecord, load_preset, presets
 from tape_arith.arith.terminal import say
 from tape_arith.models.names.parse import Name, parse
 

@@ -10,8 +10,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.captions import Panel, footnote, source
 from tape_arith.arith.figures.leaderboard_data import Board, Comparison, Section, Standing, Training
 from tape_arith.arith.figures.tables import Row
-from tape_arith.arith.runs.find import find_runs
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.folder import RunFolder, find_runs
 from tape_arith.arith.runs.metrics import LastStates, last_states
 from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.scoring.comparisons import Welch, holm, welch
@@ -195,7 +194,7 @@ def _training(run: RunFolder | None, name: str, config: Config) -> Training:
 
 
 def _mfu(rate: float, name: str, config: Config, hardware: object, run: RunFolder) -> float | None:
-    from tape_arith.arith.runs.costs import training_flops_a_token
+    from tape_arith.arith.runs.build import training_flops_a_token
     from tape_arith.models.hardware import datasheet
 
     limit = datasheet(str(hardware))
@@ -232,7 +231,7 @@ def _config(grid: Grid, folders: Mapping[Key, RunFolder]) -> Config:
 
 
 def _cost(name: str, config: Config, run: RunFolder | None) -> tuple[int | None, float | None]:
-    from tape_arith.arith.runs.costs import cost
+    from tape_arith.arith.runs.build import cost
 
     if not _trusted(run):
         return None, None

@@ -12,7 +12,7 @@ from tape_arith.arith.runs.command_lines import (
     score_command,
     train_command,
 )
-from tape_arith.arith.runs.find import find_grids
+from tape_arith.arith.runs.folder import find_grids
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.models.names.parse import Name, parse, parse_list
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.runs.find import find_runs
-from tape_arith.arith.runs.presets import load_preset, presets
+from tape_arith.arith.runs.folder import find_runs
+from tape_arith.arith.runs.record import load_preset, presets
 from tape_arith.arith.scoring.comparable import check_comparable
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.grid import Grid

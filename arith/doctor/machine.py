@@ -18,7 +18,7 @@ from tape_arith.arith.doctor.doctor import Check
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.files import atomic
 from tape_arith.arith.machine import usable_cores
-from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.sweeps.estimate import parameters
 from tape_arith.models.attention import Backend, Needs
 from tape_arith.models.backends import BACKENDS, choose, load

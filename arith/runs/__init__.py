@@ -1,8 +1,8 @@
 """One run: its folder, its training, its scoring.
 
-folder.py record.py    where each file of a run is; run.json and its siblings
-train.py score.py      train or extend a run, score its grid; each resumes
-build.py weights.py checkpoints.py    from a record to decoder, trainer and weights
-find.py command_lines.py    find runs and grids; the commands that are advised
-lock.py tracking.py presets/    one writer a folder, trackers of metrics, presets
+record.py folder.py metrics.py    presets and run.json; where each file is; metrics and trackers
+build.py weights.py               from a record to decoder, trainer and weights
+train.py init_from.py score.py    train or extend a run, score its grid; each resumes
+lock.py datasets.py               one writer a folder; training problems on disk
+command_lines.py                  every command that is advised
 """

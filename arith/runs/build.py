@@ -1,16 +1,21 @@
 """From a run's config to its decoder, its problems, its trainer and its empty grid."""
 
-from dataclasses import replace
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.data.dataset import Dataset
-from tape_arith.arith.errors import UsageError
+from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.machine import available_memory
-from tape_arith.arith.runs.options import TrainOptions
-from tape_arith.arith.runs.record import RunRecord
-from tape_arith.arith.runs.user_encodings import check_user_encoding, is_builtin, user_errors
+from tape_arith.arith.runs.record import RunRecord, load_preset
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.limits import check_size
 from tape_arith.arith.tasks.task import load_task
@@ -19,15 +24,39 @@ from tape_arith.arith.terminal import say
 from tape_arith.arith.training.batches import Source
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
+from tape_arith.arith.training.flops import useful_training_flops
 from tape_arith.arith.training.trainer import Trainer
+from tape_arith.arith.version import commit, own_version
 from tape_arith.models.attention import Needs
 from tape_arith.models.backends import AUTO, AttentionChoice, choose
 from tape_arith.models.build import Blueprint, build_decoder
 from tape_arith.models.compile import check_compiler
 from tape_arith.models.decoder import Decoder, DecoderConfig
-from tape_arith.models.encoding import Setting
+from tape_arith.models.encoding import Setting, Workload
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names.parse import Name, NamePart, parse, source_hashes
+from tape_arith.models.names.locate import USER_CODE_ERRORS, Location, describe_error, locate
+from tape_arith.models.names.parse import Encoding, Name, NamePart, parse, source_hashes
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Options that change no number of a run beyond rounding, so its record holds none of them.
+
+    data          a generated dataset; None makes the same problems as they are needed
+    compute       attention backend and compilation
+    curves        whether to score the small grid on the way
+    trackers      names of trackers that get every line of metrics.jsonl too
+    on_nonfinite  policy at a loss or gradient that is not finite; None keeps the record's
+    """
+
+    data: Path | None = None
+    compute: AttentionChoice = AUTO
+    curves: bool = True
+    trackers: tuple[str, ...] = ()
+    on_nonfinite: str | None = None
+
+
+DEFAULTS = TrainOptions()
 
 
 def check_trainable(config: Config, name: Name, compute: AttentionChoice = AUTO) -> None:
@@ -224,3 +253,130 @@ def build_trainer(
         tell=say if processes.first else lambda line: None,
         processes=processes,
     )
+
+
+def is_builtin(encoding: Encoding) -> bool:
+    """Whether every part belongs to this suite."""
+    return not _user_locations(encoding)
+
+
+def check_user_encoding(encoding: Encoding) -> None:
+    """Run the checks without which training or scoring makes no sense; built-in ones pass.
+
+    Raises UsageError if the encoding cannot be built, sees later tokens or has a parameter without
+    a gradient.
+    """
+    if not is_builtin(encoding):
+        _check(Encoding(encoding.parts), tuple(sorted(source_hashes(encoding).items())))
+
+
+@lru_cache(maxsize=64)
+def _check(encoding: Encoding, sources: tuple[tuple[str, str], ...]) -> None:
+    from tape_arith.models import contract
+
+    for check in (
+        contract.check_builds,
+        contract.check_causal,
+        contract.check_prefix,
+        contract.check_no_dead_parameter,
+    ):
+        outcome = contract.run_check(check, Name(encoding))
+        if not outcome.holds:
+            raise UsageError(
+                f"{encoding} breaks a promise ({outcome.check}): {outcome.happened}; "
+                f"`tape-arith check {encoding}` looks at all of them"
+            )
+
+
+def as_user_error(error: BaseException, encoding: Encoding) -> Failure | None:
+    """A Failure that names the user's line; None if all is built in or the error is one line."""
+    locations = _user_locations(encoding)
+    if not locations or isinstance(error, UsageError | Failure | OSError):
+        return None
+    reason = describe_error(error, *locations)[:500]
+    return Failure(f"{encoding} failed: {reason}; `tape-arith check {encoding.own}` looks into it")
+
+
+@contextmanager
+def user_errors(encoding: Encoding) -> Iterator[None]:
+    """Turn errors of a user's encoding into Failures by `as_user_error`."""
+    try:
+        yield
+    except USER_CODE_ERRORS as error:
+        failure = as_user_error(error, encoding)
+        if failure is None:
+            raise
+        raise failure from error
+
+
+def _user_locations(encoding: Encoding) -> list[Location]:
+    locations = (locate("encoding", part.name) for part in encoding.parts)
+    return [location for location in locations if not location.is_builtin]
+
+
+SAMPLE = 4_096
+"""Problems whose lengths give the mean tokens of a training within half a percent."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Parameters of an encoding, and FLOPs per token of the matrix products that it adds to a
+    forward over the longest trained sequence."""
+
+    parameters: int
+    flops_a_token: float
+
+
+def cost(name: Name, config: Config | None = None) -> Cost:
+    """The cost at the size of `config` or the paper's. Raises Failure if a user's code fails."""
+    config = config or load_preset("paper-40")
+    pe = blueprint(config, name).pe
+    tokens = load_task(config.task).longest(config.trained_digits)
+    extent = Workload(tokens=tokens, pairs=tokens**2, distances=tokens**2)
+    with user_errors(name.encoding):
+        flops = sum(product.forward for product in pe.products(extent))
+    return Cost(sum(p.numel() for p in pe.parameters()), flops / tokens)
+
+
+@lru_cache(maxsize=256)
+def training_flops_a_token(name: Name, config: Config) -> float:
+    """Return the useful FLOPs of training per input token, over the first problems of seed 0."""
+    decoder = blueprint(config, name).decoder
+    problems = training_bucket(config, 0).problems(0, SAMPLE)
+    lengths = (problems.lengths - 1).tolist()
+    answers = int((problems.lengths - problems.prompt_lengths).sum())
+    with user_errors(name.encoding):
+        flops = useful_training_flops(decoder.config, decoder.pe, lengths, answers)
+    return flops / sum(lengths)
+
+
+# A resumed training equals an unbroken one bit for bit if these are equal. The commit is not one of
+# them: most commits change no bit, and a new version says if one did.
+DECIDES_BITS = (
+    *("tape-arith", "torch", "device", "hardware", "dtype", "attention", "compiled", "processes"),
+)
+_OF_SCORING = ("tape-arith", "commit", "torch", "hardware", "attention", "compiled")
+
+
+def scoring_facts(hardware: Hardware) -> dict[str, str]:
+    """Return the facts that a grid records of its scoring, which may run on another machine."""
+    facts = environment(hardware)
+    return {key: str(facts[key]) for key in _OF_SCORING if facts[key] is not None}
+
+
+def environment(hardware: Hardware) -> dict[str, Any]:
+    """Return the content of environment.json: versions, commit, command, machine."""
+    return {
+        "tape-arith": own_version(),
+        "commit": commit(),
+        "command": " ".join(["tape-arith", *sys.argv[1:]]),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": hardware.device,
+        "hardware": hardware.name,
+        "dtype": hardware.dtype_name,
+        "threads": hardware.threads,
+        "attention": hardware.attention,
+        "compiled": hardware.compiles,
+        "system": f"{platform.system()} {platform.machine()}",
+    }

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.folder import RunFolder, run_folder, slug
-from tape_arith.arith.runs.presets import changed_settings, presets
-from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.record import RunRecord, changed_settings, presets
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.models.names.parse import Name, NamePart

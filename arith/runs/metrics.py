@@ -1,30 +1,34 @@
-"""metrics.jsonl: one JSON object a line, in the order of the steps, and the curves in it.
+"""metrics.jsonl: its lines, the curves in them, and the trackers that get each line too.
 
-Never imports torch.
+The file has a JSON object a line, in the order of the steps, and stays the source of truth: a
+tracker that fails is reported once and left out. Never imports torch.
 """
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from statistics import stdev
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
-from tape_arith.arith.documents import (
-    Count,
-    InvalidValue,
-    NonNegative,
-    Part,
-    Share,
-    Text,
-    validated,
-)
+from tape_arith.arith.documents import Count, NonNegative, Part, Share, Text, validated
+from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.files import parse_json, read_text
+from tape_arith.arith.terminal import say
+
+if TYPE_CHECKING:
+    from tape_arith.arith.runs.record import RunRecord
 
 CUT_SHORT = "the last line was cut short"
 """By a kill, or because a training is writing it."""
+LAST_STATES = 5
+
+Line = Mapping[str, Any]
+Region = Literal["in_distribution", "out_of_distribution"]
 
 
 class _SmallGrid(Part):
@@ -61,29 +65,22 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
 
     Raises Failure if the file cannot be read as text.
     """
-    *whole, rest = read_text(path).split("\n")
+    *texts, rest = read_text(path).split("\n")
     lines: list[dict[str, Any]] = []
     faults = []
-    for number, text in enumerate(whole, start=1):
+    for number, text in enumerate(texts, start=1):
         try:
             line = parse_json(text)
             step = validated(line, _MetricsLine).step
             if lines and step <= lines[-1]["step"]:
-                raise InvalidValue(f"step {step} comes after step {lines[-1]['step']}")
+                raise ValueError(f"step {step} comes after step {lines[-1]['step']}")
             lines.append(line)
         except ValueError as error:
             faults.append(f"line {number}: {error}")
     return lines, [*faults, CUT_SHORT] if rest else faults
 
 
-LAST_STATES = 5
-
-Line = Mapping[str, Any]
-Region = Literal["in_distribution", "out_of_distribution"]
-
-
-@dataclass(frozen=True)
-class LastStates:
+class LastStates(NamedTuple):
     """Exact match on the small grid, 0..1, of a run's last saved states, the final one included.
 
     It tells how much a result depends on when the run stopped. Nothing is selected by it: what
@@ -93,37 +90,23 @@ class LastStates:
     steps: tuple[int, ...]
     values: tuple[float, ...]
 
-    @property
-    def range(self) -> float:
-        """From the lowest to the highest."""
-        return max(self.values) - min(self.values)
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation of a sample (n - 1)."""
-        return stdev(self.values)
-
 
 def last_states(
     lines: Sequence[Line], region: Region = "out_of_distribution", count: int = LAST_STATES
 ) -> LastStates | None:
-    """Of the last `count` states that were saved, each of which was evaluated; of fewer where a run
-    has fewer. None where fewer than two have a small grid of `region`."""
-    found = curve(lines, region)[-count:]
-    if len(found) < 2:
-        return None
-    steps, values = zip(*found, strict=True)
-    return LastStates(steps, values)
+    """Return the last `count` evaluated states, or fewer; None if fewer than two were evaluated."""
+    points = curve(lines, region)[-count:]
+    return LastStates(*zip(*points, strict=True)) if len(points) > 1 else None
 
 
 def curve(lines: Sequence[Line], region: Region) -> list[tuple[int, float]]:
-    """(step, exact match on the small grid) at each evaluation."""
-    found = ((line["step"], line.get("small_grid")) for line in lines)
-    return [(step, grid[region]) for step, grid in found if grid and grid[region] is not None]
+    """Return (step, exact match on the small grid) of each evaluation."""
+    grids = ((line["step"], line.get("small_grid")) for line in lines)
+    return [(step, grid[region]) for step, grid in grids if grid and grid[region] is not None]
 
 
 def by_length(lines: Sequence[Line]) -> dict[int, list[tuple[int, float]]]:
-    """The learning of each length: by digits of the longer operand, (step, exact match)."""
+    """Return (step, exact match) by the digits of the longer operand."""
     curves: dict[int, list[tuple[int, float]]] = {}
     for line in lines:
         for length, value in (line.get("small_grid") or {}).get("by_length", {}).items():
@@ -132,9 +115,146 @@ def by_length(lines: Sequence[Line]) -> dict[int, list[tuple[int, float]]]:
 
 
 def states(lines: Sequence[Line]) -> dict[str, list[tuple[int, list[float]]]]:
-    """What an encoding measures of its state, by name: (step, a number for each layer)."""
+    """Return what an encoding measures of its state: (step, a number for each layer) by name."""
     curves: dict[str, list[tuple[int, list[float]]]] = {}
     for line in lines:
         for name, values in (line.get("state") or {}).items():
             curves.setdefault(name, []).append((line["step"], values))
     return curves
+
+
+class _Tracker(Protocol):
+    """Takes each line of metrics; its name is that of the package that it needs."""
+
+    def __init__(self, folder: Path, record: "RunRecord", step: int) -> None: ...
+
+    def __call__(self, line: Line) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _TensorBoard:
+    """Event files in `folder`/tensorboard."""
+
+    def __init__(self, folder: Path, record: "RunRecord", step: int) -> None:
+        # By its name: whoever reads metrics does without torch.
+        writer = import_module("torch.utils.tensorboard.writer")
+        # What an earlier process wrote of the steps that are taken again is not shown.
+        self.writer = writer.SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+
+    def __call__(self, line: Line) -> None:
+        for name, value in _scalars(line).items():
+            self.writer.add_scalar(name, value, line["step"])
+        self.writer.flush()
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+class _Wandb:
+    """Weights & Biases, offline unless WANDB_MODE says otherwise: `wandb sync` takes it there."""
+
+    def __init__(self, folder: Path, record: "RunRecord", step: int) -> None:
+        wandb = import_module("wandb")
+        name = f"{record.preset}/{record.encoding}/seed-{record.seed}"
+        # The same for every process that goes on with this run: its parts become one.
+        identity = f"{name} {record.config.sha256} {folder.parent.absolute()}"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "tape-arith"),
+            name=name,
+            id=hashlib.sha256(identity.encode()).hexdigest()[:16],
+            resume="allow",
+            mode=os.environ.get("WANDB_MODE", "offline"),
+            dir=str(folder),
+            config={"encoding": record.encoding, "seed": record.seed, **record.config.as_dict()},
+            settings=wandb.Settings(console="off", silent=True, disable_git=True),
+        )
+
+    def __call__(self, line: Line) -> None:
+        self.run.log(_scalars(line), step=line["step"])
+
+    def close(self) -> None:
+        self.run.finish()
+
+
+_TRACKERS: dict[str, type[_Tracker]] = {"tensorboard": _TensorBoard, "wandb": _Wandb}
+
+
+def tracker_names() -> list[str]:
+    """Return the names that --track takes."""
+    return sorted(_TRACKERS)
+
+
+def parse_trackers(text: str | None) -> tuple[str, ...]:
+    """Parse "tensorboard,wandb". Raises UsageError for an unknown tracker or a missing package."""
+    names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
+    for name in names:
+        if name not in _TRACKERS:
+            raise unknown("tracker", name, sorted(_TRACKERS))
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise UsageError(
+                f"--track {name} needs {name}: pip install 'tape-arith[tracking]'"
+            ) from error
+    return names
+
+
+@contextmanager
+def tracked(
+    names: Sequence[str], folder: Path, record: "RunRecord", step: int
+) -> Iterator[list["_SafeTracker"]]:
+    """Open the trackers of `names` for a run at `step`; close them when the block ends."""
+    with ExitStack() as stack:
+        trackers = [_SafeTracker(name, folder, record, step) for name in names]
+        for tracker in trackers:
+            stack.callback(tracker.close)
+        yield trackers
+
+
+class _SafeTracker:
+    """A tracker whose first error becomes a line on stderr and ends it, and not the run."""
+
+    def __init__(self, name: str, folder: Path, record: "RunRecord", step: int) -> None:
+        self.name = name
+        self.tracker: _Tracker | None = None
+        with self._guard():
+            self.tracker = _TRACKERS[name](folder, record, step)
+
+    def __call__(self, line: Line) -> None:
+        if self.tracker is not None:
+            with self._guard():
+                self.tracker(line)
+
+    def close(self) -> None:
+        tracker, self.tracker = self.tracker, None
+        if tracker is not None:
+            with self._guard():
+                tracker.close()
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # whatever somebody else's code may raise
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            say(f"note: {self.name} failed, the run goes on without it ({reason})")
+            failed, self.tracker = self.tracker, None
+            if failed is not None:
+                with suppress(Exception):
+                    failed.close()
+
+
+def _scalars(line: Line) -> dict[str, float]:
+    """Return the numbers of a line by path, as in "small_grid/by_length/3", without the step."""
+    return dict(_numbers({key: value for key, value in line.items() if key != "step"}, ""))
+
+
+def _numbers(value: Any, path: str) -> Iterator[tuple[str, float]]:
+    if isinstance(value, dict | list):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, part in parts:
+            yield from _numbers(part, f"{path}/{key}" if path else str(key))
+    elif value is not None:
+        yield path, float(value)

@@ -1,5 +1,9 @@
-"""Documents of a run's folder: run.json, environment.json, timings.json. Never imports torch."""
+"""What a run is: presets, and the documents run.json, environment.json and timings.json.
 
+Never imports torch.
+"""
+
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -8,13 +12,58 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field
 
 from tape_arith.arith.documents import Count, NonNegative, Part, Positive, Sha256, Strict, Text
-from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.runs.presets import changed_settings, presets
+from tape_arith.arith.errors import Failure, UsageError, unknown
+from tape_arith.arith.files import parse_toml, read_text
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.training.config import Config, checked_policy
 from tape_arith.arith.training.schedule import Schedule
 from tape_arith.models.names.locate import locate
 from tape_arith.models.names.parse import Name, parse, source_hashes
+
+PRESETS_FOLDER = Path(__file__).parent / "presets"
+
+
+def presets() -> list[str]:
+    """Return the names of all presets."""
+    return sorted(path.stem for path in PRESETS_FOLDER.glob("*.toml"))
+
+
+def known_preset(name: str | None) -> str | None:
+    """Return `name`. Raises UsageError unless it is None or a preset."""
+    if name is not None and name not in presets():
+        raise unknown("preset", name, presets())
+    return name
+
+
+def load_preset(name: str) -> Config:
+    """Return the config of a preset. Raises UsageError for an unknown name."""
+    known_preset(name)
+    path = PRESETS_FOLDER / f"{name}.toml"
+    try:
+        return Config.from_dict(parse_toml(path)[1])
+    except ValueError as error:  # not TOML, or UsageError
+        raise Failure(f"{path}: {error}") from error
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, str]:
+    """Parse `key=value` settings of the command line. Raises UsageError."""
+    split = [setting.partition("=") for setting in settings]
+    for (_, equals, _), setting in zip(split, settings, strict=True):
+        if not equals:
+            raise UsageError(f"--set takes key=value, not '{setting}'")
+    return {key: value for key, _, value in split}
+
+
+def describe_preset(name: str) -> str:
+    """Return the first comment of a preset's file."""
+    first = read_text(PRESETS_FOLDER / f"{name}.toml").split("\n")[0]
+    return first.removeprefix("#").strip()
+
+
+def changed_settings(config: Config, preset: str) -> dict[str, Any]:
+    """Settings of `config` that differ from those of `preset`."""
+    standard = load_preset(preset).as_dict()
+    return {key: value for key, value in config.as_dict().items() if value != standard[key]}
 
 
 @dataclass(frozen=True)

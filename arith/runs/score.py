@@ -6,13 +6,11 @@ from pathlib import Path
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.runs.build import empty_grid
+from tape_arith.arith.runs.build import empty_grid, scoring_facts, user_errors
 from tape_arith.arith.runs.command_lines import why_no_weights
-from tape_arith.arith.runs.environment import scoring_facts
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.lock import check_lock, lock_folder, remove_stale
 from tape_arith.arith.runs.record import check_can_continue
-from tape_arith.arith.runs.user_encodings import user_errors
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.comparable import is_same_run

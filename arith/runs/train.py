@@ -10,22 +10,23 @@ from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.build import (
+    DECIDES_BITS,
+    DEFAULTS,
+    TrainOptions,
+    as_user_error,
     build_trainer,
     check_trainable,
+    environment,
     open_training_data,
     training_bucket,
 )
-from tape_arith.arith.runs.checkpoints import TrainingCheckpoints
 from tape_arith.arith.runs.command_lines import why_no_weights
-from tape_arith.arith.runs.environment import DECIDES_BITS, environment
 from tape_arith.arith.runs.folder import RunFolder, run_folder
 from tape_arith.arith.runs.init_from import init_from_record, with_origin, write_first_state
 from tape_arith.arith.runs.lock import check_lock, locked
-from tape_arith.arith.runs.options import DEFAULTS, TrainOptions
+from tape_arith.arith.runs.metrics import tracked
 from tape_arith.arith.runs.record import Environment, RunRecord, check_can_continue
-from tape_arith.arith.runs.tracking import tracked
-from tape_arith.arith.runs.user_encodings import as_user_error
-from tape_arith.arith.runs.weights import load_state, trained_record
+from tape_arith.arith.runs.weights import TrainingCheckpoints, load_state, trained_record
 from tape_arith.arith.terminal import bar, say
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.config import Config, checked_policy
@@ -234,15 +235,16 @@ def continue_run(
     def log(metrics: Metrics) -> None:
         nonlocal note
         check_lock(folder.path)
-        folder.add_metrics(metrics.content())
-        for sink in sinks:
-            sink(metrics)
+        line = metrics.content()
+        folder.add_metrics(line)
+        for tracker in trackers:
+            tracker(line)
         exact = "" if metrics.exact_match is None else f"exact {metrics.exact_match:.1%}, "
         note = f"loss {metrics.loss:.4f}, {exact}{metrics.tokens_per_second:,.0f} tokens/s"
 
     steps = record.schedule.steps
     with (
-        tracked(options.trackers, folder, record, trainer.step) as sinks,
+        tracked(options.trackers, folder.tracking, record, trainer.step) as trackers,
         bar(f"train {record.encoding} seed {record.seed}", steps, trainer.step) as update,
     ):
         try:

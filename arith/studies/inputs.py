@@ -17,7 +17,7 @@ from torch import Tensor
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.runs.find import existing_run
+from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.tasks.task import Problems

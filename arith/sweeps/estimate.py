@@ -15,9 +15,15 @@ import torch
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs.build import blueprint, decoder_for, resolve_attention, training_bucket
-from tape_arith.arith.runs.presets import load_preset
-from tape_arith.arith.runs.user_encodings import as_user_error, user_errors
+from tape_arith.arith.runs.build import (
+    as_user_error,
+    blueprint,
+    decoder_for,
+    resolve_attention,
+    training_bucket,
+    user_errors,
+)
+from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.sweeps.engines.local import cores_per_slot, visible_gpus
 from tape_arith.arith.sweeps.jobs import Job, done_jobs, grid_tokens
 from tape_arith.arith.sweeps.sweep import Sweep

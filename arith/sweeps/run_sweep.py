@@ -10,12 +10,10 @@ from tape_arith.arith.errors import EXIT_DONE, Failure, UsageError
 from tape_arith.arith.figures.heatmap import draw
 from tape_arith.arith.figures.tables import rows, to_csv, to_markdown
 from tape_arith.arith.files import write_text
-from tape_arith.arith.runs.build import check_trainable, training_bucket
+from tape_arith.arith.runs.build import TrainOptions, check_trainable, training_bucket
 from tape_arith.arith.runs.datasets import generate_dataset
-from tape_arith.arith.runs.find import find_grids
-from tape_arith.arith.runs.folder import ExpectedRun
+from tape_arith.arith.runs.folder import ExpectedRun, find_grids
 from tape_arith.arith.runs.lock import lock_folder
-from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.score import score_run
 from tape_arith.arith.runs.train import train_run
 from tape_arith.arith.stopping import Stopped, Stopper

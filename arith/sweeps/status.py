@@ -12,8 +12,7 @@ from pydantic import Field
 from tape_arith.arith.documents import Count, InvalidValue, Part, Text, validated_json
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY, UsageError
 from tape_arith.arith.files import append_line, read_bytes
-from tape_arith.arith.runs.find import find_runs
-from tape_arith.arith.runs.folder import Progress, RunFolder
+from tape_arith.arith.runs.folder import Progress, RunFolder, find_runs
 from tape_arith.arith.runs.lock import activity
 from tape_arith.arith.sweeps.engines.worker import read_state
 from tape_arith.arith.sweeps.jobs import JobLine, log_file, read_jobs

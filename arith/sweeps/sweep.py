@@ -32,7 +32,7 @@ from tape_arith.arith.documents import Count, InvalidValue, Part, validated
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import parse_toml
 from tape_arith.arith.runs.folder import ExpectedRun, RunFolder, run_folder, slug
-from tape_arith.arith.runs.presets import changed_settings, load_preset
+from tape_arith.arith.runs.record import changed_settings, load_preset
 from tape_arith.arith.training.config import Config
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import Name, parse

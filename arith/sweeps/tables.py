@@ -10,7 +10,7 @@ from tape_arith.arith.data.bucket import EVALUATION, SPLITS
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.tables import Row, ranked, rows, to_csv, to_markdown
 from tape_arith.arith.files import write_text
-from tape_arith.arith.runs.find import find_grids
+from tape_arith.arith.runs.folder import find_grids
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.studies import ablations

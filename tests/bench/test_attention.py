@@ -12,7 +12,7 @@ from tape_arith.arith.bench import attention
 from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.build import setting_for
-from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.training.flops import counted
 from tape_arith.models import backends
 from tape_arith.models.attention import Backend, Eager, Needs

@@ -10,7 +10,7 @@ from tape_arith.arith.bench.measure import Options
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import Dataset, verify
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.runs.record import load_preset
 
 CONFIG = load_preset("mini").with_settings({"trained_digits": "3", "tested_digits": "3"})
 

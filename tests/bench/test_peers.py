@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tape_arith.arith.bench import peers
 from tape_arith.arith.bench.measure import TINY, TURN, Options
 from tape_arith.arith.data.rows import Rows
-from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.training.config import Config
 from tape_arith.models.hardware import Hardware
 

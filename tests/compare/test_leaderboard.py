@@ -18,8 +18,7 @@ from scipy import stats
 
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.runs.folder import RunFolder, slug
-from tape_arith.arith.runs.presets import load_preset
-from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.record import RunRecord, load_preset
 from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.sealing import LINE, MACHINE

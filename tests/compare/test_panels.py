@@ -11,7 +11,7 @@ import pytest
 from tape_arith.arith.compare.order import in_order, in_words
 from tape_arith.arith.compare.panels import panels, selection
 from tape_arith.arith.figures.captions import footnote
-from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.scoring import grid_file
 from tape_arith.models.names.parse import parse_list
 from tests.helpers.sealing import replaced, resealed

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.sweeps.jobs import Job, JobOptions, plan
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.models.names.parse import parse

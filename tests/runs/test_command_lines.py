@@ -18,7 +18,7 @@ from tape_arith.arith.runs.command_lines import (
     why_no_weights,
 )
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.sweeps.jobs import JobOptions, plan
 from tape_arith.arith.sweeps.sweep import Run

@@ -29,7 +29,7 @@ def test_a_run_keeps_what_it_ran_on_before(here: Path, monkeypatch: pytest.Monke
     file = Path("runs/mini/rope/seed-0/environment.json")
     first = json.loads(file.read_text())
     assert "earlier" not in first
-    monkeypatch.setattr("tape_arith.arith.runs.environment.own_version", lambda: "9.9.9")
+    monkeypatch.setattr("tape_arith.arith.runs.build.own_version", lambda: "9.9.9")
     for _ in range(2):  # the same once more is not told twice
         told = done("train", file.parent, "--steps", 6, "--no-score")
         now = json.loads(file.read_text())
@@ -41,7 +41,7 @@ def test_a_run_keeps_what_it_ran_on_before(here: Path, monkeypatch: pytest.Monke
 
 def test_a_grid_says_what_scored_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done("train", "--pe", "rope", *settings(), "--no-score")
-    monkeypatch.setattr("tape_arith.arith.runs.environment.own_version", lambda: "9.9.9")
+    monkeypatch.setattr("tape_arith.arith.runs.build.own_version", lambda: "9.9.9")
     done("score", "runs/mini/rope/seed-0")
     scoring = json.loads(Path("runs/mini/rope/seed-0/grid.json").read_text())["scoring"]
     assert scoring["tape-arith"] == "9.9.9" and scoring["attention"] == "eager"

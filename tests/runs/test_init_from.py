@@ -20,7 +20,7 @@ from tape_arith.arith.runs import build
 from tape_arith.arith.runs import train as runs
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.runs.train import continue_run, extend_run, train_run
 from tape_arith.arith.runs.weights import load_state, load_weights, trained_decoder
 from tape_arith.arith.scoring import grid_file

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs import presets
+from tape_arith.arith.runs import record
 from tests.helpers.tiny_runs import SETTINGS, contents, done, refused, settings
 
 MINE = "# As small as can be.\n" + "\n".join(
@@ -28,18 +28,18 @@ MINE = "# As small as can be.\n" + "\n".join(
 
 
 def test_the_presets() -> None:
-    assert presets.presets() == ["mini", "paper-20", "paper-40"]
-    paper = presets.load_preset("paper-40")
+    assert record.presets() == ["mini", "paper-20", "paper-40"]
+    paper = record.load_preset("paper-40")
     assert (paper.trained_digits, paper.tested_digits, paper.num_problems) == (40, 80, 20_000_000)
     assert (paper.steps, paper.batch_size, paper.clip) == (20_000, 512, 0.5)
     assert (paper.beta1, paper.beta2, paper.weight_decay) == (0.9, 0.98, 0.01)
     assert (paper.num_layers, paper.hidden_size, paper.num_heads) == (16, 1024, 16)
     assert (paper.head_dim, paper.mlp_size, paper.problems_per_cell) == (64, 1024, 100)
-    short = presets.load_preset("paper-20")
+    short = record.load_preset("paper-20")
     assert short.differences(paper) == (
         "trained_digits: 20, not 40, tested_digits: 40, not 80, steps: 10000, not 20000"
     )
-    mini = presets.load_preset("mini")
+    mini = record.load_preset("mini")
     assert (mini.trained_digits, mini.tested_digits, mini.batch_size) == (8, 16, 256)
     assert mini.learning_rate in (1e-3, 2e-3, 3e-3)
 
@@ -47,8 +47,8 @@ def test_the_presets() -> None:
 @pytest.fixture
 def mine(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file of one's own among the presets."""
-    shutil.copytree(presets.FOLDER, here / "presets")
-    monkeypatch.setattr(presets, "FOLDER", here / "presets")
+    shutil.copytree(record.PRESETS_FOLDER, here / "presets")
+    monkeypatch.setattr(record, "PRESETS_FOLDER", here / "presets")
     (here / "presets" / "mine.toml").write_text(MINE)
     return here / "presets" / "mine.toml"
 
@@ -76,7 +76,7 @@ def test_a_preset_that_is_wrong(mine: Path, old: str, new: str, told: str) -> No
     assert old in MINE
     mine.write_text(MINE.replace(old, new))
     with pytest.raises(Failure, match=r"mine\.toml") as caught:
-        presets.load_preset("mine")
+        record.load_preset("mine")
     assert told in str(caught.value)
     assert told in refused("train", "--pe", "rope", "--preset", "mine", code=1)
 

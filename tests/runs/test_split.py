@@ -10,8 +10,7 @@ from tape_arith.arith.compare.panels import panels
 from tape_arith.arith.data.bucket import CARRY, Bucket
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions
-from tape_arith.arith.runs.find import find_grids
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.folder import RunFolder, find_grids
 from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.comparable import is_same_run

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tape_arith.arith.runs import tracking
+from tape_arith.arith.runs import metrics
 from tape_arith.arith.runs import train as runs
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.presets import load_preset
+from tape_arith.arith.runs.metrics import Line
+from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.sweeps.jobs import JobOptions, plan
 from tape_arith.arith.sweeps.sweep import Run
-from tape_arith.arith.training.evaluation import Metrics
 from tape_arith.models.names.parse import parse
 from tests.helpers.small_training import assert_same_bits, final_weights, untimed
 from tests.helpers.tiny_runs import done, refused, settings
@@ -45,14 +45,14 @@ class Fake:
     def __init__(self, fails: str = "") -> None:
         self.fails, self.steps, self.closed = fails, list[int](), 0
 
-    def opened(self, folder: RunFolder, record: object, step: int) -> "Fake":
+    def opened(self, folder: Path, record: object, step: int) -> "Fake":
         self._may_fail("opened")
         return self
 
-    def __call__(self, metrics: Metrics) -> None:
-        if metrics.step > 4:
+    def __call__(self, line: Line) -> None:
+        if line["step"] > 4:
             self._may_fail("called")
-        self.steps.append(metrics.step)
+        self.steps.append(line["step"])
 
     def close(self) -> None:
         self.closed += 1
@@ -66,8 +66,8 @@ class Fake:
 @pytest.fixture
 def using(monkeypatch: pytest.MonkeyPatch) -> Callable[[Fake], Fake]:
     def use(fake: Fake) -> Fake:
-        module = SimpleNamespace(NEEDS="json", opened=fake.opened)
-        monkeypatch.setattr(tracking, "_module", lambda name: module)
+        monkeypatch.setitem(metrics._TRACKERS, "tensorboard", fake.opened)
+        monkeypatch.setitem(sys.modules, "tensorboard", ModuleType("tensorboard"))
         return fake
 
     return use

@@ -6,8 +6,7 @@ from pathlib import Path
 from tape_arith.arith.compare.panels import panels
 from tape_arith.arith.data.bucket import CARRY
 from tape_arith.arith.figures.captions import footnote
-from tape_arith.arith.runs.find import find_grids
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.folder import RunFolder, find_grids
 from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.models.names.parse import parse_list

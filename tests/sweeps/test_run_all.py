@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from tape_arith.arith import stopping
-from tape_arith.arith.runs.find import find_runs
-from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.folder import RunFolder, find_runs
 from tape_arith.arith.training import checkpoint
 from tests.helpers.tiny_runs import call, contents, done, refused, settings
 

@@ -11,8 +11,8 @@ import torch
 
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs import train as runs
+from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.options import TrainOptions
 from tape_arith.arith.runs.train import continue_run, extend_run
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.failures import MAX_SKIPPED_IN_A_ROW, NotFinite
