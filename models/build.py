@@ -20,7 +20,6 @@ from tape_arith.models.encoding import (
 )
 from tape_arith.models.errors import UsageError
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.declarations import read_declaration
 from tape_arith.models.names.locate import locate
 from tape_arith.models.names.parse import Name, NamePart, parse
 
@@ -138,7 +137,7 @@ def _class(part: NamePart, kind: str, base: type) -> Any:
     Raises UsageError if it cannot be imported or is no subclass of `base`.
     """
     location = locate(kind, part.name)
-    cls = getattr(location.load(), read_declaration(location).class_name, None)
+    cls = getattr(location.load(), location.declaration().class_name, None)
     if not isinstance(cls, type) or not issubclass(cls, base):
         raise UsageError(f"{location} is no {kind}: it must be a subclass of {base.__name__}")
     return cls

@@ -20,8 +20,13 @@ from tape_arith.models.build import build_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting, Workload
 from tape_arith.models.errors import UsageError
-from tape_arith.models.names.declarations import declarations, read_declaration
-from tape_arith.models.names.locate import USER_CODE_ERRORS, Location, describe_error, locate
+from tape_arith.models.names.locate import (
+    USER_CODE_ERRORS,
+    Location,
+    declarations,
+    describe_error,
+    locate,
+)
 from tape_arith.models.names.parse import Name, source_hashes
 from tape_arith.models.sequences import Sequences
 
@@ -368,7 +373,7 @@ def _describe(error: BaseException, name: Name) -> str:
 
 def _warnings(location: Location) -> Iterator[str]:
     """List facts that the file at `location` does not declare."""
-    declared = read_declaration(location)
+    declared = location.declaration()
     kinds = {one.kind for one in declarations("encoding") if not one.package}
     name = declared.class_name
     for key, option in declared.options.items():

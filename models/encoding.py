@@ -134,8 +134,6 @@ class PositionalEncoding(nn.Module):
     kind: ClassVar[str] = "none"
     #: Author, year and arXiv number.
     paper: ClassVar[str] = ""
-    #: Other names accepted on the command line.
-    aliases: ClassVar[tuple[str, ...]] = ()
     #: Endings of parameters that cannot act, kept because the paper's formula has them.
     inert: ClassVar[tuple[str, ...]] = ()
     #: Endings of parameters beside scalars and biases that get no weight decay: tables.

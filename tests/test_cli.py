@@ -60,7 +60,7 @@ def test_no_score() -> None:
 
 
 def test_a_name_trains_what_it_says() -> None:
-    done("train", "--pe", "randpe", "--no-score", *settings())
+    done("train", "--pe", "rand-rope", "--no-score", *settings())
     done("train", "--pe", "tape_heads:width=8", "--no-score", *settings())
     done("train", "--pe", "fire:width=32", "--no-score", *settings())
     names = {file.parent.name for file in Path("runs/mini").glob("*/seed-0")}

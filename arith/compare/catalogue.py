@@ -10,7 +10,7 @@ from tape_arith.arith.runs.folder import RunFolder, find_runs, read_grids
 from tape_arith.arith.runs.record import describe_preset, load_preset, presets
 from tape_arith.arith.tasks.task import task_places, tasks
 from tape_arith.arith.terminal import escape_control, say
-from tape_arith.models.names.declarations import Declaration, declaration, declarations
+from tape_arith.models.names.locate import Declaration, declarations, locate
 from tape_arith.models.names.parse import parse
 
 SCHEMA = 1
@@ -54,7 +54,6 @@ def encoding(entry: Declaration) -> dict[str, Any]:
         "kind": entry.kind,
         "summary": entry.summary,
         "paper": entry.paper,
-        "aliases": list(entry.aliases),
         "options": {
             name: {"type": option.annotation, "default": option.default}
             for name, option in entry.options.items()
@@ -69,7 +68,7 @@ def combination(name: str) -> dict[str, Any]:
     parts, problem = [], ""
     try:
         named = parse(name).encoding.parts
-        parts = [declaration("encoding", part.name) for part in named]
+        parts = [locate("encoding", part.name).declaration() for part in named]
     except UsageError as error:  # a package has one of the names too
         problem = str(error)
     return {
@@ -77,7 +76,6 @@ def combination(name: str) -> dict[str, Any]:
         "kind": " + ".join(part.kind for part in parts),
         "summary": f"Both at once: {' and '.join(part.name for part in parts)}.",
         "paper": "; ".join(part.paper for part in parts),
-        "aliases": [],
         "options": {},
         "package": "",
         "problem": problem,
@@ -136,9 +134,8 @@ def _from(package: str | None) -> str:
 
 def _line(entry: dict[str, Any]) -> str:
     options = ", ".join(f"{k}={_default(v['default'])}" for k, v in entry["options"].items())
-    aliases = f" (also {', '.join(entry['aliases'])})" if entry["aliases"] else ""
     paper = f"{entry['paper']}." if entry["paper"] else ""
-    said = entry["problem"] or f"{entry['summary']}{aliases} {paper}".strip()
+    said = entry["problem"] or f"{entry['summary']} {paper}".strip()
     text = f"  {entry['name']:<15} {said}{_from(entry['package'])}"
     if "parameters" in entry:
         text += f" {entry['parameters']:,} parameters, {entry['flops_a_token']:,.0f} FLOPs a token."

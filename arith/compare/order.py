@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.tables import Row, rows
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.models.names.declarations import declaration
+from tape_arith.models.names.locate import locate
 from tape_arith.models.names.parse import parse
 
 Panels = list[list[Grid]]
@@ -32,7 +32,8 @@ def kinds(name: str) -> tuple[str, ...] | None:
     """
     try:
         parts = parse(name).encoding.parts
-        return tuple(dict.fromkeys(declaration("encoding", part.name).kind for part in parts))
+        declared = [locate("encoding", part.name).declaration() for part in parts]
+        return tuple(dict.fromkeys(declaration.kind for declaration in declared))
     except UsageError:
         return None
 

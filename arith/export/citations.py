@@ -14,8 +14,7 @@ from pathlib import Path
 from tape_arith import models
 from tape_arith.arith.export.source_files import involved
 from tape_arith.arith.version import own_version
-from tape_arith.models.names.declarations import declaration
-from tape_arith.models.names.locate import locations
+from tape_arith.models.names.locate import locate, locations
 from tape_arith.models.names.parse import Encoding, Name, parse, parse_extrapolation
 
 _PAPERS = Path(models.__file__).parent / "papers.bib"
@@ -69,7 +68,7 @@ def cited_papers(names: Sequence[Name]) -> list[Paper]:
         if name.extrapolation is not None:
             methods.append(("extrapolation", name.extrapolation.name))
         for kind, method in methods:
-            for paper in papers(declaration(kind, method).paper):
+            for paper in papers(locate(kind, method).declaration().paper):
                 cited.setdefault(paper, {})[method] = None
     return [Paper(paper, tuple(by), entries().get(paper, "")) for paper, by in cited.items()]
 

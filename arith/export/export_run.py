@@ -28,7 +28,7 @@ from tape_arith.arith.scoring.statistics import one_run, wilson
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.version import own_version
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.names.declarations import declaration
+from tape_arith.models.names.locate import locate
 from tape_arith.models.names.parse import Name, NamePart
 
 FORMATS = ("transformers", "lm-eval")
@@ -131,9 +131,9 @@ def _model_card(
     """Format the card of a run that is scored as `name`. Raises Failure for a corrupt grid."""
     file = folder.grid_file(name.extrapolation)
     grid = grid_file.load(file) if file.exists() else None
-    declarations = [declaration("encoding", part.name) for part in name.encoding.parts]
+    declarations = [locate("encoding", part.name).declaration() for part in name.encoding.parts]
     if name.extrapolation is not None:
-        declarations.append(declaration("extrapolation", name.extrapolation.name))
+        declarations.append(locate("extrapolation", name.extrapolation.name).declaration())
     task = load_task(record.config.task)
     prompt, _, answer = task.text(48, 5).partition("=")
     return render(

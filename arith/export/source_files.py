@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.models.names.declarations import declaration, read_declaration
 from tape_arith.models.names.locate import Location, known_names, locate, source_file
 from tape_arith.models.names.parse import Name, NamePart
 
@@ -28,7 +27,6 @@ _BUILD = "tape_arith.models.build"
 _LOOKS_INTO_FOLDERS = (
     "tape_arith.models.names.parse",
     "tape_arith.models.names.locate",
-    "tape_arith.models.names.declarations",
 )
 _ALLOWED = {"torch", *sys.stdlib_module_names}
 _IMPORT = re.compile(r"^(\s*)from tape_arith\.models\.([\w.]+) import ", re.MULTILINE)
@@ -74,7 +72,7 @@ def involved(parts: Iterable[NamePart]) -> list[str]:
     names: dict[str, None] = {}
     known = known_names("encoding")
     for part in parts:
-        options = declaration("encoding", part.name).options
+        options = locate("encoding", part.name).declaration().options
         values = {key: option.default for key, option in options.items()} | dict(part.options)
         named = [str(value) for value in values.values() if value in known]
         names |= dict.fromkeys([part.name, *named])
@@ -84,7 +82,7 @@ def involved(parts: Iterable[NamePart]) -> list[str]:
 def _classes(kind: str, names: Iterable[str]) -> list[tuple[str, Location, str]]:
     """Return each name with its location and the name of its class."""
     located = [locate(kind, name) for name in names]
-    return [(one.name, one, read_declaration(one).class_name) for one in located]
+    return [(one.name, one, one.declaration().class_name) for one in located]
 
 
 def _builtin(module: str) -> _Module:
@@ -101,7 +99,7 @@ def _builtin(module: str) -> _Module:
 def _module(location: Location) -> _Module:
     if location.is_builtin:
         return _builtin(location.module)
-    assert location.file is not None  # `read_declaration` fails for a location without a file
+    assert location.file is not None  # `declaration` fails for a location without a file
     file = Path(location.file)
     stem = re.sub(r"\W", "_", file.stem)
     return _Module(f"own_{stem}", file.name, location.source().decode("utf-8"))

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.tasks import vocabulary
-from tape_arith.models.names.locate import Location, in_folder, installed, single
+from tape_arith.models.names.locate import Location, in_folder, installed, select
 
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
@@ -180,10 +180,9 @@ def tasks() -> list[str]:
 def load_task(name: str) -> Task:
     """The task of this name. Errors: UsageError, naming the nearest, where there is none, and where
     a package's is not one task or has a name that another has."""
-    found = [place for place in task_places() if place.name == name]
-    if not found:
+    if name not in tasks():
         raise unknown("task", name, tasks())
-    place = single("task", name, found)
+    place = select("task", task_places(), name)
     module = place.load()
     leaves = [
         value

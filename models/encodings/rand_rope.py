@@ -15,7 +15,6 @@ class RandRoPE(Randomized, RoPE):
 
     kind = "randomized"
     paper = "Ruoss et al. 2023, arXiv 2305.16843; Su et al. 2021, arXiv 2104.09864"
-    aliases = ("randpe",)
     not_rescalable = "its positions come from the same range at every length"
 
     def __init__(self, setting: Setting, *, l_max: int | None = None) -> None:

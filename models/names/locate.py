@@ -1,19 +1,23 @@
-"""Find and load the file that a name stands for.
+"""Find the file that a name stands for, and read what it declares.
 
 A name is a file of models/encodings (or models/extrapolations), an entry point of an installed
-package, or `FILE.py:CLASS` on disk. Only `Location.load` imports anything.
+package, or `FILE.py:CLASS` on disk. Files are parsed, and only `Location.load` imports one, so that
+listing needs no torch and runs nobody else's code.
 """
 
+import ast
 import hashlib
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.abc import SourceLoader
+from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec, spec_from_loader
+from math import isfinite
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,9 +25,54 @@ from typing import Any
 from tape_arith.models.errors import UsageError, unknown
 
 FOLDERS = {kind: Path(__file__).parents[1] / f"{kind}s" for kind in ("encoding", "extrapolation")}
-_MAX_BYTES = 2**20
 USER_CODE_ERRORS: tuple[type[BaseException], ...] = (Exception, SystemExit)
 """Errors to catch around a user's code; a sys.exit(0) in it must not look like success."""
+
+Value = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Option:
+    """A keyword-only argument of a class: its annotation as written, and its default.
+
+    `problem` says why the default cannot be read; the default is None then.
+    """
+
+    annotation: str
+    default: Value
+    problem: str = ""
+
+    def read(self, text: str) -> Value:
+        """Convert `text`. Raises ValueError that says what is accepted."""
+        choices: dict[str, Value] = {}
+        if "Literal[" in self.annotation:
+            written = ast.literal_eval(self.annotation[self.annotation.index("[") :].split("|")[0])
+            choices = {str(choice): choice for choice in written}
+        elif self.annotation.startswith("bool"):
+            choices = {"true": True, "false": False}
+        if choices and text not in choices:
+            raise ValueError(f"one of {', '.join(choices)}")
+        if choices:
+            return choices[text]
+        if self.annotation.startswith("int"):
+            return _number(int, text, "a whole number")
+        if self.annotation.startswith("float"):
+            return _number(float, text, "a number")
+        return text
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The facts that a file declares; `problem` says why they cannot be used, if so."""
+
+    name: str
+    class_name: str = ""
+    summary: str = ""
+    kind: str = ""
+    paper: str = ""
+    options: dict[str, Option] = field(default_factory=dict)
+    package: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,7 +103,7 @@ class Location:
         return bool(self.module) and not self.package
 
     def source(self) -> bytes:
-        """Read the file. Raises UsageError if that fails or the file is too large."""
+        """Read the file. Raises UsageError if that fails."""
         if self.file is None:
             raise UsageError(
                 f"'{self.name}' of {self}: no file of Python source is found for {self.module} "
@@ -62,17 +111,20 @@ class Location:
                 "package as plain files"
             )
         try:
-            with open(self.file, "rb") as file:
-                source = file.read(_MAX_BYTES + 1)
+            return self.file.read_bytes()
         except OSError as error:
             raise UsageError(f"{self.file} cannot be read: {error.strerror or error}") from error
-        if len(source) > _MAX_BYTES:
-            raise UsageError(f"{self.file} is larger than the {_MAX_BYTES:,} bytes of a class")
-        return source
 
     def sha256(self) -> str:
         """Hash the file. Raises UsageError if it cannot be read."""
         return hashlib.sha256(self.source()).hexdigest()
+
+    def declaration(self) -> Declaration:
+        """Parse the file.
+
+        Raises UsageError if it cannot be read, is not Python or has no such public class.
+        """
+        return _declaration(self, self.source())
 
     def load(self) -> ModuleType:
         """Import the file, which runs its code. Raises UsageError if a user's file fails."""
@@ -85,6 +137,29 @@ class Location:
         except USER_CODE_ERRORS as error:
             message = f"{self} cannot be imported: {describe_error(error, self)}"
             raise UsageError(message) from error
+
+
+def locate(kind: str, name: str) -> Location:
+    """Find a name or `FILE.py:CLASS`. Raises UsageError if there is none, or several."""
+    path, _, class_name = name.partition(":")
+    if kind == "encoding" and path.endswith(".py"):
+        return _on_disk(path, class_name)
+    return select(kind, locations(kind), name)
+
+
+def select(kind: str, locations: Iterable[Location], name: str) -> Location:
+    """Return the location of `name`. Raises UsageError if there is none, or several."""
+    locations = list(locations)
+    matches = [location for location in locations if location.name == normalized(name)]
+    if not matches:
+        raise unknown(kind, name, {location.name for location in locations})
+    if len(matches) > 1:
+        *first, last = map(str, matches)
+        raise UsageError(
+            f"the {kind} '{name}' is of {', '.join(first)} and of {last}: one name cannot be two "
+            "things, so rename or uninstall what is not tape-arith's own"
+        )
+    return matches[0]
 
 
 def locations(kind: str) -> list[Location]:
@@ -100,24 +175,27 @@ def known_names(kind: str) -> list[str]:
     return sorted({location.name for location in locations(kind)})
 
 
-def locate(kind: str, name: str) -> Location:
-    """Find a name or `FILE.py:CLASS`.
+def declarations(kind: str) -> list[Declaration]:
+    """List all declarations of a kind.
 
-    Raises UsageError if there is no such name or file, or if several packages have the name.
+    A package's file that cannot be read gives a `problem`, so that it does not hide the others.
     """
-    path, _, class_name = name.partition(":")
-    if kind == "encoding" and path.endswith(".py"):
-        return _on_disk(path, class_name)
-    matches = matching(locations(kind), name)
-    if not matches:
-        raise unknown(kind, name, known_names(kind))
-    return single(kind, name, matches)
+    listed = []
+    for location in sorted(locations(kind), key=lambda location: location.name):
+        if location.is_builtin:
+            listed.append(location.declaration())
+            continue
+        try:
+            listed.append(locate(kind, location.name).declaration())
+        except UsageError as error:
+            listed.append(Declaration(location.name, package=location.package, problem=str(error)))
+    return listed
 
 
 def in_folder(folder: Path, module: str) -> list[Location]:
     """Make a location for each file of `folder`, the folder of package `module`."""
     files = (path for path in folder.glob("*.py") if not path.stem.startswith("_"))
-    return [Location(path.stem.replace("_", "-"), path, f"{module}.{path.stem}") for path in files]
+    return [Location(normalized(path.stem), path, f"{module}.{path.stem}") for path in files]
 
 
 @cache
@@ -125,46 +203,23 @@ def installed(group: str) -> tuple[Location, ...]:
     """Make a location for each entry point of `group`, as in `mine = "package.module:Class"`."""
     from importlib.metadata import entry_points  # 70 ms: not for --help
 
-    by_location = {  # by location, since a package may stand on the path twice
+    named = (
         Location(
             normalized(point.name),
             source_file(point.module),
             point.module,
             point.attr or "",
             f"{point.dist.name} {point.dist.version}",
-        ): None
+        )
         for point in entry_points(group=group)
         if point.dist is not None and point.dist.name  # a broken installation has no name
-    }
-    return tuple(by_location)
+    )
+    return tuple(dict.fromkeys(named))  # a package may stand on the path twice
 
 
 def normalized(name: str) -> str:
     """Write `name` in small letters, with dashes for underscores."""
     return name.replace("_", "-").lower()
-
-
-def matching(locations: Iterable[Location], name: str) -> list[Location]:
-    return [location for location in locations if location.name == normalized(name)]
-
-
-def single(kind: str, name: str, matches: Sequence[Location]) -> Location:
-    """Return the only one of `matches`. Raises UsageError, naming all, if there are several."""
-    if len(matches) > 1:
-        *first, last = map(str, matches)
-        raise UsageError(
-            f"the {kind} '{name}' is of {', '.join(first)} and of {last}: one name cannot be two "
-            "things, so rename or uninstall what is not tape-arith's own"
-        )
-    return matches[0]
-
-
-def describe_error(error: BaseException, *locations: Location) -> str:
-    """Describe an error in one line, with the last line of `locations` that it passed."""
-    files = {str(location.file) for location in locations}
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in files]
-    line = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
-    return " ".join(f"{type(error).__name__}: {error}".split()) + line
 
 
 def source_file(module: str) -> Path | None:
@@ -173,15 +228,20 @@ def source_file(module: str) -> Path | None:
     try:
         spec = find_spec(outermost)
     except (ImportError, ValueError):  # ValueError: imported without a spec
-        spec = None
-    if spec is None:
         return None
-    if inner:
-        roots = [Path(root, *inner) for root in spec.submodule_search_locations or ()]
-        files = [file for root in roots for file in (root.with_suffix(".py"), root / "__init__.py")]
-    else:
-        files = [Path(spec.origin or "")]
-    return next((file for file in files if file.suffix == ".py" and file.is_file()), None)
+    for name in inner:
+        folders = spec and spec.submodule_search_locations
+        spec = PathFinder.find_spec(name, folders) if folders else None
+    origin = Path(spec.origin or "") if spec else Path()
+    return origin if origin.suffix == ".py" and origin.is_file() else None
+
+
+def describe_error(error: BaseException, *locations: Location) -> str:
+    """Describe an error in one line, with the last line of `locations` that it passed."""
+    files = {str(location.file) for location in locations}
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in files]
+    line = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
+    return " ".join(f"{type(error).__name__}: {error}".split()) + line
 
 
 def _on_disk(path: str, class_name: str) -> Location:
@@ -193,6 +253,84 @@ def _on_disk(path: str, class_name: str) -> Location:
     file = Path(os.path.abspath(path))
     short = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
     return Location(f"{short.as_posix()}:{class_name}", file, class_name=class_name)
+
+
+@cache
+def _declaration(location: Location, source: bytes) -> Declaration:
+    path = str(location) if location.is_builtin else str(location.file)
+    try:
+        body = ast.parse(source).body
+    except SyntaxError as error:
+        line = f"line {error.lineno}: " if error.lineno else ""
+        raise UsageError(f"{path} is not Python: {line}{error.msg}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        # ValueError: a null byte; the last two: nested deeper than the parser goes
+        raise UsageError(f"{path} is not Python: {error}") from error
+    public = {
+        node.name: node
+        for node in body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    }
+    if not public:
+        raise UsageError(f"{path} defines no class for '{location.name}'")
+    name = location.class_name or list(public)[-1]  # helpers stand above it
+    if name not in public:
+        raise UsageError(
+            f"{path} defines no public class '{name}', only {', '.join(public)}: names and options "
+            "are read from where the class is written"
+        )
+    facts: dict[str, str] = {}
+    options: dict[str, Option] = {}
+    for node in public[name].body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if isinstance(value := _literal(node.value), str):
+                facts |= {ast.unparse(target): value for target in targets}
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            options = {arg.arg: _option(arg.annotation, default) for arg, default in pairs}
+    return Declaration(
+        name=location.name,
+        class_name=name,
+        summary=(ast.get_docstring(public[name]) or "").split("\n")[0],
+        kind=facts.get("kind", ""),
+        paper=facts.get("paper", ""),
+        options=options,
+        package=location.package,
+    )
+
+
+def _literal(node: ast.expr) -> Any:
+    """Return the value of a literal expression; Ellipsis if it is none."""
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return ...
+
+
+def _option(annotation: ast.expr | None, default: ast.expr | None) -> Option:
+    written = ast.unparse(annotation) if annotation else "str"
+    if default is None:
+        return Option(written, None, "has no default, so that no name without it can be built")
+    value = _literal(default)
+    if isinstance(value, Value):
+        return Option(written, value)
+    return Option(
+        written,
+        None,
+        f"has the default `{ast.unparse(default)}`, which is read without running the file: "
+        "write it as a plain number, text, True, False or None",
+    )
+
+
+def _number(kind: type[int] | type[float], text: str, description: str) -> int | float:
+    try:
+        number = kind(text)
+    except ValueError:
+        raise ValueError(description) from None
+    if isinstance(number, float) and not isfinite(number):
+        raise ValueError(description)
+    return number
 
 
 class _Loader(SourceLoader):

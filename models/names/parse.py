@@ -1,19 +1,18 @@
 """Parse the name of an encoding: `name[:option=value...][+name...][@from=name]`."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from tape_arith.models.errors import UsageError, unknown
-from tape_arith.models.names.declarations import Value, read_declaration
 from tape_arith.models.names.locate import (
     FOLDERS,
-    Location,
+    Declaration,
+    Value,
     known_names,
     locate,
-    locations,
-    matching,
     normalized,
-    single,
 )
 
 
@@ -77,15 +76,13 @@ def parse(text: str) -> Name:
 
     >>> str(parse("fire:init_l=512"))
     'fire:init_l=512'
-    >>> str(parse("randpe"))
-    'rand-rope'
     >>> name = parse("abacus+rope+yarn:ramp=paper")
     >>> str(name.encoding), str(name.extrapolation)
     ('abacus+rope', 'yarn:ramp=paper')
 
     Options at their defaults are dropped and joined parts are sorted by name, so that one encoding
-    has one name. `models.build` refuses parts that cannot be
-    joined. An extrapolation comes after the origin:
+    has one name. `models.build` refuses parts that cannot be joined. An extrapolation comes after
+    the origin:
 
     >>> name = parse("tape@only-positional-from=rope+yarn")
     >>> str(name.encoding), str(name.encoding.origin.encoding), str(name.extrapolation)
@@ -120,6 +117,24 @@ def source_hashes(encoding: Encoding) -> dict[str, str]:
     return {location.name: location.sha256() for location in locations if not location.is_builtin}
 
 
+def read_options(text: str, settings: Iterable[str], declared: Declaration) -> dict[str, Value]:
+    """Convert the `settings` ("key=value") of the name `text`. Raises UsageError."""
+    values: dict[str, Value] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise UsageError(f"'{text}': an option reads key=value, not '{setting}'")
+        if key not in declared.options:
+            raise unknown(f"option of {declared.name}", key, declared.options)
+        if key in values:
+            raise UsageError(f"'{text}' gives {key} twice")
+        try:
+            values[key] = declared.options[key].read(value)
+        except ValueError as error:
+            raise UsageError(f"'{text}': {key} must be {error}, not '{value}'") from None
+    return values
+
+
 def _parse_joined(text: str) -> Name:
     first, *rest = text.split("+")
     parts = [_part("encoding", first)]
@@ -143,29 +158,14 @@ def _parse_joined(text: str) -> Name:
 
 
 def _part(kind: str, text: str) -> NamePart:
-    name, settings = _head(text)
-    location = _find(kind, name)
-    if location is None:
-        raise unknown(kind, name, known_names(kind))
-    name, declared = location.name, read_declaration(location).options
-    values: dict[str, Value] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise UsageError(f"'{text}': an option reads key=value, not '{setting}'")
-        if key not in declared:
-            raise unknown(f"option of {name}", key, declared)
-        if key in values:
-            raise UsageError(f"'{text}' gives {key} twice")
-        try:
-            values[key] = declared[key].read(value)
-        except ValueError as error:
-            raise UsageError(f"'{text}': {key} must be {error}, not '{value}'") from None
-    changed = sorted((k, v) for k, v in values.items() if v != declared[k].default)
-    return NamePart(name, tuple(changed))
+    name, settings = _split(text)
+    declared = locate(kind, name).declaration()
+    values = read_options(text, settings, declared)
+    changed = {k: v for k, v in values.items() if v != declared.options[k].default}
+    return NamePart(declared.name, tuple(sorted(changed.items())))
 
 
-def _head(text: str) -> tuple[str, list[str]]:
+def _split(text: str) -> tuple[str, list[str]]:
     """Split the name (or FILE.py:CLASS) that begins `text` from its settings."""
     name, *rest = text.strip().split(":")
     if name.endswith(".py") and rest:
@@ -174,24 +174,14 @@ def _head(text: str) -> tuple[str, list[str]]:
 
 
 def _kind_after_plus(text: str) -> str:
-    name, _ = _head(text)
-    for kind in FOLDERS:
-        if _find(kind, name):
-            return kind
-    known = [known for kind in FOLDERS for known in known_names(kind)]
-    raise unknown("encoding or extrapolation", name, known)
-
-
-def _find(kind: str, name: str) -> Location | None:
-    """Find the location of a name, a built-in alias or a file; None if there is none."""
+    name, _ = _split(text)
     if name.partition(":")[0].endswith(".py"):
-        return locate(kind, name)
-    known = locations(kind)
-    matches = matching(known, name)
-    if not any(location.is_builtin for location in matches):
-        builtin = (location for location in known if location.is_builtin)
-        matches += [one for one in builtin if normalized(name) in read_declaration(one).aliases]
-    return single(kind, name, matches) if matches else None
+        return "encoding"
+    known = {kind: known_names(kind) for kind in FOLDERS}
+    for kind, names in known.items():
+        if normalized(name) in names:
+            return kind
+    raise unknown("encoding or extrapolation", name, chain(*known.values()))
 
 
 def _text(value: Value) -> str:

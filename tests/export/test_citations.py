@@ -13,8 +13,7 @@ from tape_arith.arith.export.citations import (
     papers,
     suite_entry,
 )
-from tape_arith.models.names.declarations import declaration
-from tape_arith.models.names.locate import locations
+from tape_arith.models.names.locate import locate, locations
 from tape_arith.models.names.parse import parse
 from tests.helpers.tiny_runs import done
 
@@ -30,7 +29,7 @@ CITATION = re.compile(r"(?P<surname>\S+) et al\. (?P<year>\d{4}), arXiv (?P<numb
 
 def test_what_encodings_say_agrees_with_their_entries() -> None:
     for kind, name in METHODS:
-        text = declaration(kind, name).paper
+        text = locate(kind, name).declaration().paper
         citations = list(CITATION.finditer(text))
         assert [citation["number"] for citation in citations] == papers(text) != [], text
         for citation in citations:

@@ -8,12 +8,11 @@ import re
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from tape_arith.arith.errors import UsageError, unknown
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.sweeps.engines.worker import JobState, WorkItem, write_state
 from tape_arith.arith.sweeps.jobs import Job, log_file
-from tape_arith.models.names.declarations import read_declaration
-from tape_arith.models.names.locate import Location, in_folder, matching
-from tape_arith.models.names.parse import NamePart
+from tape_arith.models.names.locate import Location, in_folder, select
+from tape_arith.models.names.parse import NamePart, read_options
 
 LOCAL = "local"
 UNLIMITED = 1_000_000
@@ -64,22 +63,9 @@ def parse_engine(text: str) -> NamePart:
     'slurm:partition=gpu:time=24:00:00'
     """
     name, *settings = re.split(r":(?=\w+=)", text.strip())
-    locations = matching(_locations(), name)
-    if not locations:
-        raise unknown("engine", name, engine_names())
-    declared = read_declaration(locations[0]).options
-    options = {}
-    for setting in settings:
-        key, _, value = setting.partition("=")
-        if key not in declared:
-            raise unknown(f"option of {name}", key, declared)
-        if key in options:
-            raise UsageError(f"'{text}' gives {key} twice")
-        try:
-            options[key] = declared[key].read(value)
-        except ValueError as error:
-            raise UsageError(f"'{text}': {key} must be {error}, not '{value}'") from None
-    return NamePart(locations[0].name, tuple(sorted(options.items())))
+    declared = select("engine", _locations(), name).declaration()
+    options = read_options(text, settings, declared)
+    return NamePart(declared.name, tuple(sorted(options.items())))
 
 
 def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
@@ -91,8 +77,8 @@ def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
     part = parse_engine(text)
     if part.name == LOCAL:
         return None
-    (location,) = matching(_locations(), part.name)
-    engine_class = getattr(location.load(), read_declaration(location).class_name)
+    location = select("engine", _locations(), part.name)
+    engine_class = getattr(location.load(), location.declaration().class_name)
     reason = engine_class.why_unavailable()
     if reason is not None:
         raise UsageError(f"engine {part.name}: {reason}")

@@ -3,8 +3,7 @@
 `python -m tests.models.names.test_encodings_readme` writes it anew.
 """
 
-from tape_arith.models.names.declarations import Declaration, declarations
-from tape_arith.models.names.locate import FOLDERS
+from tape_arith.models.names.locate import FOLDERS, Declaration, declarations
 
 FILE = FOLDERS["encoding"] / "README.md"
 INTRODUCTION = """# Positional encodings
