@@ -1,15 +1,9 @@
 """Build an encoding from its name, and a decoder around it."""
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from tape_arith.models.attention import Needs
-from tape_arith.models.backends import choose
-from tape_arith.models.compile import CPU_OPTIONS, check_compiler, compile_blocks
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import (
     Combination,
@@ -19,7 +13,6 @@ from tape_arith.models.encoding import (
     defines_attention,
 )
 from tape_arith.models.errors import UsageError
-from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.locate import locate
 from tape_arith.models.names.parse import Name, NamePart, parse
 
@@ -63,72 +56,21 @@ def build_decoder(config: DecoderConfig, name: Name | str, setting: Setting, see
     return decoder
 
 
-@dataclass(frozen=True)
-class Blueprint:
-    """A decoder without memory for its weights: what it needs, and how large it would be."""
+def meta_decoder(
+    config: DecoderConfig, name: Name, setting: Setting, *, real_encoding: bool = False
+) -> Decoder:
+    """Build a decoder without memory for its weights, to ask for its needs and shapes.
 
-    decoder: Decoder
-
-    @classmethod
-    def of(
-        cls, sizes: DecoderConfig, name: Name, setting: Setting, *, real_encoding: bool = False
-    ) -> "Blueprint":
-        """Build on the meta device. Raises UsageError as `build`.
-
-        real_encoding  give the encoding memory, for code that reads numbers off its tensors
-        """
-        with torch.device("meta"):
-            if not real_encoding:
-                return cls(build_decoder(sizes, name, setting, seed=0))
-            decoder = Decoder(sizes, PositionalEncoding(setting))
-        with torch.random.fork_rng(devices=[]):
-            decoder.pe = build(name, setting)
-        return cls(decoder)
-
-    @property
-    def pe(self) -> PositionalEncoding:
-        return self.decoder.pe
-
-    @property
-    def needs(self) -> Needs:
-        """Requirements on the attention backend."""
-        return self.decoder.needs
-
-    @cached_property
-    def shapes(self) -> dict[str, str]:
-        """Type and shape of each weight by name, as in "float32 [19, 256]"."""
-        return {name: describe(tensor) for name, tensor in self.decoder.state_dict().items()}
-
-    @cached_property
-    def num_bytes(self) -> int:
-        return sum(weight.nbytes for weight in self.decoder.state_dict().values())
-
-    @cached_property
-    def num_parameters(self) -> int:
-        return self.decoder.num_parameters()
-
-
-def describe(tensor: Tensor) -> str:
-    """Describe type and shape of a tensor.
-
-    >>> describe(torch.zeros(2, 3))
-    'float32 [2, 3]'
+    With `real_encoding` the encoding gets memory, for code that reads numbers off its tensors.
+    Raises UsageError as `build`.
     """
-    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
-
-
-def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
-    """Move `decoder` to `hardware`, choose its attention backend and compile its blocks if asked.
-
-    Raises UsageError if the backend cannot do what the encoding needs, or blocks cannot be
-    compiled.
-    """
-    check_compiler(hardware)
-    decoder.attend_with(choose(hardware.attention, decoder.needs, hardware))
-    if hardware.compiles and not decoder.wrapped:
-        compile_blocks(decoder, **(CPU_OPTIONS if hardware.device == "cpu" else {}))
-    decoder.compiled = hardware.compiles
-    return decoder.to(hardware.device)
+    with torch.device("meta"):
+        if not real_encoding:
+            return build_decoder(config, name, setting, seed=0)
+        decoder = Decoder(config, PositionalEncoding(setting))
+    with torch.random.fork_rng(devices=[]):
+        decoder.pe = build(name, setting)
+    return decoder
 
 
 def _class(part: NamePart, kind: str, base: type) -> Any:

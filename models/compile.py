@@ -1,4 +1,4 @@
-"""Compile the blocks of a decoder, and keep count of the graphs that torch makes of them."""
+"""Prepare a decoder for its hardware: attention backend, and blocks compiled on request."""
 
 import inspect
 import logging
@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from tape_arith.models.backends import choose
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.errors import UsageError
 from tape_arith.models.hardware import Hardware
@@ -20,30 +21,42 @@ and in scoring, for new shapes once more. Past torch's own limit, 8, a function 
 without a word."""
 
 ISOLATES = "isolate_recompiles" in inspect.signature(torch.compile).parameters
-"""Whether this torch can keep the graphs of each block apart."""
+"""Whether this torch can keep the graphs of each block apart, which threads of a CPU need."""
 
-# The groups of a batch have ever new shapes, which one graph serves.
-CPU_OPTIONS: dict[str, Any] = {"dynamic": True}
-if ISOLATES:
-    CPU_OPTIONS |= {
-        "options": {
-            # One call of C++ for a graph, which lets other threads run beside it.
-            "cpp_wrapper": True,
-            # Keeps traced graphs on disk although blocks leave autocast for a while. Safe because
-            # its arguments stand in the graph and so in the key; a type that is not given does
-            # not, so code that enters autocast inside a block must name one.
-            "unsafe_marked_cacheable_functions": {
-                f"torch.amp.autocast_mode.{name}_autocast": "" for name in ("_enter", "_exit")
-            },
+CPU_OPTIONS: dict[str, Any] = {
+    "dynamic": True,  # the groups of a batch have ever new shapes, which one graph serves
+    "options": {
+        # One call of C++ for a graph, which lets other threads run beside it.
+        "cpp_wrapper": True,
+        # Keeps traced graphs on disk although blocks leave autocast for a while. Safe because its
+        # arguments stand in the graph and so in the key; a type that is not given does not, so code
+        # that enters autocast inside a block must name one.
+        "unsafe_marked_cacheable_functions": {
+            f"torch.amp.autocast_mode.{name}_autocast": "" for name in ("_enter", "_exit")
         },
-        # torch moves the graph that was used last to the front of a list in which another thread
-        # may be searching; that thread misses its graph and compiles it again. A block's own list
-        # has a single graph for almost all shapes.
-        "isolate_recompiles": True,
-    }
+    },
+    # torch moves the graph that was used last to the front of a list in which another thread may be
+    # searching; that thread misses its graph and compiles it again. A block's own list has a single
+    # graph for almost all shapes.
+    "isolate_recompiles": True,
+}
 
-resets = 0
+_resets = 0
 """How often all graphs of this process were dropped."""
+
+
+def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
+    """Move `decoder` to `hardware`, choose its attention backend and compile its blocks if asked.
+
+    Raises UsageError if the backend cannot do what the encoding needs, or blocks cannot be
+    compiled.
+    """
+    check_compiler(hardware)
+    decoder.attend_with(choose(hardware.attention, decoder.needs, hardware))
+    if hardware.compiles and not decoder.wrapped:
+        compile_blocks(decoder, **(CPU_OPTIONS if hardware.device == "cpu" else {}))
+    decoder.compiled = hardware.compiles
+    return decoder.to(hardware.device)
 
 
 def compile_blocks(decoder: Decoder, **options: Any) -> None:
@@ -52,12 +65,17 @@ def compile_blocks(decoder: Decoder, **options: Any) -> None:
     `options` are keyword arguments of torch.compile. Drops the graphs of decoders that were
     compiled before, so that they do not count.
     """
-    reset_graphs()
+    global _resets
+    torch.compiler.reset()
+    _resets += 1
     raise_graph_limit(blocks=len(decoder.blocks) if options.get("isolate_recompiles") else 1)
-    specialize_floats()
+    # With dynamic shapes torch takes the floats of a module for arguments until an operation wants
+    # a number, and then traces everything again.
+    torch._dynamo.config.specialize_float = True
     # Its advice would make what is scored again in float32 as coarse as the first time.
     warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
-    logging.getLogger("torch._inductor.ir").addFilter(_is_not_about_shims)
+    # That an operation has no entry of its own in torch's C interface is of no use to a reader.
+    logging.getLogger("torch._inductor.ir").addFilter(lambda r: "c-shim" not in r.getMessage())
     for block in decoder.blocks:
         block.compile(**options)
     decoder.wrapped = decoder.compiled = True
@@ -68,7 +86,7 @@ def compile_state_changed(decoder: Decoder, dtype: torch.dtype) -> bool:
 
     Threads that miss a graph at the same time would compile it once each.
     """
-    use = (resets, decoder.training, dtype) if decoder.compiled else None
+    use = (_resets, decoder.training, dtype) if decoder.compiled else None
     before, decoder.last_use = decoder.last_use, use
     return use != before
 
@@ -77,11 +95,8 @@ def check_compiler(hardware: Hardware) -> None:
     """Raises UsageError if compiling is requested on a CPU that is known not to support it."""
     if hardware.device != "cpu" or not hardware.compiles:
         return
-    if hardware.threads > 1 and not ISOLATES:
-        raise UsageError(
-            "--compile takes one thread of a CPU with this torch: add --threads 1 (--slots shares "
-            "the cores out to runs), or install torch 2.13 or newer"
-        )
+    if not ISOLATES:
+        raise UsageError("--compile on a CPU needs torch 2.13 or newer: install it, or do without")
     if shutil.which(cxx()) is None:
         raise UsageError(
             f"--compile needs a C++ compiler, and there is no {cxx()}: install one, or name it in "
@@ -90,12 +105,12 @@ def check_compiler(hardware: Hardware) -> None:
 
 
 def cxx() -> str:
-    """The C++ compiler that torch calls for code of a CPU."""
+    """Name the C++ compiler that torch calls for code of a CPU."""
     return os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
 
 
 def compiling_failed(error: BaseException) -> bool:
-    """Whether code generation raised `error`, and not the code of a block."""
+    """Tell whether code generation raised `error`, and not the code of a block."""
     kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
     return "torch._dynamo.exc.BackendCompilerFailed" in kinds
 
@@ -107,29 +122,7 @@ def raise_graph_limit(decoders: int = 1, blocks: int = 1) -> None:
     `Hardware.parallel_map` hands to threads. A limit is never lowered.
     """
     config = torch._dynamo.config
-    stem = "recompile" if hasattr(config, "recompile_limit") else "cache_size"  # its older name
+    stem = "recompile" if hasattr(config, "recompile_limit") else "cache_size"  # of torch 2.6
     for limit in (f"{stem}_limit", f"accumulated_{stem}_limit"):
         most = MOST_GRAPHS * decoders * blocks
         setattr(config, limit, max(most, getattr(config, limit)))
-
-
-def reset_graphs() -> None:
-    """Drop everything that was compiled in this process."""
-    global resets
-    torch.compiler.reset()
-    resets += 1
-
-
-def specialize_floats() -> None:
-    """Compile the floats of a module as constants.
-
-    With dynamic shapes torch takes them for arguments until an operation wants a number, and then
-    traces everything again.
-    """
-    if hasattr(torch._dynamo.config, "specialize_float"):
-        torch._dynamo.config.specialize_float = True
-
-
-def _is_not_about_shims(record: logging.LogRecord) -> bool:
-    """Drop the note that an operation has no entry of its own in torch's C interface."""
-    return "c-shim" not in record.getMessage()

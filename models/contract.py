@@ -1,9 +1,9 @@
 """Check what every positional encoding promises: `tape-arith check NAME`.
 
 Each check takes an encoding's name, builds a small decoder in float64 with all parameters
-perturbed (zero-initialized parts would hide a fault) and raises AssertionError with what broke.
-Its docstring is the promise and, after "Usually:", the common causes of breaking it; both are
-printed. Whether an encoding is the one of its paper only a naive twin can tell.
+perturbed (zero-initialized parts would hide a fault) and raises AssertionError with what broke, or
+returns why it does not apply. Its docstring is the promise and, after "Usually:", the common causes
+of breaking it; both are printed. Only a naive twin can tell whether the formula is its paper's.
 
 Legend: B batch, T tokens, V vocabulary.
 """
@@ -37,10 +37,6 @@ TOLERANCE = 1e-10
 # Of all logits together. The worst one alone says little: in 40 draws of the weights it was off by
 # more than a tenth 12 times with tape and once with rope; together they were never off by 0.07.
 BFLOAT16_TOLERANCE = 0.1
-
-
-class DoesNotApply(Exception):
-    """The encoding declares that it does not make this promise."""
 
 
 def decoder_for(
@@ -208,7 +204,7 @@ def check_prefix(name: Name | str) -> None:
         assert_close(prefix[:, -1], whole[:, length - 1], f"prefix of {length} tokens")
 
 
-def check_packed(name: Name | str) -> None:
+def check_packed(name: Name | str) -> str | None:
     """Sequences packed end to end, one of them empty, have the logits that each has alone.
 
     Usually: positions from arange(T) in place of `index`; a cumulative sum, or a distance, across
@@ -216,7 +212,7 @@ def check_packed(name: Name | str) -> None:
     """
     decoder, lengths = decoder_for(name), [20, 1, 0, 13]
     if not decoder.pe.needs.packed:
-        raise DoesNotApply("its needs say packed=False")
+        return "its needs say packed=False"
     seqs = example_batch(rows=len(lengths))
     tokens = torch.cat([row[:n] for row, n in zip(seqs.tokens, lengths, strict=True)])[None]
     starts = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
@@ -228,6 +224,7 @@ def check_packed(name: Name | str) -> None:
             one = slice(row, row + 1)
             alone = Sequences(seqs.tokens[one, :length], final_length[one], seqs.key[one])
             assert_close(together[row], forward(decoder, alone)[0], f"packed sequence {row}")
+    return None
 
 
 def check_bfloat16(name: Name | str) -> None:
@@ -246,16 +243,10 @@ def check_bfloat16(name: Name | str) -> None:
     assert bool(plain.isfinite().all()), "logits of bfloat16 weights that are not finite"
 
 
-CHECKS: tuple[Callable[[Name], None], ...] = (
-    check_shape,
-    check_causal,
-    check_order,
-    check_no_dead_parameter,
-    check_rows,
-    check_deterministic,
-    check_prefix,
-    check_packed,
-    check_bfloat16,
+Check = Callable[[Name], str | None]
+CHECKS: tuple[Check, ...] = (
+    *(check_shape, check_causal, check_order, check_no_dead_parameter, check_rows),
+    *(check_deterministic, check_prefix, check_packed, check_bfloat16),
 )
 
 
@@ -281,7 +272,7 @@ class ContractReport:
     """The outcomes of all checks of an encoding.
 
     sources   SHA-256 of each file that is not built in
-    warnings  what no check can see
+    warnings  facts that no check can see
     """
 
     name: str
@@ -299,14 +290,14 @@ def examine(name: Name) -> ContractReport:
 
     Raises UsageError if a file of the encoding cannot be imported or its parts cannot be joined.
     """
-    places = [locate("encoding", part.name) for part in name.encoding.parts]
-    for place in places:
-        place.load()
+    locations = _locations(name)
+    for location in locations:
+        location.load()
     outcomes = [run_check(check_builds, name)]
     if outcomes[0].holds:
         outcomes += [run_check(check, name) for check in CHECKS]
-    warnings = [warning for place in places for warning in _warnings(place)]
-    if not all(place.is_builtin for place in places):
+    warnings = [warning for location in locations for warning in _warnings(location)]
+    if not all(location.is_builtin for location in locations):
         warnings.append(
             "no check knows whether the formula is its paper's: write it once more as plain loops, "
             "in float64, and compare (models/README.md has such a twin)"
@@ -315,75 +306,59 @@ def examine(name: Name) -> ContractReport:
     return ContractReport(str(name), sources, tuple(outcomes), tuple(warnings))
 
 
-def run_check(check: Callable[[Name], None], name: Name) -> CheckOutcome:
+def run_check(check: Check, name: Name) -> CheckOutcome:
     """Run one check on `name`. Raises UsageError if the encoding refuses how it is used."""
-    expected, _, cause = (inspect.getdoc(check) or "").partition("\n\nUsually: ")
-    title, expected, cause = (
-        " ".join(text.split())
-        for text in (check.__name__.removeprefix("check_").replace("_", " "), expected, cause)
-    )
+    title = check.__name__.removeprefix("check_").replace("_", " ")
+    expected, _, cause = " ".join((inspect.getdoc(check) or "").split()).partition(" Usually: ")
     try:
-        check(name)
+        reason = check(name)
     except UsageError:
         raise
-    except DoesNotApply as reason:
-        return CheckOutcome(title, True, expected, str(reason), applies=False)
     except USER_CODE_ERRORS as error:
-        if "can't allocate memory" in str(error):  # as torch says on a CPU
+        happened = describe_error(error, *_locations(name))
+        origin = traceback.extract_tb(error.__traceback__)[-1].filename
+        if isinstance(error, AssertionError) and origin == __file__:
+            happened = str(error)
+        if "can't allocate memory" in happened:  # as torch says on a CPU
             cause = "an option, or a table, that is larger than the memory."
-        return CheckOutcome(title, False, expected, _describe(error, name), cause)
-    return CheckOutcome(title, True, expected)
+        return CheckOutcome(title, False, expected, happened, cause)
+    return CheckOutcome(title, True, expected, reason or "", applies=reason is None)
 
 
 def as_text(report: ContractReport) -> str:
     """Write one line a check, three if it is broken."""
     lines = [report.name]
-    first_check: dict[str, str] = {}
+    first_check: dict[str, str] = {}  # one crash stops many checks
     for outcome in report.outcomes:
         state = "BROKEN" if not outcome.holds else "holds " if outcome.applies else "none  "
         lines.append(f"  {state} {outcome.check}: {outcome.expected}")
         if not outcome.applies:
             lines.append(f"         does not apply: {outcome.happened}")
+        elif outcome.happened in first_check:
+            lines.append(f"         but: the same as in {first_check[outcome.happened]}")
         elif not outcome.holds:
-            first = first_check.setdefault(outcome.happened, outcome.check)
-            if first == outcome.check:
-                lines += [f"         but: {outcome.happened}", f"         usually: {outcome.cause}"]
-            else:  # one crash stops many checks
-                lines.append(f"         but: the same as in {first}")
+            first_check[outcome.happened] = outcome.check
+            lines += [f"         but: {outcome.happened}", f"         usually: {outcome.cause}"]
     lines += [f"  note: {warning}" for warning in report.warnings]
-    applied = [outcome for outcome in report.outcomes if outcome.applies]
-    held = sum(outcome.holds for outcome in applied)
-    return "\n".join([*lines, f"{held} of {len(applied)} checks hold"])
+    applied = [outcome.holds for outcome in report.outcomes if outcome.applies]
+    return "\n".join([*lines, f"{sum(applied)} of {len(applied)} checks hold"])
 
 
-def first_failure(report: ContractReport) -> str:
-    """Summarize a report that does not hold in one line."""
-    first, *rest = (outcome for outcome in report.outcomes if not outcome.holds)
-    count = f"{1 + len(rest)} promises, first" if rest else "a promise"
-    return f"{report.name} breaks {count} ({first.check}): {first.happened}"
-
-
-def _describe(error: BaseException, name: Name) -> str:
-    """Return the message of this file's assertions; name the encoding's line for other errors."""
-    origin = traceback.extract_tb(error.__traceback__)[-1].filename
-    if isinstance(error, AssertionError) and origin == __file__:
-        return str(error)
-    return describe_error(error, *(locate("encoding", part.name) for part in name.encoding.parts))
+def _locations(name: Name) -> list[Location]:
+    return [locate("encoding", part.name) for part in name.encoding.parts]
 
 
 def _warnings(location: Location) -> Iterator[str]:
     """List facts that the file at `location` does not declare."""
     declared = location.declaration()
-    kinds = {one.kind for one in declarations("encoding") if not one.package}
     name = declared.class_name
     for key, option in declared.options.items():
         if option.problem:
             yield f"{name}: option '{key}' {option.problem}"
     if not declared.summary:
         yield f"{name} has no docstring: its first line is what `tape-arith list` shows"
-    if not declared.kind:
-        yield f"{name} does not say its `kind`: {'; '.join(sorted(kinds))}"
-    elif declared.kind not in kinds:
-        yield f"the kind '{declared.kind}' is none of {'; '.join(sorted(kinds))}"
+    kinds = {one.kind for one in declarations("encoding") if not one.package}
+    if declared.kind not in kinds:
+        yield f"{name} has the kind '{declared.kind}', which is none of {'; '.join(sorted(kinds))}"
     if not declared.paper:
         yield f"{name} does not say its `paper`: author, year and arXiv number"

@@ -4,6 +4,7 @@ Pre-norm RMSNorm, gated GELU, no biases, no dropout, untied output in float32.
 Legend: B batch, T tokens, D hidden, H heads, K head dim, M MLP, V vocabulary.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -169,3 +170,18 @@ class Decoder(nn.Module):
 
     def num_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())
+
+    def num_bytes(self) -> int:
+        return sum(weight.nbytes for weight in self.state_dict().values())
+
+
+def shapes(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Describe type and shape of each tensor.
+
+    >>> shapes({"head.weight": torch.zeros(2, 3)})
+    {'head.weight': 'float32 [2, 3]'}
+    """
+    return {
+        name: f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+        for name, tensor in tensors.items()
+    }

@@ -48,7 +48,7 @@ def test_the_preset_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         def name(self) -> str:
             return "Some GPU"
 
-    monkeypatch.setattr(estimate, "detect", lambda: Fast("cuda", torch.bfloat16))
+    monkeypatch.setattr(estimate, "detect", lambda *choice: Fast("cuda", torch.bfloat16))
     assert estimate.default_preset() == ("paper-40", "preset paper-40: there is a GPU (Some GPU)")
 
 

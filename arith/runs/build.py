@@ -29,7 +29,7 @@ from tape_arith.arith.training.trainer import Trainer
 from tape_arith.arith.version import commit, own_version
 from tape_arith.models.attention import Needs
 from tape_arith.models.backends import AUTO, AttentionChoice, choose
-from tape_arith.models.build import Blueprint, build_decoder
+from tape_arith.models.build import build_decoder, meta_decoder
 from tape_arith.models.compile import check_compiler
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting, Workload
@@ -137,7 +137,7 @@ def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
     return decoder
 
 
-def blueprint(config: Config, name: Name) -> Blueprint:
+def blueprint(config: Config, name: Name) -> Decoder:
     """The decoder of `decoder_for` without memory for its weights; built once in a process.
 
     A user's encoding gets memory all the same, since its constructor may read a number off a
@@ -146,7 +146,7 @@ def blueprint(config: Config, name: Name) -> Blueprint:
     """
     if is_builtin(name.encoding):
         return _blueprint(config, name, ())
-    num_bytes = _blueprint(config, parse("nope"), ()).num_bytes
+    num_bytes = _blueprint(config, parse("nope"), ()).num_bytes()
     free, _ = available_memory()
     if num_bytes > free:
         raise UsageError(
@@ -157,10 +157,10 @@ def blueprint(config: Config, name: Name) -> Blueprint:
 
 
 @lru_cache(maxsize=64)
-def _blueprint(config: Config, name: Name, user_files: tuple[tuple[str, str], ...]) -> Blueprint:
+def _blueprint(config: Config, name: Name, user_files: tuple[tuple[str, str], ...]) -> Decoder:
     with user_errors(name.encoding):
         sizes, setting = sizes_for(config), setting_for(config)
-        return Blueprint.of(sizes, name, setting, real_encoding=bool(user_files))
+        return meta_decoder(sizes, name, setting, real_encoding=bool(user_files))
 
 
 def training_bucket(config: Config, seed: int) -> Bucket:
@@ -341,7 +341,7 @@ def cost(name: Name, config: Config | None = None) -> Cost:
 @lru_cache(maxsize=256)
 def training_flops_a_token(name: Name, config: Config) -> float:
     """Return the useful FLOPs of training per input token, over the first problems of seed 0."""
-    decoder = blueprint(config, name).decoder
+    decoder = blueprint(config, name)
     problems = training_bucket(config, 0).problems(0, SAMPLE)
     lengths = (problems.lengths - 1).tolist()
     answers = int((problems.lengths - problems.prompt_lengths).sum())

@@ -18,8 +18,8 @@ from tape_arith.arith.terminal import say
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.build import describe, prepare
-from tape_arith.models.decoder import Decoder
+from tape_arith.models.compile import prepare
+from tape_arith.models.decoder import Decoder, shapes
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.parse import Name, Origin
 
@@ -69,8 +69,9 @@ def init_from_record(
         raise UsageError(
             f"{name.encoding.own} has no parameters of its own: leave --only-positional out"
         )
-    for key, tensor in _source_weights(folder, source).items():
-        if expected.shapes.get(key) != describe(tensor):
+    right = shapes(expected.state_dict())
+    for key, shape in shapes(_source_weights(folder, source)).items():
+        if right.get(key) != shape:
             raise UsageError(
                 f"{name.encoding.own} has no place for {key} of {folder.path} "
                 f"({source.encoding}): begin from an encoding whose parameters it has"

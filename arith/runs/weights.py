@@ -17,8 +17,7 @@ from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.failures import NotFinite, is_out_of_memory
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.backends import AUTO, AttentionChoice
-from tape_arith.models.build import Blueprint, describe
-from tape_arith.models.decoder import Decoder
+from tape_arith.models.decoder import Decoder, shapes
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names.parse import Name
 
@@ -38,7 +37,7 @@ def load_state(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Load a checkpoint of this run. Raises Failure if it belongs to another."""
     # Adam keeps two numbers for each weight.
-    weights = 3 * blueprint(record.config, record.name).num_bytes
+    weights = 3 * blueprint(record.config, record.name).num_bytes()
     tensors, facts = checkpoint.load(path, device, weights + checkpoint.MOST_HEADER)
     for key, value in identity(record).items():
         if facts.get(key) != value:
@@ -60,10 +59,10 @@ def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str
     return tensors
 
 
-def check_shapes(expected: Blueprint, tensors: dict[str, Tensor], path: Path) -> None:
+def check_shapes(expected: Decoder, tensors: dict[str, Tensor], path: Path) -> None:
     """Raises Failure if a checkpoint has other shapes or types, or numbers that are not finite."""
-    right = {f"model/{name}": shape for name, shape in expected.shapes.items()}
-    actual = {name: describe(tensor) for name, tensor in tensors.items()}
+    right = {f"model/{name}": shape for name, shape in shapes(expected.state_dict()).items()}
+    actual = shapes(tensors)
     for name in sorted(right.keys() | actual.keys()):
         if right.get(name) != actual.get(name):
             raise Failure(

@@ -113,14 +113,14 @@ def cost(job: Job) -> Cost:
 @lru_cache(maxsize=512)
 def _forward_flops(config: Config, encoding: Encoding, lengths: tuple[int, ...]) -> float:
     """FLOPs of sequences of these lengths, with those of the encoding's own products."""
-    decoder = blueprint(config, Name(encoding)).decoder
+    decoder = blueprint(config, Name(encoding))
     with user_errors(encoding):
         return float(forward_flops(matmuls(decoder.config, decoder.pe, causal(lengths))))
 
 
 def parameters(config: Config, name: Name) -> int:
     """The number of parameters of a decoder."""
-    return blueprint(config, Name(name.encoding)).num_parameters
+    return blueprint(config, Name(name.encoding)).num_parameters()
 
 
 def _weights_bytes(jobs: Sequence[Job]) -> int:

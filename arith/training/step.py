@@ -22,8 +22,7 @@ from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
 from tape_arith.arith.training.failures import compilation_failure, is_out_of_memory
 from tape_arith.arith.training.schedule import Schedule
-from tape_arith.models.build import prepare
-from tape_arith.models.compile import compile_state_changed, compiling_failed
+from tape_arith.models.compile import compile_state_changed, compiling_failed, prepare
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 

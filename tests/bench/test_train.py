@@ -11,7 +11,6 @@ from tape_arith.arith.bench.measure import TURN, Options
 from tape_arith.arith.bench.train import compare, measure, mfu, prepare_candidates
 from tape_arith.arith.runs.build import training_bucket
 from tape_arith.arith.training.flops import useful_training_flops
-from tape_arith.models import build as builder
 from tape_arith.models import compile as compilation
 from tape_arith.models.compile import MOST_GRAPHS
 from tape_arith.models.hardware import Hardware
@@ -91,7 +90,7 @@ def test_rates_are_medians_over_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_are_compiled_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of them forgets the others' graphs, or has too few: a step makes none any more."""
     monkeypatch.setattr(
-        builder, "CPU_OPTIONS", compilation.CPU_OPTIONS | {"backend": "eager", "options": None}
+        compilation, "CPU_OPTIONS", compilation.CPU_OPTIONS | {"backend": "eager", "options": None}
     )
     hardware = Hardware("cpu", torch.float32, compiled=True)
     names = [parse(name) for name in ("rope", "fire", "tape")]

@@ -18,7 +18,6 @@ from torch._functorch.compilers import nop
 
 from tape_arith.arith.data.rows import pack
 from tape_arith.arith.scoring.score import logits_of_answers, score
-from tape_arith.models import build as builder
 from tape_arith.models import compile as compilation
 from tape_arith.models.attention import Eager
 from tape_arith.models.compile import (
@@ -46,7 +45,7 @@ def fresh() -> Iterator[None]:
 def test_compiled_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Packed where the encoding can be, else in padded groups, whose shapes differ."""
     monkeypatch.setattr(Eager, "packs", True)
-    monkeypatch.setattr(builder, "CPU_OPTIONS", {"backend": "aot_eager"})
+    monkeypatch.setattr(compilation, "CPU_OPTIONS", {"backend": "aot_eager"})
     plain, compiled = trainer(CONFIG, name), trainer(CONFIG, name, hardware=COMPILED)
     perturbed(plain.decoder)
     perturbed(compiled.decoder)
@@ -109,15 +108,15 @@ def test_on_a_cpu(name: str) -> None:
     assert compiled.held_out_exact_match() == plain.held_out_exact_match()
     assert 2 <= counters["stats"]["unique_graphs"] <= 12 < MOST_GRAPHS
     assert not counters["graph_break"] and not counters["unimplemented"]
-    if compilation.ISOLATES:  # what is traced can be kept on disk, autocast or not
-        assert not counters["aot_autograd"]["autograd_cache_bypass"]
-        kept = (counters["aot_autograd"][f"autograd_cache_{word}"] for word in ("hit", "miss"))
-        assert sum(kept)  # hits, where an earlier run of this test kept them
+    # What is traced can be kept on disk, autocast or not.
+    assert not counters["aot_autograd"]["autograd_cache_bypass"]
+    kept = (counters["aot_autograd"][f"autograd_cache_{word}"] for word in ("hit", "miss"))
+    assert sum(kept)  # hits, where an earlier run of this test kept them
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")  # torch's own
-@pytest.mark.skipif(not compilation.ISOLATES, reason="of an older torch, that takes one thread")
+@pytest.mark.skipif(not compilation.ISOLATES, reason="needs torch 2.13")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 def test_threads_share_a_compiled_decoder() -> None:
@@ -139,7 +138,7 @@ def test_threads_share_a_compiled_decoder() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-@pytest.mark.skipif(not compilation.ISOLATES, reason="of an older torch, that takes one thread")
+@pytest.mark.skipif(not compilation.ISOLATES, reason="needs torch 2.13")
 def test_nothing_is_traced_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is where a float turns out to be one that an operation wants as a number."""
     traced = []
@@ -149,7 +148,7 @@ def test_nothing_is_traced_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         return aot_autograd(fw_compiler=nop)(graph, inputs)
 
     monkeypatch.setattr(
-        builder, "CPU_OPTIONS", compilation.CPU_OPTIONS | {"backend": keep, "options": None}
+        compilation, "CPU_OPTIONS", compilation.CPU_OPTIONS | {"backend": keep, "options": None}
     )
     one = trainer(replace(CONFIG, num_layers=2), "rope", hardware=COMPILED)
     for _ in range(2):

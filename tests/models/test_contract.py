@@ -185,7 +185,7 @@ def test_warnings(folder: Path) -> None:
     )
     (width, size, docstring, kind, paper, formula) = examine(parse("mine.py:Mine")).warnings
     assert "option 'width' has the default `WIDTH`" in width and "(1, 2)" in size
-    assert "no docstring" in docstring and "'strange' is none of absolute" in kind
+    assert "no docstring" in docstring and "'strange', which is none of absolute" in kind
     assert "`paper`" in paper and "plain loops" in formula
 
 
@@ -223,7 +223,6 @@ def test_json(folder: Path) -> None:
     assert list(content) == ["schema", "holds", "name", "sources", "outcomes", "warnings"]
     assert list(content["sources"]) == ["mine.py:Mine"]
     assert {o["check"]: o["holds"] for o in content["outcomes"]}["causal"] is False
-    assert result.err.startswith("tape-arith: mine.py:Mine breaks 5 promises, first (causal): ")
 
 
 def test_an_option_larger_than_the_memory(folder: Path) -> None:
@@ -231,5 +230,3 @@ def test_an_option_larger_than_the_memory(folder: Path) -> None:
     result = call("check", name, "--json")
     (outcome,) = json.loads(result.out)["outcomes"]
     assert result.code == 1 and "larger than the memory" in outcome["cause"]
-    (line,) = result.err.splitlines()
-    assert line.startswith(f"tape-arith: {name} breaks a promise (builds): RuntimeError: ")

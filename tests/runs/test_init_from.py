@@ -186,7 +186,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "LOG_EVERY", 2)
     monkeypatch.setattr(runs, "EVALUATE_EVERY", 4)
     monkeypatch.setattr(runs, "SAVE_EVERY", 4)
-    monkeypatch.setattr(build, "detect", lambda compute=None: Hardware("cpu", torch.float32))
+    monkeypatch.setattr(build, "detect", lambda *choice: Hardware("cpu", torch.float32))
 
 
 def train(root: Path, name: str, config: Config = SMALL, **options: Any) -> RunFolder:

@@ -83,7 +83,7 @@ def test_stopped_and_resumed_is_unbroken(
 def test_every_encoding_resumes_in_bfloat16(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(build, "detect", lambda compute=None: cpu(torch.bfloat16))
+    monkeypatch.setattr(build, "detect", lambda *choice: cpu(torch.bfloat16))
     config = small(steps=8, batch_size=8)
     folder = resumed(tmp_path, config, 5, name)
     unbroken = train(trainer(config, name, hardware=cpu(torch.bfloat16)))
