@@ -22,3 +22,10 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     hint = f"did you mean '{near[0]}'? " if near else ""
     shown = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
     return UsageError(f"unknown {kind} '{shown}': {hint}Known: {', '.join(names) or 'none'}")
+
+
+def check_least(name: str, least: int, **options: float | None) -> None:
+    """Raises UsageError if an option of `name` is set to less than `least`."""
+    for option, value in options.items():
+        if value is not None and value < least:
+            raise UsageError(f"{name}: {option} must be {least} or more, not {value:g}")

@@ -1,1 +1,6 @@
-"""One file an encoding, named as on the command line; the list is in README.md beside this file."""
+"""One file an encoding, named as on the command line; the list is in README.md beside this file.
+
+Symbols: B batch, T tokens, D hidden, H heads, K head dim, F = K/2 frequencies; query t, key i; L0
+and L1 the longest trained and tested sequences, in tokens. Unless a docstring says otherwise, each
+layer has its own parameters, training and test are alike, and no limit is met beyond L0.
+"""

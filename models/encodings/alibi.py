@@ -1,7 +1,4 @@
-"""ALiBi: attention with linear biases.
-
-Legend: B batch, T tokens, H heads.
-"""
+"""ALiBi: attention with linear biases."""
 
 from torch import Tensor
 
@@ -11,8 +8,9 @@ from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distanc
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
-    """2^(-8h/H), h = 1 .. H, for a power of two; else those of the power of two below, then every
-    other one of the power above, from its first.
+    """Return 2^(-8h/H), h = 1 .. H, for a power of two.
+
+    Else those of the power of two below, then every other one of the power above, from its first.
 
     >>> alibi_slopes(2), alibi_slopes(3)
     ([0.0625, 0.00390625], [0.0625, 0.00390625, 0.25])
@@ -26,11 +24,9 @@ def alibi_slopes(num_heads: int) -> list[float]:
 class ALiBi(CommonAdditiveBias):
     """A penalty proportional to the distance, of a fixed slope for each head.
 
-    b(t, i) = -m_h (t - i), m_h = 2^(-8h/H), h = 1 .. H, where H is a power of two; else the slopes
-    of the power of two below and, of those of the next, the first, third, ... (section 3 of the
-    paper; the second rule is its authors' code, whose m_h i differs by a constant of each row,
-    which the softmax cancels). Nothing is learned, all layers have the same bias, training and
-    test are alike, and beyond L0 it goes on as it is.
+    b(t, i) = -m_h (t - i), m_h of `alibi_slopes` (section 3 of the paper; for other than powers of
+    two the authors' code, whose m_h i differs by a constant of each row, which the softmax
+    cancels). Nothing is learned.
     """
 
     kind = "relative bias"

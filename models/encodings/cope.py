@@ -1,7 +1,4 @@
-"""CoPE: contextual position encoding.
-
-Legend: B batch, T tokens, H heads, K head dim, P positions.
-"""
+"""CoPE: contextual position encoding. P: positions."""
 
 from collections.abc import Iterable
 
@@ -10,7 +7,7 @@ from torch import Tensor, nn
 
 from tape_arith.models.attention import scaled_scores
 from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, State, Workload
-from tape_arith.models.errors import UsageError
+from tape_arith.models.errors import check_least
 from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
 
 
@@ -28,10 +25,10 @@ class CoPELayer(ScoresLayer):
     def scores(self, x: Tensor, q: Tensor, k: Tensor, state: State) -> Tensor:
         scores = scaled_scores(q, k)
         position = self.positions(scores)
-        whole = q.transpose(1, 2) @ self.table.to(q.dtype).T  # [B, H, T, P]
+        rows = q.transpose(1, 2) @ self.table.to(q.dtype).T  # [B, H, T, P]
         below, above = position.floor(), position.ceil()
         share = position - below.detach()
-        lower, upper = (whole.gather(-1, at.detach().long()) for at in (below, above))
+        lower, upper = (rows.gather(-1, at.detach().long()) for at in (below, above))
         return scores + lower + share * (upper - lower)
 
 
@@ -39,14 +36,11 @@ class CoPE(FromScores):
     """Positions that count only the keys that a query finds worth counting.
 
     g(t, i) = sigmoid(s(t, i)), s the scaled score; p(t, i) = min(g(t, i) + .. + g(t, t), P - 1);
-    the logit is s(t, i) + q_t e[p(t, i)], where e is interpolated between the rows at floor(p) and
-    ceil(p) (Eq. 3 to 5 of the paper; gates of 1 make p = t - i + 1). e [P, K], zero at first and
-    so NoPE, is shared by the heads of a layer; q_t e is not scaled; gates are of the scaled score
-    (both as in the code of the paper's appendix, which was checked by copies of it). `positions`
-    is P, 64 by default; the paper's own values follow its tasks.
+    the logit is s(t, i) + q_t e[p(t, i)], e interpolated between the rows at floor(p) and ceil(p)
+    (Eq. 3 to 5 of the paper; unscaled q_t and gates of the scaled score are those of its
+    appendix). e [P, K] is zero at first and so NoPE, shared by the heads of a layer. `positions`
+    is P. Beyond L0 a row's positions stop growing at P - 1.
 
-    The same in training and at test time; indices play no part. A row's positions stop growing at
-    P - 1, so beyond the trained length it goes on as it is, unless more than P keys are counted.
     Sums of gates are float32 or wider. For a backward it keeps 39 MB a row and layer at 244 tokens
     and 16 heads, 7 without any encoding. On a GPU the gradient of e is summed in no fixed order.
     """
@@ -56,8 +50,7 @@ class CoPE(FromScores):
     no_decay = ("table",)
 
     def __init__(self, setting: Setting, *, positions: int = 64) -> None:
-        if positions < 2:
-            raise UsageError(f"cope: positions must be 2 or more, not {positions}")
+        check_least("cope", 2, positions=positions)
         self.positions = positions
         super().__init__(setting)
 

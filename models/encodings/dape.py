@@ -1,7 +1,4 @@
-"""DAPE: data-adaptive positional encoding.
-
-Legend: B batch, T tokens, H heads, M width of the MLP.
-"""
+"""DAPE: data-adaptive positional encoding. M: width of the MLP."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -12,7 +9,7 @@ from torch.nn import functional as F
 from tape_arith.models.attention import scaled_scores
 from tape_arith.models.build import build
 from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, State, Workload
-from tape_arith.models.errors import UsageError
+from tape_arith.models.errors import check_least
 from tape_arith.models.families.additive_bias import AdditiveBiasLayer
 from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
 from tape_arith.models.sequences import Sequences
@@ -20,7 +17,7 @@ from tape_arith.models.sequences import Sequences
 
 class DAPELayer(ScoresLayer):
     #: The layer of the encoding whose bias is adapted.
-    base: PositionalLayer
+    base: AdditiveBiasLayer
 
     def __init__(self, num_heads: int, width: int) -> None:
         super().__init__()
@@ -31,17 +28,14 @@ class DAPELayer(ScoresLayer):
         """Apply f to scores [B, H, T, T] and bias [B or 1, H, T, T], pair by pair."""
         dtype = scores.dtype
         hidden, output = self.mlp_hidden, self.mlp_output
-        of_scores, of_bias = hidden.weight.to(dtype).chunk(2, 1)
+        for_scores, for_bias = hidden.weight.to(dtype).chunk(2, 1)
         # In two products, since that of the bias is the same for all rows.
-        inner = F.linear(bias.to(dtype).permute(0, 2, 3, 1), of_bias, hidden.bias.to(dtype))
-        inner = F.leaky_relu(F.linear(scores.permute(0, 2, 3, 1), of_scores) + inner)
+        inner = F.linear(bias.to(dtype).permute(0, 2, 3, 1), for_bias, hidden.bias.to(dtype))
+        inner = F.leaky_relu(F.linear(scores.permute(0, 2, 3, 1), for_scores) + inner)
         return F.linear(inner, output.weight.to(dtype), output.bias.to(dtype)).permute(0, 3, 1, 2)
 
     def scores(self, x: Tensor, q: Tensor, k: Tensor, state: State) -> Tensor:
-        # A bias that all layers share is computed once, and is the state.
-        base = self.base
-        bias = base.bias(state) if isinstance(base, AdditiveBiasLayer) else state.bias
-        scores = scaled_scores(q, k)
+        scores, bias = scaled_scores(q, k), self.base.bias(state)
         return scores + bias + self.adaptation(scores, bias)
 
 
@@ -49,19 +43,14 @@ class DAPE(FromScores):
     """A bias that an MLP adapts to the scores, looking at all heads of a pair of tokens.
 
     The logits of a query and a key are s + b + f([s; b]) over heads: s [H] the scaled scores, b
-    [H] the bias of another encoding, `base`, f = W2 LeakyReLU(W1 [s; b] + b1) + b2 with W1
-    [M, 2H], W2 [H, M], M = `width`, slope 0.01. f belongs to one layer and starts as torch's
-    linear maps do; the base keeps its own parameters, sharing and initial values. b2 is the same
-    for all keys, so the softmax cancels it. The same in training and at test time; what happens
-    beyond the trained length is the base's doing (indices reach nothing but the base).
+    [H] the bias of `base`, f = W2 LeakyReLU(W1 [s; b] + b1) + b2 with W1 [M, 2H], W2 [H, M], M =
+    `width`, slope 0.01 (as in the authors' code). f starts as torch's linear maps do; b2 is the
+    same for all keys, so the softmax cancels it. `base` keeps its own parameters, sharing, initial
+    values and behaviour beyond L0; the authors' copy of Kerple has parameters in each layer, their
+    FIRE has L = 256 and LeakyReLU. DAPE v2 (2410.04798) is not here.
 
-    `base` is alibi, kerple-log (the default, the best of the paper's three as far as known here)
-    or fire, each as it is in this suite: the authors' copy of Kerple has parameters of its own in
-    each layer, and their FIRE has L = 256 and LeakyReLU. Formula, MLP and slope were checked
-    against the authors' code, equation numbers were not checked against the paper. DAPE v2
-    (2410.04798), a convolution along the keys, is not here. f takes 3 H M T^2 multiply-adds a
-    layer (the third for b once a batch) and keeps [T, T, M] numbers a row in float32: 7.6 MB at
-    244 tokens.
+    f takes 3 H M T^2 multiply-adds a layer (the third for b once a batch) and keeps [T, T, M]
+    numbers a row in float32: 7.6 MB at 244 tokens.
     """
 
     kind = "content"
@@ -75,14 +64,13 @@ class DAPE(FromScores):
         base: Literal["kerple-log", "alibi", "fire"] = "kerple-log",
         width: int = 32,
     ) -> None:
-        if width < 1:
-            raise UsageError(f"dape: width must be 1 or more, not {width}")
+        check_least("dape", 1, width=width)
         self.width = width
         super().__init__(setting)
         self.base = build(base, setting)
         # The base's layers live in ours, so that every tensor has one name.
-        for layer, of_base in zip(self.layers, self.base.layers, strict=True):
-            layer.base = of_base
+        for layer, base_layer in zip(self.layers, self.base.layers, strict=True):
+            layer.base = base_layer
         self.base.layers = nn.ModuleList()
 
     def layer(self, i: int) -> PositionalLayer:
@@ -93,13 +81,12 @@ class DAPE(FromScores):
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
         """Count the base's products and each layer's MLP, b's part over distances only."""
-        heads = self.setting.num_heads
+        numbers = self.setting.num_heads * self.width
         yield from self.base.products(extent)
-        learned = self.base.needs.bias == "learned"
+        gradients = 2 if self.base.needs.bias == "learned" else 1
         for _ in range(self.setting.num_layers):
-            yield MatMul(2 * extent.pairs * heads * self.width)
-            yield MatMul(extent.distances * heads * self.width, gradients=2 if learned else 1)
+            yield MatMul(2 * extent.pairs * numbers)
+            yield MatMul(extent.distances * numbers, gradients)
 
     def after_step(self) -> None:
-        """Clamp the parameters of the base."""
         self.base.after_step()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, Workload
-from tape_arith.models.errors import UsageError
+from tape_arith.models.errors import UsageError, check_least
 from tape_arith.models.families.additive_bias import AdditiveBias, AdditiveBiasLayer, Distances
 
 EPSILON = 1e-6
@@ -35,11 +35,10 @@ class FIRE(AdditiveBias):
     """A learned function of the log-distance, normalized by the query's index beyond L.
 
     b(t, i) = f(psi(t - i) / psi(max(t, L))), psi(x) = ln(|c| x + 1), f an MLP 1-width-H with
-    ReLU: weights [width, 1] and [H, width], biases [width] and [H]. It, c and L (numbers) are
-    learned per layer (Eq. 6 and 7 of the paper), c = 0.1 and L = init_l at first.
-    `init_l` defaults to L0 here, the better of L0 and L0 / 2 in distribution at mini (99.8 and
-    99.6 %, one seed); the 512 of the published baselines never interpolates at the lengths of
-    addition. Not shift-invariant once t > L.
+    ReLU and biases (Eq. 6 and 7 of the paper); it, c = 0.1 and L = init_l are learned. Not
+    shift-invariant once t > L. `init_l` defaults to L0, the better of L0 and L0 / 2 in
+    distribution at mini (99.8 and 99.6 %, one seed); the 512 of the published baselines never
+    interpolates at the lengths of addition.
     """
 
     kind = "relative bias"
@@ -47,21 +46,17 @@ class FIRE(AdditiveBias):
     inert = ("output.bias",)  # the same for all keys, so the softmax cancels it
 
     def __init__(self, setting: Setting, *, init_l: float | None = None, width: int = 32) -> None:
-        self.init_l = float(setting.trained_length) if init_l is None else init_l
-        if width < 1:
-            raise UsageError(f"fire: width must be 1 or more, not {width}")
+        check_least("fire", 1, width=width)
         if init_l is not None and init_l <= 0:
             raise UsageError(f"fire: init_l must be more than 0, not {init_l:g}")
+        self.init_l = float(setting.trained_length) if init_l is None else init_l
         self.width = width
         super().__init__(setting)
 
-    def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Count the MLP over all distances, in each layer.
-
-        c and L act on its input, which therefore needs a gradient too.
-        """
-        numbers = self.width + self.width * self.setting.num_heads
-        return [MatMul(extent.distances * numbers)] * self.setting.num_layers
-
     def layer(self, i: int) -> PositionalLayer:
         return FIRELayer(self.setting.num_heads, self.width, self.init_l)
+
+    def products(self, extent: Workload) -> Iterable[MatMul]:
+        """Count the MLP over all distances, in each layer; c and L act on its input."""
+        numbers = self.width + self.width * self.setting.num_heads
+        return [MatMul(extent.distances * numbers)] * self.setting.num_layers

@@ -1,7 +1,4 @@
-"""FoX: the forgetting transformer.
-
-Legend: B batch, T tokens, D hidden, H heads.
-"""
+"""FoX: the forgetting transformer."""
 
 from collections.abc import Iterable
 
@@ -48,18 +45,11 @@ class FoXLayer(PositionalLayer):
 class FoX(PositionalEncoding):
     """Forget gates: what lies behind a token is damped by a gate that the token computes.
 
-    A bias b(t, i) = c_t - c_i, c the cumulative sum over tokens of ln f, f_t = sigmoid(W x_t + b)
-    (the product of the gates f_{i+1} .. f_t multiplies exp(q k)), so that the diagonal has none.
-    x [B, T, D] is the block's normalized input, c [B, H, T] in float32 or wider; W [H, D],
-    N(0, 0.02) at first, and b [H], `b_f` at first, belong to one layer; a gate a head. No other
-    encoding of position; the same in training and at test time; indices play no part, and beyond
-    the trained length it goes on as it is.
-
-    `b_f` is 0 as in the authors' code, so that f is near 1/2 and a key 120 tokens back starts at
-    a bias of -83; 5 makes f = 0.993. Weights and initial values were checked against that code;
-    the formula against the paper's as a review of it quotes it (f = sigmoid(w x + b), d_ti the sum
-    of ln f over i + 1 .. t), the paper itself was not at hand. Of its "pro" block (output gates,
-    norms, shifted keys) nothing is here.
+    b(t, i) = c_t - c_i, c the cumulative sum over tokens of ln f, f_t = sigmoid(W x_t + b), x the
+    block's normalized input: exp(q k) is multiplied by f_{i+1} .. f_t. W [H, D] starts as N(0,
+    0.02), b [H] as `b_f`: 0 as in the authors' code puts f near 1/2, so that a key 120 tokens
+    back starts at a bias of -83; 5 makes f = 0.993. Checked against that code and a review that
+    quotes the formula. Of its "pro" block (output gates, norms, shifted keys) nothing is here.
     """
 
     kind = "content"

@@ -1,7 +1,4 @@
-"""Hard-ALiBi: heads that see only a window of the last tokens, beside heads without positions.
-
-Legend: B batch, T tokens, H heads.
-"""
+"""Hard-ALiBi: heads that see only a window of the last tokens, beside heads without positions."""
 
 from math import inf
 from typing import Literal
@@ -17,12 +14,10 @@ from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distanc
 class HardALiBi(CommonAdditiveBias):
     """The first heads see the last w_h tokens and nothing else; the others have no positions.
 
-    b(t, i) = 0 where t - i < w_h, else minus infinity, for the first `windowed` heads, half of
-    them by default; b = 0 for the rest. w_h = 1, 2, 4, ... (`windows=doubling`), or 1, 2, 3, ...
-    (`windows=consecutive`), which is what the authors' code does (sjelassi/transformers_ssm_copy,
-    where 8 of 16 heads are windowed by default). The token itself is in every window, so that no
-    row of scores is empty. Fixed, the same in all layers, training and test alike; beyond L0 it
-    goes on as it is. Also used by Hou et al. 2024 (arXiv 2407.03310); neither paper was checked.
+    b(t, i) = 0 if t - i < w_h, else minus infinity, for the first `windowed` heads, half of them
+    by default; b = 0 for the rest. w_h = 1, 2, 4, ... (`windows=doubling`), or 1, 2, 3, ...
+    (`windows=consecutive`, as in the authors' code, sjelassi/transformers_ssm_copy). The token
+    itself is in every window. Nothing is learned. Also used by Hou et al. 2024 (arXiv 2407.03310).
     """
 
     kind = "relative bias"
@@ -42,15 +37,11 @@ class HardALiBi(CommonAdditiveBias):
                 f"hard-alibi: windowed must be 1 to {setting.num_heads} (heads), not {windowed}"
             )
         self.windowed = setting.num_heads // 2 if windowed is None else windowed
-        self.rule = windows
-
-    def windows(self) -> list[float]:
-        """Return w of each head, infinity for heads without positions."""
-        heads = range(self.windowed)
-        windows = [float(2**h if self.rule == "doubling" else h + 1) for h in heads]
-        return windows + [inf] * (self.setting.num_heads - self.windowed)
+        self.doubling = windows == "doubling"
 
     def bias(self, distances: Distances) -> Tensor:
-        windows = constant(self.windows(), distances.delta)
+        widths = [float(2**h if self.doubling else h + 1) for h in range(self.windowed)]
+        widths += [inf] * (self.setting.num_heads - self.windowed)
+        windows = constant(widths, distances.delta)
         hidden = distances.delta[:, None] >= windows[:, None, None]
         return distances.delta.new_zeros(hidden.shape).masked_fill(hidden, -inf)

@@ -1,26 +1,50 @@
-"""KERPLE with the logarithmic kernel.
+"""KERPLE with the logarithmic kernel."""
 
-Legend: B batch, T tokens, H heads.
-"""
+from math import inf
+from typing import ClassVar
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from tape_arith.models.families.kerple import Kerple
+from tape_arith.models.encoding import Setting
+from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances
+
+# As in the authors' code: the kernel wants both numbers positive.
+LEAST = 0.01
 
 
-class KerpleLog(Kerple):
+class KerpleLog(CommonAdditiveBias):
     """A penalty that grows with the logarithm of the distance, two learned numbers a head.
 
-    b(t, i) = -p_h ln(1 + a_h (t - i)), p, a > 0, [H] each (Chi et al., the logarithmic variant). At
-    first p ~ U(0, 2) and a ~ U(0, 1); both are kept at 0.01 or more after each step (the authors'
-    code does it before each forward, which is the same). p and a are shared by all layers, since
-    that code hands one module to every layer. Training and test are alike; beyond L0 it goes on as
-    it is. Kernel, initial values and bounds are those of the authors' code (chijames/KERPLE,
-    megatron/mpu/layers.py, 73f1ee2); the paper's text was not at hand.
+    b(t, i) = -p_h ln(1 + a_h (t - i)), p, a > 0, [H] each, shared by all layers. At first p ~
+    U(0, 2) and a ~ U(0, 1); both are kept at 0.01 or more after each step. Kernel, initial values,
+    bounds and sharing are those of the authors' code (chijames/KERPLE, megatron/mpu/layers.py,
+    73f1ee2).
     """
 
     kind = "relative bias"
     paper = "Chi et al. 2022, arXiv 2205.09921"
+    most_p: ClassVar[float] = inf
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.p = nn.Parameter(2 * torch.rand(setting.num_heads))
+        self.a = nn.Parameter(torch.rand(setting.num_heads))
+        self.after_step()
 
     def kernel(self, delta: Tensor, p: Tensor, a: Tensor) -> Tensor:
+        """Compute the bias [B or 1, H, T, T]; delta [B or 1, 1, T, T], p and a [H, 1, 1]."""
         return -p * (a * delta).log1p()
+
+    def bias(self, distances: Distances) -> Tensor:
+        dtype = distances.delta.dtype
+        # `after_step` keeps them in range; weights that took no step may lie outside.
+        p = self.p.to(dtype).clamp(LEAST, self.most_p)
+        a = self.a.to(dtype).clamp_min(LEAST)
+        return self.kernel(distances.delta[:, None], p[:, None, None], a[:, None, None])
+
+    def after_step(self) -> None:
+        """Clamp p and a: out of range they would get no gradient."""
+        with torch.no_grad():
+            self.p.clamp_(LEAST, self.most_p)
+            self.a.clamp_min_(LEAST)

@@ -8,21 +8,19 @@ from tape_arith.models.families.learned_table import LearnedTable
 class Learned(LearnedTable):
     """A learned vector for each index, added to the token embeddings.
 
-    x_t + T[t], T [rows, D] from N(0, 0.02) as in GPT-2, one table before the first layer, without
-    weight decay. `rows` defaults to L1 and cannot be less. Training and test are alike: the rows
-    from L0 on are never trained, so beyond L0 it is expected to fail; past the last row a sequence
-    is an error.
+    x_t + T[t], T [rows, D] from N(0, 0.02) as in GPT-2, without weight decay. `rows` defaults to
+    L1 and cannot be less. Rows from L0 on are never trained, so beyond L0 it is expected to fail;
+    past the last row a sequence is an error.
     """
 
     kind = "absolute"
     paper = "Gehring et al. 2017, arXiv 1705.03122"
 
     def __init__(self, setting: Setting, *, rows: int | None = None) -> None:
-        super().__init__(setting)
         longest = setting.max_length
         if rows is not None and rows < longest:
             raise UsageError(
                 f"rows={rows} is less than the longest tested sequence, {longest} tokens; "
                 f"choose rows >= {longest}"
             )
-        self.make_table(longest if rows is None else rows)
+        super().__init__(setting, longest if rows is None else rows)

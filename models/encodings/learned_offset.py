@@ -1,7 +1,4 @@
-"""Learned absolute embeddings with a random start.
-
-Legend: n sequences, B batch, T tokens.
-"""
+"""Learned absolute embeddings with a random start."""
 
 from torch import Tensor
 
@@ -13,12 +10,10 @@ from tape_arith.models.sequences import Sequences, random_words
 class LearnedOffset(Learned):
     """A learned vector for each index, counted from a random start in training.
 
-    x_t + T[t + o], T [rows, D] from N(0, 0.02), without weight decay; in training o is uniform in
-    0 .. rows - N, one a sequence, from its key, N the bound on its length that is known from the
-    prompt (`final_length`); at test time o = 0. So every row is trained, but no sequence beyond
-    L0 ever was. `rows` defaults to L1 and cannot be less; past the last row a sequence is an
-    error. The random start is that of the `vanilla` baseline of position coupling's authors
-    (HanseulJo/position-coupling).
+    x_t + T[t + o], T as in Learned; in training o is uniform in 0 .. rows - N, one a sequence,
+    from its key, N the bound on its length that is known from the prompt (`final_length`); at test
+    time o = 0. So every row is trained, but no sequence beyond L0. The random start is that of
+    the `vanilla` baseline of position coupling's authors (HanseulJo/position-coupling).
     """
 
     kind = "absolute"

@@ -10,12 +10,9 @@ class NAPE(ALiBi):
     """ALiBi on the first half of the heads, nothing on the others.
 
     b(t, i) = -m_h (t - i) for h = 1 .. H/2 (rounded down, at least one head), 0 for the rest.
-    `slopes=linear`: m_h = 1/h, as the authors' code has it by default, whatever H: few heads are
-    all steep, 1 and 1/2 of four (the gentlest of 16 is 1/8). `slopes=geometric`: the slopes that
-    ALiBi gives so many heads. Fixed, the same in all layers, training and test alike;
-    beyond L0 it goes on as it is. The paper's sparse attention (entmax) and its learned
-    temperature are no part of the encoding and are left out. Slopes and split were read in the
-    code (deep-spin/asentmax), not checked against the paper.
+    `slopes=linear`: m_h = 1/h, the default of the authors' code (deep-spin/asentmax), whatever H:
+    few heads are all steep. `slopes=geometric`: the slopes that ALiBi gives so many heads. The
+    paper's sparse attention (entmax) and its learned temperature are left out.
     """
 
     kind = "relative bias"
@@ -25,11 +22,10 @@ class NAPE(ALiBi):
         self, setting: Setting, *, slopes: Literal["linear", "geometric"] = "linear"
     ) -> None:
         super().__init__(setting)
-        self.rule = slopes
+        self.linear = slopes == "linear"
 
     def slopes(self) -> list[float]:
         """Return m of each head, 0 for heads without positions."""
         biased = max(self.setting.num_heads // 2, 1)
-        linear = [1 / h for h in range(1, biased + 1)]
-        slopes = linear if self.rule == "linear" else alibi_slopes(biased)
+        slopes = [1 / h for h in range(1, biased + 1)] if self.linear else alibi_slopes(biased)
         return slopes + [0.0] * (self.setting.num_heads - biased)

@@ -11,13 +11,9 @@ from tape_arith.models.families.rotary import Rotary
 class PRoPE(Rotary):
     """RoPE without its lowest frequencies: the highest `p` of them turn, the others stand.
 
-    theta_f = 10000^(-f/F) for f < floor(p F) and 0 for the rest, F = K/2: those dimensions carry
-    no position and are matched by content alone, at any distance. p = 1 is RoPE, p = 0 would be
-    NoPE. No parameters; training and test alike; nothing ends beyond L0. Extrapolations act on the
-    full schedule, before the lowest frequencies are set to 0.
-
-    Source: the code in the paper's appendix (floor(p K / 2) angles of the full
-    schedule, seen as an excerpt). `p` defaults to 0.75.
+    theta_f = 10000^(-f/F) for f < floor(p F) and 0 for the rest: those dimensions are matched by
+    content alone, at any distance (code in the paper's appendix). p = 1 is RoPE, p = 0 would be
+    NoPE. Extrapolations act on the full schedule, before the lowest frequencies are set to 0.
     """
 
     kind = "rotary"

@@ -1,7 +1,4 @@
-"""PaTH: position encoding by accumulated Householder transformations.
-
-Legend: B batch, T tokens, D hidden, H heads, K head dim, R rank.
-"""
+"""PaTH: position encoding by accumulated Householder transformations. R: rank."""
 
 from collections.abc import Iterable
 
@@ -18,7 +15,7 @@ from tape_arith.models.encoding import (
     State,
     Workload,
 )
-from tape_arith.models.errors import UsageError
+from tape_arith.models.errors import check_least
 from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
 
 TAPS = 3
@@ -66,32 +63,21 @@ class PaTH(FromScores):
     head; w = u / sqrt(|u|^2 + 1e-6), u = SiLU(conv(W2 W1 x)), conv a filter of 3 tokens a channel
     (taps[:, 2] on the token itself, zeros before the first); beta = 2 sigmoid(W x + b). W1
     [R, D], W2 [HK, R], W [H, D] and taps [HK, 3] start as N(0, 0.02), b [H] as 0 (so beta is near
-    1, a projection); all belong to one layer. `rank` is R. No rotary encoding, and no forget gate.
-    The same in training and at test time; indices play no part; beyond the trained length it goes
-    on as it is.
+    1, a projection). `rank` is R. Checked against the authors' code (flash-linear-attention,
+    layers/path_attn.py, 27289fc), where w is rounded to float16. Its forget gate is not here.
 
-    The product is taken exactly, in float32 or wider: no H is ever built. With x_s the share of
-    w_s in what key i has become, x_s = beta_s (w_s k_i - sum of (w_s w_r) x_r over i < r < s), so
-    one triangular system of T unknowns gives all of it, and s(t, i) sqrt(K) = q_t k_i - sum over
-    i < s <= t of (q_t w_s) x_s. The published chunks are the same algebra. A head costs
-    3 T^2 K + 1.5 T^3 multiply-adds beside the plain 2 T^2 K: at 244 tokens and heads of 64, 4.4
-    times as much again. Its T x T maps are what a backward keeps, 3.8 MB each at 244 tokens and
-    16 heads: 32 MB a row and layer were measured, 7 without any encoding. A loop over tokens
-    would keep 244 MB of keys.
-
-    The filter and its SiLU, norm, beta and R were checked against the authors' code
-    (fla-org/flash-linear-attention, layers/path_attn.py, 27289fc), where w is rounded to float16;
-    the formula also against the paper's as a summary of it quotes it, k_i^T H_{i+1} .. H_t q_t,
-    which is the above transposed; the initial values against their model of it
-    (models/path_attn/modeling_path_attention.py). Equation numbers were not.
+    The product is exact, in float32 or wider, and no H is built: with x_s = beta_s (w_s k_i - sum
+    of (w_s w_r) x_r over i < r < s), s(t, i) sqrt(K) = q_t k_i - sum over i < s <= t of (q_t w_s)
+    x_s, and one triangular system of T unknowns gives all x. A head costs 3 T^2 K + 1.5 T^3
+    multiply-adds beside the plain 2 T^2 K (4.4 times as much at 244 tokens and heads of 64); a
+    backward keeps 32 MB a row and layer at 244 tokens and 16 heads, 7 without any encoding.
     """
 
     kind = "content"
     paper = "Yang et al. 2025, arXiv 2505.16381"
 
     def __init__(self, setting: Setting, *, rank: int = 32) -> None:
-        if rank < 1:
-            raise UsageError(f"path: rank must be 1 or more, not {rank}")
+        check_least("path", 1, rank=rank)
         self.rank = rank
         super().__init__(setting)
 

@@ -1,6 +1,6 @@
 """PoPE: polar coordinates, magnitudes from the content and angles from the position.
 
-Legend: B batch, T tokens, H heads, K head dim; every one of the K dimensions has a frequency.
+Every one of the K dimensions of a head has a frequency.
 """
 
 import math
@@ -58,17 +58,14 @@ class PoPE(Rotary):
     """Scores that are content times position: softplus magnitudes at angles of the index alone.
 
     score = sum_c softplus(q_c) softplus(k_c) cos((i - t) theta_c + delta_c) / sqrt(K), theta_c =
-    10000^(-c/K), c = 0 .. K - 1: K frequencies where RoPE has K/2 and no sign or angle from the
-    content. The phases delta [H, K] of keys are learned, within [-2 pi, 0], a set for each layer;
-    no weight decay. Query and key become [cos | sin], twice as wide, for plain attention. Training
-    and test alike; nothing ends beyond L0.
+    10000^(-c/K), c = 0 .. K - 1. The phases delta [H, K] of keys are learned, within [-2 pi, 0],
+    without weight decay. Query and key become [cos | sin], twice as wide, for plain attention.
 
-    `phase=zero` (default) starts them at 0, `uniform` in [-2 pi, 0]; the paper has both and is
-    said to recommend 0 for longer sequences. Beyond the range a phase is clamped, and after each
-    step put back to its edge: clamped alone it would get no gradient ever again. x-transformers
-    shares one set among layers; the paper's text was not at hand. Source: formula, frequencies and
-    bounds as two reimplementations have them (lucidrains/PoPE-pytorch, 2b91cde; x-transformers);
-    no code of the authors' was found.
+    `phase=zero` starts them at 0 (said to be the paper's advice for longer sequences), `uniform`
+    in [-2 pi, 0]. Beyond the range a phase is clamped, and after each step put back to its edge:
+    clamped alone it would get no gradient ever again. Formula, frequencies and bounds as two
+    reimplementations have them (lucidrains/PoPE-pytorch, 2b91cde; x-transformers, which shares one
+    set among layers); no code of the authors' was found.
     """
 
     kind = "rotary"

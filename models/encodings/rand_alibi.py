@@ -2,21 +2,19 @@
 
 from tape_arith.models.encoding import Setting
 from tape_arith.models.encodings.alibi import ALiBi
-from tape_arith.models.families.randomized import Randomized
+from tape_arith.models.families.randomized import Randomized, position_range
 
 
 class RandALiBi(Randomized, ALiBi):
     """ALiBi at a sorted random subset of 0 .. l_max - 1.
 
-    b(t, i) = -m_h (I_t - I_i), where I is the subset. Each sequence has one subset, drawn in
-    training and at test time and shared by its layers. The authors' code instead draws a sorted
-    subset of *distances*, the same for every query of a batch and anew in each layer. `l_max`
-    defaults to 2 L1.
+    The authors' code draws a sorted subset of *distances* instead, the same for every query of a
+    batch and anew in each layer.
     """
 
     kind = "randomized"
     paper = "Ruoss et al. 2023, arXiv 2305.16843; Press et al. 2021, arXiv 2108.12409"
 
     def __init__(self, setting: Setting, *, l_max: int | None = None) -> None:
+        self.l_max = position_range(setting, l_max)
         super().__init__(setting)
-        self.set_l_max(l_max)

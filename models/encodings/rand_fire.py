@@ -2,18 +2,14 @@
 
 from tape_arith.models.encoding import Setting
 from tape_arith.models.encodings.fire import FIRE
-from tape_arith.models.families.randomized import Randomized
+from tape_arith.models.families.randomized import Randomized, position_range
 
 
 class RandFIRE(Randomized, FIRE):
     """FIRE at a sorted random subset of 0 .. l_max - 1.
 
-    b(t, i) = f(psi(I_t - I_i) / psi(max(I_t, L))), where I is the subset and all else is FIRE's.
-    One subset a sequence, shared by layers, drawn in training and at test time (one draw a
-    problem). `l_max` defaults to 2 L1, `init_l` to L0 as in FIRE: most indices then lie beyond
-    it, so that distances are interpolated from the start. Distances differ by row: the MLP runs
-    over every pair of every row, where FIRE's runs once a batch. Not shift-invariant once
-    I_t > L.
+    Most indices lie beyond `init_l` (L0 by default), so that distances are interpolated from the
+    start. They differ by row: the MLP runs over every pair of every row, FIRE's once a batch.
     """
 
     kind = "randomized"
@@ -27,5 +23,5 @@ class RandFIRE(Randomized, FIRE):
         init_l: float | None = None,
         width: int = 32,
     ) -> None:
+        self.l_max = position_range(setting, l_max)
         super().__init__(setting, init_l=init_l, width=width)
-        self.set_l_max(l_max)

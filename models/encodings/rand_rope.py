@@ -2,15 +2,13 @@
 
 from tape_arith.models.encoding import Setting
 from tape_arith.models.encodings.rope import RoPE
-from tape_arith.models.families.randomized import Randomized
+from tape_arith.models.families.randomized import Randomized, position_range
 
 
 class RandRoPE(Randomized, RoPE):
     """RoPE at a sorted random subset of 0 .. l_max - 1 (the RandPE of the TAPE paper).
 
-    One subset a sequence, shared by layers, drawn in training and at test time (one draw a
-    problem). The authors' code draws one subset a batch and, for RoPE, a fresh one a layer; the
-    paper says neither. `l_max` defaults to 2 L1.
+    The authors' code draws one subset a batch and, for RoPE, a fresh one a layer.
     """
 
     kind = "randomized"
@@ -18,5 +16,5 @@ class RandRoPE(Randomized, RoPE):
     not_rescalable = "its positions come from the same range at every length"
 
     def __init__(self, setting: Setting, *, l_max: int | None = None) -> None:
+        self.l_max = position_range(setting, l_max)
         super().__init__(setting)
-        self.set_l_max(l_max)

@@ -1,13 +1,10 @@
-"""Partial RoPE: a part of each head is rotated.
-
-Legend: B batch, T tokens, H heads, K head dim, d rotated dimensions.
-"""
+"""Partial RoPE: a part of each head is rotated."""
 
 import torch
 from torch import Tensor
 
 from tape_arith.models.encoding import PositionalLayer, Setting
-from tape_arith.models.errors import UsageError
+from tape_arith.models.errors import UsageError, check_least
 from tape_arith.models.families.rotary import (
     Rotary,
     RotaryLayer,
@@ -27,13 +24,10 @@ class RoPEPartial(Rotary):
     """RoPE of the first `fraction` of the head dimensions, on a schedule of its own (GPT-NeoX).
 
     Of K head dimensions the first d = int(fraction K) are rotated (an even number, two at least),
-    paired (f, f + d/2), by theta_f = 10000^(-2f/d), f < d/2: the whole range of RoPE in fewer
-    frequencies. The others carry no position. No parameters; training and test alike; nothing ends
-    beyond L0. The "rotary" of published length-generalization suites is this one with a quarter.
-    p-rope is another thing: it keeps the fastest frequencies of the full schedule.
-
-    Extrapolations act on the schedule of d/2 frequencies and, amplitude included, on the rotated
-    dimensions alone, as in transformers. Source: EleutherAI/gpt-neox (rotary_pct, 0.25).
+    paired (f, f + d/2), by theta_f = 10000^(-2f/d), f < d/2: the range of RoPE in fewer
+    frequencies (EleutherAI/gpt-neox, rotary_pct 0.25). The "rotary" of published
+    length-generalization suites is this one with a quarter. Extrapolations act, amplitude
+    included, on the d/2 frequencies and rotated dimensions alone, as in transformers.
     """
 
     kind = "rotary"
@@ -42,8 +36,7 @@ class RoPEPartial(Rotary):
     def __init__(self, setting: Setting, *, fraction: float = 0.25) -> None:
         if not 0 < fraction <= 1:
             raise UsageError(f"rope-partial: fraction must be in (0, 1], not {fraction:g}")
-        if setting.head_dim < 2:
-            raise UsageError(f"rope-partial needs a head_dim of 2 or more, not {setting.head_dim}")
+        check_least("rope-partial", 2, head_dim=setting.head_dim)
         self.rotated = 2 * max(1, int(fraction * setting.head_dim) // 2)
         super().__init__(setting)
 

@@ -1,7 +1,4 @@
-"""Sandwich: what the inner product of two sinusoidal embeddings says of their distance.
-
-Legend: B batch, T tokens, H heads.
-"""
+"""Sandwich: what the inner product of two sinusoidal embeddings says of their distance."""
 
 import torch
 from torch import Tensor
@@ -15,14 +12,11 @@ from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distanc
 class Sandwich(CommonAdditiveBias):
     """The inner product of two sinusoidal embeddings as a bias, scaled for each head.
 
-    b(t, i) = (H / 8h) (sum_k cos(theta_k (t - i)) - width / 2), h = 1 .. H,
-    theta_k = 10000^(-2k / width), k = 0 .. width/2 - 1, width = 128. Subtracting width / 2, the
-    value at distance 0, changes nothing but keeps the numbers of near keys small. Fixed, the same
-    in all layers, training and test alike; beyond L0 it goes on as it is, falling about as the
-    logarithm of the distance, with waves. The paper's text was not at hand; the sum from k = 0 and
-    the head's factor are those of its appendix E, as attention-gym's test of this bias restates it
-    (inner products of the sinusoidal embeddings themselves). NVIDIA's NeMo (000b931) sums
-    k = 1 .. width/2 instead; its subtraction is taken over.
+    b(t, i) = (H / 8h) (sum_k cos(theta_k (t - i)) - width / 2), h = 1 .. H, theta_k =
+    10000^(-2k / width), k = 0 .. width/2 - 1 (appendix E of the paper, as attention-gym's test
+    restates it). Subtracting width / 2, the value at distance 0, changes nothing but keeps the
+    numbers of near keys small (as in NVIDIA's NeMo, 000b931, which sums k = 1 .. width/2). Nothing
+    is learned; it falls about as the logarithm of the distance, with waves.
     """
 
     kind = "relative bias"

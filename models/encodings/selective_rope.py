@@ -1,7 +1,4 @@
-"""Selective RoPE: each token says how far it turns.
-
-Legend: B batch, T tokens, D hidden, H heads, K head dim, F = K/2 frequencies, R rank, n taps.
-"""
+"""Selective RoPE: each token says how far it turns. R: rank."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -18,7 +15,7 @@ from tape_arith.models.encoding import (
     Setting,
     Workload,
 )
-from tape_arith.models.errors import UsageError
+from tape_arith.models.errors import UsageError, check_least
 from tape_arith.models.families.rotary import rotate, rotation
 from tape_arith.models.sequences import Sequences, pack, unpack
 
@@ -75,24 +72,20 @@ class SelectiveRoPE(PositionalEncoding):
     T_f (phi_1 + ... + phi_t)[h, f], and q and k are turned by it as in RoPE. x is the block's
     normalized input, norm divides each of H parts of it by its length, W1 [R, D] and W2 [H F, R]
     have `rank` R, conv is causal over 4 tokens, each channel for itself, and T_f = 500000^(-f/F) is
-    not trained. All is learned per layer; W1, W2 and conv start from N(0, 0.02), as the authors'
-    models draw every linear layer and filter anew (models/transformer/modeling.py, _init_weights),
-    so that tokens hardly turn at first. Angles and sums in float32 at the least.
+    not trained. W1, W2 and conv start from N(0, 0.02), as the authors' models draw every layer
+    anew, so that tokens hardly turn at first. Angles and sums are float32 at the least.
 
-    No index is used: training and test alike, nothing ends beyond L0, and there is no position
-    that an extrapolation could scale. The optional phase gate and bias are off, as in the authors'
-    configurations, and are not offered; nor is their skip_conv, whose first difference undoes the
-    sum. Rank 32 is their configurations', 16 their class's. All of it was held line by line to the
-    authors' code (timurcarstensen/selective-rope, modules/rotary.py, 9d06c33); the paper's text
-    was not at hand.
+    Checked line by line against the authors' code (timurcarstensen/selective-rope,
+    modules/rotary.py, 9d06c33). Its optional phase gate and bias, off in its configurations, are
+    not here; nor is skip_conv, whose first difference undoes the sum. Rank 32 is its
+    configurations', 16 its class's.
     """
 
     kind = "content"
     paper = "Movahedi et al. 2025, arXiv 2511.17388"
 
     def __init__(self, setting: Setting, *, rank: int = 32) -> None:
-        if rank < 1:
-            raise UsageError(f"selective-rope: rank must be 1 or more, not {rank}")
+        check_least("selective-rope", 1, rank=rank)
         if setting.head_dim % 2:
             raise UsageError(f"selective-rope needs an even head_dim, not {setting.head_dim}")
         if setting.hidden_size % setting.num_heads:

@@ -1,7 +1,4 @@
-"""Shaw's relative positions: a learned key for each distance.
-
-Legend: B batch, T tokens, H heads, K head dim, R distances.
-"""
+"""Shaw's relative positions: a learned key for each distance. R: distances."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -10,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, Workload
-from tape_arith.models.errors import UsageError
+from tape_arith.models.errors import check_least
 from tape_arith.models.families.additive_bias import AdditiveBias, distances
 from tape_arith.models.sequences import Sequences
 
@@ -45,10 +42,9 @@ class Shaw(AdditiveBias):
     """A learned key for each distance, added to the token's own key.
 
     score(t, i) = q_t . (k_i + a[min(t - i, kmax)]) / sqrt(K) (Eq. 4 of the paper, causal). Each
-    layer has a table [kmax + 1, K], shared by its heads, from N(0, K^-1/2). `kmax` defaults to
-    L0. Training and test are alike; all distances from kmax on are one. The paper's second table,
-    added to the values (Eq. 3), is left out, as in Music Transformer (arXiv 1809.04281), and so
-    are its distances ahead, which nothing sees.
+    layer has a table [kmax + 1, K], shared by its heads, from N(0, K^-1/2), without weight decay.
+    `kmax` defaults to L0; all distances from kmax on are one. The paper's second table, added to
+    the values (Eq. 3), is left out, as in Music Transformer (arXiv 1809.04281).
     """
 
     kind = "relative bias"
@@ -56,9 +52,8 @@ class Shaw(AdditiveBias):
     no_decay = ("keys",)
 
     def __init__(self, setting: Setting, *, kmax: int | None = None) -> None:
+        check_least("shaw", 1, kmax=kmax)
         self.kmax = setting.trained_length if kmax is None else kmax
-        if self.kmax < 1:
-            raise UsageError(f"shaw: kmax must be 1 or more, not {kmax}")
         super().__init__(setting)
 
     def layer(self, i: int) -> PositionalLayer:

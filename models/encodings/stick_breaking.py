@@ -1,7 +1,4 @@
-"""Stick-breaking attention.
-
-Legend: B batch, T tokens, H heads.
-"""
+"""Stick-breaking attention."""
 
 import torch
 from torch import Tensor
@@ -27,17 +24,11 @@ class StickBreakingLayer(ScoresLayer):
 class StickBreaking(FromScores):
     """Each past token, the nearest first, takes its share of what is left of the attention.
 
-    A(t, i) = beta(t, i) x the product over i < k < t of 1 - beta(t, k), with beta = sigmoid of the
-    scaled score, over strictly past tokens; what remains, 1 - the sum of A(t, i), goes to the
-    token's own value: o_t = sum A(t, i) v_i + (1 - sum A(t, i)) v_t, as in the authors' kernel
-    tests (their later language models give the remainder to a learned bias and norm the heads).
-    In place of the softmax; no parameters and no other encoding of position, for the nearest of
-    equals comes first.
-
-    Products are sums of logsigmoid in float32 or wider; with key T x T maps of scores alone. The
-    same in training and at test time; indices play no part; beyond the trained length it goes on
-    as it is. Formula and remainder were checked against the authors' code, equation numbers are
-    left out because they were not checked against the paper.
+    A(t, i) = beta(t, i) x the product over i < k < t of 1 - beta(t, k), beta = sigmoid of the
+    scaled score, over strictly past tokens; the remainder 1 - sum A(t, i) goes to the token's own
+    value, as in the authors' kernel tests (their later language models give it to a learned bias
+    and norm the heads). It replaces the softmax; no parameters: the nearest of equals comes first.
+    Products are sums of logsigmoid in float32 or wider.
     """
 
     kind = "content"

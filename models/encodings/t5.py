@@ -1,14 +1,11 @@
-"""T5's relative bias: a learned number for each head and bucket of distances.
-
-Legend: B batch, T tokens, H heads.
-"""
+"""T5's relative bias: a learned number for each head and bucket of distances."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tape_arith.models.encoding import INITIAL_STD, Setting, constant
-from tape_arith.models.errors import UsageError
+from tape_arith.models.errors import check_least
 from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances
 
 BUCKETS = 32
@@ -16,7 +13,7 @@ EXACT = BUCKETS // 2
 
 
 def first_distances(max_distance: int) -> list[int]:
-    """Return the least distance of each bucket, in whole numbers since logarithms may round.
+    """Return the least distance of each bucket, in integers since logarithms may round.
 
     >>> first_distances(128)[15:]
     [15, 16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
@@ -36,11 +33,11 @@ class T5(CommonAdditiveBias):
 
     b(t, i) = r_h[bucket(t - i)] of 32 buckets: 0 .. 15 are distances of their own, then bucket
     16 + floor(16 ln(d / 16) / ln(max_distance / 16)), at most 31 (section 2.1 of the paper and
-    its authors' code). All 32 look back, for nothing else is seen; the code's default splits them
-    into two directions. Scores keep their 1 / sqrt(K), which T5 does without. The table [32, H]
-    starts from N(0, 0.02) (theirs: N(0, D^-1/2)) and is shared by all layers, as in T5. Training
-    and test are alike. Distances of max_distance and more share the last bucket; it and those
-    before it are hardly trained where L0 is shorter: at L0 = 124, bucket 31 (113 and more) covers
+    its authors' code, whose default splits the buckets into two directions). The table [32, H],
+    shared by all layers, starts from N(0, 0.02) (theirs: N(0, D^-1/2)), without weight decay.
+    Scores keep their 1 / sqrt(K), which T5 does without.
+
+    Buckets that begin beyond L0 are never trained: at L0 = 124, bucket 31 (113 and more) covers
     half of the tested distances. `max_distance` = L1 is the variant worth a row.
     """
 
@@ -50,8 +47,7 @@ class T5(CommonAdditiveBias):
 
     def __init__(self, setting: Setting, *, max_distance: int = 128) -> None:
         super().__init__(setting)
-        if max_distance <= EXACT:
-            raise UsageError(f"t5: max_distance must be more than {EXACT}, not {max_distance}")
+        check_least("t5", EXACT + 1, max_distance=max_distance)
         self.first = first_distances(max_distance)
         self.table = nn.Parameter(torch.randn(BUCKETS, setting.num_heads) * INITIAL_STD)
 

@@ -1,7 +1,4 @@
-"""xPos: RoPE whose scores decay with the distance.
-
-Legend: B batch, T tokens, H heads, K head dim, F = K/2 frequencies.
-"""
+"""xPos: RoPE whose scores decay with the distance."""
 
 import math
 from typing import NamedTuple
@@ -46,15 +43,13 @@ class XPos(Rotary):
 
     On top of RoPE q is multiplied by zeta_f^((t - c)/S) and k by zeta_f^(-(i - c)/S), zeta_f =
     (f/F + 0.4) / 1.4, so that a score is RoPE's sum with each term times zeta_f^((t - i)/S)
-    (Algorithm 1). The frequencies, zeta and the reciprocal on keys are those of the authors' code
-    (microsoft/torchscale, 776b070); the paper's text was not at hand. S is `scale_base`, L0/2 by
-    default: with 512 the factor stays above 0.74 at 124 tokens, which is nearly RoPE. No
-    parameters; training and test alike; nothing ends beyond L0.
+    (Algorithm 1, and the authors' code, microsoft/torchscale, 776b070). S is `scale_base`, L0/2 by
+    default: with 512 the factor stays above 0.74 at 124 tokens, which is nearly RoPE.
 
     c cancels and only keeps the factors near 1: half of L1, from the index of the first token.
     torchscale takes half of the present length, so that keys already stored no longer fit. The
-    paper's blockwise attention at test time is not part of this. Extrapolations change angles, not
-    the decay: that goes by the true distance (x-transformers does so too).
+    paper's blockwise attention at test time is not here. Extrapolations change angles, not the
+    decay: that goes by the true distance (x-transformers does so too).
     """
 
     kind = "rotary"
@@ -63,7 +58,7 @@ class XPos(Rotary):
     def __init__(self, setting: Setting, *, scale_base: float | None = None) -> None:
         self.scale_base = setting.trained_length / 2 if scale_base is None else float(scale_base)
         if self.scale_base <= 0:
-            raise UsageError(f"xpos: scale_base must be more than 0, not {scale_base:g}")
+            raise UsageError(f"xpos: scale_base must be more than 0, not {self.scale_base:g}")
         super().__init__(setting)
 
     def layer(self, i: int) -> PositionalLayer:

@@ -9,10 +9,9 @@ from tape_arith.models.families.randomized import Numbering
 class Even(Numbering):
     """Number tokens evenly over the whole range that training drew from, without chance.
 
-    Token t of a sequence that may grow to n tokens gets floor((2t + 1) l_max / (2n)): the middle of
-    the t-th of n equal parts of 0 .. l_max - 1, about where a random subset has it on average. They
-    increase, for n <= l_max. The paper has no such numbering: it tells what chance costs from what
-    the spread does.
+    Token t of a sequence that may grow to n tokens gets floor((2t + 1) l_max / (2n)), the middle of
+    the t-th of n equal parts of 0 .. l_max - 1. Not in the paper: it tells what chance costs from
+    what the spread does.
     """
 
     kind = "at test time"

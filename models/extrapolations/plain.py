@@ -9,8 +9,7 @@ from tape_arith.models.families.randomized import Numbering
 class Plain(Numbering):
     """Number tokens 0, 1, 2, ... as encodings without chance do.
 
-    The paper draws when it evaluates too; some code that followed it numbers plainly then. In
-    training such neighbours came about by chance alone.
+    The paper draws when it evaluates too; some code that followed it numbers plainly then.
     """
 
     kind = "at test time"

@@ -9,9 +9,8 @@ from tape_arith.models.families.randomized import Numbering, random_subset
 class Redraw(Numbering):
     """Number tokens by another draw of the random subset: what one draw's luck is worth.
 
-    Each `draw` (1 by default) is independent of the others and of draw 0, which is what the
-    encoding scores with by itself. A grid holds one draw: averaging several would leave counts
-    that are not binomial, so the mean over draws is taken of their grids.
+    Draws are independent; draw 0 is the encoding's own. A grid holds one draw: averaging several
+    would leave counts that are not binomial, so the mean over draws is taken of their grids.
     """
 
     kind = "at test time"

@@ -18,14 +18,11 @@ BETA_FAST, BETA_SLOW = 32, 1
 class YaRN(Rescaling):
     """Interpolate slow frequencies and keep fast ones, by per-problem scale.
 
-    theta'_f = theta_f [(1 - g_f)/s + g_f], cos and sin times 0.1 ln s + 1.
-
-    - `ramp=code` (default): g falls linearly in the *index* f, as in the authors' code, which
-      keeps the fastest frequency whole at the lengths of this suite; `ramp=paper`: g is linear in
-      the number of rotations r = L0 theta / 2 pi, (r - 1)/31 clamped to [0, 1] (Eq. 18 and 19 of
-      2309.00071), which slows even theta = 1 by a fifth when L0 = 124. They differ: name which.
-    - `scale=problem` (default): s = max(1, final_length / L0) of each row, fixed before decoding;
-      `scale=static`: s = L1 / L0 for all rows.
+    theta'_f = theta_f [(1 - g_f)/s + g_f], cos and sin times 0.1 ln s + 1. `ramp=code`: g falls
+    linearly in the *index* f, as in the authors' code, which keeps the fastest frequency at the
+    lengths of this suite; `ramp=paper`: g is linear in the number of rotations r = L0 theta / 2 pi,
+    (r - 1)/31 clamped to [0, 1] (Eq. 18 and 19), which slows even theta = 1 by a fifth at L0 = 124.
+    `scale=problem`: s = max(1, final_length / L0) of each row; `scale=static`: s = L1 / L0.
     """
 
     kind = "at test time"
@@ -40,14 +37,13 @@ class YaRN(Rescaling):
         self.ramp = {"code": code_ramp, "paper": paper_ramp}[ramp]
         self.scale = scale
 
-    def __call__(
-        self, theta: Tensor, final_length: Tensor, setting: Setting
-    ) -> tuple[Tensor, Tensor]:
-        s = self.scale_factor(final_length, setting)
+    def rescale(self, theta: Tensor, s: Tensor, setting: Setting) -> Tensor:
         keep = self.ramp(theta, setting.trained_length)
         # keep + (1 - keep)/s would leave rows of s = 1 a rounding away from the trained model.
-        scaled = theta * torch.where(s[:, None] > 1, (1 - keep) / s[:, None] + keep, 1.0)
-        return scaled, 0.1 * s.log() + 1
+        return theta * torch.where(s[:, None] > 1, (1 - keep) / s[:, None] + keep, 1.0)
+
+    def amplitude(self, s: Tensor) -> Tensor:
+        return 0.1 * s.log() + 1
 
     def why_unfit(self, theta: Tensor) -> str | None:
         if self.ramp is code_ramp and len(theta) and not is_geometric(theta):

@@ -1,9 +1,7 @@
-"""What several encodings share.
+"""What several encodings share. For the symbols see models/encodings/__init__.py.
 
-additive_bias.py, kerple.py         a bias added to the scores
-attention_scores.py                 encodings that compute with the scores themselves
-learned_table.py, digit_places.py   vectors added to token embeddings, by index or place of a digit
-randomized.py                       randomized positions
-rotary.py                           rotations of queries and keys
-contextual.py, tape_layers.py       TAPE: the state between layers, and its blocks
+additive_bias.py, attention_scores.py  a bias added to the scores; the scores themselves
+learned_table.py                       vectors added to token embeddings, by index or place of digit
+randomized.py                          randomized positions
+rotary.py, contextual.py               rotations of queries and keys, fixed or rewritten by layers
 """

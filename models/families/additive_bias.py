@@ -1,9 +1,6 @@
-"""Encodings that add a bias to the scores.
+"""Encodings that add a bias to the scores."""
 
-Legend: B batch, T tokens, H heads.
-"""
-
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,28 +11,14 @@ from tape_arith.models.sequences import Sequences
 
 
 class Distances(NamedTuple):
-    """delta [B or 1, T, T]: how far key i is behind query t, 0 where it is ahead; query
-    [B or 1, T, 1]: the index of the query. Floats of the model's type, float32 at the least."""
+    """Distances and indices as floats of the model's type, float32 at the least.
+
+    delta [B or 1, T, T]: how far key i is behind query t, 0 if it is ahead; query [B or 1, T, 1]:
+    the index of the query.
+    """
 
     delta: Tensor
     query: Tensor
-
-
-class AdditiveBiasLayer(PositionalLayer):
-    """A leaf fills in `bias`."""
-
-    def bias(self, distances: Distances) -> Tensor:
-        """Compute what the scaled scores gain: [B or 1, H, T, T]; future keys are masked later."""
-        raise NotImplementedError
-
-    def attend(
-        self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: Distances, seqs: Sequences
-    ) -> tuple[Tensor, Distances]:
-        # Distances beyond 256 are not all numbers in bfloat16, so autocast stays out.
-        with torch.autocast(x.device.type, enabled=False):
-            bias = self.bias(state)
-        (heads,) = self.attention(q, k, (v,), seqs, bias=bias)
-        return heads, state
 
 
 def distances(x: Tensor, index: Tensor) -> Distances:
@@ -44,9 +27,28 @@ def distances(x: Tensor, index: Tensor) -> Distances:
     return Distances((query - query.transpose(1, 2)).clamp_min(0), query)
 
 
+class AdditiveBiasLayer(PositionalLayer):
+    """Base: adds the bias that a leaf computes."""
+
+    def bias(self, distances: Any) -> Tensor:
+        """Compute the bias of scaled scores from `Distances`, [B or 1, H, T, T].
+
+        Future keys are masked later.
+        """
+        raise NotImplementedError
+
+    def attend(
+        self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: State, seqs: Sequences
+    ) -> tuple[Tensor, State]:
+        # Distances beyond 256 are not all numbers in bfloat16, so autocast stays out.
+        with torch.autocast(x.device.type, enabled=False):
+            bias = self.bias(state)
+        (heads,) = self.attention(q, k, (v,), seqs, bias=bias)
+        return heads, state
+
+
 class AdditiveBias(PositionalEncoding):
-    """Base: carries the distances; a leaf says which layer turns them into a bias, and in `needs`
-    whether it is learned."""
+    """Base: its layers, `AdditiveBiasLayer`s, compute biases from the distances."""
 
     needs = Needs(bias="learned", packed=False)
 
@@ -55,30 +57,24 @@ class AdditiveBias(PositionalEncoding):
 
 
 class CommonBias(NamedTuple):
-    """bias [B or 1, H, T, T], added to the scores of every layer."""
+    """A bias for all layers, [B or 1, H, T, T]."""
 
     bias: Tensor
 
 
-class CommonBiasLayer(PositionalLayer):
-    """Adds what the encoding computed once."""
-
-    def attend(
-        self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: CommonBias, seqs: Sequences
-    ) -> tuple[Tensor, CommonBias]:
-        (heads,) = self.attention(q, k, (v,), seqs, bias=state.bias)
-        return heads, state
+class CommonBiasLayer(AdditiveBiasLayer):
+    def bias(self, distances: CommonBias) -> Tensor:
+        return distances.bias
 
 
 class CommonAdditiveBias(AdditiveBias):
-    """Base of what gives all layers one bias: the encoding itself holds the parameters, if there
-    are any, and computes the bias once a forward. A leaf fills in `bias`."""
+    """Base: computes one bias a forward, for all layers, and holds its parameters, if any."""
 
     def layer(self, i: int) -> PositionalLayer:
         return CommonBiasLayer()
 
     def bias(self, distances: Distances) -> Tensor:
-        """Compute what the scaled scores gain: [B or 1, H, T, T]; future keys are masked later."""
+        """Compute the bias of scaled scores, [B or 1, H, T, T]; future keys are masked later."""
         raise NotImplementedError
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> CommonBias:

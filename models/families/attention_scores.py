@@ -1,7 +1,4 @@
-"""Encodings that compute with the scores of queries and keys themselves.
-
-Legend: B batch, T tokens, D hidden, H heads, K head dim.
-"""
+"""Encodings that compute with the scores of queries and keys themselves."""
 
 import torch
 from torch import Tensor
@@ -12,10 +9,10 @@ from tape_arith.models.sequences import Sequences
 
 
 class ScoresLayer(PositionalLayer):
-    """A leaf fills in `scores`, or `weights` where it has another way to make them than a softmax.
+    """Base: a leaf changes `scores`, or `weights` if they are no softmax.
 
-    Both run outside autocast, on float32 or wider: sums over many keys are no numbers for
-    bfloat16, nor are gates that are nearly 1.
+    Both run outside autocast, on float32 or wider: bfloat16 holds neither sums over many keys nor
+    gates that are nearly 1.
     """
 
     def scores(self, x: Tensor, q: Tensor, k: Tensor, state: State) -> Tensor:
@@ -26,7 +23,7 @@ class ScoresLayer(PositionalLayer):
         return scaled_scores(q, k)
 
     def weights(self, scores: Tensor) -> Tensor:
-        """Compute attention weights, [B, H, T, T]: zero at future keys."""
+        """Compute attention weights, [B, H, T, T], zero at future keys."""
         return causal_softmax(scores)
 
     def attend(
@@ -41,7 +38,7 @@ class ScoresLayer(PositionalLayer):
 
 
 class FromScores(PositionalEncoding):
-    """Base: padded rows, plain products. Its layers are `ScoresLayer`s of a leaf's own."""
+    """Base: its layers are `ScoresLayer`s; rows are padded."""
 
     kind = "content"
     needs = Needs(bias="scores", packed=False)

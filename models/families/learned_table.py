@@ -1,31 +1,32 @@
-"""Encodings that add a learned vector for each index to the token embeddings.
+"""Learned vectors added to token embeddings: by index, or by the place of a digit in its number.
 
-Legend: B batch, T tokens, D hidden, P rows of the table.
+Numbers are written from their least significant digit on, operands and answers alike, so the place
+of a digit is its place value. All functions look at tokens up to their own only.
 """
+
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding
+from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding, Setting
 from tape_arith.models.errors import UsageError
-from tape_arith.models.sequences import Sequences
+from tape_arith.models.sequences import Sequences, random_words
 
 
 class LearnedTable(PositionalEncoding):
-    """Base: x + table[index]. A leaf calls `make_table` when it knows how many rows it needs."""
+    """Base: x + table[index], table [rows, D] from N(0, 0.02) as the decoder's own."""
 
-    table: nn.Parameter
     no_decay = ("table",)
 
-    def make_table(self, rows: int) -> None:
-        """Draw the table [P, D] from N(0, 0.02), as the decoder draws its own."""
-        self.table = nn.Parameter(torch.randn(rows, self.setting.hidden_size) * INITIAL_STD)
+    def __init__(self, setting: Setting, rows: int) -> None:
+        super().__init__(setting)
+        self.table = nn.Parameter(torch.randn(rows, setting.hidden_size) * INITIAL_STD)
 
     def highest_index(self, seqs: Sequences) -> int:
         """Bound the indices by a plain number, so that nothing waits for the device."""
-        longest = seqs.tokens.shape[1] if seqs.starts is None else seqs.longest
-        return seqs.offset + longest - 1
+        return seqs.offset + _width(seqs) - 1
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
         rows, highest = len(self.table), self.highest_index(seqs)
@@ -35,3 +36,77 @@ class LearnedTable(PositionalEncoding):
                 f"(0 to {rows - 1}); keep sequences within {rows} tokens or train with more rows"
             )
         return x + F.embedding(index, self.table)
+
+
+class PlaceTable(LearnedTable):
+    """Base: a learned vector for each place in a number.
+
+    A digit's index is its place, from 1, plus a shift: `low` at test time, in training one a
+    sequence, drawn from its key out of `low` .. `high`. A leaf says which tokens have an index by
+    `has_index`; signs among them stand at place 0. All others have index 0.
+    """
+
+    #: As `draw` takes it.
+    stream: ClassVar[bytes]
+    digit_ids: Tensor
+
+    def __init__(self, setting: Setting, low: int, high: int) -> None:
+        # A run of digits as long as a sequence fits, so that every tested sequence does.
+        super().__init__(setting, high + setting.max_length + 1)
+        self.low, self.high = low, high
+        self.register_buffer("digit_ids", torch.tensor(setting.digit_ids), persistent=False)
+
+    def has_index(self, tokens: Tensor, digits: Tensor) -> Tensor:
+        """Mark the tokens with an index, bool [B, T]; `digits` marks digits."""
+        raise NotImplementedError
+
+    def indices(self, seqs: Sequences) -> Tensor:
+        digits = torch.isin(seqs.tokens, self.digit_ids)
+        shift = torch.full_like(seqs.key, self.low)
+        if self.training:
+            shift = draw(seqs.key, self.low, self.high, self.stream)
+        index = tokens_since(~digits, seqs) + seqs.per_token(shift)
+        index = torch.where(self.has_index(seqs.tokens, digits), index, 0)
+        last = len(self.table) - 1
+        # Mostly known from shapes alone, so that nothing has to wait for the device.
+        fits = _width(seqs) + (self.high if self.training else self.low) <= last
+        if not fits and (most := int(index.max())) > last:
+            raise UsageError(
+                f"a digit has the index {most}, and the table of {type(self).__name__} ends at "
+                f"{last}: score fewer digits, or train with a larger tested_digits"
+            )
+        return index
+
+    def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
+        return x + F.embedding(index, self.table)
+
+
+def _width(seqs: Sequences) -> int:
+    return seqs.tokens.shape[1] if seqs.starts is None else seqs.longest
+
+
+def tokens_since(mark: Tensor, seqs: Sequences) -> Tensor:
+    """Count the tokens since the last marked one, 0 at that one itself: bool [B, T] -> int64.
+
+    Before the first mark of a sequence, count from the place before its first token.
+    """
+    column = torch.arange(mark.shape[1], device=mark.device)
+    last = torch.where(mark, column, -1).cummax(1).values
+    # The last mark may belong to the sequence packed before.
+    return torch.minimum(column - last, seqs.place + 1)
+
+
+def draw(key: Tensor, low: int, high: int, stream: bytes) -> Tensor:
+    """Draw an integer of low .. high for each key, int64 [n].
+
+    `stream`, at most 7 bytes, makes the draws of joined encodings independent.
+    """
+    return random_words(key ^ int.from_bytes(stream), 1)[:, 0] % (high - low + 1) + low
+
+
+def usual_shift(setting: Setting) -> int:
+    """Return 1.25 x the digits of the longest tested operand, so that tested places are trained.
+
+    The longest problem has n + n digits, n + 1 of the answer and three signs, as in addition.
+    """
+    return 5 * max((setting.max_length - 4) // 3, 0) // 4

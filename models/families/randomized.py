@@ -1,40 +1,27 @@
-"""Randomized positions (Ruoss et al. 2023): any encoding, with other indices.
-
-Legend: B batch, T tokens.
-"""
+"""Randomized positions (Ruoss et al. 2023): any encoding, with other indices."""
 
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
-from tape_arith.models.encoding import Extrapolation, MatMul, PositionalEncoding, Workload
+from tape_arith.models.encoding import Extrapolation, MatMul, PositionalEncoding, Setting, Workload
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences, pack, random_words
 
 
 class Randomized(PositionalEncoding):
-    """Mixin: tokens are numbered by a random increasing subset of 0 .. l_max - 1.
+    """Mixin: number tokens by a random increasing subset of 0 .. l_max - 1.
 
-    The subset has `final_length` members, uniform among all such subsets, drawn from the row's
-    key in training and at test time alike: known from the prompt, so that decoding never has to
-    draw again (a prefix of a larger sorted subset is not a smaller sorted subset). One subset a
-    sequence, shared by its layers.
+    Each sequence has one subset for all layers, of `final_length` members, drawn from its key in
+    training and at test time. The number of members is known from the prompt, so that decoding
+    never draws again: a prefix of a larger sorted subset is not a smaller sorted subset. A leaf
+    sets `l_max` to `position_range` of its option.
     """
 
     l_max: int
+    #: Other indices at test time only.
     numbering: "Numbering | None" = None
-    """Other indices at test time only."""
-
-    def set_l_max(self, l_max: int | None) -> None:
-        """Take `l_max` of the user, or twice the longest tested sequence."""
-        longest = self.setting.max_length
-        self.l_max = 2 * longest if l_max is None else l_max
-        if self.l_max < longest:
-            raise UsageError(
-                f"l_max={self.l_max} is less than the longest tested sequence, {longest} tokens; "
-                f"choose l_max >= {longest}"
-            )
 
     def indices(self, seqs: Sequences) -> Tensor:
         longest = seqs.bound or int(seqs.final_length.max())
@@ -43,11 +30,8 @@ class Randomized(PositionalEncoding):
                 f"a sequence may grow to {longest} tokens but positions are drawn from only "
                 f"l_max={self.l_max}; choose a larger l_max"
             )
-        if self.numbering is not None and not self.training:
-            numbers = self.numbering(seqs.key, seqs.final_length, self.l_max)
-        else:
-            numbers = random_subset(seqs.key, seqs.final_length, self.l_max)
-        numbers = numbers + seqs.offset
+        number = self.numbering if self.numbering and not self.training else random_subset
+        numbers = number(seqs.key, seqs.final_length, self.l_max) + seqs.offset
         return numbers[:, : seqs.tokens.shape[1]] if seqs.starts is None else pack(numbers, seqs)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
@@ -55,9 +39,24 @@ class Randomized(PositionalEncoding):
         return super().products(extent._replace(distances=extent.pairs))
 
 
+def position_range(setting: Setting, l_max: int | None) -> int:
+    """Return `l_max`, by default 2 L1. Raises UsageError if it is less than L1."""
+    longest = setting.max_length
+    l_max = 2 * longest if l_max is None else l_max
+    if l_max < longest:
+        raise UsageError(
+            f"l_max={l_max} is less than the longest tested sequence, {longest} tokens; "
+            f"choose l_max >= {longest}"
+        )
+    return l_max
+
+
 def random_subset(key: Tensor, final_length: Tensor, l_max: int, draw: int = 0) -> Tensor:
-    """Of each key a uniform subset of 0 .. l_max - 1 with `final_length` members, increasing, and
-    behind them the rest: int64 [n], int64 [n] -> int64 [n, l_max]."""
+    """Draw for each key a uniform subset of 0 .. l_max - 1 with `final_length` members.
+
+    Returns int64 [n, l_max]: the members, increasing, and behind them the rest. key and
+    final_length are int64 [n].
+    """
     # The final_length smallest of l_max random words are such a subset; a stable sort settles
     # ties, and moving the members to the front in order numbers the tokens.
     order = random_words(key, l_max, draw).argsort(dim=1, stable=True)
@@ -67,11 +66,10 @@ def random_subset(key: Tensor, final_length: Tensor, l_max: int, draw: int = 0) 
 
 
 class Numbering(Extrapolation):
-    """Base of what numbers the tokens of a randomized encoding in another way than training did."""
+    """Base of other numbers for the tokens of a randomized encoding than training drew."""
 
     def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
-        """The numbers of each sequence's tokens, below l_max: int64 [n, l_max], of which the first
-        `final_length` count, from key int64 [n] and final_length int64 [n] (tokens)."""
+        """Number the tokens of each sequence as `random_subset` does, all below l_max."""
         raise NotImplementedError
 
     def why_unsupported(self, encoding: PositionalEncoding) -> str | None:

@@ -16,7 +16,7 @@ from tape_arith.models.encodings.abacus import Abacus
 from tape_arith.models.encodings.fire import FIRE
 from tape_arith.models.encodings.rope import RoPE
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.digit_places import PlaceTable
+from tape_arith.models.families.learned_table import PlaceTable
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.sequences import Sequences
 

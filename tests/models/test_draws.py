@@ -17,7 +17,7 @@ from tape_arith.models.decoder import Decoder
 from tape_arith.models.encoding import PositionalEncoding, Setting, Workload
 from tape_arith.models.encodings.rand_fire import RandFIRE
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.digit_places import draw
+from tape_arith.models.families.learned_table import draw
 from tape_arith.models.families.randomized import Randomized, random_subset
 from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.names.locate import known_names

@@ -17,9 +17,8 @@ from tape_arith.models.encodings.abacus import Abacus
 from tape_arith.models.encodings.bipe import BiPE
 from tape_arith.models.encodings.coupling import Coupling
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families import digit_places
-from tape_arith.models.families.digit_places import PlaceTable
-from tape_arith.models.families.learned_table import LearnedTable
+from tape_arith.models.families import learned_table
+from tape_arith.models.families.learned_table import LearnedTable, PlaceTable
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_decoders import setting_of
 
@@ -152,7 +151,7 @@ def test_training_shifts_what_has_a_number(pe: PlaceTable) -> None:
 
 
 def test_slips_of_numbering_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = digit_places.tokens_since
+    honest = learned_table.tokens_since
 
     def from_the_other_end(mark: Tensor, seqs: Sequences) -> Tensor:
         return honest(mark.flip(1), seqs).flip(1)
@@ -161,10 +160,10 @@ def test_slips_of_numbering_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         column = torch.arange(mark.shape[1])
         return column - torch.where(mark, column, -1).cummax(1).values
 
-    monkeypatch.setattr(digit_places, "tokens_since", from_the_other_end)
+    monkeypatch.setattr(learned_table, "tokens_since", from_the_other_end)
     with pytest.raises(AssertionError):
         test_a_number_depends_on_tokens_up_to_it_only(abacus)
-    monkeypatch.setattr(digit_places, "tokens_since", merged)
+    monkeypatch.setattr(learned_table, "tokens_since", merged)
     with pytest.raises(AssertionError):
         test_packed_sequences_are_numbered_apart(abacus, ("12+3", "45"))
 

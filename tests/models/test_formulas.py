@@ -83,7 +83,7 @@ def test_sandwich_falls_with_the_distance() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("t5:max_distance=16", "t5: max_distance must be more than 16, not 16"),
+        ("t5:max_distance=16", "t5: max_distance must be 17 or more, not 16"),
         ("hard-alibi:windowed=5", r"hard-alibi: windowed must be 1 to 4 \(heads\), not 5"),
         ("sandwich:width=7", "sandwich: width must be even and 2 or more, not 7"),
         ("shaw:kmax=0", "shaw: kmax must be 1 or more, not 0"),

@@ -12,7 +12,7 @@ from tape_arith.models import contract
 from tape_arith.models.build import build
 from tape_arith.models.contract import decoder_for, example_batch, forward
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.families.kerple import Kerple
+from tape_arith.models.encodings.kerple_log import KerpleLog
 from tape_arith.models.names.locate import known_names
 from tests.helpers.small_decoders import error, setting
 
@@ -121,7 +121,7 @@ def test_training_computes_what_evaluation_does(name: str) -> None:
 def test_kerple_is_kept_in_range(name: str, most: float) -> None:
     """What is out of range acts as if it were not, and it still learns, at distance 0 too."""
     pe = build(name, setting(num_heads=3)).double()
-    assert isinstance(pe, Kerple)
+    assert isinstance(pe, KerpleLog)
     pe.p.data = torch.tensor([-1.0, 1.5, 5.0], dtype=torch.float64)
     pe.a.data = torch.tensor([-1.0, 0.0, 7.0], dtype=torch.float64)
 

@@ -24,7 +24,7 @@ from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import PositionalEncoding
 from tape_arith.models.encodings.tape_heads import TapeHeadsState
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.contextual import DEFAULT_WIDTH, clamp_norm
+from tape_arith.models.families.contextual import clamp_norm
 from tape_arith.models.names.locate import locate
 from tape_arith.models.names.parse import parse
 from tape_arith.models.sequences import Sequences
@@ -409,7 +409,7 @@ def test_width_counts_parameters(form: str, entries: int, width: int) -> None:
     per_layer = NUM_HEADS + width * (HIDDEN + 2 * NUM_HEADS)
     assert sum(p.numel() for p in heads.parameters()) == (NUM_LAYERS - 1) * per_layer
     for name in ("tape", "tape-heads"):
-        assert locate("encoding", name).declaration().options["width"].default == DEFAULT_WIDTH
+        assert locate("encoding", name).declaration().options["width"].default == 48
 
 
 @pytest.mark.parametrize("name", ["tape", "tape:form=vector", "tape-heads"])
