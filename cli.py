@@ -27,7 +27,7 @@ from tape_arith.arith.version import own_version
 PANELS = {
     "From problems to grids": ("generate", "train", "score", "run", "sweep", "status"),
     "What came out": ("heatmap", "table", "leaderboard", "report", "curves", "export", "cite"),
-    "What goes on inside": ("ablate", "stability", "attention", "errors"),
+    "What goes on inside": ("stability", "attention", "errors"),
     "What there is, and how fast": ("list", "check", "doctor", "bench"),
 }
 """Commands by the titles of `--help`; each is a file of arith/commands."""

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tape_arith.arith.commands.job_options import default_preset
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.sweeps import estimate
 from tape_arith.arith.version import own_version
+from tape_arith.models import hardware
 from tape_arith.models.hardware import Hardware
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 
@@ -48,8 +49,8 @@ def test_the_preset_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         def name(self) -> str:
             return "Some GPU"
 
-    monkeypatch.setattr(estimate, "detect", lambda *choice: Fast("cuda", torch.bfloat16))
-    assert estimate.default_preset() == ("paper-40", "preset paper-40: there is a GPU (Some GPU)")
+    monkeypatch.setattr(hardware, "detect", lambda: Fast("cuda", torch.bfloat16))
+    assert default_preset() == ("paper-40", "preset paper-40: there is a GPU (Some GPU)")
 
 
 def test_no_score() -> None:

@@ -19,16 +19,18 @@ from tape_arith.arith.data.write_dataset import ShardNote, generate
 from tape_arith.arith.documents import read_content, read_document, with_checksum, write_document
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs import record
+from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord, load_preset
 from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.sweeps import status
-from tape_arith.arith.sweeps.jobs import JobOptions, plan, read_jobs, write_jobs
+from tape_arith.arith.sweeps.jobs import JobEnd, plan, read_jobs, write_jobs
 from tape_arith.arith.sweeps.sweep import Run, load_sweep
 from tape_arith.arith.training.config import Config
 from tape_arith.models.names.parse import parse
 from tests.helpers.made_grids import EVALUATION, filled
 from tests.helpers.sealing import LINE, MACHINE
+from tests.helpers.sweeps import marked_jobs
 
 BUCKET, COUNT, SHARD_SIZE = Bucket("addition", 2, 0, "train"), 64, 32
 SHA256 = "ab" * 32
@@ -95,7 +97,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_document(folder / "set/shard-00000.json", note, "dataset shard")
     write_text(folder / "problems.txt", BUCKET, COUNT)
     runs = [Run(parse("rope"), seed, "mini", config, folder) for seed in (0, 1)]
-    write_jobs(plan(runs, JobOptions(), folder), folder / "sweep")
+    write_jobs(plan(runs, TrainOptions(), folder), folder / "sweep")
     (folder / "mine.toml").write_text(SWEEP)
     (folder / "presets").mkdir()
     (folder / "presets/mine.toml").write_text((record.PRESETS_FOLDER / "mini.toml").read_text())
@@ -371,11 +373,11 @@ def test_a_line_that_was_cut_short_is_left_out(
 
 
 def test_a_damaged_line_of_ends_is_none(tmp_path: Path) -> None:
-    for code in (1, 0):
-        status.note_end(tmp_path, f"job {code}", code, "no space", None)
+    for job in marked_jobs("rope"):
+        status.note_end(tmp_path, JobEnd(job, 1, "no space"))
     with open(tmp_path / "ends.jsonl", "a") as file:
         file.write('{"id": "other"}\n\0\0{"id')
-    assert list(status._ends(tmp_path)) == ["job 1", "job 0"]
+    assert list(status._ends(tmp_path)) == [job.id for job in marked_jobs("rope")]
 
 
 def test_a_document_comes_back_and_holds_no_nan(tmp_path: Path) -> None:

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from tape_arith.arith.scoring.evaluation_set import EvaluationSet
     from tape_arith.arith.scoring.grid import Grid
     from tape_arith.arith.stopping import Stopper
-    from tape_arith.arith.sweeps.scheduler import Outcome
+    from tape_arith.arith.sweeps.jobs import Outcome
     from tape_arith.arith.training.config import Config
+
+_EFFICIENCY = 0.5
+"""The share of the rate of plain products that training reaches at best."""
 
 
 def chosen_config(
@@ -35,11 +38,36 @@ def chosen_config(
     if preset is None and like is not None:
         return like.preset, like.config.with_settings(chosen)
     if preset is None:
-        from tape_arith.arith.sweeps.estimate import default_preset
-
-        preset, why = default_preset()
-        print(why, file=sys.stderr)
+        preset, reason = default_preset()
+        say(reason)
     return preset, load_preset(preset).with_settings(chosen)
+
+
+def default_preset() -> tuple[str, str]:
+    """The preset that suits this machine, and a line that says why.
+
+    The time of training on a CPU is estimated from the rate of plain matrix products.
+    """
+    from torch import ones
+    from torch.utils.benchmark import Timer
+
+    from tape_arith.arith.runs.build import training_flops_a_token, training_tokens
+    from tape_arith.arith.runs.record import load_preset
+    from tape_arith.models.hardware import detect
+    from tape_arith.models.names.parse import parse
+
+    hardware, size = detect(), 1024
+    if hardware.device == "cuda":
+        return "paper-40", f"preset paper-40: there is a GPU ({hardware.name})"
+    timer = Timer("a @ a", globals={"a": ones(size, size, dtype=hardware.dtype)})
+    rate = 2.0 * size**3 / timer.blocked_autorange(min_run_time=0.2).median * hardware.threads
+    config = load_preset("paper-40")
+    flops = training_flops_a_token(parse("nope"), config) * training_tokens(config)
+    days = flops / (_EFFICIENCY * rate) / 86_400
+    return "mini", (
+        f"preset mini: there is no GPU, and paper-40 would take at least {days:.1f} days of "
+        "training here (--preset chooses)"
+    )
 
 
 def show(grid: "Grid", as_json: bool, evaluation_set: "EvaluationSet | None" = None) -> None:

@@ -107,16 +107,8 @@ Slots = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Jobs at the same time (default: 1; elsewhere all there are); more than one run in "
-        "subprocesses.",
-    ),
-]
-SweepSlots = Annotated[
-    int | None,
-    typer.Option(
-        "--slots",
-        min=1,
-        help="Jobs at the same time (default: the number of GPUs, or 1; elsewhere all there are).",
+        help="Jobs at the same time (default: the number of GPUs, or 1; elsewhere all there are); "
+        "more than one run in subprocesses.",
     ),
 ]
 Engine = Annotated[
@@ -124,7 +116,7 @@ Engine = Annotated[
     typer.Option(
         metavar="NAME[:KEY=VALUE...]",
         help="Where jobs run: local, ray or slurm, as in slurm:partition=gpu:throttle=8.",
-        autocompletion=complete_from("sweeps.engines.engine", "engine_names"),
+        autocompletion=complete_from("sweeps.engines", "engine_names"),
     ),
 ]
 DryRun = Annotated[

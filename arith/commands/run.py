@@ -28,6 +28,8 @@ from tape_arith.arith.commands.options import (
     Track,
     complete_encoding,
 )
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.sweeps.engines import remote_engine
 from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.names.parse import parse_list
 
@@ -51,35 +53,44 @@ def command(
     compiled: Compiled = None,
     no_curves: NoCurves = False,
     track: Track = None,
-    workers: Annotated[int, typer.Option(help="Processes that generate (default: all cores).")] = 0,
     slots: Slots = None,
     engine: Engine = "local",
 ) -> None:
     """Generate, train, score and draw; what is done already is never done again."""
     names = parse_list(pe)
     numbers = whole_numbers("--seeds", seeds)
+    if not names:
+        raise UsageError("--pe is empty: name encodings, as in --pe rope,fire")
     stopper = stopper_for(time_limit)
+    folder = out / "sweeps" / "run"
+    remote = remote_engine(engine, slots, folder)
     use_threads(threads)
     name, config = chosen_config(preset, settings, task, leading_bos)
+    from tape_arith.arith.compare.words import summary
+    from tape_arith.arith.runs.build import TrainOptions
     from tape_arith.arith.runs.datasets import refuse_dataset
     from tape_arith.arith.runs.metrics import parse_trackers
-    from tape_arith.arith.sweeps.jobs import JobOptions
-    from tape_arith.arith.sweeps.run_sweep import run_all
+    from tape_arith.arith.sweeps.engines.local import default_slots, local_engine
+    from tape_arith.arith.sweeps.jobs import run_jobs
+    from tape_arith.arith.sweeps.run_sweep import draw_comparison, plan_checked
+    from tape_arith.arith.sweeps.sweep import Run
+    from tape_arith.arith.terminal import say
 
     refuse_dataset(data)
-    options = JobOptions(
-        AttentionChoice(attention, compiled), not no_curves, data, workers, parse_trackers(track)
+    options = TrainOptions(
+        compute=AttentionChoice(attention, compiled),
+        curves=not no_curves,
+        trackers=parse_trackers(track),
     )
+    runs = [Run(pe, seed, name, config, out) for seed in numbers for pe in names]
     with stopper.handling_signals():
-        outcome = run_all(
-            names,
-            numbers,
-            name,
-            config,
-            options,
-            out=out,
-            slots=slots,
-            engine=engine,
-            stopper=stopper,
-        )
+        jobs = plan_checked(runs, options, out, data=data, here=remote is None)
+        local = local_engine(slots or default_slots(), folder, stopper)
+        for job in jobs:
+            if grid := job.complete_grid():
+                say(summary(grid))
+        outcome = run_jobs(jobs, remote or local, stopper)
+        figure = draw_comparison(runs)
+    if figure is not None:
+        print(figure)
     conclude(outcome, stopper)

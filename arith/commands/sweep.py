@@ -10,11 +10,10 @@ from tape_arith.arith.commands.job_options import conclude, stopper_for, use_thr
 from tape_arith.arith.commands.options import (
     Attention,
     Compiled,
-    DryRun,
     Engine,
     NoCurves,
     Runs,
-    SweepSlots,
+    Slots,
     Threads,
     TimeLimit,
     Track,
@@ -35,9 +34,11 @@ def command(
         ),
     ],
     out: Runs = Path("runs"),
-    dry_run: DryRun = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show jobs, cost and estimated time; write nothing.")
+    ] = False,
     time_limit: TimeLimit = None,
-    slots: SweepSlots = None,
+    slots: Slots = None,
     engine: Engine = "local",
     threads: Threads = None,
     attention: Attention = "auto",
@@ -47,34 +48,41 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="The jobs, as JSON.")] = False,
 ) -> None:
     """Train and score all runs of a sweep, in its order; what is done is never done again."""
-    from tape_arith.arith.sweeps.engines.engine import remote_engine
+    from tape_arith.arith.sweeps.engines import remote_engine
     from tape_arith.arith.sweeps.sweep import load_sweep, sweep_folder
 
     content = load_sweep(sweep)
     stopper = stopper_for(time_limit)
-    remote = remote_engine(engine, slots, sweep_folder(content, out))
+    folder = sweep_folder(content, out)
+    remote = remote_engine(engine, slots, folder)
     use_threads(threads)
+    from tape_arith.arith.runs.build import TrainOptions
     from tape_arith.arith.runs.metrics import parse_trackers
-    from tape_arith.arith.sweeps.estimate import forecast_text
-    from tape_arith.arith.sweeps.jobs import JobOptions
-    from tape_arith.arith.sweeps.run_sweep import plan_sweep
-    from tape_arith.arith.sweeps.tables import write_tables
+    from tape_arith.arith.sweeps.engines.local import default_slots, local_engine
+    from tape_arith.arith.sweeps.estimate import forecast, forecast_text, forecast_total
+    from tape_arith.arith.sweeps.run_sweep import plan_checked, report, run_sweep, write_tables
     from tape_arith.arith.terminal import say
 
+    options = TrainOptions(
+        compute=AttentionChoice(attention, compiled),
+        curves=not no_curves,
+        trackers=parse_trackers(track),
+    )
+    slots = slots or default_slots()
     with stopper.handling_signals():
-        options = JobOptions(
-            AttentionChoice(attention, compiled), not no_curves, trackers=parse_trackers(track)
-        )
-        planned = plan_sweep(content, sweep, out, options, slots, here=remote is None)
+        here, runs = remote is None, content.runs(out)
+        jobs = plan_checked(runs, options, out, content.splits, here=here)
+        costs = forecast(content, jobs, slots, here)
         if dry_run:
-            forecast = planned.forecast
-            print(json.dumps(forecast, indent=1) if as_json else forecast_text(forecast))
+            print(json.dumps(costs, indent=1) if as_json else forecast_text(costs))
             return
-        outcome = planned.run(stopper, remote)
+        say(f"{content.name}: {forecast_total(costs)}")
+        local = local_engine(slots, folder, stopper)
+        outcome = run_sweep(content, out, jobs, remote or local, stopper)
         tables = write_tables(content, out)
     if as_json:
-        report = planned.report(outcome) | {"tables": [str(table) for table in tables]}
-        print(json.dumps(report, indent=1))
+        states = report(content, jobs, outcome) | {"tables": [str(table) for table in tables]}
+        print(json.dumps(states, indent=1))
     else:
         print("\n".join(map(str, tables)) or f"nothing is scored yet: no table in {out}")
         if (root := content.root(out)) != out:

@@ -18,8 +18,8 @@ from tape_arith.arith.doctor.doctor import Check
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.files import atomic
 from tape_arith.arith.machine import usable_cores
+from tape_arith.arith.runs.build import blueprint
 from tape_arith.arith.runs.record import load_preset
-from tape_arith.arith.sweeps.estimate import parameters
 from tape_arith.models.attention import Backend, Needs
 from tape_arith.models.backends import BACKENDS, choose, load
 from tape_arith.models.compile import cxx
@@ -190,7 +190,7 @@ def disk(preset: str | None, runs: Path, data: Path) -> Iterator[Check]:
 def _bytes_needed(preset: str) -> tuple[int, int]:
     """Estimate the bytes of one run while it trains, and of its dataset if it is written."""
     config = load_preset(preset)
-    weights = 4 * parameters(config, parse("tape"))
+    weights = 4 * blueprint(config, parse("tape")).num_parameters()
     lengths = Bucket(config.task, config.trained_digits, 0, "train").problems(0, 4096).lengths
     # The final weights; and with Adam's two moments, three checkpoints: the two newest, and the one
     # from before the cool-down.

@@ -338,6 +338,13 @@ def cost(name: Name, config: Config | None = None) -> Cost:
     return Cost(sum(p.numel() for p in pe.parameters()), flops / tokens)
 
 
+@lru_cache(maxsize=64)
+def training_tokens(config: Config) -> int:
+    """Return the input tokens of a training, by the mean length of the first problems of seed 0."""
+    lengths = training_bucket(config, 0).problems(0, SAMPLE).lengths - 1
+    return round(float(lengths.mean()) * config.batch_size * config.steps)
+
+
 @lru_cache(maxsize=256)
 def training_flops_a_token(name: Name, config: Config) -> float:
     """Return the useful FLOPs of training per input token, over the first problems of seed 0."""

@@ -1,19 +1,29 @@
-"""From runs to jobs: generate, train, score. No torch here.
+"""From runs to jobs (generate, train, score), which of them are done, and the order they run in.
 
 A job is a call of a tape-arith command that can be repeated: it resumes where it stopped, and does
-nothing if it is done. Whether it is done is read from the files of its run, whoever wrote them.
+nothing if it is done. Whether it is done is read from the files of its run, whoever wrote them. No
+torch here.
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from tape_arith.arith.data.bucket import EVALUATION, Bucket
+from tape_arith.arith.compare.words import summary
+from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.documents import InvalidValue, Part, Text, validated
-from tape_arith.arith.errors import Failure
+from tape_arith.arith.errors import (
+    EXIT_AGAIN,
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_PARTLY,
+    EXIT_USAGE,
+    Failure,
+)
 from tape_arith.arith.files import parse_json, read_text, write_text
 from tape_arith.arith.runs.command_lines import init_from_options, score_options
 from tape_arith.arith.runs.datasets import dataset_folder
@@ -21,29 +31,17 @@ from tape_arith.arith.runs.folder import ExpectedRun, Progress, RunFolder, slug
 from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.stopping import Stopper
+from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.sweep import Run
-from tape_arith.arith.training.config import Config
-from tape_arith.models.backends import AUTO, AttentionChoice
+from tape_arith.arith.terminal import say
+
+if TYPE_CHECKING:  # it imports torch
+    from tape_arith.arith.runs.build import TrainOptions
 
 Kind = Literal["generate", "train", "score"]
-
-
-@dataclass(frozen=True)
-class JobOptions:
-    """Options of all jobs of a call. They change no number of a run beyond rounding.
-
-    compute   attention backend and compilation
-    curves    whether training scores the small grid on the way
-    data      where datasets are written; None makes the same problems as they are needed
-    workers   processes that generate a dataset; 0 for all cores
-    trackers  names of trackers that get every line of metrics.jsonl too
-    """
-
-    compute: AttentionChoice = AUTO
-    curves: bool = True
-    data: Path | None = None
-    workers: int = 0
-    trackers: tuple[str, ...] = ()
+SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_BEFORE_AGAIN = 5.0
 
 
 @dataclass(frozen=True)
@@ -53,20 +51,16 @@ class Job:
     id: str
     kind: Kind
     run: Run
-    options: JobOptions
+    options: "TrainOptions"
     depends: tuple[str, ...] = ()
     evaluation_set: EvaluationSet = DEFAULT_SET
 
     @property
-    def dataset(self) -> Path | None:
-        """The folder of the training problems, if they are on disk."""
-        data = self.options.data
-        return None if data is None else dataset_folder(data, self.run.config, self.run.seed)
-
-    @property
     def folder(self) -> RunFolder:
         """The folder that the job writes: two jobs on one folder never run at the same time."""
-        return RunFolder(self.dataset or Path()) if self.kind == "generate" else self.run.folder
+        if self.kind == "generate" and self.options.data is not None:
+            return RunFolder(self.options.data)
+        return self.run.folder
 
     @property
     def argv(self) -> list[str]:
@@ -77,14 +71,13 @@ class Job:
             return ["score", str(run.folder.path), *way, *options.compute.for_scoring.options]
         settings = [f"--set={key}={value}" for key, value in run.settings.items()]
         config = ["--preset", run.preset, *settings, "--seed", str(run.seed)]
-        dataset = [] if self.dataset is None else [str(self.dataset)]
         if self.kind == "generate":
-            return ["generate", *config, "--out", *dataset, "--workers", str(options.workers)]
+            return ["generate", *config, "--out", str(options.data)]
         argv = ["train", "--pe", run.name.encoding.own]
         if run.source is not None:
             argv += init_from_options(run.name, run.source.folder.path)
         argv += [*config, "--out", str(run.root)]
-        argv += ["--data", *dataset] if dataset else []
+        argv += ["--data", str(options.data)] if options.data else []
         argv += ["--no-score"] + ([] if options.curves else ["--no-curves"])
         argv += ["--track", ",".join(options.trackers)] if options.trackers else []
         return argv + options.compute.options
@@ -141,15 +134,51 @@ class JobLine(Part):
         return Progress()
 
 
+class JobEnd(NamedTuple):
+    """How a job ended: exit code (75: run it again), last message, log if it has one."""
+
+    job: Job
+    code: int
+    reason: str = ""
+    log: Path | None = None
+
+
 def log_file(folder: Path, job: str) -> Path:
     """The log of a job that runs as a process of its own, in the sweep's folder."""
     return folder / "logs" / f"{slug(job.replace('/', '.'))}.log"
 
 
+def write_jobs(jobs: Sequence[Job], folder: Path) -> None:
+    """Write jobs.jsonl in a sweep's folder. Raises Failure."""
+    lines = (json.dumps(job.line().model_dump()) + "\n" for job in jobs)
+    write_text(folder / "jobs.jsonl", "".join(lines))
+
+
+def read_jobs(folder: Path) -> Iterator[JobLine]:
+    """Read the lines of jobs.jsonl. Raises Failure."""
+    file = folder / "jobs.jsonl"
+    for line in read_text(file).splitlines():
+        try:
+            yield validated(parse_json(line), JobLine)
+        except (InvalidValue, ValueError) as error:
+            raise Failure(f"{file} is corrupt: {error}: plan the sweep again") from error
+
+
+# ---- planning ----------------------------------------------------------------------------------
+
+
 def plan(
-    runs: Sequence[Run], options: JobOptions, out: Path, splits: Sequence[str] = (EVALUATION,)
+    runs: Sequence[Run],
+    options: "TrainOptions",
+    out: Path,
+    splits: Sequence[str] = (EVALUATION,),
+    *,
+    data: Path | None = None,
 ) -> list[Job]:
-    """The jobs of `runs` below `out`, each after those it depends on, in the order of `runs`."""
+    """The jobs of `runs` below `out`, each after those it depends on, in the order of `runs`.
+
+    data  the folder where datasets are written; None makes the same problems as they are needed
+    """
     jobs: dict[str, Job] = {}
 
     def add(
@@ -161,16 +190,15 @@ def plan(
     ) -> Job:
         name = target.relative_to(out) if target.is_relative_to(out) else target
         key = f"{kind}/{name.as_posix().removesuffix('.json')}"
-        if key not in jobs:
-            ids = tuple(job.id for job in depends)
-            jobs[key] = Job(key, kind, run, options, ids, evaluation_set)
-        return jobs[key]
+        dataset = None if data is None else dataset_folder(data, run.config, run.seed)
+        ids = tuple(job.id for job in depends)
+        own = replace(options, data=dataset)
+        return jobs.setdefault(key, Job(key, kind, run, own, ids, evaluation_set))
 
     def train(run: Run) -> Job:
         depends: list[Job] = []
-        if options.data is not None:
-            dataset = dataset_folder(options.data, run.config, run.seed)
-            depends.append(add("generate", dataset, run))
+        if data is not None:
+            depends.append(add("generate", dataset_folder(data, run.config, run.seed), run))
         if run.source is not None:
             depends.append(train(run.source))
         return add("train", run.folder.path, run, *depends)
@@ -200,25 +228,107 @@ def done_jobs(jobs: Sequence[Job]) -> set[str]:
     return done
 
 
-@lru_cache(maxsize=64)
-def grid_tokens(config: Config, split: str = EVALUATION) -> int:
-    """Tokens of all problems of a grid, by those of its first block."""
-    bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, split)
-    block = bucket.problems(0, bucket.num_pairs)
-    return int(block.lengths.sum()) * config.problems_per_cell
+# ---- running -----------------------------------------------------------------------------------
 
 
-def write_jobs(jobs: Sequence[Job], folder: Path) -> None:
-    """Write jobs.jsonl in a sweep's folder. Raises Failure."""
-    lines = (json.dumps(job.line().model_dump()) + "\n" for job in jobs)
-    write_text(folder / "jobs.jsonl", "".join(lines))
+@dataclass
+class Outcome:
+    """What came of a call: the jobs that failed, and whether any is left to do."""
+
+    failed: list[JobEnd] = field(default_factory=list)
+    left: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """0 done; 1 or 2 if jobs failed (2 if all of them by wrong usage); 3 partly done."""
+        if self.failed:
+            usage = all(end.code == EXIT_USAGE for end in self.failed)
+            return EXIT_USAGE if usage else EXIT_FAILED
+        return EXIT_PARTLY if self.left else EXIT_DONE
 
 
-def read_jobs(folder: Path) -> Iterator[JobLine]:
-    """Read the lines of jobs.jsonl. Raises Failure."""
-    file = folder / "jobs.jsonl"
-    for line in read_text(file).splitlines():
-        try:
-            yield validated(parse_json(line), JobLine)
-        except (InvalidValue, ValueError) as error:
-            raise Failure(f"{file} is corrupt: {error}: plan the sweep again") from error
+def run_jobs(
+    jobs: Sequence[Job],
+    engine: Engine,
+    stopper: Stopper,
+    ended: Callable[[JobEnd], None] = lambda end: None,
+) -> Outcome:
+    """Run the jobs that are not done, each after those it depends on, never two on one folder.
+
+    What fails does not stop the others. A job that was preempted, or whose folder another process
+    has locked, is tried again.
+    """
+    done = done_jobs(jobs)
+    waiting = [job for job in jobs if job.id not in done]
+    running: dict[str, Job] = {}
+    not_before: dict[str, float] = {}
+    outcome, stopping = Outcome(), False
+    while waiting or running:
+        if stopper() and not stopping:
+            stopping = True
+            engine.stop()
+        for job in [] if stopping else _ready(waiting, running, done, not_before):
+            if engine.free < 1 or stopper():
+                break
+            waiting.remove(job)
+            if job.done():  # by another process, meanwhile
+                done.add(job.id)
+                continue
+            running[job.id] = job
+            engine.submit(job, stopper.seconds_left)
+        can_start = any(done.issuperset(job.depends) for job in waiting)
+        if not running and (stopping or not can_start):
+            break
+        for end in engine.wait(SECONDS_BETWEEN_LOOKS):
+            del running[end.job.id]
+            ended(end)
+            if grid := end.job.complete_grid():
+                say(summary(grid))
+            # Files say what is done, never an exit code alone; a dataset has no such file.
+            if end.code == EXIT_DONE and (end.job.kind == "generate" or end.job.done()):
+                done.add(end.job.id)
+            elif end.code == EXIT_AGAIN and not stopper():
+                say(f"again in {SECONDS_BEFORE_AGAIN:.0f} s: {end.job.id}: {end.reason}")
+                not_before[end.job.id] = time.monotonic() + SECONDS_BEFORE_AGAIN
+                waiting.insert(0, end.job)
+            elif _stopped_early(end.code, stopper()):
+                outcome.left = True
+            elif end.code == EXIT_DONE:
+                reason = "exited with 0, but its files are not there"
+                outcome.failed.append(end._replace(code=EXIT_FAILED, reason=reason))
+            else:
+                outcome.failed.append(end)
+    hopeless = {end.job.id for end in outcome.failed}
+    for job in jobs:  # each after those it depends on
+        if not hopeless.isdisjoint(job.depends):
+            hopeless.add(job.id)
+    outcome.left |= any(job.id not in hopeless for job in waiting)
+    return outcome
+
+
+def _ready(
+    waiting: Sequence[Job],
+    running: Mapping[str, Job],
+    done: set[str],
+    not_before: Mapping[str, float],
+) -> list[Job]:
+    """The jobs that may start now, in order; of those that write one folder only the first."""
+    now, taken = time.monotonic(), {job.folder.path for job in running.values()}
+    ready = []
+    for job in waiting:
+        if now < not_before.get(job.id, 0) or not done.issuperset(job.depends):
+            continue
+        if job.folder.path not in taken:
+            taken.add(job.folder.path)
+            ready.append(job)
+    return ready
+
+
+def _stopped_early(code: int, stopping: bool) -> bool:
+    """Whether a job ended in good order, by its own time limit or because we stopped it.
+
+    A negative code is a signal that came before it could handle one.
+    """
+    return code == EXIT_PARTLY or (
+        stopping and (code in (EXIT_AGAIN, EXIT_INTERRUPTED) or code < 0)
+    )

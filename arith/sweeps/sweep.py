@@ -3,8 +3,7 @@
     # What is compared here: the line that `tape-arith sweep` shows.
     preset = "mini"
     encodings = ["rope", "tape+yarn"]     # or [[groups]], each with its encodings and seeds
-    seeds = [0, 1, 2]
-    order = "seeds"                       # outermost, so that what is there is a whole comparison
+    seeds = [0, 1, 2]                     # the outer loop: what is there is a whole comparison
     splits = ["evaluation", "carry"]      # what is scored (default: evaluation)
 
     [set]                                 # in place of the preset's settings
@@ -20,10 +19,10 @@ sweep, never among the preset's. Nothing but the learning rate is tuned.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -40,9 +39,6 @@ from tape_arith.models.names.parse import Name, parse
 BUNDLED = Path(__file__).parent / "bundled"
 MOST_SEEDS = 1000
 """A typing error must not plan more jobs than fit into memory."""
-TUNABLE = "learning_rate"
-"""The setting that the tuned track of the protocol chooses for each encoding. All else is equal in
-one ranked table, or it would hold several budgets, sizes or evaluation sets."""
 
 
 @dataclass(frozen=True)
@@ -94,48 +90,34 @@ class Sweep:
     preset: str
     config: Config
     groups: tuple[Group, ...]
-    order: str = "seeds"
     splits: tuple[str, ...] = (EVALUATION,)
-    tuned: str | None = None
-    """The setting whose value is chosen for each encoding, by the mean in distribution."""
-    values: tuple[Any, ...] = ()
+    learning_rates: tuple[float, ...] = ()
+    """Of the tuned track: one is chosen for each encoding, by the mean in distribution."""
 
     @property
     def names(self) -> list[Name]:
         """All encodings, in the file's order."""
         return list(dict.fromkeys(name for group in self.groups for name in group.names))
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings of all runs that are not the preset's."""
-        return changed_settings(self.config, self.preset)
-
-    def root(self, out: Path, value: Any = None) -> Path:
-        """The folder of the runs below `out`; each `value` of a tuned setting has its own."""
-        if self.tuned is not None and value is not None:
-            return out / self.name / f"{self.tuned}={slug(str(value))}"
+    def root(self, out: Path, learning_rate: float | None = None) -> Path:
+        """The folder of the runs below `out`; each learning rate of the tuned track has its own."""
+        if learning_rate is not None:
+            return out / self.name / f"learning_rate={slug(str(learning_rate))}"
         return out if self.config == load_preset(self.preset) else out / self.name
 
     def runs(self, out: Path) -> list[Run]:
         """The runs, in order."""
+        configs: dict[float | None, Config] = {None: self.config}
+        if self.learning_rates:
+            configs = {r: replace(self.config, learning_rate=r) for r in self.learning_rates}
         return [
-            Run(
-                name,
-                seed,
-                self.preset,
-                self.config if value is None else _set(self.config, {str(self.tuned): value}),
-                self.root(out, value),
-            )
-            for name, seed in self._pairs()
-            for value in self.values or (None,)
+            Run(name, seed, self.preset, config, self.root(out, rate))
+            for seed in dict.fromkeys(seed for group in self.groups for seed in group.seeds)
+            for group in self.groups
+            for name in group.names
+            for rate, config in configs.items()
+            if seed in group.seeds
         ]
-
-    def _pairs(self) -> Iterator[tuple[Name, int]]:
-        if self.order == "encodings":
-            yield from ((n, seed) for g in self.groups for n in g.names for seed in g.seeds)
-            return
-        for seed in dict.fromkeys(seed for group in self.groups for seed in group.seeds):
-            yield from ((n, seed) for g in self.groups if seed in g.seeds for n in g.names)
 
 
 def sweep_folder(sweep: Sweep, out: Path) -> Path:
@@ -180,37 +162,27 @@ class _SweepFile(Part):
     encodings: list[str] | None = None
     seeds: list[Count] | None = None
     groups: Annotated[list[_GroupTable], Field(min_length=1)] | None = None
-    order: Literal["seeds", "encodings"] = "seeds"
     splits: Annotated[list[str], Field(min_length=1)] = Field(default=[EVALUATION])
     settings: dict[str, Any] = Field(default={}, alias="set")
-    tune: dict[str, list[Any]] = Field(default={}, max_length=1)
+    tune: dict[str, list[float]] = Field(default={})
 
 
 def _checked(name: str, summary: str, content: Mapping[str, Any]) -> Sweep:
     file = validated(content, _SweepFile)
-    config = _set(load_preset(file.preset), file.settings)
-    tuned, values = next(iter(file.tune.items()), (None, []))
-    if tuned is not None and not len(set(map(repr, values))) == len(values) > 1:
-        raise UsageError(f"tune.{tuned} must be a list of several values")
-    for value in values:
-        _set(config, {str(tuned): value})
-    if tuned not in (None, TUNABLE):
-        raise UsageError(
-            f"tune takes {TUNABLE} alone, not {tuned}: all else is equal in one ranked table, or "
-            "it would hold several budgets, sizes or evaluation sets; give each value a sweep of "
-            f"its own, with {tuned} under [set]"
-        )
-    return Sweep(
-        name,
-        summary,
-        file.preset,
-        config,
-        _groups(file),
-        file.order,
-        tuple(known_split(split) for split in file.splits),
-        tuned,
-        tuple(values),
-    )
+    config = Config.from_dict({**load_preset(file.preset).as_dict(), **file.settings})
+    for key in file.tune:
+        if key != "learning_rate":
+            raise UsageError(
+                f"tune takes learning_rate alone, not {key}: one table would hold several budgets, "
+                f"sizes or evaluation sets; give each value a sweep of its own, {key} under [set]"
+            )
+    rates = file.tune.get("learning_rate")
+    if rates is not None and not len(set(rates)) == len(rates) > 1:
+        raise UsageError("tune.learning_rate must be a list of several values")
+    for rate in rates or ():
+        replace(config, learning_rate=rate)  # raises UsageError
+    splits = tuple(map(known_split, file.splits))
+    return Sweep(name, summary, file.preset, config, _groups(file), splits, tuple(rates or ()))
 
 
 def _groups(file: _SweepFile) -> tuple[Group, ...]:
@@ -236,7 +208,7 @@ def _groups(file: _SweepFile) -> tuple[Group, ...]:
         result.append(Group(tuple(names), tuple(dict.fromkeys(table.seeds))))
     first, *more = [name for group in result for name in group.names]
     for name in more:
-        if _origins(name) != _origins(first):
+        if _earlier_trainings(name) != _earlier_trainings(first):
             raise UsageError(
                 f"{first} and {name} do not begin alike, so they never stand in one table: give "
                 "each a sweep of its own (what a run begins from is trained in any case)"
@@ -244,12 +216,7 @@ def _groups(file: _SweepFile) -> tuple[Group, ...]:
     return tuple(result)
 
 
-def _origins(name: Name) -> int:
+def _earlier_trainings(name: Name) -> int:
     """The number of trainings before the one of `name`."""
     origin = name.encoding.origin
-    return 0 if origin is None else 1 + _origins(Name(origin.encoding))
-
-
-def _set(config: Config, settings: Mapping[str, Any]) -> Config:
-    """Return `config` with other settings. Raises UsageError."""
-    return Config.from_dict({**config.as_dict(), **settings})
+    return 0 if origin is None else 1 + _earlier_trainings(Name(origin.encoding))

@@ -6,19 +6,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.record import load_preset
-from tape_arith.arith.sweeps.jobs import Job, JobOptions, plan
+from tape_arith.arith.sweeps.jobs import Job, plan
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.models.names.parse import parse
 from tests.helpers.tiny_runs import SETTINGS, Result, contents
 
 
-def sweep_file(encodings: str, seeds: str = "[0]", more: str = "", **changed: object) -> str:
-    """Write a sweep of tiny runs to mine.toml."""
+def sweep_file(
+    encodings: str, seeds: str = "[0]", more: str = "", tune: str = "", **changed: object
+) -> str:
+    """Write a sweep of tiny runs to mine.toml; `tune` lists learning rates."""
     settings = "\n".join(f"{key} = {value}" for key, value in {**SETTINGS, **changed}.items())
     names = ", ".join(f'"{name}"' for name in encodings.split(","))
     head = f'# Mine.\npreset = "mini"\nencodings = [{names}]\nseeds = {seeds}\n{more}\n'
-    Path("mine.toml").write_text(f"{head}[set]\n{settings}\n")
+    tail = f"[tune]\nlearning_rate = {tune}\n" if tune else ""
+    Path("mine.toml").write_text(f"{head}[set]\n{settings}\n{tail}")
     return "mine.toml"
 
 
@@ -46,6 +50,9 @@ class MarkedJob(Job):
     def done(self) -> bool:
         return self.mark.exists()
 
+    def complete_grid(self) -> None:
+        return None
+
     def finish(self) -> None:
         self.mark.parent.mkdir(exist_ok=True)
         self.mark.touch()
@@ -55,7 +62,7 @@ def marked_jobs(*names: str) -> list[MarkedJob]:
     """A train and a score job of each encoding."""
     config = load_preset("mini")
     runs = [Run(parse(name), 0, "mini", config, Path("runs")) for name in names]
-    return [MarkedJob(**vars(job)) for job in plan(runs, JobOptions(), Path("runs"))]
+    return [MarkedJob(**vars(job)) for job in plan(runs, TrainOptions(), Path("runs"))]
 
 
 def start(*arguments: str) -> "subprocess.Popen[str]":

@@ -11,6 +11,7 @@ import typer
 
 from tape_arith import cli
 from tape_arith.arith.data.bucket import CARRY
+from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.command_lines import (
     how_to_restore_weights,
     score_command,
@@ -20,7 +21,7 @@ from tape_arith.arith.runs.command_lines import (
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
-from tape_arith.arith.sweeps.jobs import JobOptions, plan
+from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.names.parse import parse
@@ -46,10 +47,10 @@ def advised(line: str) -> dict[str, Any]:
 def jobs_of(name: str) -> Iterator[Sequence[str]]:
     config = replace(load_preset("mini"), learning_rate=5e-4, steps=40)
     run = Run(parse(name), 3, "mini", config, Path("out of the way"))
-    options = JobOptions(
-        AttentionChoice("eager", compiled=False), False, Path("data"), 2, ("tensorboard",)
-    )
-    for job in plan([run], options, Path("runs"), splits=("evaluation", CARRY)):
+    compute = AttentionChoice("eager", compiled=False)
+    options = TrainOptions(compute=compute, curves=False, trackers=("tensorboard",))
+    splits = ("evaluation", CARRY)
+    for job in plan([run], options, Path("runs"), splits, data=Path("data")):
         yield job.argv
 
 

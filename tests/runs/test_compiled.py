@@ -10,7 +10,8 @@ import torch
 
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs import build
-from tape_arith.arith.sweeps.jobs import JobOptions, plan
+from tape_arith.arith.runs.build import TrainOptions
+from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.arith.training.failures import explain_failed_compilation, explain_out_of_memory
 from tape_arith.models import compile as compilation
@@ -45,7 +46,7 @@ def test_jobs_are_told(
     compiled: bool | None, training: list[str], scoring: list[str], tmp_path: Path
 ) -> None:
     run = Run(parse("rope"), 0, "mini", small(), tmp_path)
-    train, score = plan([run], JobOptions(AttentionChoice(compiled=compiled)), tmp_path)
+    train, score = plan([run], TrainOptions(compute=AttentionChoice(compiled=compiled)), tmp_path)
     for job, words in ((train, training), (score, scoring)):
         assert [word for word in job.argv if "compile" in word] == words
 

@@ -13,10 +13,11 @@ import pytest
 
 from tape_arith.arith.runs import metrics
 from tape_arith.arith.runs import train as runs
+from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.metrics import Line
 from tape_arith.arith.runs.record import load_preset
-from tape_arith.arith.sweeps.jobs import JobOptions, plan
+from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.models.names.parse import parse
 from tests.helpers.small_training import assert_same_bits, final_weights, untimed
@@ -109,7 +110,7 @@ def test_many_runs_are_tracked_each(here: Path, using: Callable[[Fake], Fake]) -
     done("run", "--pe", "rope,nope", "--track", "tensorboard", *where)
     assert fake.steps == STEPS * 2 and fake.closed == 2
     made = [Run(parse("rope"), 0, "mini", load_preset("mini"), Path("runs"))]
-    jobs = plan(made, JobOptions(trackers=("tensorboard", "wandb")), Path("runs"))
+    jobs = plan(made, TrainOptions(trackers=("tensorboard", "wandb")), Path("runs"))
     assert jobs[0].argv[-2:] == ["--track", "tensorboard,wandb"]
     assert not any("--track" in job.argv for job in jobs[1:])
 

@@ -182,7 +182,7 @@ PRODUCTS = """
 
 @pytest.mark.parametrize("statement", ERRORS)
 def test_products_that_fail(statement: str, here: Path) -> None:
-    """At any size it is not trained; at the size of a run alone it has no price."""
+    """At any size it is not trained; at the size of a run alone its cost is not known."""
     write("", EMBED + PRODUCTS.format(statement))
     message = refused("train", "--pe", "mine.py:Mine", *settings())
     assert "breaks a promise (builds)" in message
@@ -190,8 +190,8 @@ def test_products_that_fail(statement: str, here: Path) -> None:
     with pytest.raises(Failure, match=r"mine\.py:Mine failed: .* \(line \d+ of mine\.py\)"):
         cost(parse("mine.py:Mine"))
     done("train", "--pe", "mine.py:Mine", *settings(num_heads=4, head_dim=4))
-    dry = call("sweep", sweep_file("mine.py:Mine,rope", num_heads=4, head_dim=4), "--dry-run")
-    assert dry.code == 0 and "note: mine.py:Mine has no price: " in dry.err
+    file = sweep_file("mine.py:Mine,rope", num_heads=4, head_dim=4)
+    assert "mine.py:Mine failed: " in refused("sweep", file, "--dry-run", code=1, after=True)
     board = done("leaderboard", "--preset", "mini", "--costs")
     assert "mine.py:Mine" in board.out and "note: mine.py:Mine failed: " in board.err
 

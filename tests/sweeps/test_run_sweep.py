@@ -5,23 +5,28 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tape_arith.arith.runs import lock
+from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.scoring import grid_file
-from tape_arith.arith.sweeps import estimate, run_sweep
-from tape_arith.arith.sweeps.jobs import Job, JobOptions, plan
-from tape_arith.arith.sweeps.sweep import load_sweep
-from tape_arith.arith.sweeps.tables import choices
+from tape_arith.arith.stopping import Stopper
+from tape_arith.arith.sweeps import estimate
+from tape_arith.arith.sweeps.engines import local
+from tape_arith.arith.sweeps.jobs import Job, plan
+from tape_arith.arith.sweeps.run_sweep import choices
+from tape_arith.arith.sweeps.sweep import Run, load_sweep
 from tests.helpers.child_processes import wait_until
 from tests.helpers.sweeps import jobs_of, kept, processes, start, sweep_file
 from tests.helpers.tiny_runs import call, contents, done, refused, settings, untouched
 
-# What it shows
+FOLDER = Path("runs/sweeps/mine")
+
+# What it costs
 
 
 @pytest.mark.parametrize(("slots", "threads", "shared"), [(1, None, 1), (2, 2, 2), (8, 1, 4)])
@@ -30,7 +35,7 @@ def test_an_estimate_shares_the_cores_out_as_the_slots_do(
 ) -> None:
     given: list[int | None] = []
 
-    def rate(job: Job, threads: int | None) -> float:
+    def rate(run: Run, compute: object, threads: int | None) -> float:
         given.append(threads)
         return 1e-6
 
@@ -50,12 +55,11 @@ def test_a_dry_run_writes_nothing(here: Path) -> None:
     with untouched(here):
         printed = done("sweep", file, "--dry-run").out
         content = json.loads(done("sweep", file, "--dry-run", "--json").out)
-        done("ablate", file, "--dry-run")
     assert [path.name for path in here.iterdir()] == ["mine.toml"]
-    assert (
-        printed.startswith("mine: Mine.\n") and "an estimate: steps of rope were timed" in printed
-    )
-    assert "10 of 10 jobs to do" in printed
+    head, _, columns, rope, *_ = printed.splitlines()
+    assert head == "mine: Mine." and columns.split()[:3] == ["encoding", "jobs", "done"]
+    assert rope.split()[:4] == ["rope", "0", "of", "4"]
+    assert "10 of 10 jobs to do" in printed and "an estimate: steps of rope were timed" in printed
     jobs = {job["id"]: job for job in content["jobs"]}
     assert len(jobs) == 10 and content["left"]["jobs"] == 10 and content["schema"] == 1
     assert content["left"]["seconds"] > 0
@@ -69,29 +73,24 @@ def test_a_dry_run_writes_nothing(here: Path) -> None:
 
 
 def test_the_price_of_the_paper_s_model(here: Path) -> None:
-    """By the usual rule, 6 FLOPs a weight and token, and attention on top."""
+    """By the usual rule, 6 FLOPs a weight and token, less for logits of answers alone."""
     run = load_sweep("paper-20").runs(Path("runs"))[2]
     assert str(run.name) == "nope"
-    train = plan([run], JobOptions(), Path("runs"))[0]
-    price, weights = estimate.cost(train), estimate.parameters(run.config, run.name)
-    assert 117e6 < weights < 118e6
-    tokens = 512 * 10_000 * (21 + 2 * 20 / 3 + 2.5)
-    assert price.tokens == pytest.approx(tokens, rel=0.02)
-    assert 6 * 117.4e6 * price.tokens < price.flops < 1.05 * 6 * 117.4e6 * price.tokens
+    tokens, flops = estimate.cost(plan([run], TrainOptions(), Path("runs"))[0])
+    assert tokens == pytest.approx(512 * 10_000 * (21 + 2 * 20 / 3 + 2.5), rel=0.02)
+    assert flops == pytest.approx(6 * 117.4e6 * tokens, rel=0.05)
 
 
 # What it leaves
 
 
 def test_a_sweep_is_what_its_commands_would_make(here: Path) -> None:
-    more = 'splits = ["evaluation", "carry"]'
-    file = sweep_file("rope,tape+yarn", "[0, 1]", more)
+    file = sweep_file("rope,tape+yarn", "[0, 1]", 'splits = ["evaluation", "carry"]')
     printed = done("sweep", file)
-    folder = Path("runs/sweeps/mine")
-    assert printed.out.splitlines() == [
-        f"{folder}/{stem}.{ending}" for stem in ("table", "table@carry") for ending in ("md", "csv")
-    ]
-    assert (folder / "table.md").read_text().count("\n") == 4
+    stems = ("table", "table@carry")
+    names = [f"{FOLDER}/{stem}.{ending}" for stem in stems for ending in ("md", "csv")]
+    assert printed.out.splitlines() == names
+    assert (FOLDER / "table.md").read_text().count("\n") == 4
     for name, way in (("rope", ()), ("tape", ("--with", "yarn"))):
         for seed in (0, 1):
             run = f"mini/{name}/seed-{seed}"
@@ -105,14 +104,14 @@ def test_a_sweep_is_what_its_commands_would_make(here: Path) -> None:
     before = contents(here)
     again = done("sweep", file)
     assert "all 12 jobs are done" in again.err and again.out == printed.out
-    del before["runs/sweeps/mine/ends.jsonl"]
+    del before[f"{FOLDER}/ends.jsonl"]
     assert contents(here) == before
     # Stale tables go: of a split that the sweep has no more, then of other settings.
     stale = done("sweep", sweep_file("rope,tape+yarn", "[0, 1]"))
-    assert f"note: removed table@carry.md, table@carry.csv from {folder}: " in stale.err
+    assert f"note: removed table@carry.csv, table@carry.md from {FOLDER}: " in stale.err
     refused_sweep = call("sweep", sweep_file("rope", steps=6))
     assert refused_sweep.code == 2 and "nothing is scored yet" in refused_sweep.out
-    assert {path.name for path in folder.iterdir()} == {"ends.jsonl", "jobs.jsonl"}
+    assert {path.name for path in FOLDER.iterdir()} == {"ends.jsonl", "jobs.jsonl"}
 
 
 @pytest.mark.slow
@@ -125,7 +124,7 @@ def test_a_run_that_begins_from_another_comes_after_it(here: Path) -> None:
     done("sweep", file)
     assert RunFolder(Path("runs/mine/mini/rope/seed-1")).finished()
     assert not Path("runs/mine/mini/rope/seed-1/grid.json").exists()
-    table = Path("runs/sweeps/mine/table.md").read_text("utf-8")
+    table = (FOLDER / "table.md").read_text("utf-8")
     assert all(f"| {name} | 2 |" in table for name in begun) and "| rope |" not in table
     tiny = (*settings(num_layers=2), "--out", "single")
     done("train", "--pe", "rope", *tiny, "--no-score")
@@ -143,18 +142,14 @@ def test_a_run_that_begins_from_another_comes_after_it(here: Path) -> None:
 def test_what_was_carried_away_without_weights_is_done(here: Path) -> None:
     file = sweep_file("rope")
     done("sweep", file)
-    weights = Path("runs/mine/mini/rope/seed-0/weights")
-    for path in weights.iterdir():
+    run = Path("runs/mine/mini/rope/seed-0")
+    for path in (run / "weights").iterdir():
         path.unlink()
     with untouched(here / "runs/mine"):
         assert "all 2 jobs are done" in done("sweep", file).err
-    # A way of scoring that is not there needs them, and the run is not trained over its grids.
-    file = sweep_file("rope,rope+yarn")
-    with untouched(here / "runs/mine"):
-        result = call("sweep", file)
-    assert result.code == 2 and "its weights are not here" in result.err
-    run = Path("runs/mine/mini/rope/seed-0")
-    with untouched(here / "runs/mine"):
+        # A way of scoring that is not there needs them; the run is not trained over its grids.
+        result = call("sweep", sweep_file("rope,rope+yarn"))
+        assert result.code == 2 and "its weights are not here" in result.err
         assert "rope seed 0: out of distribution" in done("score", run).out
         for command in (["score", "--fresh"], ["score", "--split", "carry"], ["export"], ["train"]):
             assert "its weights are not here: put final.safetensors" in refused(*command, run)
@@ -167,12 +162,7 @@ def test_a_job_that_fails_does_not_stop_the_others(here: Path) -> None:
     (line,) = (line for line in result.err.splitlines() if line.startswith("tape-arith: "))
     assert "holds another run (batch_size: 4, not 8)" in line
     assert "(job train/mine/mini/rope/seed-0)" in line
-    assert jobs_of(result) == {
-        "train/mine/mini/rope/seed-0": "failed",
-        "score/mine/mini/rope/seed-0/grid": "to do",
-        "train/mine/mini/fire/seed-0": "done",
-        "score/mine/mini/fire/seed-0/grid": "done",
-    }
+    assert list(jobs_of(result).values()) == ["failed", "to do", "done", "done"]
     states = json.loads(done("status", "mine", "--json").out)["jobs"]
     assert [job["state"] for job in states] == ["failed", "waiting", "trained", "scored"]
     assert "holds another run" in states[0]["reason"]
@@ -181,23 +171,19 @@ def test_a_job_that_fails_does_not_stop_the_others(here: Path) -> None:
 def test_another_sweep_of_the_same_name_is_noted(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(estimate, "seconds_per_flop", lambda job, threads: 1e-6)
+    monkeypatch.setattr(estimate, "seconds_per_flop", lambda *_: 1e-6)
 
-    def notes(command: str, file: str) -> list[str]:
-        stopped = call(command, file, "--time-limit", "0.000001s")  # listed, and nothing done
+    def notes(file: str) -> list[str]:
+        stopped = call("sweep", file, "--time-limit", "0.000001s")  # listed, and nothing done
         assert stopped.code == 3
-        return [line for line in stopped.err.splitlines() if "Runs stay" in line]
+        return [line for line in stopped.err.splitlines() if "the runs stay" in line]
 
-    assert notes("sweep", sweep_file("rope,fire")) == []
-    assert notes("sweep", sweep_file("rope,fire,nope", "[0, 1]")) == []  # it grew: nothing is lost
-    file = sweep_file("nope", steps=6)
-    with untouched(here):
-        assert "Runs stay" not in done("sweep", file, "--dry-run").err
-    (note,) = notes("ablate", "mine.toml")
-    assert note.startswith("note: runs/sweeps/mine was that of mini (steps=4): rope, fire, nope; ")
-    assert "now those of mine.toml: mini (steps=6): nope. " in note
-    Path("runs/sweeps/mine/jobs.jsonl").write_text("{}\n")  # corrupt: replaced without a word
-    assert notes("sweep", sweep_file("nope")) == []
+    assert notes(sweep_file("rope,fire")) == []
+    assert notes(sweep_file("rope,fire,nope", "[0, 1]")) == []  # it grew: nothing is lost
+    (note,) = notes(sweep_file("nope", steps=6))
+    assert note.startswith("note: runs/sweeps/mine listed other runs, of fire, nope, rope: ")
+    (FOLDER / "jobs.jsonl").write_text("{}\n")  # corrupt: replaced without a word
+    assert notes(sweep_file("nope")) == []
 
 
 @pytest.mark.slow
@@ -206,16 +192,16 @@ def test_stopped_at_every_job_it_ends_as_an_unbroken_one(
 ) -> None:
     file = sweep_file("rope+yarn,tape", "[0, 1]")
     done("sweep", file, "--out", "whole")
-    perform, codes = run_sweep.perform, []
+    perform, codes = local.perform, []
     for allowed in range(1, 30):
         left = iter([True] * allowed)
 
-        def some(job: Job, stop: Callable[[], bool], left: Iterator[bool] = left) -> bool:
+        def some(job: Job, stopper: Stopper, left: Iterator[bool] = left) -> bool:
             if next(left, None) is None:
                 raise KeyboardInterrupt  # as dead as it gets in this process
-            return perform(job, stop)
+            return perform(job, stopper)
 
-        monkeypatch.setattr(run_sweep, "perform", some)
+        monkeypatch.setattr(local, "perform", some)
         codes.append(call("sweep", file).code)
         if codes[-1] == 0:
             break
@@ -225,56 +211,42 @@ def test_stopped_at_every_job_it_ends_as_an_unbroken_one(
     assert kept(Path("runs/mine")) == kept(Path("whole/mine")) != {}
 
 
-# The tuned track
-
-
 def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
-    tune = "[tune]\nlearning_rate = [1e-3, 3e-3]\n"
-    Path(sweep_file("rope,fire")).write_text(
-        Path("mine.toml").read_text().replace("[set]", f"{tune}[set]")
-    )
-    done("sweep", "mine.toml")
-    grids = {}
-    for rate in ("0.001", "0.003"):
-        for name in ("rope", "fire"):
-            file = Path(f"runs/mine/learning_rate={rate}/mini/{name}/seed-0/grid.json")
-            grids[rate, name] = grid_file.load(file)
-            assert RunFolder(file.parent).record().config.learning_rate == float(rate)
+    file = sweep_file("rope,fire", tune="[1e-3, 3e-3]")
+    done("sweep", file)
     # Better in distribution, worse out of it: that one is taken.
-    for (rate, name), grid in grids.items():
-        inside, outside = (
-            (3, 0) if (rate, name) in {("0.001", "rope"), ("0.003", "fire")} else (2, 3)
-        )
-        grid.exact[:], grid.right_sum[:] = outside, 3
-        grid.exact[:2, :2] = inside
+    for rate, name, best in (
+        ("0.001", "rope", True),
+        ("0.003", "rope", False),
+        ("0.001", "fire", False),
+        ("0.003", "fire", True),
+    ):
         path = Path(f"runs/mine/learning_rate={rate}/mini/{name}/seed-0/grid.json")
+        assert RunFolder(path.parent).record().config.learning_rate == float(rate)
+        grid = grid_file.load(path)
+        grid.exact[:], grid.right_sum[:] = 0 if best else 3, 3
+        grid.exact[:2, :2] = 3 if best else 2
         grid.first_wrong_sum[:] = 0
         grid_file.save(grid, path)
-    done("sweep", "mine.toml")
-    table = Path("runs/sweeps/mine/table.md").read_text()
+    done("sweep", file)
+    table = (FOLDER / "table.md").read_text()
     assert "| rope (learning_rate 0.001) |" in table and "| fire (learning_rate 0.003) |" in table
     assert table.count("\n") == 4
     # A search that is not the same for all is none.
     Path("runs/mine/learning_rate=0.003/mini/rope/seed-0/grid.json").unlink()
-    assert [str(choice.name) for choice in choices(load_sweep("mine.toml"), Path("runs"))] == [
-        "fire"
-    ]
-    assert "tunes learning_rate" in refused("ablate", "mine.toml", after=True)
+    assert [str(choice.name) for choice in choices(load_sweep(file), Path("runs"))] == ["fire"]
 
 
-@pytest.mark.slow
-def test_ablations_end_in_a_table_and_a_figure(here: Path) -> None:
-    file = sweep_file("tape,tape:width=4,rope", "[0, 1]")
-    folder = Path("runs/sweeps/mine")
-    assert done("ablate", file).out.endswith("ablations.png\n")
-    assert "| tape:width=4 | 2 |" in (folder / "ablations.md").read_text()
-    # Stale files go: a figure beside newer tables, then all when nothing is scored.
-    printed = done("ablate", file, "--figure", "figure.svg")
-    assert printed.out.split()[-1] == "figure.svg" and Path("figure.svg").stat().st_size > 9_000
-    assert f"note: removed ablations.png from {folder}" in printed.err
-    stopped = call("ablate", sweep_file("nope", steps=6), "--time-limit", "0.000001s")
-    assert stopped.code == 3 and "removed ablations.md, ablations.csv from" in stopped.err
-    assert not list(folder.glob("ablations.*"))
+def test_a_family_has_a_table_and_a_figure_of_its_own(here: Path) -> None:
+    printed = done("sweep", sweep_file("tape,tape:width=4,rope")).out.split()
+    names = ("table.md", "table.csv", "ablations.md", "ablations.csv", "ablations.png")
+    assert printed == [str(FOLDER / name) for name in names]
+    assert "| tape:width=4 | 1 " in (FOLDER / "ablations.md").read_text()
+    # Stale files go: of encodings that are no family, then all if nothing is scored.
+    removed = done("sweep", sweep_file("tape,rope")).err
+    assert "note: removed ablations.csv, ablations.md, ablations.png from " in removed
+    stopped = call("sweep", sweep_file("nope"), "--time-limit", "0.000001s")
+    assert stopped.code == 3 and "note: removed table.csv, table.md from " in stopped.err
 
 
 # Subprocesses and kills

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.lock import lock_folder
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
-from tape_arith.arith.sweeps.jobs import Job, JobOptions, log_file, plan, write_jobs
+from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file, plan, write_jobs
 from tape_arith.arith.sweeps.status import note_end
 from tape_arith.arith.sweeps.sweep import Run
+from tape_arith.arith.training.config import Config
 from tape_arith.models.names.parse import parse
 from tests.helpers.sealing import replaced
 from tests.helpers.tiny_runs import call, done, refused, untouched
@@ -24,51 +26,46 @@ from tests.helpers.tiny_runs import call, done, refused, untouched
 FOLDER = Path("runs/sweeps/mine")
 ROPE = Path("runs/mini/rope/seed-0")
 TRAIN, SCORE, YARN = (
-    f"{kind}/mini/rope/seed-0{what}"
-    for kind, what in (("train", ""), ("score", "/grid"), ("score", "/grid+yarn"))
+    f"{kind}/mini/rope/seed-0{grid}"
+    for kind, grid in (("train", ""), ("score", "/grid"), ("score", "/grid+yarn"))
 )
 
 
-def list_jobs(*runs: Run) -> list[Job]:
+def list_jobs(config: Config, *names: str) -> list[Job]:
     """List the jobs of a sweep."""
-    jobs = plan(runs, JobOptions(), Path("runs"))
+    runs = [Run(parse(name), 0, "mini", config, Path("runs")) for name in names]
+    jobs = plan(runs, TrainOptions(), Path("runs"))
     write_jobs(jobs, FOLDER)
     return jobs
 
 
 @pytest.fixture
-def listed(comparison: Path) -> Path:
+def listed(comparison: Path) -> list[Job]:
     """The jobs of rope and rope+yarn of one seed, of which all but yarn are done."""
-    config = RunFolder(ROPE).record().config
-    names = [parse(name) for name in ("rope", "rope+yarn")]
-    list_jobs(*(Run(name, 0, "mini", config, Path("runs")) for name in names))
-    return comparison
+    return list_jobs(RunFolder(ROPE).record().config, "rope", "rope+yarn")
 
 
-def states() -> dict[str, dict[str, Any]]:
-    content = json.loads(done("status", "mine", "--json").out)
+def states(*arguments: str) -> dict[str, dict[str, Any]]:
+    content = json.loads(done("status", *(arguments or ("mine",)), "--json").out)
     assert content["schema"] == 1
     return {job["id"]: job for job in content["jobs"]}
 
 
-def test_what_is_done_and_what_waits(listed: Path) -> None:
-    with untouched(listed):
-        now = states()
-    assert {key: job["state"] for key, job in now.items()} == {
+def test_what_is_done_waits_and_runs(listed: list[Job], here: Path) -> None:
+    with untouched(here):
+        rows = states()
+    assert {key: job["state"] for key, job in rows.items()} == {
         TRAIN: "trained",
         SCORE: "scored",
         YARN: "waiting",
     }
-    assert (now[TRAIN]["step"], now[TRAIN]["steps"]) == (4, 4) and now[TRAIN]["loss"] > 0
-
-
-def test_who_holds_the_lock_is_running(listed: Path) -> None:
+    assert (rows[TRAIN]["step"], rows[TRAIN]["steps"]) == (4, 4) and rows[TRAIN]["loss"] > 0
     with lock_folder(ROPE, "score grid+yarn.json"):
         assert states()[YARN]["state"] == "running" and states()[TRAIN]["state"] == "trained"
-    assert states()[YARN]["state"] == "waiting"
 
 
-def test_a_training_on_its_way(listed: Path) -> None:
+@pytest.mark.usefixtures("listed")
+def test_a_training_on_its_way() -> None:
     folder = RunFolder(ROPE)
     for grid in ROPE.glob("grid*.json"):
         grid.unlink()
@@ -79,28 +76,24 @@ def test_a_training_on_its_way(listed: Path) -> None:
         for step, loss, seconds in ((1, 3.0, 2.0), (2, 2.5, 5.0))
     ]
     folder.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    now = states()[TRAIN]
-    assert (now["state"], now["step"], now["loss"]) == ("waiting", 2, 2.5)
-    assert now["seconds_left"] == 6.0  # two steps of three seconds
+    row = states()[TRAIN]
+    assert (row["state"], row["step"], row["loss"]) == ("waiting", 2, 2.5)
+    assert row["seconds_left"] == 6.0  # two steps of three seconds
     with lock_folder(ROPE):
-        text = done("status", "mine").out
-        rows = json.loads(done("status", "runs", "--json").out)["jobs"]
-    assert "running  2 of 4  2.5000  0:00:06" in text
-    assert {row["id"]: row["state"] for row in rows}["mini/rope/seed-0"] == "running"
+        assert "running  2 of 4  2.5000  0:00:06" in done("status", "mine").out
+        assert states("runs")["mini/rope/seed-0"]["state"] == "running"
 
 
-def test_what_failed_and_what_was_stopped(listed: Path) -> None:
-    log = Path("runs/sweeps/mine/logs/it.log")
-    note_end(FOLDER, YARN, 1, "no space", log)
-    now = states()[YARN]
-    assert (now["state"], now["reason"], now["log"]) == ("failed", "no space", str(log))
-    runs = json.loads(done("status", "runs", "--json").out)["jobs"]
-    assert "failed" not in {run["state"] for run in runs if "rope/seed-0" not in run["id"]}
+def test_what_failed_and_what_was_stopped(listed: list[Job]) -> None:
+    yarn, log = listed[-1], Path("runs/sweeps/mine/logs/it.log")
+    note_end(FOLDER, JobEnd(yarn, 1, "no space", log))
+    row = states()[YARN]
+    assert (row["state"], row["reason"], row["log"]) == ("failed", "no space", str(log))
     # Preempted, out of time, asked to stop, killed: it goes on, it has not failed.
     for code in (75, 3, 130, -15):
-        note_end(FOLDER, YARN, code, "", None)
+        note_end(FOLDER, JobEnd(yarn, code))
         assert states()[YARN]["state"] == "waiting"
-    note_end(FOLDER, YARN, 2, "wrong", None)
+    note_end(FOLDER, JobEnd(yarn, 2, "wrong"))
     with open(FOLDER / "ends.jsonl", "a") as file:
         file.write('{"id": "sco')  # a kill cut it short
     assert states()[YARN]["state"] == "failed"
@@ -113,17 +106,15 @@ def test_a_folder_of_runs(comparison: Path) -> None:
     assert "mini/rope/seed-1" in text and text.endswith(
         "0 waiting, 0 running, 0 trained, 6 scored, 0 failed\n"
     )
-    FOLDER.mkdir(parents=True)
-    note_end(FOLDER, "train/mini/rope/seed-10", 1, "no space", None)  # not of seed 1
     Path("runs/mini/fire/seed-0/run.json").write_text("{")
-    rows = {r["id"]: r for r in json.loads(done("status", "--json").out)["jobs"]}
-    assert rows["mini/fire/seed-0"]["state"] == "failed"
-    assert "run.json is corrupt" in rows["mini/fire/seed-0"]["reason"]
+    row = states("runs")["mini/fire/seed-0"]
+    assert row["state"] == "failed" and "run.json is corrupt" in row["reason"]
 
 
 def test_what_is_neither(here: Path) -> None:
     assert "neither a sweep nor runs" in refused("status", "nothing")
-    assert "--watch" in refused("status", "--watch", "--json")
+    message = refused("status", "mini-all", "--runs", "elsewhere")
+    assert "`tape-arith sweep mini-all --out elsewhere` starts it" in message
     FOLDER.mkdir(parents=True)
     (FOLDER / "jobs.jsonl").write_text('{"id": 3}\n')
     assert f"`tape-arith status {FOLDER}`" in refused("status")
@@ -134,41 +125,32 @@ def test_a_grid_of_another_budget_is_not_done(comparison: Path) -> None:
     """As a sweep sees it, which would score it anew, or be refused."""
     config = RunFolder(ROPE).record().config
     for other in (replace(config, steps=6), replace(config, learning_rate=0.5)):
-        run = Run(parse("rope"), 0, "mini", other, Path("runs"))
-        jobs = list_jobs(run)
+        jobs = list_jobs(other, "rope")
         assert {job["state"] for job in states().values()} == {"waiting"}
         assert not any(job.done() for job in jobs)
     # The run itself went on: its grid is that of a shorter training.
-    file = ROPE / "grid.json"
-    replaced(file, '"steps": 4', '"steps": 3')
-    list_jobs(Run(parse("rope"), 0, "mini", config, Path("runs")))
-    assert {key: job["state"] for key, job in states().items()} == {
-        TRAIN: "trained",
-        SCORE: "waiting",
-    }
-    rows = {r["id"]: r["state"] for r in json.loads(done("status", "--json").out)["jobs"]}
-    assert rows["mini/rope/seed-0"] == "trained" and rows["mini/rope/seed-1"] == "scored"
+    replaced(ROPE / "grid.json", '"steps": 4', '"steps": 3')
+    list_jobs(config, "rope")
+    assert [job["state"] for job in states().values()] == ["trained", "waiting"]
+    rows = states("runs")
+    assert rows["mini/rope/seed-0"]["state"] == "trained"
+    assert rows["mini/rope/seed-1"]["state"] == "scored"
 
 
 def test_what_waits_for_a_failed_job_says_so_and_is_not_watched(
     comparison: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = replace(RunFolder(ROPE).record().config, steps=6)
-    run = Run(parse("rope"), 0, "mini", config, Path("runs"))
-    list_jobs(run)
-    note_end(FOLDER, TRAIN, 2, "another budget", None)
-    waiting = [job for job in states().values() if job["state"] == "waiting"]
-    assert len(waiting) == 1
-    assert {job["reason"] for job in waiting} == {f"after {TRAIN} failed"}
+    train, _ = list_jobs(replace(RunFolder(ROPE).record().config, steps=6), "rope")
+    note_end(FOLDER, JobEnd(train, 2, "another budget"))
+    assert states()[SCORE]["reason"] == f"after {TRAIN} failed"
     line = done("status", "mine").out.splitlines()[2]
     assert line.split(maxsplit=2)[1:] == ["waiting", f"after {TRAIN} failed"]
-
     looks: list[float] = []
     monkeypatch.setattr("tape_arith.arith.commands.status.time.sleep", looks.append)
     assert "1 failed" in done("status", "mine", "--watch").out and not looks
 
 
-def test_the_log_of_an_earlier_call_is_not_shown(listed: Path) -> None:
+def test_the_log_of_an_earlier_call_is_not_shown(listed: list[Job]) -> None:
     log = log_file(FOLDER, YARN)
     log.parent.mkdir()
     log.write_text("$ tape-arith score\n")
@@ -176,11 +158,12 @@ def test_the_log_of_an_earlier_call_is_not_shown(listed: Path) -> None:
     earlier = time.time() - 99
     os.utime(log, (earlier, earlier))
     assert states()[YARN]["log"] is None
-    note_end(FOLDER, YARN, 1, "no space", log)
+    note_end(FOLDER, JobEnd(listed[-1], 1, "no space", log))
     assert states()[YARN]["log"] == str(log)  # a failure is shown wherever it stands
 
 
-def test_where_a_remote_engine_has_a_job(listed: Path) -> None:
+@pytest.mark.usefixtures("listed")
+def test_where_a_remote_engine_has_a_job() -> None:
     log = log_file(FOLDER, YARN)
     assert "where" not in done("status", "mine").out
     for state, words in (("queued", "slurm: queued"), ("running", "slurm: running on n1")):
@@ -194,13 +177,8 @@ def test_where_a_remote_engine_has_a_job(listed: Path) -> None:
         assert read_state(log) is None and states()[YARN]["where"] is None
 
 
-def test_a_sweep_that_was_never_run(here: Path) -> None:
-    assert "`tape-arith sweep mini-all` starts it" in refused("status", "mini-all")
-    message = refused("status", "mini-all", "--runs", "elsewhere")
-    assert "`tape-arith sweep mini-all --out elsewhere` starts it" in message
-
-
-def test_watching_ends_when_all_is_done(listed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("listed")
+def test_watching_ends_when_all_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
 
     def scored_meanwhile(seconds: float) -> None:
@@ -212,7 +190,8 @@ def test_watching_ends_when_all_is_done(listed: Path, monkeypatch: pytest.Monkey
     assert len(looks) == 1
 
 
-def test_it_needs_no_torch(listed: Path) -> None:
+@pytest.mark.usefixtures("listed")
+def test_it_needs_no_torch() -> None:
     code = (
         "import sys; from tape_arith import cli; sys.argv = ['tape-arith', 'status', 'mine']\n"
         "try: cli.main()\nexcept SystemExit as end: assert not end.code\n"

@@ -1,8 +1,81 @@
-"""Where jobs run. An engine starts jobs and tells how they ended; the scheduler decides the rest.
+"""Where jobs run. An engine starts jobs and reports how they ended; `run_jobs` decides the rest.
 
-engine   what an engine is, and the engines by name: a file of this folder is an engine
-local    in this process, or subprocesses of this machine
-ray      tasks of a Ray cluster
-slurm    arrays of batch jobs
-worker   a job on the node that a cluster chose for it, and the file that says where it is
+local   in this process, or subprocesses of this machine     ray    tasks of a Ray cluster
+worker  a job on the node that a cluster chose for it        slurm  arrays of batch jobs
+
+A file of this folder is an engine: its name is the one after --engine, and the keyword-only
+arguments of its last class are its options. No torch here.
 """
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from tape_arith.arith.errors import UsageError
+from tape_arith.models.names.locate import Location, in_folder, select
+from tape_arith.models.names.parse import NamePart, read_options
+
+if TYPE_CHECKING:
+    from tape_arith.arith.sweeps.jobs import Job, JobEnd
+
+LOCAL = "local"
+
+
+class Engine(Protocol):
+    """Runs jobs at the same time, none of which waits for another."""
+
+    @property
+    def free(self) -> float:
+        """How many more jobs can be submitted now."""
+        ...
+
+    def submit(self, job: "Job", seconds: float | None) -> None:
+        """Start `job`, which is to stop in good order after `seconds`."""
+        ...
+
+    def wait(self, seconds: float) -> "list[JobEnd]":
+        """Wait up to `seconds` for a job to end; return those that ended since the last call."""
+        ...
+
+    def stop(self) -> None:
+        """Ask every running job to stop in good order; `wait` still returns how they end."""
+        ...
+
+
+def engine_names() -> list[str]:
+    """The engines, as after --engine."""
+    return sorted(location.name for location in _locations())
+
+
+def parse_engine(text: str) -> NamePart:
+    """Parse `name[:key=value...]`, where a value may hold colons. Raises UsageError.
+
+    >>> str(parse_engine("slurm:time=24:00:00:partition=gpu"))
+    'slurm:partition=gpu:time=24:00:00'
+    """
+    name, *settings = re.split(r":(?=\w+=)", text.strip())
+    declared = select("engine", _locations(), name).declaration()
+    options = read_options(text, settings, declared)
+    return NamePart(declared.name, tuple(sorted(options.items())))
+
+
+def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
+    """Build the engine that `text` names; None for this machine.
+
+    It takes up to `slots` jobs at a time (None: any number), with logs and states in `folder`.
+    Raises UsageError if what the engine needs is not here.
+    """
+    part = parse_engine(text)
+    if part.name == LOCAL:
+        return None
+    location = select("engine", _locations(), part.name)
+    engine_class = getattr(location.load(), location.declaration().class_name)
+    reason = engine_class.why_unavailable()
+    if reason is not None:
+        raise UsageError(f"engine {part.name}: {reason}")
+    engine: Engine = engine_class(slots, folder, **dict(part.options))
+    return engine
+
+
+def _locations() -> list[Location]:
+    return [each for each in in_folder(Path(__file__).parent, __name__) if each.name != "worker"]

@@ -4,9 +4,10 @@ import os
 import subprocess
 import time
 import traceback
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import torch
 
 from tape_arith.arith.errors import (
     EXIT_DONE,
@@ -16,31 +17,39 @@ from tape_arith.arith.errors import (
     Failure,
     UsageError,
 )
+from tape_arith.arith.runs.build import training_bucket
 from tape_arith.arith.runs.child_process import last_line, start_command
-from tape_arith.arith.sweeps.engines.engine import Ended
-from tape_arith.arith.sweeps.jobs import Job, log_file
+from tape_arith.arith.runs.datasets import generate_dataset
+from tape_arith.arith.runs.score import score_run
+from tape_arith.arith.runs.train import train_run
+from tape_arith.arith.stopping import Stopped, Stopper
+from tape_arith.arith.sweeps.engines import Engine
+from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
+from tape_arith.arith.terminal import say
 
 SECONDS_BETWEEN_LOOKS = 0.1
 
 
+def local_engine(slots: int, folder: Path, stopper: Stopper) -> Engine:
+    """One slot is this process: its bar is the terminal's, and torch is imported once."""
+    return InProcess(stopper) if slots == 1 else Subprocesses(slots, folder)
+
+
 class InProcess:
-    """Runs one job at a time in this process: its bar is the terminal's, and torch starts once.
+    """Runs one job at a time in this process."""
 
-    `perform` does a job and returns whether it came to its end.
-    """
-
-    def __init__(self, perform: Callable[[Job], bool]) -> None:
-        self.perform = perform
-        self.ended: list[Ended] = []
+    def __init__(self, stopper: Stopper) -> None:
+        self.stopper = stopper
+        self.ended: list[JobEnd] = []
 
     @property
     def free(self) -> int:
         return 0 if self.ended else 1
 
     def submit(self, job: Job, seconds: float | None) -> None:
-        code, reason, began = EXIT_PARTLY, "", time.perf_counter()
+        code, reason = EXIT_PARTLY, ""
         try:
-            if self.perform(job):
+            if perform(job, self.stopper):
                 code = EXIT_DONE
         except (UsageError, Failure, OSError) as error:
             reason = " ".join(str(error).split())
@@ -49,9 +58,9 @@ class InProcess:
         except Exception as error:  # as in a process of its own, it ends no other job
             traceback.print_exc()
             code, reason = EXIT_FAILED, f"{type(error).__name__}: {' '.join(str(error).split())}"
-        self.ended.append(Ended(job, code, reason, None, time.perf_counter() - began))
+        self.ended.append(JobEnd(job, code, reason))
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> list[JobEnd]:
         if not self.ended:
             time.sleep(seconds)
         ended, self.ended = self.ended, []
@@ -61,24 +70,60 @@ class InProcess:
         """No-op: jobs run synchronously."""
 
 
+def perform(job: Job, stopper: Stopper) -> bool:
+    """Do a job as its command would; return whether it came to its end.
+
+    Raises UsageError and Failure, as its command.
+    """
+    run, options = job.run, job.options
+    if job.kind == "generate":
+        bucket, count = training_bucket(run.config, run.seed), run.config.num_problems
+        try:
+            generate_dataset(job.folder.path, bucket, count, should_stop=stopper)
+        except Stopped:
+            return False
+        return True
+    if job.kind == "train":
+        origin = run.name.encoding.origin
+        folder = train_run(
+            run.root,
+            run.preset,
+            run.config,
+            run.name,
+            run.seed,
+            options,
+            source=None if run.source is None else run.source.folder,
+            only_positional=origin is not None and origin.only_positional,
+            should_stop=stopper,
+        )
+        return folder.finished()
+    grid = score_run(
+        run.folder,
+        run.name.extrapolation,
+        evaluation_set=job.evaluation_set,
+        compute=options.compute.for_scoring,
+        should_stop=stopper,
+    )
+    return grid.complete
+
+
 @dataclass
 class _Child:
     job: Job
     process: "subprocess.Popen[bytes]"
     slot: int
     log: Path
-    began: float
 
 
-class Local:
+class Subprocesses:
     """Runs up to `slots` jobs at a time as subprocesses, which log to `folder`.
 
-    A slot is a share of the cores, and of the `gpus` if there are any. Children are asked to stop
+    A slot is a share of the cores, and of the GPUs if there are any. Children are asked to stop
     with SIGTERM, on which they save and exit with 75, and they never outlive this process.
     """
 
-    def __init__(self, slots: int, folder: Path, gpus: Sequence[str] = ()) -> None:
-        self.slots, self.folder, self.gpus = slots, folder, gpus
+    def __init__(self, slots: int, folder: Path) -> None:
+        self.slots, self.folder, self.gpus = slots, folder, visible_gpus()
         self.children: list[_Child] = []
         self.stopping = False
 
@@ -99,32 +144,33 @@ class Local:
             process = start_command(argv, log, share, own_session=True)
         except OSError as error:
             raise Failure(f"cannot start {job.id}: {error}") from error
-        self.children.append(_Child(job, process, slot, log, time.perf_counter()))
+        say(f"started: {job.id}")
+        self.children.append(_Child(job, process, slot, log))
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> list[JobEnd]:
         deadline = time.monotonic() + seconds
-        while True:
-            over = [child for child in self.children if child.process.poll() is not None]
-            if over or time.monotonic() >= deadline:
-                break
+        over: list[_Child] = []
+        while not over and time.monotonic() < deadline:
             time.sleep(SECONDS_BETWEEN_LOOKS)
+            over = [child for child in self.children if child.process.poll() is not None]
         self.children = [child for child in self.children if child not in over]
-        return [
-            Ended(
-                child.job,
-                child.process.returncode,
-                last_line(child.log) or f"ended with {child.process.returncode}",
-                child.log,
-                time.perf_counter() - child.began,
-            )
-            for child in over
-        ]
+        return [_end(child) for child in over]
 
     def stop(self) -> None:
         """Ask once: a second signal would end the children as they stand."""
         for child in self.children if not self.stopping else []:
             child.process.terminate()
         self.stopping = True
+
+
+def _end(child: _Child) -> JobEnd:
+    code = child.process.returncode
+    return JobEnd(child.job, code, last_line(child.log) or f"ended with {code}", child.log)
+
+
+def default_slots() -> int:
+    """A slot a GPU, or one."""
+    return max(1, len(visible_gpus()))
 
 
 def cores_per_slot(slots: int) -> int:
@@ -137,6 +183,4 @@ def visible_gpus() -> list[str]:
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
         return [name for name in named.split(",") if name.strip()]
-    import torch
-
     return [str(number) for number in range(torch.cuda.device_count())]

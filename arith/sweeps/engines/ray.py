@@ -9,21 +9,21 @@ from contextlib import redirect_stdout
 from dataclasses import asdict
 from importlib.util import find_spec
 from logging import ERROR
+from math import inf
 from pathlib import Path
 from time import sleep
 from typing import Any
 from uuid import uuid4
 
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, UsageError
-from tape_arith.arith.sweeps.engines.engine import UNLIMITED, Ended, hand_over
 from tape_arith.arith.sweeps.engines.worker import (
     JobState,
     Worker,
     WorkItem,
-    read_state,
+    hand_over,
     write_state,
 )
-from tape_arith.arith.sweeps.jobs import Job, log_file
+from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
 
 
 class Ray:
@@ -44,7 +44,7 @@ class Ray:
     ) -> None:
         import ray
 
-        self.slots, self.folder = slots or UNLIMITED, folder
+        self.slots, self.folder = slots or inf, folder
         self.cores = max(1, int(cpus))
         try:
             ray.init(address=address, log_to_driver=False, logging_level=ERROR)
@@ -66,14 +66,15 @@ class Ray:
         return None
 
     @property
-    def free(self) -> int:
+    def free(self) -> float:
         return self.slots - len(self.jobs)
 
     def submit(self, job: Job, seconds: float | None) -> None:
-        item = hand_over(job, self.folder, "ray", uuid4().hex, self.cores)
+        log = log_file(self.folder, job.id)
+        item = hand_over(job.argv, log, "ray", uuid4().hex, self.cores)
         self.jobs[self.remote.options(name=job.id, **self.options).remote(asdict(item))] = job
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> list[JobEnd]:
         if not self.jobs:
             sleep(seconds)
             return []
@@ -90,8 +91,7 @@ class Ray:
                 write_state(log, JobState("ray", "", "stopped"))
             except self.ray.exceptions.RayError as error:
                 code, reason = EXIT_FAILED, f"lost by Ray: {str(error).strip().splitlines()[0]}"
-            state = read_state(log)
-            ended.append(Ended(job, code, reason, log, state.seconds if state else 0.0))
+            ended.append(JobEnd(job, code, reason, log))
         return ended
 
     def stop(self) -> None:

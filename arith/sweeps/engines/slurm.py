@@ -9,20 +9,21 @@ import shlex
 import shutil
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
 from time import monotonic, sleep
 from uuid import uuid4
 
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, Failure
 from tape_arith.arith.files import write_text
-from tape_arith.arith.sweeps.engines.engine import UNLIMITED, Ended, hand_over
 from tape_arith.arith.sweeps.engines.worker import (
     JobState,
+    hand_over,
     read_state,
     state_file,
     write_state,
 )
-from tape_arith.arith.sweeps.jobs import Job, log_file
+from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
 from tape_arith.arith.terminal import say
 
 SECONDS_BETWEEN_LOOKS = 5.0
@@ -53,7 +54,7 @@ class Slurm:
         throttle: int = 0,
         warning: int = 60,
     ) -> None:
-        self.slots, self.folder = slots or UNLIMITED, folder
+        self.slots, self.folder = slots or inf, folder
         self.cpus, self.limit = cpus, f"%{throttle}" if throttle else ""
         given = {"partition": partition, "account": account, "time": time, "mem": memory}
         given |= {"gpus": str(gpus or ""), "cpus-per-task": str(cpus), "ntasks": "1"}
@@ -75,7 +76,7 @@ class Slurm:
         return f"start slurmctld: {answer.stderr.strip()}" if answer.returncode else None
 
     @property
-    def free(self) -> int:
+    def free(self) -> float:
         return self.slots - len(self.jobs) - len(self.unsent)
 
     def submit(self, job: Job, seconds: float | None) -> None:
@@ -86,7 +87,7 @@ class Slurm:
         else:
             self.unsent.append(job)
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> list[JobEnd]:
         while self.unsent and not self.stopping:
             self._send([self.unsent.pop(0) for _ in self.unsent[:LARGEST_ARRAY]])
         sleep(max(0.0, min(seconds, self.looked + SECONDS_BETWEEN_LOOKS - monotonic())))
@@ -103,7 +104,10 @@ class Slurm:
         array = f"tape-arith-{uuid4().hex[:12]}"
         place = (self.folder / "slurm" / array).absolute()
         tokens = {f"{array}_{number}": job for number, job in enumerate(jobs)}
-        items = [hand_over(j, self.folder, "slurm", t, self.cpus) for t, j in tokens.items()]
+        items = [
+            hand_over(job.argv, log_file(self.folder, job.id), "slurm", token, self.cpus)
+            for token, job in tokens.items()
+        ]
         write_text(Path(f"{place}.jsonl"), "".join(item.line() + "\n" for item in items))
         script = f"""#!/bin/sh
 exec {shlex.join([sys.executable, "-m", WORKER, f"{place}.jsonl"])} \\
@@ -119,7 +123,7 @@ exec {shlex.join([sys.executable, "-m", WORKER, f"{place}.jsonl"])} \\
         say(f"array {sent.stdout.strip()} of {len(jobs)} jobs is in Slurm's queue")
         self.jobs |= tokens
 
-    def _look(self) -> list[Ended]:
+    def _look(self) -> list[JobEnd]:
         """Return how jobs ended. The queue is read first: a job that leaves it after that is found
         by the next look."""
         queue, self.looked = _queue(), monotonic()
@@ -127,13 +131,13 @@ exec {shlex.join([sys.executable, "-m", WORKER, f"{place}.jsonl"])} \\
             self.queue, self.answered = queue, self.looked
         elif self.looked - self.answered > LONGEST_SILENCE:
             raise Failure("squeue does not answer: what was sent goes on, the next call finds it")
-        ended = [Ended(job, EXIT_AGAIN, "stopped") for job in self.unsent]
+        ended = [JobEnd(job, EXIT_AGAIN, "stopped") for job in self.unsent]
         self.unsent.clear()
         for token, job in [*self.jobs.items()]:
             log = log_file(self.folder, job.id)
             state = read_state(log)
             if state and state.token == token and state.state == "ended":
-                ended.append(Ended(job, state.code, state.reason, log, state.seconds))
+                ended.append(JobEnd(job, state.code, state.reason, log))
             elif queue is None or token in queue:
                 self.missing.pop(token, None)
                 continue
@@ -144,7 +148,7 @@ exec {shlex.join([sys.executable, "-m", WORKER, f"{place}.jsonl"])} \\
                 self.lost[job.id] = times = self.lost.get(job.id, 0) + 1
                 reason = "left Slurm's queue without a word: cancelled, or killed"
                 code = EXIT_AGAIN if times < LOST_TIMES else EXIT_FAILED
-                ended.append(Ended(job, code, reason, log))
+                ended.append(JobEnd(job, code, reason, log))
             del self.jobs[token]
         return ended
 

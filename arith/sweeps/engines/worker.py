@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -43,7 +42,6 @@ class JobState(Strict):
     host: str = ""
     code: int = 0
     reason: str = ""
-    seconds: float = 0.0
 
     def __str__(self) -> str:
         """Where the job is, for people."""
@@ -70,6 +68,15 @@ class WorkItem:
         return json.dumps(asdict(self))
 
 
+def hand_over(argv: list[str], log: Path, engine: str, token: str, cores: int) -> WorkItem:
+    """Make a work item for another machine that sees the same files; its state is "queued".
+
+    Raises Failure.
+    """
+    write_state(log, JobState(engine, token))
+    return WorkItem(argv, cores, str(Path.cwd()), str(log.absolute()), engine, token)
+
+
 class Worker:
     """Does one work item."""
 
@@ -85,8 +92,7 @@ class Worker:
 
     def perform(self, item: WorkItem) -> tuple[int, str]:
         """Return the exit code of the job and its last message."""
-        began, host = time.perf_counter(), socket.gethostname()
-        host = os.environ.get("SLURMD_NODENAME", host)  # the name that Slurm knows
+        host = os.environ.get("SLURMD_NODENAME", socket.gethostname())  # as Slurm calls it
         state = JobState(item.engine, item.token, "running", host)
         log = Path(item.log)
         write_state(log, state)
@@ -98,9 +104,8 @@ class Worker:
         if code < 0 and self.signal is not None:  # before it could handle signals
             code, reason = EXIT_AGAIN, "stopped before it began"
         stopped = code == EXIT_AGAIN and self.signal is not None
-        seconds = round(time.perf_counter() - began, 3)
-        state = replace(state, code=code, reason=reason, seconds=seconds)
-        write_state(log, replace(state, state="stopped" if stopped else "ended"))
+        state = replace(state, code=code, reason=reason, state="stopped" if stopped else "ended")
+        write_state(log, state)
         return code, reason
 
     def _run(self, item: WorkItem) -> int:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.sweeps.engines import ray
-from tape_arith.arith.sweeps.engines.engine import engine_names, parse_engine, remote_engine
+from tape_arith.arith.sweeps.engines import engine_names, parse_engine, ray, remote_engine
 from tests.helpers.sweeps import sweep_file
 from tests.helpers.tiny_runs import refused, untouched
 
@@ -20,7 +19,6 @@ def test_engines_and_their_options_are_read_from_the_files(here: Path) -> None:
         for engine, words in {
             "slrum": "did you mean 'slurm'?",
             "local:slots=2": "unknown option of local 'slots'",
-            "slurm:gpus=1:gpus=2": "gives gpus twice",
             "slurm:partitoin=gpu": "did you mean 'partition'?",
             "slurm:gpus=some": "gpus must be a whole number, not 'some'",
         }.items():

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.runs import child_process
-from tape_arith.arith.sweeps.engines.engine import Ended
-from tape_arith.arith.sweeps.engines.local import Local
-from tape_arith.arith.sweeps.jobs import log_file
+from tape_arith.arith.sweeps.engines.local import Subprocesses
+from tape_arith.arith.sweeps.jobs import JobEnd, log_file
 from tests.helpers.child_processes import wait_until
 from tests.helpers.sweeps import marked_jobs
 
@@ -51,8 +50,8 @@ def script(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]
     return write
 
 
-def ends(engine: Local, count: int) -> list[Ended]:
-    ended: list[Ended] = []
+def ends(engine: Subprocesses, count: int) -> list[JobEnd]:
+    ended: list[JobEnd] = []
     deadline = time.monotonic() + 60
     while len(ended) < count:
         assert time.monotonic() < deadline
@@ -64,10 +63,10 @@ def ends(engine: Local, count: int) -> list[Ended]:
 def test_each_slot_has_its_share(
     script: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, gpus: list[str]
 ) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
     script("sys.exit('tape-arith: no luck' if 'fire' in job else 0)")
     jobs = marked_jobs("rope", "fire", "nope", "alibi")[::2]
-    engine = Local(4, Path("sweep"), gpus)
+    engine = Subprocesses(4, Path("sweep"))
     for job in jobs:
         engine.submit(job, 12.0)
     assert engine.free == 0
@@ -83,7 +82,7 @@ def test_each_slot_has_its_share(
         command, share, words = log.read_text().splitlines()[:3]
         assert command == f"$ tape-arith {words}" and words.endswith("--time-limit 12.000s")
         shares.append(share)
-    assert shares == [f"OMP 2 CUDA {gpu}" for gpu in (gpus * 2 or ["None"] * 4)]
+    assert shares == [f"OMP 2 CUDA {gpu}" for gpu in (gpus * 2 or [""] * 4)]
     engine.submit(jobs[0], None)  # its log goes on
     (end,) = ends(engine, 1)
     assert end.log is not None and end.log.read_text().count("$ tape-arith train") == 2
@@ -92,7 +91,7 @@ def test_each_slot_has_its_share(
 
 def test_children_are_asked_once_and_save(script: Callable[[str], None]) -> None:
     script(HANDLES_SIGNALS)
-    engine = Local(1, Path("sweep"))
+    engine = Subprocesses(1, Path("sweep"))
     engine.submit(marked_jobs("rope")[0], None)
     wait_until(Path("child").exists)
     engine.stop()
@@ -108,7 +107,7 @@ def test_children_do_not_outlive_us(script: Callable[[str], None]) -> None:
     (job, _) = marked_jobs("rope")
     parent = os.fork()
     if parent == 0:
-        Local(1, Path("sweep")).submit(job, None)
+        Subprocesses(1, Path("sweep")).submit(job, None)
         time.sleep(60)
         os._exit(0)
     wait_until(lambda: Path("child").exists() and Path("child").read_text())

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.runs import child_process
+from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.stopping import STOP_SIGNALS
 from tape_arith.arith.sweeps.engines.worker import Worker, WorkItem, main, read_state
-from tape_arith.arith.sweeps.jobs import JobOptions, plan
+from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.sweep import load_sweep
 from tests.helpers.child_processes import wait_until
 from tests.helpers.sweeps import kept, sweep_file
@@ -135,7 +136,7 @@ def test_an_orphan_and_its_retry_never_share_a_folder(
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     file = sweep_file("rope", steps=STEPS)
     done("sweep", file, "--out", "whole")
-    (job, _) = plan(load_sweep(file).runs(Path("runs")), JobOptions(), Path("runs"))
+    (job, _) = plan(load_sweep(file).runs(Path("runs")), TrainOptions(), Path("runs"))
     log = here / "runs/sweeps/mine/logs/x.log"
     line = WorkItem(job.argv, 1, str(here), str(log), "slurm", "t").line()
     Path("items.jsonl").write_text(line + "\n")

@@ -1,21 +1,96 @@
-"""The scheduler: order, failures, preemption, limits; nothing done twice."""
+"""Jobs: planned from runs, done by their files, and run in order, once, whatever fails."""
 
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.stopping import Stopper
-from tape_arith.arith.sweeps import scheduler
-from tape_arith.arith.sweeps.engines.engine import Ended
+from tape_arith.arith.sweeps import jobs as module
+from tape_arith.arith.sweeps.engines import local
 from tape_arith.arith.sweeps.engines.local import InProcess
-from tape_arith.arith.sweeps.jobs import Job
-from tape_arith.arith.sweeps.scheduler import run_jobs
-from tests.helpers.sweeps import MarkedJob, marked_jobs
+from tape_arith.arith.sweeps.jobs import (
+    Job,
+    JobEnd,
+    done_jobs,
+    plan,
+    read_jobs,
+    run_jobs,
+    write_jobs,
+)
+from tape_arith.arith.sweeps.sweep import Run, load_sweep
+from tape_arith.models.backends import AttentionChoice
+from tests.helpers.sealing import replaced, resealed
+from tests.helpers.sweeps import MarkedJob, marked_jobs, sweep_file
+from tests.helpers.tiny_runs import done
 
+OUT = Path("runs")
 TRAIN_ROPE, SCORE_ROPE = "train/mini/rope/seed-0", "score/mini/rope/seed-0/grid"
 TRAIN_FIRE = "train/mini/fire/seed-0"
+
+
+def tiny_runs(encodings: str) -> list[Run]:
+    """The runs of a sweep of tiny runs, among those of the preset."""
+    return [replace(run, root=OUT) for run in load_sweep(sweep_file(encodings)).runs(OUT)]
+
+
+# What there is to do
+
+
+def test_two_ways_of_scoring_share_a_training(here: Path) -> None:
+    jobs = plan(tiny_runs("tape+yarn,tape"), TrainOptions(), OUT)
+    assert {job.id: job.depends for job in jobs} == {
+        "train/mini/tape/seed-0": (),
+        "score/mini/tape/seed-0/grid+yarn": ("train/mini/tape/seed-0",),
+        "score/mini/tape/seed-0/grid": ("train/mini/tape/seed-0",),
+    }
+    write_jobs(jobs, Path("listed"))
+    assert list(read_jobs(Path("listed"))) == [job.line() for job in jobs]
+
+
+def test_a_job_s_command_line_makes_its_run(here: Path) -> None:
+    options = TrainOptions(compute=AttentionChoice("eager"))
+    jobs = plan(tiny_runs("tape:width=8+yarn"), options, OUT, data=Path("data"))
+    assert [job.kind for job in jobs] == ["generate", "train", "score"]
+    assert not done_jobs(jobs)
+    for job in jobs:
+        done(*job.argv)
+        assert job.kind == "generate" or job.done(), job.id
+    assert len(done_jobs(jobs)) == len(jobs)
+    record = jobs[1].run.folder.record()
+    assert record.config == jobs[1].run.config and record.data is not None
+
+
+def test_what_is_done_is_read_from_the_files(comparison: Path) -> None:
+    train, score = jobs = plan(tiny_runs("rope"), TrainOptions(), OUT)
+    assert score.done() and train.done()
+    # Carried away without its weights it is as done as before.
+    for file in (score.folder.path / "weights").iterdir():
+        file.unlink()
+    assert score.done() and train.done()
+    # A grid of another run, budget or way of scoring in its place does not count.
+    grid = score.folder.path / "grid.json"
+    text = grid.read_text()
+    for old, new in (
+        ('"rope"', '"fire"'),
+        ('"seed": 0', '"seed": 1'),
+        ('"steps": 4', '"steps": 5'),
+        ('"extrapolation": null', '"extrapolation": "yarn"'),
+    ):
+        assert old in text
+        grid.write_bytes(resealed(text.replace(old, new).encode()))
+        assert not score.done(), (old, new)
+    grid.write_text(text[:50])
+    assert not score.done()
+    grid.write_text(text)
+    replaced(score.folder.record_file, '"learning_rate": 0.001', '"learning_rate": 0.1')
+    assert not score.done() and done_jobs(jobs) == set()
+
+
+# In which order
 
 
 class FakeEngine:
@@ -28,6 +103,7 @@ class FakeEngine:
         self.limits: list[float | None] = []
         self.most = self.stops = 0
         self.leaves_files = True
+        self.started: Callable[[], None] = lambda: None
         self.meanwhile: Callable[[], None] = lambda: None
 
     @property
@@ -41,8 +117,9 @@ class FakeEngine:
         self.submitted.append(job.id)
         self.limits.append(seconds)
         self.most = max(self.most, len(self.running))
+        self.started()
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> list[JobEnd]:
         self.meanwhile()
         if not self.running:
             return []
@@ -51,17 +128,18 @@ class FakeEngine:
         if code == 0 and self.leaves_files:
             assert isinstance(job, MarkedJob)
             job.finish()
-        return [Ended(job, code, f"said {code}")]
+        return [JobEnd(job, code, f"said {code}")]
 
     def stop(self) -> None:
         self.stops += 1
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def quick(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "SECONDS_BEFORE_AGAIN", 0.02)
+    monkeypatch.setattr(module, "SECONDS_BEFORE_AGAIN", 0.02)
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("slots", [1, 3])
 def test_every_job_runs_once_after_those_it_depends_on(slots: int) -> None:
     jobs, engine = marked_jobs("rope+yarn", "rope", "fire", "nope"), FakeEngine(slots)
@@ -77,29 +155,26 @@ def test_every_job_runs_once_after_those_it_depends_on(slots: int) -> None:
     assert run_jobs(jobs, again, Stopper()).exit_code == 0 and again.submitted == []
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_failure_stops_only_what_depends_on_it() -> None:
     jobs = marked_jobs("rope", "fire", "nope")
     outcome = run_jobs(jobs, FakeEngine(2, {TRAIN_ROPE: [1]}), Stopper())
     (failed,) = outcome.failed
     assert (failed.job.id, failed.reason) == (TRAIN_ROPE, "said 1")
     assert outcome.exit_code == 1 and not outcome.left
-    assert {end.job.id for end in outcome.done} == {job.id for job in jobs} - {
-        TRAIN_ROPE,
-        SCORE_ROPE,
-    }
     engine = FakeEngine(2)
     assert run_jobs(jobs, engine, Stopper()).exit_code == 0
     assert engine.submitted == [TRAIN_ROPE, SCORE_ROPE]  # the next call does what is left
 
 
-def test_usage_errors_alone_give_exit_code_2() -> None:
-    jobs = marked_jobs("rope", "fire")
-    usage = FakeEngine(1, {TRAIN_ROPE: [2], TRAIN_FIRE: [2]})
-    assert run_jobs(jobs, usage, Stopper()).exit_code == 2
-    mixed = FakeEngine(1, {TRAIN_ROPE: [2], TRAIN_FIRE: [1]})
-    assert run_jobs(jobs, mixed, Stopper()).exit_code == 1
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("fire", "code"), [(2, 2), (1, 1)])
+def test_usage_errors_alone_give_exit_code_2(fire: int, code: int) -> None:
+    engine = FakeEngine(1, {TRAIN_ROPE: [2], TRAIN_FIRE: [fire]})
+    assert run_jobs(marked_jobs("rope", "fire"), engine, Stopper()).exit_code == code
 
 
+@pytest.mark.usefixtures("quick")
 def test_an_exit_code_alone_makes_nothing_done() -> None:
     engine = FakeEngine(1)
     engine.leaves_files = False
@@ -107,6 +182,7 @@ def test_an_exit_code_alone_makes_nothing_done() -> None:
     assert outcome.exit_code == 1 and "its files are not there" in outcome.failed[0].reason
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_preempted_job_runs_again(capsys: pytest.CaptureFixture[str]) -> None:
     engine = FakeEngine(1, {TRAIN_ROPE: [75, 75]})
     assert run_jobs(marked_jobs("rope", "fire"), engine, Stopper()).exit_code == 0
@@ -115,6 +191,7 @@ def test_a_preempted_job_runs_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{TRAIN_ROPE}: said 75" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_job_that_another_process_did_meanwhile_does_not_start() -> None:
     jobs, engine = marked_jobs("rope", "fire"), FakeEngine(1)
     engine.meanwhile = jobs[2].finish
@@ -122,6 +199,7 @@ def test_a_job_that_another_process_did_meanwhile_does_not_start() -> None:
     assert TRAIN_FIRE not in engine.submitted and jobs[3].id in engine.submitted
 
 
+@pytest.mark.usefixtures("quick")
 def test_the_time_limit_is_passed_on_and_leaves_the_rest() -> None:
     jobs, engine = marked_jobs("rope", "fire"), FakeEngine(1, {SCORE_ROPE: [3]})
     outcome = run_jobs(jobs, engine, Stopper(1e6))
@@ -132,33 +210,33 @@ def test_the_time_limit_is_passed_on_and_leaves_the_rest() -> None:
     assert late.submitted == [] and late.stops == 1
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("code", [75, 130, -signal.SIGTERM, 3, 1])
 def test_a_signal_stops_running_jobs_and_starts_no_other(code: int) -> None:
     stopper, engine = Stopper(), FakeEngine(2, {TRAIN_ROPE: [code]})
-    outcome = run_jobs(
-        marked_jobs("rope", "fire"),
-        engine,
-        stopper,
-        started=lambda job: setattr(stopper, "signal", 15),
-    )
+    engine.started = lambda: setattr(stopper, "signal", 15)
+    outcome = run_jobs(marked_jobs("rope", "fire"), engine, stopper)
     assert engine.submitted == [TRAIN_ROPE] and engine.stops == 1
     assert outcome.left and stopper.exit_code == 75
     assert bool(outcome.failed) == (code == 1)  # a failure while stopping is one
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("error", [OSError(28, "No space left"), RuntimeError("No space left")])
 def test_in_this_process_an_error_ends_no_other_job(
-    error: Exception, capsys: pytest.CaptureFixture[str]
+    error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def perform(job: Job) -> bool:
+    def perform(job: Job, stopper: Stopper) -> bool:
         if "rope" in job.id:
             raise error
         assert isinstance(job, MarkedJob)
         job.finish()
         return True
 
-    outcome = run_jobs(marked_jobs("rope", "fire"), InProcess(perform), Stopper())
+    monkeypatch.setattr(local, "perform", perform)
+    jobs = marked_jobs("rope", "fire")
+    outcome = run_jobs(jobs, InProcess(Stopper()), Stopper())
     assert "No space left" in outcome.failed[0].reason and outcome.exit_code == 1
-    assert len(outcome.done) == 2
+    assert [job.id for job in jobs if job.done()] == [job.id for job in jobs[2:]]
     # For an error of ours, whoever reports it needs the traceback.
     assert ("Traceback" in capsys.readouterr().err) == isinstance(error, RuntimeError)

@@ -15,20 +15,21 @@ from tape_arith.arith.training import checkpoint
 from tests.helpers.tiny_runs import call, contents, done, refused, settings
 
 SMALL = {"run.json", "environment.json", "metrics.jsonl", "timings.json"}
+ROPE = Path("runs/mini/rope/seed-0")
 
 
 def answer(answers: Iterator[bool], _: stopping.Stopper) -> bool:
     return next(answers)
 
 
-def same_training(one: Path, other: Path) -> None:
+def assert_same_training(one: Path, other: Path) -> None:
     """Both ended with the same bits, and kept the same state before the cool-down."""
-    here, there = RunFolder(one), RunFolder(other)
-    assert here.final.read_bytes() == there.final.read_bytes()
+    first, second = RunFolder(one), RunFolder(other)
+    assert first.final.read_bytes() == second.final.read_bytes()
     # Its header counts seconds.
-    mine, theirs = (checkpoint.load(run.before_cooldown, "cpu")[0] for run in (here, there))
-    assert mine.keys() == theirs.keys()
-    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+    states = [checkpoint.load(run.before_cooldown, "cpu")[0] for run in (first, second)]
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
 
 
 def test_every_run_leaves_its_folder(trained: Path) -> None:
@@ -45,7 +46,7 @@ def test_every_run_leaves_its_folder(trained: Path) -> None:
         assert folder.finished() and record.data is not None
         assert record.config.steps == 4 and record.first_steps == 4
         way = "score" if record.encoding != "tape" else "score+yarn"
-        assert set(folder.timings()) == {"generate", "train", way}
+        assert set(folder.timings()) == {"train", way}
         assert [line["step"] for line in folder.metrics()] == [4]
         environment = json.loads((folder.path / "environment.json").read_text())
         assert environment["command"].startswith("tape-arith run --pe rope,fire,tape+yarn")
@@ -54,15 +55,11 @@ def test_every_run_leaves_its_folder(trained: Path) -> None:
         apart = {k: v for k, v in contents(folder.path).items() if "weights" not in k}
         assert sum(map(len, apart.values())) < 100_000
         assert not any(str(trained).encode() in text for text in apart.values())
-
-
-def test_the_figure_and_the_tables(trained: Path) -> None:
     place = trained / "runs" / "mini"
     assert (place / "rope-fire-tape+yarn.png").read_bytes().startswith(b"\x89PNG")
     with open(place / "table.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert {row["encoding"] for row in rows} == {"rope", "fire", "tape+yarn"}
-    assert {row["seeds"] for row in rows} == {"0 1"}
+        rows = {row["encoding"]: row["seeds"] for row in csv.DictReader(file)}
+    assert rows == dict.fromkeys(("rope", "fire", "tape+yarn"), "0 1")
     assert (place / "table.md").read_text().startswith("| encoding |")
 
 
@@ -77,32 +74,47 @@ def test_a_second_call_does_nothing_twice(comparison: Path) -> None:
     assert contents(runs) == before
 
 
+def test_a_call_that_only_fails_redraws_what_is_scored(comparison: Path) -> None:
+    """A call before it may have been killed between its last grid and its figure."""
+    done("train", "--pe", "nope", "--no-score", *settings(steps=6))
+    figure, table = Path("runs/mini/rope-fire.png"), Path("runs/mini/table.csv")
+    table.write_text("of fewer runs")
+    result = call("run", "--pe", "rope,fire,nope", *settings())
+    assert result.code == 2 and "budget of 6 steps, not 4" in result.err
+    assert result.out == f"{figure}\n" and figure.exists()
+    assert table.read_text().count("\n") == 3
+    # A grid of other settings is named and not drawn.
+    result = call("run", "--pe", "rope", *settings(steps=6))
+    assert result.code == 2 and result.out == ""
+    assert "left out, trained with other settings or steps: rope seed 0, rope seed 1" in result.err
+
+
 def test_data_on_disk_and_data_as_needed_give_one_run(comparison: Path) -> None:
     done("train", "--pe", "rope", "--out", "other", *settings())
-    one, other = (Path(root, "mini/rope/seed-0") for root in ("runs", "other"))
+    other = Path("other/mini/rope/seed-0")
     assert RunFolder(other).record().data is None
-    same_training(one, other)
-    assert (one / "grid.json").read_bytes() == (other / "grid.json").read_bytes()
+    assert_same_training(ROPE, other)
+    assert (ROPE / "grid.json").read_bytes() == (other / "grid.json").read_bytes()
 
 
 def test_a_training_that_is_stopped_is_that_of_an_unbroken_one(
     comparison: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train = ("train", "--pe", "tape", "--out", "slow", *settings())
+    slow = RunFolder(Path("slow/mini/tape/seed-0"))
     # It asks after every step but the last: first it stops after two of four, then after three.
     for questions in (1, 0):
         left = iter([False] * questions + [True] * 100)
         monkeypatch.setattr(stopping.Stopper, "time_is_up", property(partial(answer, left)))
         stopped = call(*train)
         assert stopped.code == 3, stopped.err
-    assert not RunFolder(Path("slow/mini/tape/seed-0")).finished()
+    assert not slow.finished()
     assert "not scored" in done("list", "--runs", "slow").out
     monkeypatch.undo()
     monkeypatch.chdir(comparison)
-    finished = done(*train)
-    assert "from step" in finished.err
-    same_training(Path("runs/mini/tape/seed-0"), Path("slow/mini/tape/seed-0"))
-    assert len(RunFolder(Path("slow/mini/tape/seed-0")).metrics()) == 1
+    assert "from step" in done(*train).err
+    assert_same_training(Path("runs/mini/tape/seed-0"), slow.path)
+    assert len(slow.metrics()) == 1
 
 
 def test_nothing_to_run(here: Path) -> None:
