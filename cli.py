@@ -26,7 +26,7 @@ from tape_arith.arith.version import own_version
 
 PANELS = {
     "From problems to grids": ("generate", "train", "score", "run", "sweep", "status"),
-    "What came out": ("heatmap", "table", "leaderboard", "report", "curves", "export", "cite"),
+    "What came out": ("heatmap", "leaderboard", "report", "curves", "export", "cite"),
     "What goes on inside": ("stability", "attention", "errors"),
     "What there is, and how fast": ("list", "check", "doctor", "bench"),
 }

@@ -109,7 +109,7 @@ def test_encodings_that_are_refused(here: Path, pe: str) -> None:
         (("score", "runs/x", "--max-digits", "0"), "--max-digits"),
         (("score", "runs/\udcff"), "runs/\\xff is not UTF-8"),
         (("heatmap", "--compare", "fier"), "did you mean 'fire'?"),
-        (("table", "--runs", __file__), "--runs"),
+        (("leaderboard", "--runs", __file__), "--runs"),
         (("generate", "--count", "9" * 23), "--count takes 1,000,000,000,000 at most"),
         (("generate", "--verify", "x", "--count", "3"), "--verify DIR only checks"),
         (("generate", "--verify", __file__), "takes the folder of a dataset"),
@@ -134,7 +134,7 @@ def test_a_stream_that_is_closed_goes_nowhere(here: Path, closed: str) -> None:
 
 def test_letters_that_an_encoding_lacks_are_written_as_numbers() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    table = [*MODULE, "table", "--runs", str(ROOT / "results"), "--compare", "rope"]
+    table = [*MODULE, "leaderboard", "--runs", str(ROOT / "results"), "--compare", "rope"]
     told = subprocess.run(table, capture_output=True, check=True, env=environment).stdout
     assert rb"\xb1" in told
 

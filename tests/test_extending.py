@@ -182,7 +182,7 @@ def test_a_package_is_trained_and_its_run_is_read_without_it(package: Path) -> N
     points.write_text(points.read_text().replace("their_own", "their_other"))
     clear_caches()
     assert f"  {folder.path}: trained; grid" in done("list").out.splitlines()
-    assert "| rope+their-own:scale=2 |" in done("table").out
+    assert "| rope+their-own:scale=2 |" in done("leaderboard").out
     message = "was trained with rope+their-own:scale=2: unknown encoding or extrapolation"
     assert message in refused("score", folder.path)
 
@@ -282,13 +282,13 @@ def test_a_changed_file_is_not_the_one_that_was_trained(folder: Path) -> None:
         assert message in refused(*command)
     assert Path(run, "weights/final.safetensors").read_bytes() == weights
     done(*train, "--seed", 1)
-    assert "trained with different versions of mine.py:Mine" in refused("table")
+    assert "trained with different versions of mine.py:Mine" in refused("leaderboard")
     done(*train, "--fresh")
     assert Path(run, "weights/final.safetensors").read_bytes() != weights
     file.unlink()
     assert "'mine.py': there is no such file" in refused("score", run)
     assert f"  {run}: trained; grid" in done("list").out.splitlines()
-    assert "| mine.py:Mine |" in done("table").out
+    assert "| mine.py:Mine |" in done("leaderboard").out
 
 
 DEAD = """

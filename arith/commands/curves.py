@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.commands.options import Compared, Preset, Runs
-from tape_arith.models.names.parse import parse_list
 
 EXAMPLE = "tape-arith curves --compare rope,tape --preset mini"
 
@@ -27,14 +26,12 @@ def command(
     `--compare all` draws every run of the preset that was trained like the others; what is left out
     is named.
     """
-    from tape_arith.arith.compare.curves import figure_path, study, study_all
-    from tape_arith.arith.compare.panels import ALL
+    from tape_arith.arith.compare.curves import figure_path, study
     from tape_arith.arith.figures.curves import draw, to_json
     from tape_arith.arith.runs.record import known_preset
 
-    of = known_preset(preset)
-    found = study_all(runs, of) if compare == ALL else study(runs, parse_list(compare), of)
-    path = out or (None if as_json else figure_path(runs, found))
+    content = study(runs, compare, known_preset(preset))
+    path = out or (None if as_json else figure_path(runs, content))
     if path is not None:
-        draw(found, path)
-    print(to_json(found) if as_json else path, end="" if as_json else "\n")
+        draw(content, path)
+    print(to_json(content) if as_json else path, end="" if as_json else "\n")

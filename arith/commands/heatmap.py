@@ -30,19 +30,24 @@ def command(
     `--compare all` draws every scored encoding: by mean out of distribution, then those that know
     where digits stand, then those that did not converge.
     """
-    from tape_arith.arith.compare.order import in_words
-    from tape_arith.arith.compare.panels import ALL, selection
-    from tape_arith.arith.compare.words import figure_path
+    from tape_arith.arith.compare.order import describe_order, figure_path, sort_panels
+    from tape_arith.arith.compare.panels import ALL, select_panels, warn_excluded
     from tape_arith.arith.data.bucket import known_split
+    from tape_arith.arith.errors import UsageError
     from tape_arith.arith.figures.heatmap import draw
     from tape_arith.arith.runs.record import known_preset
     from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
     evaluation_set = EvaluationSet(known_split(split), max_digits)
-    chosen = selection(
-        runs, compare, known_preset(preset), evaluation_set=evaluation_set, seed=seed, sort=sort
-    )
-    path = out or figure_path(runs, chosen, evaluation_set)
-    order = in_words(chosen, seed) if sort or compare == ALL else ""
-    draw(chosen, path, seed=seed, order=order)
+    panels, excluded = select_panels(runs, compare, known_preset(preset), evaluation_set)
+    warn_excluded(excluded)
+    order = ""
+    if compare == ALL and seed is not None:
+        panels = [panel for panel in panels if any(grid.seed == seed for grid in panel)]
+        if not panels:
+            raise UsageError(f"no scored run of seed {seed} in {runs}{evaluation_set}")
+    if sort or compare == ALL:
+        panels, order = sort_panels(panels, seed), describe_order(panels, seed)
+    path = out or figure_path(runs, panels, evaluation_set)
+    draw(panels, path, seed=seed, order=order)
     print(path)

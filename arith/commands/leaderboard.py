@@ -1,18 +1,28 @@
-"""`tape-arith leaderboard`: every scored encoding of a preset, ranked, with what is known of it."""
+"""`tape-arith leaderboard`: the scored encodings of a preset, ranked."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands.options import MaxDigits, Preset, Runs, Split
+from tape_arith.arith.commands.options import MaxDigits, Preset, Runs, Split, complete_encoding
 from tape_arith.arith.errors import UsageError
 
 EXAMPLE = "tape-arith leaderboard --preset mini --out leaderboard.tex --figure leaderboard.pdf"
-ENDINGS = {".md": "markdown", ".txt": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
+_ENDINGS = {".md": "markdown", ".txt": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
 
 
 def command(
+    compare: Annotated[
+        str,
+        typer.Option(
+            "--compare",
+            "--pe",
+            metavar="NAMES",
+            help="Encodings to show, as in fire,tape+yarn; ranks and tests stay those of all.",
+            autocompletion=complete_encoding,
+        ),
+    ] = "all",
     preset: Preset = None,
     split: Split = "evaluation",
     max_digits: MaxDigits = None,
@@ -35,35 +45,32 @@ def command(
     --out or --figure, what is printed is the files written.
     """
     from tape_arith.arith.compare.leaderboard import board
-    from tape_arith.arith.compare.select import tell
+    from tape_arith.arith.compare.panels import warn_excluded
     from tape_arith.arith.data.bucket import known_split
-    from tape_arith.arith.figures.leaderboard_table import FORMATS
+    from tape_arith.arith.figures.board import FORMATS
     from tape_arith.arith.files import write_text
     from tape_arith.arith.runs.record import known_preset
     from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
-    if format is None and out and out.suffix.lower() not in ENDINGS:
-        known_endings = ", ".join(ENDINGS)
-        raise UsageError(
-            f"{out} has none of the endings {known_endings}: give it one, or say --format"
-        )
-    kind = format or (ENDINGS[out.suffix.lower()] if out else "markdown")
+    kind = format or (_ENDINGS.get(out.suffix.lower()) if out else "markdown")
+    if kind is None:
+        endings = ", ".join(_ENDINGS)
+        raise UsageError(f"{out} has none of the endings {endings}: give it one, or say --format")
     if kind not in FORMATS:
-        raise UsageError(f"unknown format '{format}'. Known: {', '.join(FORMATS)}")
+        raise UsageError(f"unknown format '{kind}'. Known: {', '.join(FORMATS)}")
     if figure:
+        from tape_arith.arith.figures.leaderboard import draw
         from tape_arith.arith.figures.style import figure_format
 
         figure_format(figure)  # before anything is written
     evaluation_set = EvaluationSet(known_split(split), max_digits)
-    found = board(runs, known_preset(preset), evaluation_set=evaluation_set, costs=costs)
-    tell(found.left_out)
+    content = board(runs, compare, known_preset(preset), evaluation_set, costs=costs)
+    warn_excluded(content.left_out)
     if out:
-        write_text(out, FORMATS[kind](found))
+        write_text(out, FORMATS[kind](content))
         print(out)
     if figure:
-        from tape_arith.arith.figures.leaderboard import draw
-
-        draw(found, figure)
+        draw(content, figure)
         print(figure)
     if not out and not figure:
-        print(FORMATS[kind](found), end="")
+        print(FORMATS[kind](content), end="")

@@ -1,114 +1,76 @@
-"""The curves of several runs: which belong together, and at which steps. No torch here."""
+"""The curves of several runs: which belong together, and at which steps."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tape_arith.arith.compare.select import listed, tell
-from tape_arith.arith.compare.words import joined
-from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.compare.order import join_names
+from tape_arith.arith.compare.panels import (
+    ALL,
+    budget_preference,
+    describe_seeds,
+    warn_excluded,
+)
+from tape_arith.arith.compare.run_files import or_default
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.curves import Learner, Series, Study
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
-from tape_arith.arith.runs.folder import RunFolder, check_one_source, find_runs, slug
+from tape_arith.arith.runs.folder import RunFolder, check_one_source, find_runs
 from tape_arith.arith.runs.metrics import by_length, curve, states
-from tape_arith.arith.runs.record import RunRecord, load_preset, presets
-from tape_arith.arith.terminal import say
-from tape_arith.models.names.parse import Name, parse
+from tape_arith.arith.runs.record import RunRecord
+from tape_arith.models.names.parse import Name, parse, parse_list
 
-Runs = list[tuple[RunFolder, RunRecord]]
-
-
-def study(root: Path, names: Sequence[Name], preset: str | None = None) -> Study:
-    """The curves of every run of `names` below `root`, all of one preset and budget, finished or
-    not. Errors: UsageError where there are none, or such as must not be compared; Failure for a
-    corrupt run."""
-    if not names:
-        raise UsageError("nothing to compare: name encodings, as in --compare fire,tape")
-    for name in names:
-        if name.extrapolation is not None:
-            raise UsageError(f"{name} is trained as {name.encoding}: name that, for its curves")
-    found = {name: _folders(root, name, preset) for name in names}
-    there = [{path.parents[1].name for path in paths} for paths in found.values()]
-    common = sorted(set.intersection(*there))
-    if len(common) > 1:
-        raise UsageError(f"there are runs in {', '.join(common)}: choose one with --preset")
-    if not common:
-        missing = next((name for name in names if not found[name]), names[-1])
-        where = preset or "mini"
-        raise UsageError(
-            f"no run of {missing} in {root}/{preset or '*'}"
-            f"{' beside the others' if len(names) > 1 else ''}: "
-            f"{train_command(missing, where, root)}"
-        )
-    groups = {
-        str(name): [RunFolder(path) for path in paths if path.parents[1].name == common[0]]
-        for name, paths in found.items()
-    }
-    check_one_source([folder for folders in groups.values() for folder in folders])
-    records = [folder.record() for folders in groups.values() for folder in folders]
-    first = records[0]
-    for record in records[1:]:
-        if record.budget != first.budget:
-            differs = first.config.differences(record.config) or "their budgets"
-            raise UsageError(
-                f"{first.encoding} (seed {first.seed}) and {record.encoding} (seed {record.seed}) "
-                f"were not trained alike ({differs}): draw them apart, or train them alike"
-            )
-    return _study(groups, first)
+_Runs = list[tuple[RunFolder, RunRecord]]
 
 
-def study_all(root: Path, preset: str | None = None) -> Study:
-    """The curves of every run of one preset below `root` that was trained as most were, or as the
-    preset says, by the encodings' names; what is left out is told on stderr. Errors: UsageError
-    where there are none, or runs of several presets; Failure for corrupt metrics."""
-    alike: dict[tuple[tuple[str, object], ...], Runs] = {}
+def study(root: Path, names: str = ALL, preset: str | None = None) -> Study:
+    """Return the curves of every run of `names` below `root`, finished or not.
+
+    All are of one preset and were trained alike; of several such groups this is the one with most
+    of `names`, then the preset's own, and the others are named on stderr. Raises UsageError if
+    there are no such runs, Failure for corrupt metrics.
+    """
+    named = None if names == ALL else _check_names(parse_list(names))
+    wanted = None if named is None else {str(name) for name in named}
+    by_preset: dict[str, _Runs] = {}
     for folder in find_runs(root):
-        try:
-            record = folder.record()
-        except Failure as error:
-            say(f"note: {error}")
-            continue
-        if record.preset == (preset or record.preset):
-            key = ("preset", record.preset), *sorted(record.budget.items())
-            alike.setdefault(key, []).append((folder, record))
-    found = sorted({record.preset for runs in alike.values() for _, record in runs})
-    if len(found) > 1:
-        raise UsageError(f"there are runs of {', '.join(found)}: choose one with --preset")
-    if not found:
-        of, how = f" of {preset}" if preset else "", train_command(parse("rope"), preset, root)
-        raise UsageError(f"no run{of} in {root}: {how} makes one{other_run_roots(root)}")
-    kept, *others = sorted(alike.values(), key=_claim, reverse=True)
-    first = kept[0][1]
+        record = or_default(folder.record, None)
+        if record is not None and (wanted is None or record.encoding in wanted):
+            by_preset.setdefault(record.preset, []).append((folder, record))
+    complete = [
+        name
+        for name, runs in by_preset.items()
+        if preset in (None, name) and set(_by_encoding(runs)).issuperset(wanted or ())
+    ]
+    if len(complete) > 1:
+        raise UsageError(f"there are runs of {', '.join(complete)}: choose one with --preset")
+    if not complete:
+        raise _no_runs(root, named, preset, by_preset)
+    alike: dict[tuple[tuple[str, object], ...], _Runs] = {}
+    for folder, record in by_preset[complete[0]]:
+        alike.setdefault(tuple(sorted(record.budget.items())), []).append((folder, record))
+
+    def order(runs: _Runs) -> tuple[int, bool, bool, int, int]:
+        record, size = runs[0][1], len(_by_encoding(runs))
+        preferred = budget_preference(record.preset, record.budget)
+        return (size if wanted else 0, *preferred, size, len(runs))
+
+    shown, *others = sorted(alike.values(), key=order, reverse=True)
+    first = shown[0][1]
+    excluded = []
     for runs in others:
         why = runs[0][1].config.differences(first.config) or "not begun alike"
-        seeds = {name: [record.seed for _, record in of] for name, of in _groups(runs).items()}
-        tell([(listed(seeds), why)])
-    folders = {name: [folder for folder, _ in of] for name, of in _groups(kept).items()}
-    check_one_source([folder for of in folders.values() for folder in of])
-    return _study(folders, first)
-
-
-def _claim(runs: Runs) -> tuple[bool, bool, int, int]:
-    """What decides which runs are drawn: whether they are the preset's own, then whether they began
-    with weights of their own, then how many."""
-    first, own = runs[0][1], False
-    from_scratch = first.init_from is None
-    if first.preset in presets() and from_scratch:
-        own = first.config == load_preset(first.preset) and first.first_steps == first.config.steps
-    return own, from_scratch, len(_groups(runs)), len(runs)
-
-
-def _groups(runs: Runs) -> dict[str, Runs]:
-    """The runs of each encoding."""
-    result: dict[str, Runs] = {}
-    for folder, record in runs:
-        result.setdefault(record.encoding, []).append((folder, record))
-    return result
-
-
-def _study(groups: Mapping[str, Sequence[RunFolder]], first: RunRecord) -> Study:
-    """The curves of `groups`, all trained as `first`."""
+        seeds = {name: [r.seed for _, r in members] for name, members in _by_encoding(runs).items()}
+        excluded.append((describe_seeds(seeds), why))
+    if missing := (wanted or set()).difference(_by_encoding(shown)):
+        raise UsageError(
+            f"{', '.join(sorted(missing))} and {first.encoding} were not trained alike "
+            f"({'; '.join(why for _, why in excluded)}): draw them apart, or train them alike"
+        )
+    warn_excluded(excluded)
+    check_one_source([folder for folder, _ in shown])
+    groups = _by_encoding(shown)
     return Study(
-        tuple(learner(name, folders) for name, folders in groups.items()),
+        tuple(_learner(name, groups[name]) for name in (map(str, named) if named else groups)),
         first.preset,
         first.settings,
         first.config.task,
@@ -117,50 +79,100 @@ def _study(groups: Mapping[str, Sequence[RunFolder]], first: RunRecord) -> Study
     )
 
 
-def learner(encoding: str, folders: Sequence[RunFolder]) -> Learner:
-    """The curves of one encoding, a row a seed."""
-    runs = {folder.record().seed: folder.metrics() for folder in folders}
-    seeds = tuple(sorted(runs))
-    lines = [runs[seed] for seed in seeds]
-    taken = [[line for line in run if line.get("exact_match") is not None] for run in lines]
-    lengths = [by_length(run) for run in lines]
-    measures = [states(run) for run in lines]
-    return Learner(
-        encoding,
-        seeds,
-        loss=together([[(line["step"], line["loss"]) for line in run] for run in lines]),
-        held_out=together([[(line["step"], line["exact_match"]) for line in run] for run in taken]),
-        in_distribution=together([curve(run, "in_distribution") for run in lines]),
-        out_of_distribution=together([curve(run, "out_of_distribution") for run in lines]),
-        by_length={n: together([of.get(n, []) for of in lengths]) for n in sorted(lengths[0])},
-        state={name: _layers([of.get(name, []) for of in measures]) for name in measures[0]},
+def _check_names(names: Sequence[Name]) -> list[Name]:
+    if not names:
+        raise UsageError("nothing to compare: name encodings, as in --compare fire,tape")
+    for name in names:
+        if name.extrapolation is not None:
+            raise UsageError(f"{name} is trained as {name.encoding}: name that, for its curves")
+    return list(dict.fromkeys(names))
+
+
+def _no_runs(
+    root: Path,
+    named: Sequence[Name] | None,
+    preset: str | None,
+    by_preset: Mapping[str, _Runs],
+) -> UsageError:
+    """Return the error for missing runs, with a command that makes one."""
+    if named is None:
+        of_preset, command = (
+            f" of {preset}" if preset else "",
+            train_command(parse("rope"), preset, root),
+        )
+        return UsageError(
+            f"no run{of_preset} in {root}: {command} makes one{other_run_roots(root)}"
+        )
+    trained = {
+        encoding
+        for name, runs in by_preset.items()
+        if preset in (None, name)
+        for encoding in _by_encoding(runs)
+    }
+    missing = next((name for name in named if str(name) not in trained), named[-1])
+    beside = " beside the others" if len(named) > 1 else ""
+    return UsageError(
+        f"no run of {missing} in {root}/{preset or '*'}{beside}: "
+        f"{train_command(missing, preset or 'mini', root)}"
     )
 
 
-def together(curves: Sequence[Sequence[tuple[int, float]]]) -> Series:
-    """Curves of several seeds, at the steps that all of them have: else neighbouring points would
-    be means over different runs."""
+def _by_encoding(runs: _Runs) -> dict[str, _Runs]:
+    groups: dict[str, _Runs] = {}
+    for folder, record in runs:
+        groups.setdefault(record.encoding, []).append((folder, record))
+    return groups
+
+
+def _learner(encoding: str, runs: _Runs) -> Learner:
+    """Return the curves of one encoding, a row a seed."""
+    by_seed = {record.seed: folder.metrics() for folder, record in runs}
+    seeds = tuple(sorted(by_seed))
+    lines = [by_seed[seed] for seed in seeds]
+    lengths, measures = list(map(by_length, lines)), list(map(states, lines))
+    return Learner(
+        encoding,
+        seeds,
+        loss=align([[(line["step"], line["loss"]) for line in run] for run in lines]),
+        held_out=align(
+            [
+                [
+                    (line["step"], line["exact_match"])
+                    for line in run
+                    if line["exact_match"] is not None
+                ]
+                for run in lines
+            ]
+        ),
+        in_distribution=align([curve(run, "in_distribution") for run in lines]),
+        out_of_distribution=align([curve(run, "out_of_distribution") for run in lines]),
+        by_length={
+            length: align([curves.get(length, []) for curves in lengths])
+            for length in sorted(lengths[0])
+        },
+        state={name: _layers([run.get(name, []) for run in measures]) for name in measures[0]},
+    )
+
+
+def align(curves: Sequence[Sequence[tuple[int, float]]]) -> Series:
+    """Return curves of several seeds at the steps that all of them have.
+
+    Elsewhere neighbouring points would be means over different runs.
+    """
     values = [dict(points) for points in curves]
     steps = sorted(set.intersection(*(set(points) for points in values)))
     return Series(tuple(steps), tuple(tuple(points[step] for step in steps) for points in values))
 
 
 def _layers(curves: Sequence[Sequence[tuple[int, list[float]]]]) -> tuple[Series, ...]:
-    """A series a layer."""
-    count = len(curves[0][0][1])
+    """Return a series a layer."""
     return tuple(
-        together([[(step, values[i]) for step, values in points] for points in curves])
-        for i in range(count)
+        align([[(step, values[layer]) for step, values in points] for points in curves])
+        for layer in range(len(curves[0][0][1]))
     )
 
 
-def _folders(root: Path, name: Name, preset: str | None) -> list[Path]:
-    """The runs of `name`, in whatever preset or in one."""
-    files = root.glob(f"{preset or '*'}/{slug(str(name.encoding))}/seed-*/run.json")
-    return sorted(file.parent for file in files)
-
-
 def figure_path(root: Path, study: Study) -> Path:
-    """Where curves are drawn unless said otherwise: beside the runs of their preset."""
-    names = joined([learner.encoding for learner in study.learners])
+    """Return the path of a figure of curves that has none: beside the runs of its preset."""
+    names = join_names([learner.encoding for learner in study.learners])
     return root / study.preset / f"curves-{names}.png"

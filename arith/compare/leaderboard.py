@@ -1,73 +1,82 @@
-"""The leaderboard: what the runs of a preset say, gathered. No torch, unless costs are wanted."""
+"""The leaderboard: the scored encodings of a preset, ranked and tested. Torch only for costs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from tape_arith.arith.compare.order import NOT_RANKED, SECTIONS, kinds, sections
-from tape_arith.arith.compare.panels import all_panels
+from tape_arith.arith.compare.order import SECTIONS, Panels, kinds, sections
+from tape_arith.arith.compare.panels import ALL, select_panels
+from tape_arith.arith.compare.run_files import Key, RunFiles, key, or_default, read_runs
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.captions import Panel, footnote, source
-from tape_arith.arith.figures.leaderboard_data import Board, Comparison, Section, Standing, Training
-from tape_arith.arith.figures.tables import Row
-from tape_arith.arith.runs.folder import RunFolder, find_runs
-from tape_arith.arith.runs.metrics import LastStates, last_states
+from tape_arith.arith.figures.tables import Comparison, Row, Training
+from tape_arith.arith.runs.metrics import last_states
 from tape_arith.arith.runs.record import check_can_continue
-from tape_arith.arith.scoring.comparisons import Welch, holm, welch
+from tape_arith.arith.scoring.comparisons import holm, welch
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.grid import SOLVED, Grid, solved_to
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
-from tape_arith.models.names.parse import parse
+from tape_arith.models.names.parse import parse, parse_list
 
-REFERENCES = ("rope", "tape")
-"""What every encoding is tested against (the protocol)."""
-Key = tuple[str, str, int]
-"""Preset, encoding and seed: which run it is."""
+_REFERENCES = ("rope", "tape")
+"""The encodings against which every other is tested (the protocol)."""
 
 
 def board(
     root: Path,
+    names: str = ALL,
     preset: str | None = None,
-    *,
     evaluation_set: EvaluationSet = DEFAULT_SET,
+    *,
     costs: bool = False,
 ) -> Board:
-    """The leaderboard of `preset`, or of the one that has runs; with `costs`, parameters and FLOPs
-    at the size that was trained. Errors: UsageError where nothing is scored, or in several presets;
-    Failure for a corrupt grid."""
-    panels, left_out = all_panels(root, preset, evaluation_set)
-    of = {panel[0].name: panel for panel in panels}
+    """Return the leaderboard of the encodings in `names`, ranked and tested among all.
+
+    With `costs` it has parameters and FLOPs at the size that was trained. Raises UsageError as
+    `select_panels`, Failure if costs are asked for and no record tells the size.
+    """
+    panels, excluded = select_panels(root, names, preset, evaluation_set, with_others=True)
+    made = build_board(panels, excluded, read_runs(root), costs=costs)
+    return made if names == ALL else made.only(list(map(str, parse_list(names))))
+
+
+def build_board(
+    panels: Panels,
+    excluded: Sequence[tuple[str, str]],
+    runs: Mapping[Key, RunFiles],
+    *,
+    costs: bool,
+) -> Board:
+    """Return the leaderboard of `panels`, whose runs left their files in `runs`."""
+    by_name = {panel[0].name: panel for panel in panels}
     ordered = sections(panels)
-    shown = [of[row.encoding] for rows in ordered.values() for row in rows]
-    ranked = {
-        row.encoding for title, rows in ordered.items() if title != NOT_RANKED for row in rows
-    }
-    tests = tested(of, ranked)
-    folders = _folders(root)
+    rows = {row.encoding: row for members in ordered.values() for row in members}
+    tests, num_tests = significance_tests(rows, by_name)
     first = panels[0][0]
-    config = _config(first, folders) if costs else None
+    config = _config(first.name, runs.get(key(first))) if costs else None
 
-    def standing(row: Row, place: int) -> Standing:
-        panel = of[row.encoding]
-        kind = kinds(row.encoding)
-        runs = [folders.get(_key(grid)) for grid in panel]
-        last = [_last(grid, run) for grid, run in zip(panel, runs, strict=True)]
-        parameters, flops = _cost(row.encoding, config, runs[0]) if config else (None, None)
-        return Standing(
+    def complete(row: Row, place: int) -> Row:
+        grids = by_name[row.encoding]
+        files = [runs.get(key(grid)) for grid in grids]
+        # Training knows nothing of what is added at test time.
+        trained = [
+            None if grid.extrapolation else run for grid, run in zip(grids, files, strict=True)
+        ]
+        states = [last_states(run.metrics) if run else None for run in trained]
+        row = replace(
             row,
-            place if row.ranked else None,
-            "unknown" if kind is None else " + ".join(kind),
-            {share: solved_to(panel, share) for share in SOLVED},
-            tests[row.encoding],
-            [states.values if states else None for states in last],
-            [_train_seconds(run) for run in runs],
-            parameters,
-            flops,
-            [_training(run, row.encoding, config) for run in runs] if config else (),
-            [states.steps for states in last if states],
+            rank=place if row.ranked else None,
+            kind=" + ".join(kinds(row.encoding) or ("unknown",)),
+            tests=tests[row.encoding],
+            last_states=[state.values if state else None for state in states],
+            last_steps=[state.steps for state in states if state],
+            train_seconds=[run.seconds.get("train") if run else None for run in files],
         )
+        return row if config is None else _with_costs(row, files, config)
 
+    shown = [by_name[name] for name in rows]
     return Board(
         first.preset,
         {
@@ -80,164 +89,115 @@ def board(
         source(shown),
         footnote(shown),
         [
-            Section(title, SECTIONS[title], [standing(row, n) for n, row in enumerate(rows, 1)])
-            for title, rows in ordered.items()
+            Section(title, SECTIONS[title], [complete(row, n) for n, row in enumerate(members, 1)])
+            for title, members in ordered.items()
         ],
-        REFERENCES,
-        left_out,
+        _REFERENCES,
+        excluded,
+        num_tests,
+        len(panels),
         costs,
     )
 
 
-def tested(panels: Mapping[str, Panel], ranked: set[str]) -> dict[str, dict[str, Comparison]]:
-    """For each encoding its tests against REFERENCES, with Holm over all that could be made. A
-    reference against another is one test, told on both rows.
+def significance_tests(
+    rows: Mapping[str, Row], panels: Mapping[str, Panel]
+) -> tuple[dict[str, dict[str, Comparison]], int]:
+    """Test each encoding against the references; return the tests and how many different ones.
 
-    What is not ranked is not tested; nor are two ways of scoring the same training runs, whose
-    means are not independent, as Welch's test takes them to be.
+    Holm's p is over all of them. A test of two references is one, on both their rows. What is not
+    ranked is not tested; nor are two ways of scoring the same training runs, whose means are not
+    independent, as Welch's test takes them to be.
     """
-    made: dict[tuple[str, str], Welch] = {}
-    why: dict[tuple[str, str], str] = {}
-    for name, reference in product(panels, REFERENCES):
-        reason = _no_test(name, reference, panels, ranked)
-        test = None if reason else welch(_means(panels[name]), _means(panels[reference]))
-        if test is None:
-            why[name, reference] = reason or "neither varies between seeds"
-        else:
-            made[name, reference] = test
-    p = {frozenset(pair): test.p for pair, test in made.items()}
+    tests: dict[tuple[str, str], Comparison] = {}
+    for name, reference in product(rows, _REFERENCES):
+        why = _why_no_test(name, reference, rows, panels)
+        result = None if why else welch(_seed_means(rows[name]), _seed_means(rows[reference]))
+        if result is None:
+            why = why or "neither varies between seeds"
+        tests[name, reference] = Comparison(result, None, why)
+    p = {frozenset(pair): test.welch.p for pair, test in tests.items() if test.welch}
     adjusted = dict(zip(p, holm(list(p.values())), strict=True))
+    by_name: dict[str, dict[str, Comparison]] = {}
+    for (name, reference), test in tests.items():
+        p_holm = adjusted.get(frozenset((name, reference)))
+        by_name.setdefault(name, {})[reference] = replace(test, p_holm=p_holm)
+    return by_name, len(p)
 
-    def comparison(name: str, reference: str) -> Comparison:
-        pair = (name, reference)
-        return Comparison(made.get(pair), adjusted.get(frozenset(pair)), why.get(pair))
 
-    return {name: {ref: comparison(name, ref) for ref in REFERENCES} for name in panels}
-
-
-def _no_test(
-    name: str, reference: str, panels: Mapping[str, Panel], ranked: set[str]
+def _why_no_test(
+    name: str, reference: str, rows: Mapping[str, Row], panels: Mapping[str, Panel]
 ) -> str | None:
-    """Why an encoding is not tested against a reference, as far as that is known beforehand."""
+    """Return why an encoding is not tested against a reference, as far as that is known before."""
     if name == reference:
         return "the reference itself"
-    if reference not in panels:
+    if reference not in rows:
         return f"no scored run of {reference}"
-    for one in (name, reference):
-        if one not in ranked:
-            return f"{one} is not ranked"
+    pair = (rows[name], rows[reference])
+    for row in pair:
+        if not row.ranked:
+            return f"{row.encoding} is not ranked"
     if panels[name][0].encoding == panels[reference][0].encoding:
         return "the same training runs"
-    for one in (name, reference):
-        if len(panels[one]) < 2:
-            return f"one seed of {one}"
-    return None
+    return next((f"one seed of {row.encoding}" for row in pair if len(row.seeds) < 2), None)
 
 
-def _means(panel: Panel) -> list[float]:
-    values = [grid.mean("out_of_distribution").value for grid in panel]
-    return [value for value in values if value is not None]  # all are there: it is ranked
+def _seed_means(row: Row) -> list[float]:
+    return [value for value in row.values["out_of_distribution"] if value is not None]
 
 
-def _key(grid: Grid) -> Key:
-    return grid.preset, grid.encoding, grid.seed
+# ---- costs -------------------------------------------------------------------------------------
 
 
-def _folders(root: Path) -> dict[Key, RunFolder]:
-    """The folder of each run, by what its run.json says: of an encoding that is not known any more
-    too. What cannot be read has no folder here; its grid is shown all the same."""
-    found: dict[Key, RunFolder] = {}
-    for folder in find_runs(root):
-        try:
-            record = folder.record()
-        except Failure as error:
-            say(f"note: {error}")
-            continue
-        found[record.preset, record.encoding, record.seed] = folder
-    return found
-
-
-def _last(grid: Grid, run: RunFolder | None) -> LastStates | None:
-    if run is None or grid.extrapolation:  # training knows nothing of what is added at test time
-        return None
-    try:
-        return last_states(run.metrics())
-    except Failure as error:
-        say(f"note: {error}")
-        return None
-
-
-def _train_seconds(run: RunFolder | None) -> float | None:
+def _config(name: str, run: RunFiles | None) -> Config:
+    """Return the size that was trained. Raises Failure if no record tells it."""
     if run is None:
-        return None
-    try:
-        return run.timings().get("train")
-    except Failure as error:
-        say(f"note: {error}")
-        return None
+        raise Failure(f"{name} has no run.json that tells its size: leave --costs out")
+    return run.record.config
 
 
-def _training(run: RunFolder | None, name: str, config: Config) -> Training:
-    """As the last line of metrics.jsonl has it, which counts the whole of it."""
-    if run is None:
+def _with_costs(row: Row, runs: Sequence[RunFiles | None], config: Config) -> Row:
+    """Add parameters, FLOPs and how training went, as far as they are known."""
+    from tape_arith.arith.runs.build import cost
+
+    size = None
+    if _is_unchanged(runs[0]):
+        size = or_default(lambda: cost(parse(row.encoding), config), None)
+    return replace(
+        row,
+        parameters=size.parameters if size else None,
+        flops_a_token=size.flops_a_token if size else None,
+        trainings=[_training(run, row.encoding, config) for run in runs],
+    )
+
+
+def _training(run: RunFiles | None, name: str, config: Config) -> Training:
+    """Return what the last line of metrics.jsonl, which counts all of the run, says."""
+    if run is None or not run.metrics or not run.metrics[-1]["seconds"]:
         return Training()
-    try:
-        lines, environment = run.metrics(), run.environment()
-    except Failure as error:
-        say(f"note: {error}")
-        return Training()
-    if not lines or not lines[-1]["seconds"]:
-        return Training()
-    rate = lines[-1]["tokens"] / lines[-1]["seconds"]
-    mfu = _mfu(rate, name, config, environment.hardware, run)
-    return Training(lines[-1]["loss"], rate, mfu)
+    last = run.metrics[-1]
+    rate = last["tokens"] / last["seconds"]
+    return Training(last["loss"], rate, _mfu(rate, name, config, run))
 
 
-def _mfu(rate: float, name: str, config: Config, hardware: object, run: RunFolder) -> float | None:
+def _mfu(rate: float, name: str, config: Config, run: RunFiles) -> float | None:
     from tape_arith.arith.runs.build import training_flops_a_token
     from tape_arith.models.hardware import datasheet
 
-    limit = datasheet(str(hardware))
-    if limit is None or not _trusted(run):
+    limit = datasheet(run.environment.hardware) if run.environment else None
+    if limit is None or not _is_unchanged(run):
         return None
-    try:
-        return rate * training_flops_a_token(parse(name), config) / limit
-    except (UsageError, Failure) as error:  # not known any more, or it cannot tell
-        say(f"note: {error}")
-        return None
+    flops = or_default(lambda: training_flops_a_token(parse(name), config), None)
+    return flops and rate * flops / limit
 
 
-def _trusted(run: RunFolder | None) -> bool:
-    """Whether the encoding of `run` is what it was trained with: to compute its size is to run
-    its code."""
+def _is_unchanged(run: RunFiles | None) -> bool:
+    """Whether the encoding is what the run was trained with: to compute its size runs its code."""
     if run is None:
         return False
     try:
-        check_can_continue(run.path, run.record())
+        check_can_continue(run.folder.path, run.record)
     except (UsageError, Failure) as error:
         say(f"note: {error}")
         return False
     return True
-
-
-def _config(grid: Grid, folders: Mapping[Key, RunFolder]) -> Config:
-    """The size that was trained. Errors: UsageError or Failure where no run tells."""
-    run = folders.get(_key(grid))
-    if run is None:
-        raise Failure(
-            f"{grid.name} seed {grid.seed} has no run.json that tells its size: leave --costs out"
-        )
-    return run.record().config
-
-
-def _cost(name: str, config: Config, run: RunFolder | None) -> tuple[int | None, float | None]:
-    from tape_arith.arith.runs.build import cost
-
-    if not _trusted(run):
-        return None, None
-    try:
-        found = cost(parse(name), config)
-    except (UsageError, Failure) as error:  # not known any more, or it cannot tell
-        say(f"note: {error}")
-        return None, None
-    return found.parameters, found.flops_a_token

@@ -110,14 +110,18 @@ def page(
 
 
 def finish(
-    ax: Axes, title: str = "", grid: Literal["x", "y", "both"] = "y", pad: float = 4
+    ax: Axes,
+    title: str = "",
+    grid: Literal["x", "y", "both"] = "y",
+    pad: float = 4,
+    letters: float = LETTERS,
 ) -> None:
     """Give a panel of lines, points or bars its title, small letters, a grid and no frame."""
-    ax.set_title(title, fontsize=LETTERS + 0.5, fontweight="bold", loc="left", pad=pad)
+    ax.set_title(title, fontsize=letters + 0.5, fontweight="bold", loc="left", pad=pad)
     for label in (ax.xaxis.label, ax.yaxis.label):
-        label.set_fontsize(LETTERS)
+        label.set_fontsize(letters)
     ax.xaxis.labelpad = ax.yaxis.labelpad = 2
-    ax.tick_params(which="both", length=2, width=0.5, pad=1.5, labelsize=LETTERS)
+    ax.tick_params(which="both", length=2, width=0.5, pad=1.5, labelsize=letters)
     ax.grid(visible=True, which="major", axis=grid, color="#dddddd", linewidth=0.5)
     ax.set_axisbelow(True)
     sns.despine(ax=ax)

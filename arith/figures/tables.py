@@ -1,75 +1,131 @@
-"""The comparison as a table, a row an encoding, in Markdown, LaTeX, CSV and JSON."""
+"""The numbers of an encoding as a row, and tables in Markdown, LaTeX and CSV."""
 
-import csv
-import io
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
+from statistics import median
 from textwrap import wrap
-from typing import Any
+
+import pandas as pd
 
 from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.captions import Panel
+from tape_arith.arith.scoring.comparisons import Welch
+from tape_arith.arith.scoring.grid import SOLVED, solved_to
 from tape_arith.arith.scoring.regions import REGION_WORDS, REGIONS, Region
 from tape_arith.arith.scoring.statistics import Interval, over_seeds
 
-_HEAD = ["encoding", "seeds", *(f"{name}, %" for name in REGION_WORDS.values()), "converged"]
-_ALIGN = f"l{'r' * (len(_HEAD) - 2)}l"
+LEVEL = 0.05
+"""A difference is marked if Holm's p is at most this."""
 OVER_PROBLEMS = "(± over problems)"
 _STACKED = 10
-"""Letters in a line of a stacked head, or one word."""
+"""Letters in a line of a LaTeX head, or one word."""
+_IN_MATHS = {
+    "|": "|",
+    "<": "<",
+    ">": ">",
+    "\N{PLUS-MINUS SIGN}": r"\pm",
+    "\N{MINUS SIGN}": "-",
+    "\N{GREATER-THAN OR EQUAL TO}": r"\ge",
+    "\N{UPWARDS ARROW}": r"\uparrow",
+    "\N{DOWNWARDS ARROW}": r"\downarrow",
+}
+_LATEX = str.maketrans(
+    {sign: f"\\{sign}" for sign in "{}$&#%_"}
+    | {sign: f"${command}$" for sign, command in _IN_MATHS.items()}
+    | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+    | {"\N{EN DASH}": "--", "\N{NO-BREAK SPACE}": "~", "\N{DAGGER}": r"\dag{}"}
+)
 
 Cells = Sequence[Sequence[str]]
 """Rows of cells, each row as long as the head."""
 
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "{": r"\{",
-        "}": r"\}",
-        "$": r"\$",
-        "&": r"\&",
-        "#": r"\#",
-        "%": r"\%",
-        "_": r"\_",
-        "^": r"\textasciicircum{}",
-        "~": r"\textasciitilde{}",
-        "|": "$|$",
-        "<": "$<$",
-        ">": "$>$",
-        "\N{EN DASH}": "--",
-        "\N{PLUS-MINUS SIGN}": r"$\pm$",
-        "\N{MINUS SIGN}": "$-$",
-        "\N{GREATER-THAN OR EQUAL TO}": r"$\ge$",
-        "\N{UPWARDS ARROW}": r"$\uparrow$",
-        "\N{DOWNWARDS ARROW}": r"$\downarrow$",
-        "\N{NO-BREAK SPACE}": "~",
-        "\N{DAGGER}": r"\dag{}",
-    }
-)
+
+@dataclass(frozen=True)
+class Comparison:
+    """An encoding's mean out of distribution against that of a reference."""
+
+    welch: Welch | None = None
+    p_holm: float | None = None
+    """p, adjusted for all tests of the leaderboard."""
+    why_not: str | None = None
+    """Why there is no test."""
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 if it is better or worse than the reference, 0 if that is not known."""
+        if self.welch is None or self.p_holm is None or self.p_holm > LEVEL:
+            return 0
+        return 1 if self.welch.difference > 0 else -1
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a run's training went; None for what is not known."""
+
+    loss: float | None = None
+    """In its last steps, nats a scored token."""
+    tokens_per_second: float | None = None
+    """Real tokens, over all of it."""
+    mfu: float | None = None
+    """Useful FLOPs a second over the rate in the datasheet of the part, 0..1."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """The means of one encoding."""
+    """The numbers of one encoding, those of each seed in the order of `seeds`.
+
+    A leaderboard adds what has a default here.
+    """
 
     encoding: str
     seeds: tuple[int, ...]
-    means: dict[Region, Interval | None]
+    means: Mapping[Region, Interval | None]
     """None if cells of the region are missing, or none are in it."""
     mark: str | None
     """ "not converged", "not fully scored", or None."""
-    values: dict[Region, tuple[float | None, ...]]
-    """The mean of each seed, in the order of `seeds`."""
+    values: Mapping[Region, tuple[float | None, ...]]
+    """The mean of each seed."""
+    solved_to: Mapping[float, int | None]
+    """The largest length solved, by the share in SOLVED; None if it is not known."""
+    rank: int | None = None
+    """Within its section, from 1; None if it is not ranked."""
+    kind: str = ""
+    tests: Mapping[str, Comparison] = field(default_factory=dict)
+    """By reference."""
+    last_states: Sequence[Sequence[float] | None] = ()
+    """Of each seed out of distribution on the small grid at the last saved states."""
+    last_steps: Sequence[Sequence[int]] = ()
+    """The steps of these states, of each seed that has some."""
+    train_seconds: Sequence[float | None] = ()
+    trainings: Sequence[Training] = ()
+    """Of each seed, if costs were asked for."""
+    parameters: int | None = None
+    flops_a_token: float | None = None
+    """What the encoding adds to a forward over the longest trained sequence."""
 
     @property
     def ranked(self) -> bool:
         """Whether it takes part in the order by its mean out of distribution."""
         return self.mark is None and self.means["out_of_distribution"] is not None
 
+    @property
+    def last_states_range(self) -> float | None:
+        """Highest minus lowest of a run's last states, the mean over the seeds that have them."""
+        ranges = [max(values) - min(values) for values in self.last_states if values]
+        return sum(ranges) / len(ranges) if ranges else None
+
+    def mean(self, region: Region) -> float | None:
+        """The mean of a region, 0..1."""
+        interval = self.means[region]
+        return interval.mean if interval else None
+
     def percent(self, region: Region) -> str:
         """Return "18.2 ± 3.1", in percent; "-" for no mean."""
         return percent(self.means[region], self.values[region])
+
+    def median_training(self, name: str) -> float | None:
+        """The median of a fact of Training over the seeds that have it."""
+        return median_known([getattr(training, name) for training in self.trainings])
 
 
 def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
@@ -84,6 +140,7 @@ def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
             {region: over_seeds(grids, region) for region in REGIONS},
             captions.convergence(grids),
             {region: tuple(grid.mean(region).value for grid in grids) for region in REGIONS},
+            {share: solved_to(grids, share) for share in SOLVED},
         )
         for grids in captions.checked_panels(panels, seed)
     )
@@ -93,10 +150,16 @@ def ranked(rows: Iterable[Row]) -> list[Row]:
     """Sort best out of distribution first, then by name what is not ranked."""
 
     def order(row: Row) -> tuple[bool, float, str]:
-        outside = row.means["out_of_distribution"]
-        return not row.ranked, -outside.mean if row.ranked and outside else 0.0, row.encoding
+        mean = row.mean("out_of_distribution") or 0.0
+        return not row.ranked, -mean if row.ranked else 0.0, row.encoding
 
     return sorted(rows, key=order)
+
+
+def median_known(values: Iterable[float | None]) -> float | None:
+    """Return the median of the values that are known."""
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def percent(mean: Interval | None, seeds: Sequence[float | None] = ()) -> str:
@@ -111,16 +174,11 @@ def seeds(row: Row) -> str:
 
 def to_markdown(rows: Sequence[Row]) -> str:
     """Format a pipe table: mean ± half-width of the 95 % interval, in percent."""
-    return pipe_table(_HEAD, _ALIGN, [_cells(row) for row in rows])
-
-
-def to_latex(rows: Sequence[Row]) -> str:
-    """Format the cells of `to_markdown` for LaTeX with the package booktabs."""
-    return booktabs(_HEAD, _ALIGN, [("", [_cells(row) for row in rows])])
-
-
-def _cells(row: Row) -> list[str]:
-    return [row.encoding, seeds(row), *map(row.percent, row.means), row.mark or "yes"]
+    head = ["encoding", "seeds", *(f"{REGION_WORDS[r]}, %" for r in REGIONS), "converged"]
+    body = [
+        [row.encoding, seeds(row), *map(row.percent, REGIONS), row.mark or "yes"] for row in rows
+    ]
+    return pipe_table(head, f"l{'r' * (len(head) - 2)}l", body)
 
 
 def to_csv(rows: Sequence[Row]) -> str:
@@ -148,31 +206,7 @@ def flat(row: Row) -> dict[str, str]:
 
 def csv_text(lines: Sequence[Mapping[str, str]]) -> str:
     """Format CSV with the names of the first line's columns as its head."""
-    text = io.StringIO()
-    out = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
-    out.writeheader()
-    out.writerows(lines)
-    return text.getvalue()
-
-
-def to_json(rows: Sequence[Row]) -> str:
-    """Format the numbers of `to_csv` for programs: keys are stable, `schema` counts changes."""
-    return json.dumps({"schema": 2, "rows": [content(row) for row in rows]}, indent=1) + "\n"
-
-
-def content(row: Row) -> dict[str, Any]:
-    """Return a row as plain Python, with stable keys."""
-    return {
-        "encoding": row.encoding,
-        "seeds": row.seeds,
-        "converged": row.mark is None,
-        "mark": row.mark,
-        "means": {name: asdict(mean) if mean else None for name, mean in row.means.items()},
-        "values": row.values,
-    }
-
-
-FORMATS = {"markdown": to_markdown, "csv": to_csv, "latex": to_latex, "json": to_json}
+    return pd.DataFrame(lines).to_csv(index=False, lineterminator="\n")
 
 
 def pipe_table(head: Sequence[str], align: str, body: Cells) -> str:
@@ -188,20 +222,19 @@ def pipe_table(head: Sequence[str], align: str, body: Cells) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def booktabs(
-    head: Sequence[str], align: str, parts: Sequence[tuple[str, Cells]], *, stacked: bool = False
-) -> str:
-    """Format a LaTeX tabular for the package booktabs: each part under its title, if it has one.
+def booktabs(head: Sequence[str], align: str, parts: Sequence[tuple[str, Cells]]) -> str:
+    """Format a LaTeX tabular for the package booktabs, each part under its title.
 
-    A `stacked` head is in lines as short as its words.
+    The head is in lines as short as its words.
     """
-    above = " & ".join(map(_stack, head, align)) + r" \\" if stacked else _latex_line(head)
+    above = " & ".join(map(_stack, head, align)) + r" \\"
     lines = [f"\\begin{{tabular}}{{{align}}}", "\\toprule", above]
     for title, body in parts:
-        lines.append("\\midrule")
-        if title:
-            lines.append(f"\\multicolumn{{{len(head)}}}{{l}}{{\\textit{{{escape(title)}}}}} \\\\")
-        lines += map(_latex_line, body)
+        lines += [
+            "\\midrule",
+            f"\\multicolumn{{{len(head)}}}{{l}}{{\\textit{{{escape(title)}}}}} \\\\",
+        ]
+        lines += [" & ".join(map(escape, cells)) + r" \\" for cells in body]
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 
@@ -220,7 +253,3 @@ def _stack(head: str, side: str) -> str:
     words = wrap(joined, _STACKED, break_long_words=False, break_on_hyphens=False)
     lines = r" \\ ".join(map(escape, words))
     return f"\\shortstack[{side}]{{{lines}}}" if len(words) > 1 else lines
-
-
-def _latex_line(cells: Sequence[str]) -> str:
-    return " & ".join(map(escape, cells)) + r" \\"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from tape_arith.arith.compare.words import summary
+from tape_arith.arith.compare.order import grid_summary
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.documents import InvalidValue, Part, Text, validated
 from tape_arith.arith.errors import (
@@ -283,7 +283,7 @@ def run_jobs(
             del running[end.job.id]
             ended(end)
             if grid := end.job.complete_grid():
-                say(summary(grid))
+                say(grid_summary(grid))
             # Files say what is done, never an exit code alone; a dataset has no such file.
             if end.code == EXIT_DONE and (end.job.kind == "generate" or end.job.done()):
                 done.add(end.job.id)

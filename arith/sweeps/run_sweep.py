@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from tape_arith.arith.compare.words import figure_path
+from tape_arith.arith.compare.order import figure_path
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.figures import heatmap

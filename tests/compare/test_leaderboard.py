@@ -433,6 +433,16 @@ def test_a_file_and_a_figure(made: Path) -> None:
     assert Path("board.txt").read_text().startswith("section,rank,")
 
 
+def test_named_encodings_keep_their_ranks_and_tests(made: Path) -> None:
+    content, board = leaderboard(), leaderboard("--compare", "rope,fire,alibi")
+    names = [row["encoding"] for section in board["sections"] for row in section["rows"]]
+    assert names == ["fire", "rope", "alibi"]
+    assert all(row == rows(content)[name] for name, row in rows(board).items())
+    assert "3 of the 8 encodings are shown; ranks and tests are of all 8." in board["notes"]
+    write(made / "runs", "cope", 0, counts(13, 7), steps=2000)  # a budget of its own
+    assert list(rows(leaderboard("--pe", "cope"))) == ["cope"]
+
+
 def test_what_is_refused(made: Path) -> None:
     with untouched(made):
         assert "markdown, csv, latex, json" in refused("leaderboard", "--format", "xml")

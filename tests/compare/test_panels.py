@@ -8,282 +8,193 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tape_arith.arith.compare.order import in_order, in_words
-from tape_arith.arith.compare.panels import panels, selection
+from tape_arith.arith.compare.order import describe_order, sort_panels
+from tape_arith.arith.compare.panels import select_panels
 from tape_arith.arith.figures.captions import footnote
-from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.scoring import grid_file
-from tape_arith.models.names.parse import parse_list
-from tests.helpers.sealing import replaced, resealed
+from tests.helpers.sealing import replaced
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 
-
-def another_preset(root: Path) -> None:
-    """The same runs, as if they were of paper-20 too."""
-    shutil.copytree(root / "mini", root / "paper-20")
-    for file in (root / "paper-20").glob("*/*/*.json"):
-        if '"mini"' in file.read_text():
-            replaced(file, '"mini"', '"paper-20"')
+RUNS = Path("runs")
+FIRE = RUNS / "mini/fire"
 
 
-def test_the_one_preset_is_found(comparison: Path) -> None:
-    drawn = done("heatmap", "--compare", "fire,rope")
-    assert drawn.out == "runs/mini/fire-rope.png\n" and drawn.err == ""
-    assert Path("runs/mini/fire-rope.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("ending", ["svg", "pdf"])
-def test_the_ending_says_how_it_is_drawn(comparison: Path, ending: str) -> None:
-    done("heatmap", "--compare", "rope", "--seed", 1, "--out", f"new/map.{ending}")
-    start = {"svg": b"<?xml", "pdf": b"%PDF"}[ending]
-    assert Path(f"new/map.{ending}").read_bytes().startswith(start)
+def as_version_2(folder: Path) -> None:
+    """Change the grids in a folder, as if of another version of the task."""
+    for file in folder.rglob("grid.json"):
+        replaced(file, '"version": 1', '"version": 2')
 
 
 def test_missing_runs_name_the_commands_that_make_them(comparison: Path) -> None:
     with untouched(comparison):
-        told = refused("heatmap", "--compare", "fire,nope,tape,tape+yarn")
-    assert "tape-arith train --pe nope --preset mini" in told
+        line = refused("heatmap", "--compare", "fire,nope,tape,tape+yarn")
+    assert "tape-arith train --pe nope --preset mini" in line
     # Scored with yarn only: the run is there, and with other settings it could not be trained anew.
-    assert "tape-arith score runs/mini/tape/seed-0" in told and "--pe tape" not in told
-    assert "--pe fire" not in told and "--pe tape+yarn" not in told
-    told = refused("heatmap", "--compare", "rope+yarn")
-    assert "tape-arith score runs/mini/rope/seed-0 --with yarn" in told
-    Path("runs/mini/tape/seed-0/weights/final.safetensors").rename(
-        "runs/mini/tape/seed-0/weights/latest.safetensors"
-    )
+    assert "tape-arith score runs/mini/tape/seed-0" in line and "--pe tape" not in line
+    assert "--pe fire" not in line and "--pe tape+yarn" not in line
+    line = refused("heatmap", "--compare", "rope+yarn")
+    assert "tape-arith score runs/mini/rope/seed-0 --with yarn" in line
+    weights = RUNS / "mini/tape/seed-0/weights"
+    (weights / "final.safetensors").rename(weights / "latest.safetensors")
     assert "tape-arith train runs/mini/tape/seed-0" in refused("heatmap", "--compare", "tape")
     assert "paper-20" in refused("heatmap", "--compare", "fire", "--preset", "paper-20")
     assert "tape-arith train --pe fire" in refused("heatmap", "--compare", "fire", "--runs", "no")
-
-
-def test_another_way_of_scoring_does_not_stand_in_for_what_is_missing(comparison: Path) -> None:
     done("score", "runs/mini/rope/seed-0", "--with", "yarn")
-    shutil.rmtree(comparison / "runs/mini/fire")
+    shutil.rmtree(FIRE)  # another way of scoring does not stand in for it
     assert "tape-arith train --pe fire" in refused("heatmap", "--compare", "rope,fire")
 
 
-def test_an_unknown_preset_is_not_a_missing_run(comparison: Path) -> None:
-    told = refused("heatmap", "--compare", "fire", "--preset", "minni")
-    assert "unknown preset 'minni': did you mean 'mini'?" in told
+def test_nothing_is_scored(here: Path) -> None:
+    assert "tape-arith train --pe rope makes one" in refused("leaderboard")
+    line = refused("leaderboard", "--runs", "m", "--preset", "paper-20")
+    assert "of paper-20 in m: tape-arith train --pe rope --preset paper-20 --out m makes" in line
+    line = refused("leaderboard", "--split", "carry")
+    assert "tape-arith score RUN --split carry makes one" in line
 
 
-def test_runs_in_several_presets(comparison: Path) -> None:
-    another_preset(comparison / "runs")
-    for command in (("heatmap", "--compare", "fire,rope"), ("table",)):
-        told = refused(*command)
-        assert "mini, paper-20" in told and "--preset" in told
-    done("heatmap", "--compare", "fire,rope", "--preset", "paper-20")
-    assert "fire" in done("table", "--preset", "mini").out
+def test_one_preset(comparison: Path) -> None:
+    assert "did you mean 'mini'?" in refused("heatmap", "--compare", "fire", "--preset", "minni")
+    for command in (("heatmap", "--compare", "fire,rope"), ("leaderboard",)):
+        line = refused(*command, "--runs", "runs/mini")
+        assert "runs/mini is the folder of one preset: name the one above it, --runs runs" in line
+    shutil.copytree(RUNS / "mini", RUNS / "paper-20")
+    for file in (RUNS / "paper-20").glob("*/*/*.json"):
+        if '"mini"' in file.read_text():
+            replaced(file, '"mini"', '"paper-20"')
+    for command in (("heatmap", "--compare", "fire,rope"), ("leaderboard",)):
+        line = refused(*command)
+        assert "mini, paper-20" in line and "--preset" in line
+    assert select_panels(RUNS, "fire,rope", "paper-20")[0][0][0].preset == "paper-20"
     # Only one preset holds all that is asked for: no question to ask.
-    shutil.rmtree(comparison / "runs/paper-20/fire")
-    assert done("heatmap", "--compare", "fire,rope").out.startswith("runs/mini/")
+    shutil.rmtree(RUNS / "paper-20/fire")
+    assert done("heatmap", "--compare", "fire,rope").out == "runs/mini/fire-rope.png\n"
 
 
-def test_the_folder_of_a_preset_is_not_that_of_runs(comparison: Path) -> None:
-    for command in (("heatmap", "--compare", "fire,rope"), ("table",), ("leaderboard",)):
-        told = refused(*command, "--runs", "runs/mini")
-        assert "runs/mini is the folder of one preset: name the one above it, --runs runs" in told
-        assert "tape-arith train" not in told
-
-
-def test_what_is_missing_of_a_carried_run_is_no_command_that_is_refused(comparison: Path) -> None:
+def test_runs_without_weights_are_not_advised_to_be_scored(comparison: Path) -> None:
     shutil.rmtree(comparison / "runs/mini/rope/seed-0/weights")
     with untouched(comparison):
         for command in (("--compare", "rope,rope+yarn"), ("--compare", "rope", "--split", "carry")):
-            told = refused("heatmap", *command)
-            assert "its weights are not here" in told and "`tape-arith" not in told
+            line = refused("heatmap", *command)
+            assert "its weights are not here" in line and "`tape-arith" not in line
 
 
-def test_another_ending(comparison: Path) -> None:
+def test_what_the_command_line_refuses(comparison: Path) -> None:
     with untouched(comparison):
         for name in ("map.jpg", "map", ".png"):
-            told = refused("heatmap", "--compare", "fire", "--out", name)
-            assert ".png, .svg or .pdf" in told
-
-
-def test_a_seed_that_is_not_there(comparison: Path) -> None:
-    assert "seed 7" in refused("heatmap", "--compare", "fire", "--seed", 7)
-
-
-def test_another_evaluation_set_stays_out(comparison: Path) -> None:
-    file = comparison / "runs/mini/fire/seed-0/grid.json"
-    sha256 = grid_file.load(file).evaluation["sha256"]
-    replaced(file, sha256, sha256[::-1])
-    with untouched(comparison):
-        assert "evaluation set " in refused("heatmap", "--compare", "fire,rope")
-
-
-def test_a_grid_to_other_lengths_is_not_in_the_way(comparison: Path) -> None:
-    done("score", "runs/mini/fire/seed-0", "--max-digits", 4)
-    assert "runs/mini/fire/seed-0/grid-to-4.json" in contents(comparison)
-    done("heatmap", "--compare", "fire,rope")
+            line = refused("heatmap", "--compare", "fire", "--out", name)
+            assert ".png, .svg or .pdf" in line
+        assert "seed 7" in refused("heatmap", "--compare", "fire", "--seed", 7)
+        assert "no scored run of seed 7" in refused("heatmap", "--compare", "all", "--seed", 7)
+        assert "nothing to compare" in refused("heatmap", "--compare", ",")
 
 
 def test_a_grid_s_reach_is_read_from_the_grid(comparison: Path) -> None:
-    folder = comparison / "runs/mini/fire/seed-0"
+    folder = FIRE / "seed-0"
     done("score", folder, "--max-digits", 4)
+    assert "runs/mini/fire/seed-0/grid-to-4.json" in contents(comparison)
     # Whatever the files are called.
     (folder / "grid-to-4.json").rename(folder / "grid.json.new")
     (folder / "grid.json").rename(folder / "grid-to-3.json")
     (folder / "grid.json.new").rename(folder / "grid.json")
-    done("heatmap", "--compare", "fire,rope")
-    assert "| fire | 2 |" in done("table").out
+    assert len(select_panels(RUNS, "fire,rope")[0][0]) == 2
     (folder / "grid-to-3.json").unlink()
-    assert "| fire | 1 (" in done("table").out
+    assert len(select_panels(RUNS, "fire,rope")[0][0]) == 1
 
 
-def test_a_corrupt_grid_does_not_stop_the_others(comparison: Path) -> None:
-    file = comparison / "runs/mini/tape/seed-1/grid+yarn.json"
-    file.write_text("{")
-    with untouched(comparison):
-        assert done("table", "--compare", "fire,rope").err == ""
-        note = f"note: left out: {file.relative_to(comparison)} is corrupt"
-        assert note in done("table").err
-    done("heatmap", "--compare", "fire,rope")
-    # `run` draws what it was asked for.
-    done("run", "--pe", "fire,rope", "--seeds", "0", *settings())
-
-
-def test_a_corrupt_grid_beside_the_one_that_is_asked_for_is_told(comparison: Path) -> None:
-    file = comparison / "runs/mini/rope/seed-0/grid+yarn.json"
-    file.write_text("{")
-    told = done("heatmap", "--compare", "fire,rope").err
-    assert told.startswith("note: ") and told.count("\n") == 1
-    assert str(file.relative_to(comparison)) in told
-    assert "rope+yarn" in refused("heatmap", "--compare", "fire,rope,rope+yarn", after=True)
-
-
-def test_a_grid_without_its_record_is_shown_where_it_is_the_only_one(comparison: Path) -> None:
-    folder = comparison / "runs/mini/fire/seed-0"
+def test_a_grid_without_its_record_is_shown_if_it_is_the_only_one(comparison: Path) -> None:
+    folder = FIRE / "seed-0"
     done("score", folder, "--max-digits", 4)
     (folder / "run.json").unlink()
     with untouched(comparison):
-        result = done("table", "--compare", "fire,rope")
+        result = done("leaderboard", "--compare", "fire,rope")
         assert "left out: runs/mini/fire/seed-0: its run.json" in result.err
-        assert "| fire | 1 (" in result.out
+        assert "| fire | relative bias | 1 (" in result.out
     (folder / "grid-to-4.json").unlink()
-    assert "| fire | 2 |" in done("table", "--compare", "fire,rope").out
+    assert "| fire | relative bias | 2 |" in done("leaderboard", "--compare", "fire,rope").out
 
 
-def test_the_caption_tells_what_was_set(comparison: Path) -> None:
-    """The comparison's preset is mini with thirteen settings of its own."""
-    shown = panels(Path("runs"), parse_list("fire,tape+yarn"))
-    said = "(preset mini with trained_digits=2, tested_digits=3, num_problems=64, num_layers=1 and "
-    assert said in footnote(shown)
-    changed = {"steps": 5, "learning_rate": 0.002}
-    for name in ("fire", "rope"):
-        done("train", "--pe", name, "--out", "new", *settings(**changed))
-    assert all(
-        grid.settings["steps"] == 5 and grid.settings["learning_rate"] == 0.002
-        for panel in panels(Path("new"), parse_list("fire,rope"))
-        for grid in panel
-    )
+@pytest.mark.parametrize("name", ["grid.json", "run.json"])
+def test_a_corrupt_file_does_not_stop_the_others(comparison: Path, name: str) -> None:
+    file = Path("runs/mini/rope/seed-1", name)
+    file.write_bytes(file.read_bytes()[:100])
+    for command in (("leaderboard",), ("list",), ("curves", "--compare", "rope,fire", "--json")):
+        result = done(*command)
+        told = f"{file} is corrupt" in result.err + result.out
+        assert told == (name == "run.json" or command[0] != "curves")
+    sections = json.loads(done("leaderboard", "--format", "json").out)["sections"]
+    seeds = {row["encoding"]: row["seeds"] for part in sections for row in part["rows"]}
+    assert seeds["fire"] == [0, 1]
+    assert seeds["rope"] == ([0] if name == "grid.json" else [0, 1])  # its grid is whole
+    if name == "grid.json":  # `run` draws what it was asked for
+        done("run", "--pe", "fire", "--seeds", "0", *settings())
 
 
-def test_grids_of_two_task_versions_stay_apart(comparison: Path) -> None:
-    for file in (comparison / "runs/mini/fire").glob("*/grid.json"):
-        replaced(file, '"version": 1', '"version": 2')
+def test_grids_that_differ_are_left_out_and_named(comparison: Path) -> None:
+    as_version_2(FIRE / "seed-0")
     with untouched(comparison):
-        assert "version 1, not 2" in refused("heatmap", "--compare", "fire,rope")
-    done("heatmap", "--compare", "fire")
+        (fire, _), excluded = select_panels(RUNS, "fire,rope")
+        assert [grid.seed for grid in fire] == [1]
+        assert excluded == [("fire seed 0", "version 2, not 1")]
+    as_version_2(FIRE / "seed-1")
+    result = done("leaderboard")
+    assert result.err == "note: left out: fire seeds 0, 1: version 2, not 1\n"
+    assert "| rope |" in result.out and "| fire |" not in result.out
+    assert done("heatmap", "--compare", "all").err == result.err
+    # An encoding that is asked for is never dropped.
+    for command in ("heatmap", "leaderboard", "report"):
+        line = refused(command, "--compare", "rope,fire")
+        assert "cannot stand in one figure" in line and "version" in line
+    assert [grid.seed for grid in select_panels(RUNS, "fire")[0][0]] == [0, 1]
+
+
+def test_the_caption_names_settings(comparison: Path) -> None:
+    panels, _ = select_panels(RUNS, "fire,tape+yarn")
+    settings_named = "(preset mini with trained_digits=2, tested_digits=3, num_problems=64, "
+    assert settings_named in footnote(panels)
+    shutil.rmtree(FIRE)
+    done("train", "--pe", "fire", *settings(learning_rate=0.002, clip=0.25))
+    line = done("leaderboard").err
+    assert (
+        "fire seed 0: other settings (learning_rate 0.002, not the preset's; clip 0.25, not "
+        in line
+    )
 
 
 def test_all_of_them(comparison: Path) -> None:
     """Best first, and last what did not converge: at this size, all of them, by name."""
     drawn = done("heatmap", "--compare", "all", "--out", "all.svg")
     assert drawn.err == ""
-    told = " ".join(re.findall(r"<!-- (.*?) -->", Path("all.svg").read_text()))
+    text = " ".join(re.findall(r"<!-- (.*?) -->", Path("all.svg").read_text()))
     places = [
-        told.index(name) for name in ("fire", "rope", "tape+yarn", "Order: not ranked (fire, ")
+        text.index(name) for name in ("fire", "rope", "tape+yarn", "Order: not ranked (fire, ")
     ]
     assert places == sorted(places)
-    assert done("heatmap", "--compare", "all").out == "runs/mini/fire-rope-tape+yarn.png\n"
-
-
-def test_all_of_one_seed(comparison: Path) -> None:
-    shutil.rmtree(comparison / "runs/mini/fire/seed-1")
-    assert len(selection(Path("runs"), "all")) == 3
-    chosen = selection(Path("runs"), "all", seed=1)
-    assert [panel[0].name for panel in chosen] == ["rope", "tape+yarn"]
-    done("heatmap", "--compare", "all", "--seed", 1)
-    assert "no scored run of seed 7" in refused("heatmap", "--compare", "all", "--seed", 7)
-
-
-def test_all_leaves_out_what_may_not_be_compared(comparison: Path) -> None:
-    """Where names are given, the same is refused: nothing that was asked for is dropped."""
-    for file in (comparison / "runs/mini/fire").glob("*/grid.json"):
-        replaced(file, '"version": 1', '"version": 2')
-    told = done("table")
-    assert told.err == "note: left out: fire seeds 0, 1: version 2, not 1\n"
-    assert "| rope |" in told.out and "| fire |" not in told.out
-    assert done("heatmap", "--compare", "all").err == told.err
-    assert "version 1, not 2" in refused("table", "--compare", "fire,rope")
-
-
-def test_only_the_settings_that_differ_are_named(comparison: Path) -> None:
-    shutil.rmtree("runs/mini/fire")
-    done("train", "--pe", "fire", *settings(learning_rate=0.002, clip=0.25))
-    own = load_preset("mini").clip  # which the others do not say, for they have it
-    assert done("table").err == (
-        "note: left out: fire seed 0: other settings (learning_rate 0.002, not 0.001; "
-        f"clip 0.25, not {own:g})\n"
-    )
-    for file in Path("runs/mini/fire").glob("*/grid.json"):  # an older version told no settings
-        content = json.loads(file.read_text())
-        del content["settings"]
-        file.write_bytes(resealed(json.dumps(content).encode()))
-    hashes = [
-        grid_file.load(Path("runs/mini", name, "seed-0/grid.json")).budget["config_sha256"][:8]
-        for name in ("fire", "rope")
-    ]
-    assert f"other settings (config {hashes[0]}, not {hashes[1]})" in done("table").err
-
-
-def test_where_nothing_is_out_of_distribution(here: Path) -> None:
-    told = done("train", "--pe", "rope", *settings(tested_digits=2)).out
-    assert "nothing is out of distribution (trained and tested to 2 digits), in dist" in told
-    assert "incomplete" not in told
-
-
-def test_a_preset_that_is_no_name_is_refused_with_its_file(comparison: Path) -> None:
-    file = comparison / "runs/mini/fire/seed-0/grid.json"
-    replaced(file, '"preset": "mini"', '"preset": "../x"')
-    for command in (("table",), ("leaderboard",), ("heatmap", "--compare", "fire")):
-        assert "fire/seed-0/grid.json is corrupt: 'preset' must match" in done(*command).err
+    shutil.rmtree(FIRE / "seed-1")
+    drawn = done("heatmap", "--compare", "all", "--seed", 1)
+    assert drawn.out == "runs/mini/rope-tape+yarn.png\n"
 
 
 def test_names_in_their_order_or_sorted(comparison: Path) -> None:
-    given = selection(Path("runs"), "rope,fire")
+    given, _ = select_panels(RUNS, "rope,fire,rope")
     assert [panel[0].name for panel in given] == ["rope", "fire"]
     for panel in given:
         for grid in panel:  # as if both had fit, and fire had gone further
             grid.exact[:] = np.where(
                 grid.mask("in_distribution"), grid.total, panel[0].name == "fire"
             )
-    assert [panel[0].name for panel in in_order(given)] == ["fire", "rope"]
-    assert in_words(given) == "Order: by mean out of distribution."
+    assert [panel[0].name for panel in sort_panels(given)] == ["fire", "rope"]
+    assert describe_order(given) == "Order: by mean out of distribution."
     assert done("heatmap", "--compare", "rope,fire", "--sort").out == "runs/mini/fire-rope.png\n"
-    assert done("heatmap", "--compare", "rope,fire").out == "runs/mini/rope-fire.png\n"
 
 
-def test_a_table_of_nothing(here: Path) -> None:
-    assert "tape-arith train --pe rope makes one" in refused("table")
-    told = refused("leaderboard", "--runs", "m", "--preset", "paper-20")
-    assert "of paper-20 in m: tape-arith train --pe rope --preset paper-20 --out m makes" in told
-    told = refused("table", "--split", "carry")
-    assert "tape-arith score RUN --split carry makes one" in told
-    assert "markdown, csv, latex, json" in refused("table", "--format", "xml")
+def test_nothing_out_of_distribution(here: Path) -> None:
+    text = done("train", "--pe", "rope", *settings(tested_digits=2)).out
+    assert "nothing is out of distribution (trained and tested to 2 digits), in dist" in text
+    assert "incomplete" not in text
 
 
-@pytest.mark.parametrize("name", ["grid.json", "run.json"])
-def test_one_corrupt_file_does_not_stop_the_others(here: Path, name: str) -> None:
-    done("run", "--pe", "rope,fire", "--seeds", "0,1", *settings())
-    corrupt = Path("runs/mini/rope/seed-1", name)
-    corrupt.write_bytes(corrupt.read_bytes()[:100])
-    for command in ("leaderboard", "list", *(["table"] if name == "grid.json" else [])):
-        result = done(*command.split())
-        assert f"{corrupt} is corrupt" in result.err + (result.out if command == "list" else "")
-    sections = json.loads(done("leaderboard", "--format", "json").out)["sections"]
-    seeds = {row["encoding"]: row["seeds"] for part in sections for row in part["rows"]}
-    assert seeds["fire"] == [0, 1]
-    assert seeds["rope"] == ([0] if name == "grid.json" else [0, 1])  # its grid is whole
+def test_a_preset_that_is_no_name_is_corrupt(comparison: Path) -> None:
+    file = FIRE / "seed-0/grid.json"
+    replaced(file, '"preset": "mini"', '"preset": "../x"')
+    assert grid_file.load(FIRE / "seed-1/grid.json").preset == "mini"
+    assert "fire/seed-0/grid.json is corrupt: 'preset' must match" in done("leaderboard").err

@@ -130,7 +130,7 @@ def test_what_must_not_be_compared_is_left_out_and_said(comparison: Path) -> Non
     done("train", "--pe", "alibi", "--no-score", *settings())
     report = collect(RUNS)
     assert "nope" not in {panel[0].name for panel in report.panels}
-    left = dict(report.left_out)
+    left = dict(report.board.left_out)
     assert "steps 5, not 4" in left["nope seed 0"] and left["alibi seed 0"] == "not scored yet"
     done("report")
     page = Page((comparison / "runs/mini/report.html").read_text())
@@ -142,11 +142,11 @@ def test_some_of_the_encodings(comparison: Path) -> None:
     report = collect(RUNS, "rope,fire")
     assert sorted(panel[0].name for panel in report.panels) == ["fire", "rope"]
     assert {run.encoding for run in report.runs} == {"fire", "rope"}
-    assert ("every other encoding", "this report is of rope,fire") in report.left_out
     assert report.command == "tape-arith report --preset mini --compare rope,fire"
     done("report", "--compare", "rope,fire")
     text = (comparison / "runs/mini/report.html").read_text()
     assert "2 of the 3 encodings are shown; ranks and tests are of all 3." in text
+    assert "1 encodings that this report does not name" in text
     assert collect(RUNS).command == "tape-arith report --preset mini"
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions
+from tape_arith.arith.figures.board import WORDS
 from tape_arith.arith.figures.heatmap import cell_means, significant
-from tape_arith.arith.figures.leaderboard_table import columns
 from tape_arith.arith.figures.report.content import CURVES, Run, colours, content, thinned
 from tape_arith.arith.figures.report.page import page
 from tape_arith.arith.scoring.grid import Grid
@@ -68,13 +68,13 @@ def test_intervals_and_differences_are_those_of_python() -> None:
     assert 0 < marked.sum() < 35 and pair["limit"] == 80
     bits = np.unpackbits(np.frombuffer(base64.b64decode(pair["cells"]), np.uint8))[:36]
     assert np.array_equal(bits, marked.ravel())
-    assert pair["said"] == f"{marked.sum()} of 35 cells differ significantly, these runs only"
+    assert pair["words"] == f"{marked.sum()} of 35 cells differ significantly, these runs only"
     assert pair["points"][0] is None and pair["points"][1] == 0
-    assert numbers["pairs"][1]["0 1"]["points"][0] is None  # rope's seed 1 misses the cell
+    assert numbers["pairs"]["1"]["0 1"]["points"][0] is None  # rope's seed 1 misses the cell
     means = [one.mean("out_of_distribution").value or 0 for one in (fire[0], rope[0])]
     expected = 100 * sign * (means[0] - means[1])
-    assert numbers["pairs"][0]["0 1"]["points"][0] == pytest.approx(expected)
-    assert numbers["pairs"][2] == {}  # rope has no seed 2
+    assert numbers["pairs"]["0"]["0 1"]["points"][0] == pytest.approx(expected)
+    assert numbers["pairs"]["2"] == {}  # rope has no seed 2
 
 
 def test_the_leaderboard_says_what_its_other_forms_say() -> None:
@@ -83,13 +83,12 @@ def test_the_leaderboard_says_what_its_other_forms_say() -> None:
     made = report([[grid("fire", s) for s in (0, 1)], [grid("rope")], [wild]])
     text = page(made)
     head, _, *rows = Page(text).rows[:5]
-    standings = {s.row.encoding: s for s in made.board.standings}
     checked = 0
-    for row in rows:
-        name = next(name for name in standings if name in row[0])
-        for column in columns(made.board):
-            if column.head in head and column.head not in ("encoding", "seeds"):
-                assert row[head.index(column.head)] == column.cell(standings[name])
+    for row, cells in zip(rows, made.board.cells(), strict=True):
+        assert cells["encoding"].text in row[0]
+        for name, cell in cells.items():
+            if name in head and name not in WORDS:
+                assert row[head.index(name)] == cell.text
                 checked += 1
     assert checked == 3 * 8 and rows[-1][0] == "wild not converged"
     assert {row[1] for row in rows} == {"2", "1†"}
@@ -97,7 +96,7 @@ def test_the_leaderboard_says_what_its_other_forms_say() -> None:
     # Points lie where the means of seeds are.
     points = [float(a["cx"] or 0) for tag, a in Page(text).elements if tag == "circle"]
     end = 1.0 if "0 to 100 %" in head else 0.6
-    means = [v for s in made.board.standings for v in s.row.values["out_of_distribution"]]
+    means = [v for row in made.board.rows for v in row.values["out_of_distribution"]]
     assert points == pytest.approx([3 + 96 * (mean or 0) / end for mean in means], abs=0.006)
 
 
@@ -238,4 +237,4 @@ def test_the_same_report_is_the_same_page() -> None:
     other = grid("rope")
     other.budget = {"steps": 3}
     with pytest.raises(UsageError, match="steps"):
-        page(replace(report([[grid("fire")]]), panels=[[grid("fire")], [other]]))
+        page(replace(report([[grid("fire")], [grid("rope")]]), panels=[[grid("fire")], [other]]))

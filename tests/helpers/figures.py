@@ -1,6 +1,7 @@
 """Checks of drawn figures."""
 
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 
 def words(figure: Figure) -> str:
@@ -30,3 +31,20 @@ def assert_nothing_is_cut_off(figure: Figure) -> None:
         assert panel is not None and panel.y0 >= foot - 1
         for axis in (ax.xaxis, ax.yaxis):  # "+1e2" would stand on the axis's label
             assert not axis.get_offset_text().get_text()
+
+
+def assert_texts_are_apart(figure: Figure) -> None:
+    """Every text lies on the page and none on another."""
+    figure.canvas.draw()
+    page, boxes = figure.bbox, []
+    for text in figure.findobj(Text):
+        if not isinstance(text, Text) or not text.get_text().strip() or not text.get_visible():
+            continue
+        box = text.get_window_extent()
+        inside = box.x0 >= 0 and box.y0 >= 0 and box.x1 <= page.x1 and box.y1 <= page.y1
+        assert inside, text.get_text()
+        assert float(text.get_fontsize()) >= 3.5
+        boxes.append((box.x0 + 1, box.x1 - 1, box.y0 + 3, box.y1 - 3, text.get_text()))
+    for place, (x0, x1, y0, y1, one) in enumerate(boxes):
+        for u0, u1, v0, v1, other in boxes[place + 1 :]:
+            assert x1 <= u0 or u1 <= x0 or y1 <= v0 or v1 <= y0, (one, other)

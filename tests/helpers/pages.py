@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tape_arith.arith.figures.leaderboard_data import Board, Comparison, Section, Standing, Training
+from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.report.content import Report, Run
-from tape_arith.arith.figures.tables import rows
-from tape_arith.arith.scoring.grid import SOLVED, Grid, solved_to
+from tape_arith.arith.figures.tables import Comparison, Training, rows
+from tape_arith.arith.scoring.grid import Grid
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='hacked=1'>\"'&{{command}}"
 """A name that tries to get out of text, attributes, scripts and our own template."""
@@ -42,41 +42,41 @@ def grid(encoding: str, seed: int = 0, digits: int = 6, **more: Any) -> Grid:
 
 
 def report(panels: Sequence[list[Grid]], **more: Any) -> Report:
-    """A report of `panels`, in one section, with no tests."""
+    """Return a report of `panels`, in one section, with no tests."""
+    members = [
+        replace(
+            row,
+            rank=1 if row.ranked else None,
+            kind="rotary",
+            tests={"rope": Comparison(why_not="made up")},
+            train_seconds=[60.0 for _ in row.seeds],
+        )
+        for row in rows(panels)
+    ]
     board = Board(
-        preset="mini",
-        about={"max_digits": panels[0][0].max_digits},
-        source="source",
-        caption="caption",
-        sections=[Section("All of them", "", [standing(panels, row) for row in rows(panels)])],
-        references=("rope",),
-        left_out=(),
-        costs=False,
+        "mini",
+        {"max_digits": panels[0][0].max_digits},
+        "source",
+        "caption",
+        [Section("All of them", "", members)],
+        ("rope",),
+        more.pop("left_out", ()),
+        num_encodings=len(members),
     )
-    return Report(panels, board, **more)
+    by_name = {panel[0].name: panel for panel in panels}
+    return Report(board, [by_name[row.encoding] for row in members], **more)
 
 
 def with_costs(made: Report) -> Report:
-    """The same report with columns of costs, as `--costs` gives it."""
+    """Return the same report with columns of costs, as `--costs` gives it."""
     trainings = [Training(0.1, 5000.0), Training(0.3, 7000.0)]
-    costs: dict[str, Any] = {"parameters": 1234, "flops_a_token": 5.5, "trainings": trainings}
     (section,) = made.board.sections
-    standings = [replace(standing, **costs) for standing in section.standings]
-    sections = [section._replace(standings=standings)]
-    return replace(made, board=replace(made.board, sections=sections, costs=True))
-
-
-def standing(panels: Sequence[list[Grid]], row: Any) -> Standing:
-    panel = next(panel for panel in panels if panel[0].name == row.encoding)
-    return Standing(
-        row,
-        1 if row.ranked else None,
-        "rotary",
-        {share: solved_to(panel, share) for share in SOLVED},
-        {"rope": Comparison(None, None, "made up")},
-        [None for _ in panel],
-        [60.0 for _ in panel],
-    )
+    members = [
+        replace(row, parameters=1234, flops_a_token=5.5, trainings=trainings)
+        for row in section.rows
+    ]
+    board = replace(made.board, sections=[section._replace(rows=members)], costs=True)
+    return replace(made, board=board)
 
 
 def run(encoding: str, seed: int = 0, **more: Any) -> Run:

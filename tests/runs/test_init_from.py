@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.arith.compare.select import claim
+from tape_arith.arith.compare.panels import budget_preference
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import sha256
@@ -147,32 +147,32 @@ def test_tables_never_mix_them_with_plain_runs(rope: RunFolder) -> None:
     for name in ("tape", "rope"):
         done("train", "--pe", name, "--init-from", rope.path)
     with untouched(rope.path):
-        line = refused("table", "--compare", "rope,tape@from=rope")
-        assert "tape@from=rope seed 0 differs from rope seed 0 (begun from another run" in line
-        whole = done("table", "--compare", "all")
+        line = refused("leaderboard", "--compare", "rope,tape@from=rope")
+        assert "tape@from=rope and rope cannot stand in one figure" in line
+        assert "begun from another run" in line
+        whole = done("leaderboard", "--compare", "all")
         # Those of one that began on its own are fewer here, and are shown all the same.
         left = "left out: rope@from=rope seed 0; tape@from=rope seed 0: begun from another run"
-        assert left in whole.err and "@from=rope" not in whole.out and "| rope |" in whole.out
-        partners = done("table", "--compare", "tape@from=rope,rope@from=rope").out
+        assert left in whole.err and "@from=rope |" not in whole.out and "| rope |" in whole.out
+        partners = done("leaderboard", "--compare", "tape@from=rope,rope@from=rope").out
         assert "| tape@from=rope |" in partners and "| rope@from=rope |" in partners
         listed = json.loads(done("list", "--json").out)["runs"]
     assert [run["encoding"] for run in listed] == ["rope", "rope@from=rope", "tape@from=rope"]
 
 
-def test_those_of_the_presets_own_steps_do_not_stand_for_it(rope: RunFolder) -> None:
+def test_those_of_the_presets_own_steps_do_not_stand_for_it() -> None:
     """A grid is of the preset as it stands only where its weights are its own."""
-    grid = grid_file.load(rope.path / "grid.json")
     mini = load_preset("mini")
     own = {"steps": mini.steps, "first_steps": mini.steps, "config_sha256": mini.sha256}
-    assert claim([replace(grid, budget=own)])[0]
-    assert not claim([replace(grid, budget={**own, "steps_before": 8})])[0]
+    assert budget_preference("mini", own)[0]
+    assert not budget_preference("mini", {**own, "steps_before": 8})[0]
 
 
 def test_scored_with_an_extrapolation(rope: RunFolder) -> None:
     done("train", "--pe", "tape+yarn", "--init-from", rope.path)
     folder = RunFolder(Path("runs/mini/tape@from=rope/seed-0"))
     assert grid_file.load(folder.path / "grid+yarn.json").name == "tape@from=rope+yarn"
-    done("table", "--compare", "tape@from=rope+yarn")
+    done("leaderboard", "--compare", "tape@from=rope+yarn")
 
 
 # ---- in this process -----------------------------------------------------------------------

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tape_arith.arith.compare.panels import panels
+from tape_arith.arith.compare.panels import select_panels
 from tape_arith.arith.data.bucket import CARRY, Bucket
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions
@@ -69,14 +69,11 @@ def test_each_way_of_scoring_has_its_file(comparison: Path) -> None:
 
 
 def test_a_figure_shows_one_split(comparison: Path) -> None:
-    usual = done("table", "--compare", "rope,fire").out
+    usual = done("leaderboard", "--compare", "rope,fire").out
     hard("rope", "fire")
-    assert done("table", "--compare", "rope,fire").out == usual
-    told = done("table", "--compare", "rope,fire", "--split", CARRY).out
-    assert told.startswith(f"{HARD}\n\n| encoding |") and "| rope | 2 |" in told
-    rows = done("table", "--split", CARRY, "--format", "json")
-    assert {row["encoding"] for row in json.loads(rows.out)["rows"]} == {"rope", "fire"}
-    assert HARD in rows.err
+    assert done("leaderboard", "--compare", "rope,fire").out == usual
+    told = done("leaderboard", "--compare", "rope,fire", "--split", CARRY).out
+    assert f"addition, {HARD}, trained" in told and "| rope | rotary | 2 |" in told
 
     drawn = done("heatmap", "--compare", "rope,fire", "--split", CARRY)
     assert drawn.out == "runs/mini/rope-fire@carry.png\n"
@@ -91,11 +88,8 @@ def test_a_figure_shows_one_split(comparison: Path) -> None:
     usual = Path("runs/mini/report.html").read_text("utf-8")
     assert HARD not in usual and "uniform digits" in usual and "--split" not in usual
 
-    names = parse_list("rope,fire")
-    ours, theirs = (
-        panels(Path("runs"), names),
-        panels(Path("runs"), names, evaluation_set=EvaluationSet(CARRY)),
-    )
+    ours, _ = select_panels(Path("runs"), "rope,fire")
+    theirs, _ = select_panels(Path("runs"), "rope,fire", evaluation_set=EvaluationSet(CARRY))
     assert f"Task addition, {HARD}, trained to 2 digits" in captions.footnote(theirs)
     assert "hard sums" not in captions.footnote(ours)
     with pytest.raises(UsageError, match=r"differs from rope seed 0 .split carry, not eval"):
@@ -109,7 +103,7 @@ def test_what_is_missing_is_scored_by(comparison: Path) -> None:
     assert "tape-arith score runs/mini/fire/seed-0 --split carry;" in told
     assert "tape-arith score runs/mini/tape/seed-0 --with yarn --split carry;" in told
     assert "tape-arith train --pe nope --preset mini" in told and "rope/" not in told
-    left_out = done("table", "--split", CARRY).err
+    left_out = done("leaderboard", "--split", CARRY).err
     assert "fire seeds 0, 1; tape seeds 0, 1: not scored on the split carry yet" in left_out
 
 
@@ -119,10 +113,10 @@ def test_a_run_that_is_scored_on_hard_sums_alone(comparison: Path) -> None:
         Path(f"runs/mini/rope/seed-{seed}/grid.json").unlink()
     told = refused("heatmap", "--compare", "rope,fire")
     assert "tape-arith score runs/mini/rope/seed-0" in told
-    assert "rope seeds 0, 1: not scored yet" in done("table").err
+    assert "rope seeds 0, 1: not scored yet" in done("leaderboard").err
     # The usual sums say what converged.
-    row = json.loads(done("table", "--split", CARRY, "--format", "json").out)["rows"][0]
-    assert row["mark"] == "convergence unknown"
+    board = json.loads(done("leaderboard", "--split", CARRY, "--format", "json").out)
+    assert board["sections"][0]["rows"][0]["mark"] == "convergence unknown"
 
 
 def test_hard_sums_do_not_say_what_converged(comparison: Path) -> None:
@@ -136,7 +130,7 @@ def test_hard_sums_do_not_say_what_converged(comparison: Path) -> None:
         usual = grid_file.load(file)
         usual.exact[:], usual.right_sum[:] = usual.total, usual.total
         grid_file.save(usual, file)
-    [panel] = panels(Path("runs"), parse_list("rope"), evaluation_set=EvaluationSet(CARRY))
+    [panel], _ = select_panels(Path("runs"), "rope", evaluation_set=EvaluationSet(CARRY))
     assert captions.convergence(panel) is None and panel[0].mean("in_distribution").value == 0.0
 
 
@@ -144,8 +138,8 @@ def test_a_split_is_read_from_the_grid(comparison: Path) -> None:
     hard("rope", "fire")
     (ROPE / "grid.json").unlink()
     (ROPE / "grid@carry.json").rename(ROPE / "grid.json")  # whatever the file is called
-    usual, told = done("table").out, done("table", "--split", CARRY).out
-    assert "| rope | 1 (" in usual and "| rope | 2 |" in told
+    usual, told = done("leaderboard").out, done("leaderboard", "--split", CARRY).out
+    assert "| rope | rotary | 1 (" in usual and "| rope | rotary | 2 |" in told
 
 
 def test_a_longer_budget_keeps_the_earlier_grids_apart(comparison: Path) -> None:

@@ -196,7 +196,7 @@ def put(content: bytes) -> Callable[[bytes], bytes]:
 def test_a_corrupt_record_does_not_hide_its_grid(comparison: Path) -> None:
     Path(ROPE, "run.json").write_text("{")
     done("heatmap", "--compare", "rope,fire")
-    done("table")
+    done("leaderboard")
 
 
 def test_another_seed_in_the_record_is_another_run(comparison: Path) -> None:
@@ -214,10 +214,10 @@ def test_a_corrupt_grid_is_refused_where_it_is_needed_and_left_out_elsewhere(
     with untouched(comparison):
         for command in (("score", ROPE), train()):
             assert str(file) in refused(*command, code=1)
-        for command in (("list",), ("table",)):
+        for command in (("list",), ("leaderboard",)):
             assert f"note: left out: {file} is corrupt" in done(*command).err
     done("score", ROPE, "--fresh")
-    assert done("table").err == ""
+    assert done("leaderboard").err == ""
 
 
 def test_corrupt_metrics(comparison: Path) -> None:

@@ -3,13 +3,12 @@
 import json
 from pathlib import Path
 
-from tape_arith.arith.compare.panels import panels
+from tape_arith.arith.compare.panels import select_panels
 from tape_arith.arith.data.bucket import CARRY
 from tape_arith.arith.figures.captions import footnote
 from tape_arith.arith.runs.folder import RunFolder, find_grids
 from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.models.names.parse import parse_list
 from tests.helpers.tiny_runs import call, done, refused, untouched
 
 FIRE, ROPE = (Path(f"runs/mini/{name}/seed-0") for name in ("fire", "rope"))
@@ -19,21 +18,19 @@ def test_the_preset_s_own_length_is_the_usual_grid(comparison: Path) -> None:
     with untouched(comparison):
         told = done("score", FIRE, "--max-digits", 3).out
         assert told.startswith("fire seed 0 to 3 digits: out of distribution ")
-        evaluation_set = done("table", "--compare", "fire,rope", "--max-digits", 3).out
-        assert evaluation_set.removeprefix("tested to 3 digits\n\n") == done("table").out.replace(
-            next(row for row in done("table").out.splitlines(True) if "tape+yarn" in row), ""
-        )
+        named = done("leaderboard", "--max-digits", 3)
+        assert named.out == done("leaderboard").out
 
 
 def test_figures_of_longer_operands(comparison: Path) -> None:
-    usual = done("table", "--format", "json").out
+    usual = done("leaderboard", "--format", "json").out
     for run in (FIRE, ROPE):
         told = done("score", run, "--max-digits", 4).out
         assert told.startswith(f"{run.parent.name} seed 0 to 4 digits: out of distribution ")
-    assert done("table", "--format", "json").out == usual
+    assert done("leaderboard", "--format", "json").out == usual
 
-    [fire], [rope] = panels(
-        Path("runs"), parse_list("fire,rope"), evaluation_set=EvaluationSet(max_digits=4)
+    ([fire], [rope]), _ = select_panels(
+        Path("runs"), "fire,rope", evaluation_set=EvaluationSet(max_digits=4)
     )
     assert fire.content() == grid_file.load(FIRE / "grid-to-4.json").content()
     assert fire.exact.shape == (4, 4)
@@ -41,9 +38,8 @@ def test_figures_of_longer_operands(comparison: Path) -> None:
 
     shown = done("heatmap", "--compare", "fire,rope", "--max-digits", 4)
     assert shown.out == "runs/mini/fire-rope-to-4.png\n"
-    table = done("table", "--max-digits", 4)
-    assert table.out.startswith("tested to 4 digits\n\n| encoding | seeds |")
-    assert "| fire | 1 (" in table.out and "tape" not in table.out
+    table = done("leaderboard", "--max-digits", 4)
+    assert "tested to 4 (preset" in table.out and "| fire | relative bias | 1 (" in table.out
     assert "fire seed 1; rope seed 1; tape seeds 0, 1: not scored to 4 digits yet" in table.err
     board = json.loads(done("leaderboard", "--max-digits", 4, "--format", "json").out)
     assert board["max_digits"] == 4

@@ -1,4 +1,4 @@
-"""The content of a report: its parts as plain data, and every number that its script shows.
+"""The content of a report, and the numbers that its script draws.
 
 Shapes: N the longest operand scored. Cells are flat lists of N x N in the order of the grid:
 cell (i, j), first operand of i digits and second of j, is entry (i - 1) N + j - 1.
@@ -7,16 +7,16 @@ cell (i, j), first operand of i digits and second of j, is entry (i - 1) N + j -
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import combinations, product
-from math import isfinite
-from typing import Any, TypeVar
+from itertools import combinations
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import seaborn as sns
 
 from tape_arith.arith.figures import captions
+from tape_arith.arith.figures.board import Board
 from tape_arith.arith.figures.captions import Panel
 from tape_arith.arith.figures.heatmap import (
     COLOURS,
@@ -25,8 +25,6 @@ from tape_arith.arith.figures.heatmap import (
     difference_limit,
     significant,
 )
-from tape_arith.arith.figures.leaderboard_data import Board, Section
-from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.regions import REGION_WORDS, Region, mask
 from tape_arith.arith.scoring.statistics import over_seeds, wilson
 
@@ -37,14 +35,9 @@ _MOST_POINTS, _MOST_STEPS = 200, 60
 """Points drawn of a curve, and steps of the learning of each length: every k-th and the last."""
 _PARTS: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
 """Regions of which each cell is in one."""
-_PENS = list(
-    product(
-        ("", "6 3", "2 3", "8 3 2 3"),
-        ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#3a9bdc", "#8c6bb1", "#7f7f7f"),
-    )
-)
-"""Dashes and colour of each encoding's curves, readable on light and on dark."""
-T = TypeVar("T")
+_DASHES = ("", "6 3", "2 3", "8 3 2 3")
+_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#3a9bdc", "#8c6bb1", "#7f7f7f"]
+"""The colours of curves, readable on light and on dark."""
 Curve = Sequence[tuple[int, float]]
 """(step, value), steps in order."""
 
@@ -66,41 +59,21 @@ class Run:
     """The command line in its record."""
     curves: Mapping[str, Curve] = field(default_factory=dict)
     """By the names of CURVES: "exact_match" of held-out problems of trained lengths, and
-    "out_of_distribution" on the small grid, where it was scored."""
+    "out_of_distribution" on the small grid."""
     by_length: Mapping[int, Curve] = field(default_factory=dict)
     """Exact match on the small grid by digits of the longer operand."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The encodings of a page, how their runs came about, and what is left out."""
+    """The encodings of a page and their runs."""
 
-    panels: Sequence[Panel]
-    """The grids of each encoding that is shown, one a seed; comparable with each other."""
     board: Board
-    """The leaderboard; it may hold more encodings than are shown."""
+    panels: Sequence[Panel]
+    """The grids of each row of the leaderboard, one a seed, in its order."""
     runs: Sequence[Run] = ()
-    left_out: Sequence[tuple[str, str]] = ()
-    """Runs that are not shown, and why."""
     command: str = ""
     """The command line that writes this page again."""
-
-    @cached_property
-    def sections(self) -> list[Section]:
-        """The leaderboard's sections, of the encodings that are shown."""
-        names = {panel[0].name for panel in self.panels}
-        sections = [
-            section._replace(standings=[s for s in section.standings if s.row.encoding in names])
-            for section in self.board.sections
-        ]
-        return [section for section in sections if section.standings]
-
-    @cached_property
-    def ordered(self) -> list[list[Grid]]:
-        """The panels in the leaderboard's order, seeds in order; an encoding's place in the list is
-        its number in the page. Raises UsageError if the grids must not be compared."""
-        panels = {grids[0].name: grids for grids in captions.checked_panels(self.panels)}
-        return [panels[s.row.encoding] for section in self.sections for s in section.standings]
 
     @property
     def seeds(self) -> list[int]:
@@ -113,40 +86,45 @@ def content(report: Report) -> dict[str, Any]:
 
     Raises UsageError if the grids must not be compared.
     """
-    first = report.ordered[0][0]
+    panels = captions.checked_panels(report.panels)
+    first = panels[0][0]
     parts = [mask(region, first.max_digits, first.trained_digits) for region in _PARTS]
-    choices = [_choices(panel) for panel in report.ordered]
-    totals = np.unique(np.concatenate([c["total"] for of in choices for c in of.values()]))
+    choices = [_choices(panel) for panel in panels]
+    totals = {total for of in choices for c in of.values() for total in c["total"] if total}
+    chosen = {MEAN: panels} | {
+        str(seed): [[grid for grid in panel if grid.seed == seed] for panel in panels]
+        for seed in report.seeds
+    }
     return {
         "max_digits": first.max_digits,
         "trained_digits": first.trained_digits,
-        "choices": [MEAN, *map(str, report.seeds)],
+        "choices": list(chosen),
         "colours": colours(COLOURS),
         "differences": colours(DIFFERENCES),
         "regions": {
             "words": [REGION_WORDS[region] for region in _PARTS],
             "cells": "".join(map(str, np.argmax(parts, axis=0).ravel())),
         },
-        "intervals": {int(total): _intervals(int(total)) for total in totals if total},
-        "footnotes": _footnotes(report),
+        "intervals": {total: _intervals(total) for total in sorted(totals)},
+        "footnotes": {c: captions.footnote(list(filter(None, of))) for c, of in chosen.items()},
         "encodings": [
-            {"name": panel[0].name, "choices": {key: _packed(c) for key, c in of.items()}}
-            for panel, of in zip(report.ordered, choices, strict=True)
+            {"name": panel[0].name, "choices": of}
+            for panel, of in zip(panels, choices, strict=True)
         ],
-        "pairs": {choice: _pairs(report.ordered, choice) for choice in [MEAN, *report.seeds]},
+        "pairs": {choice: _pairs(of) for choice, of in chosen.items()},
         "curves": _curves(report),
         "lengths": _lengths(report.runs),
     }
 
 
 def _choices(panel: Panel) -> dict[str, dict[str, Any]]:
-    """One encoding for the mean of seeds and for each seed: its cells and the words about them."""
+    """Return the cells of an encoding and the words about them, for the mean and each seed."""
     choices: dict[str, Panel] = {MEAN: panel} | {str(grid.seed): [grid] for grid in panel}
     return {
         choice: {
             "seeds": [grid.seed for grid in grids],
-            "exact": np.sum([grid.exact for grid in grids], axis=0).ravel(),
-            "total": np.sum([grid.total for grid in grids], axis=0).ravel(),
+            "exact": np.sum([grid.exact for grid in grids], axis=0).ravel().tolist(),
+            "total": np.sum([grid.total for grid in grids], axis=0).ravel().tolist(),
             "share": _shares(grids),
             "lines": [captions.mean_line(grids, region) for region in captions.MEANS],
             "last": captions.seeds_line(grids),
@@ -157,60 +135,45 @@ def _choices(panel: Panel) -> dict[str, dict[str, Any]]:
 
 
 def _shares(grids: Panel) -> list[float | None] | None:
-    """The mean over seeds of exact match; None if the sums of the counts give it."""
+    """Return the mean over seeds of exact match; None if the sums of the counts give it."""
     if all((grid.total == grids[0].total[0, 0]).all() for grid in grids) and grids[0].total.all():
         return None
     return [None if np.isnan(value) else round(float(value), 4) for value in cell_means(grids).flat]
 
 
-def _packed(choice: Mapping[str, Any]) -> dict[str, Any]:
-    """A choice for JSON, with one number if all cells have the same total."""
-    exact, total = choice["exact"].tolist(), choice["total"].tolist()
-    return {**choice, "exact": exact, "total": total if len(set(total)) > 1 else total[0]}
-
-
 def _intervals(total: int) -> list[str]:
-    """Wilson's 95 % interval of 0 to `total` exact answers, in words."""
+    """Return Wilson's 95 % interval of 0 to `total` exact answers, in words."""
     ends = zip(*wilson(np.arange(total + 1), total), strict=True)
     return [f"{100 * low:.1f} % to {100 * high:.1f} %" for low, high in ends]
 
 
-def _pairs(panels: Sequence[Panel], choice: object) -> dict[str, dict[str, Any]]:
-    """The difference of every two encodings, first minus second, by their places: "0 1".
+def _pairs(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
+    """Return the difference of every two encodings, first minus second, by places: "0 1".
 
     `cells` are bits in base64, 1 for a significant difference, most significant bit first;
     `points` are the differences of the means in percentage points, null for an unknown one.
     """
     pairs = {}
-    chosen = [[g for g in panel if choice in (MEAN, g.seed)] for panel in panels]
     made = [
-        (i, grids, cell_means(grids), [over_seeds(grids, region) for region in captions.MEANS])
-        for i, grids in enumerate(chosen)
+        (place, grids, cell_means(grids), [over_seeds(grids, region) for region in captions.MEANS])
+        for place, grids in enumerate(panels)
         if grids
     ]
-    for (i, one, first, means), (j, other, second, others) in combinations(made, 2):
+    for (i, one, first, means), (j, other, second, other_means) in combinations(made, 2):
         points = 100 * (first - second)
         known = ~np.isnan(points)
         differs = significant(one, other) & known
         pairs[f"{i} {j}"] = {
             "limit": difference_limit(points),
             "cells": base64.b64encode(np.packbits(differs).tobytes()).decode(),
-            "said": f"{differs.sum()} of {known.sum()} cells differ significantly, these runs only",
+            "words": f"{differs.sum()} of {known.sum()} cells differ significantly, "
+            "these runs only",
             "points": [
                 None if a is None or b is None else round(100 * (a.mean - b.mean), 6)
-                for a, b in zip(means, others, strict=True)
+                for a, b in zip(means, other_means, strict=True)
             ],
         }
     return pairs
-
-
-def _footnotes(report: Report) -> dict[str, str]:
-    """The note under the maps, for the mean of seeds and for each seed."""
-    notes = {MEAN: captions.footnote(report.ordered)}
-    for seed in report.seeds:
-        having = [panel for panel in report.ordered if any(grid.seed == seed for grid in panel)]
-        notes[str(seed)] = captions.footnote(captions.checked_panels(having, seed))
-    return notes
 
 
 def colours(name: str) -> str:
@@ -220,32 +183,28 @@ def colours(name: str) -> str:
 
 
 def _curves(report: Report) -> list[dict[str, Any]]:
-    """What the runs of each trained encoding logged, in the order of the leaderboard.
+    """Return what the runs of each trained encoding logged, in the order of the leaderboard.
 
-    Of each quantity the lines of the seeds that logged it, and their mean at the steps that all of
-    them have.
+    Of each quantity these are the lines of the seeds that logged it, and their mean.
     """
-    order = dict.fromkeys(panel[0].encoding for panel in report.ordered)
+    order = dict.fromkeys(panel[0].encoding for panel in report.panels)
     result: list[dict[str, Any]] = []
     for name in dict.fromkeys((*order, *(run.encoding for run in report.runs))):
         runs = [run for run in report.runs if run.encoding == name and run.curves]
         if runs:
+            number = len(result)
+            look = {
+                "colour": _COLOURS[number % len(_COLOURS)],
+                "dash": _DASHES[number // len(_COLOURS) % len(_DASHES)],
+            }
             lines = {c: [thinned(run.curves[c]) for run in runs if c in run.curves] for c in CURVES}
-            quantities = {c: {"seeds": of, "mean": _mean_curve(of)} for c, of in lines.items()}
-            dash, colour = _PENS[len(result) % len(_PENS)]
-            result.append({"encoding": name, "colour": colour, "dash": dash, **quantities})
+            quantities = {c: {"seeds": of, "mean": _points(_mean(of))} for c, of in lines.items()}
+            result.append({"encoding": name, **look, **quantities})
     return result
 
 
-def _mean_curve(curves: Sequence[Curve]) -> list[tuple[int, float]]:
-    """The mean at the steps that all curves have: elsewhere it would be of other runs."""
-    values = [dict(curve) for curve in curves]
-    steps = sorted(set.intersection(*map(set, values))) if values else []
-    return [(step, _rounded(sum(v[step] for v in values) / len(values))) for step in steps]
-
-
 def _lengths(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """The learning of each length of the encodings that logged it, the mean of their seeds.
+    """Return the learning of each length of the encodings that logged it, the mean of their seeds.
 
     `values` has a row a length and a column a step that all seeds have.
     """
@@ -253,38 +212,48 @@ def _lengths(runs: Sequence[Run]) -> list[dict[str, Any]]:
     for name in dict.fromkeys(run.encoding for run in runs if run.by_length):
         logged = [run for run in runs if run.encoding == name and run.by_length]
         digits = sorted(set.intersection(*(set(run.by_length) for run in logged)))
-        means = [dict(_mean_curve([run.by_length[length] for run in logged])) for length in digits]
-        steps = sorted(set.intersection(*map(set, means))) if means else []
-        if steps:
-            kept = _every(steps, _MOST_STEPS)
+        means = [_mean([run.by_length[length] for run in logged]) for length in digits]
+        table = pd.DataFrame(means, index=digits).dropna(axis=1)
+        if table.size:
+            table = table[_every(table.columns, _MOST_STEPS)]
             result.append(
                 {
                     "encoding": name,
                     "seeds": [run.seed for run in logged],
                     "lengths": digits,
-                    "steps": kept,
-                    "values": [[mean[step] for step in kept] for mean in means],
+                    "steps": table.columns.tolist(),
+                    "values": table.map(_rounded).to_numpy().tolist(),
                 }
             )
     return result
 
 
+def _mean(curves: Sequence[Curve]) -> "pd.Series[float]":
+    """Return the mean at the steps that all curves have: elsewhere it would be of other runs."""
+    series = [pd.Series(dict(curve), dtype=float) for curve in curves]
+    if not series:
+        return pd.Series(dtype=float)
+    return pd.concat(series, axis=1, join="inner").mean(axis=1).sort_index()
+
+
 def thinned(curve: Curve) -> list[tuple[int, float]]:
     """Return a few hundred points and the last; drops what is not finite."""
-    finite = [(step, value) for step, value in curve if isfinite(value)]
-    return [(step, _rounded(value)) for step, value in _every(finite, _MOST_POINTS)]
+    finite = pd.Series(dict(curve), dtype=float).replace([np.inf, -np.inf], np.nan).dropna()
+    return _points(finite[_every(finite.index, _MOST_POINTS)])
 
 
-def _every(items: Sequence[T], most: int) -> list[T]:
-    """Every k-th of `items`, at most `most`, and the last.
+def _points(series: "pd.Series[float]") -> list[tuple[int, float]]:
+    return [
+        (step, _rounded(value)) for step, value in zip(series.index.tolist(), series, strict=True)
+    ]
 
-    >>> _every(range(10), 4), _every("abcde", 2)
-    ([0, 3, 6, 9], ['a', 'd', 'e'])
-    """
-    kept = list(items[:: max(-(-len(items) // most), 1)])
-    return kept if not items or kept[-1] == items[-1] else [*kept, items[-1]]
+
+def _every(steps: "pd.Index[Any]", most: int) -> list[int]:
+    """Return every k-th of `steps`, at most `most`, and the last."""
+    every = steps[:: max(-(-len(steps) // most), 1)]
+    return every.union(steps[-1:]).tolist()
 
 
 def _rounded(value: float) -> float:
-    """Four digits: more than a curve shows."""
+    """Round to four digits: more than a curve shows."""
     return float(f"{value:.4g}")

@@ -141,7 +141,7 @@ function interactiveMap(plot, about) {
 
 // The exact answers, problems and mean share over seeds of a cell; no share if any seed misses it.
 function cellOf(cells, at) {
-  const exact = cells.exact[at], total = Array.isArray(cells.total) ? cells.total[at] : cells.total;
+  const exact = cells.exact[at], total = cells.total[at];
   return { exact, total, share: cells.share ? cells.share[at] : exact / total };
 }
 
@@ -164,7 +164,7 @@ function drawMap(figure) {
   const lines = cells ? cells.lines : [];
   const last = make("span", {}, cells ? cells.last : `no seed ${choice}`);
   if (cells && cells.mark) last.append(" · ", make("b", {}, cells.mark));
-  figure.querySelector(".said").replaceChildren(...lines.map((line) => make("span", {}, line)), last);
+  figure.querySelector(".words").replaceChildren(...lines.map((line) => make("span", {}, line)), last);
   figure.querySelector(".plot").setAttribute("aria-label", `Heatmap of ${encoding.name}, 1 to ${report.max_digits} digits. ${lines.join("; ") || last.textContent}`);
   figure.classList.toggle("absent", !cells);
   const seeds = choice === "mean" ? "mean of seeds" : `seed ${choice}`;
@@ -201,7 +201,7 @@ function differenceOf() {
   const name = `${first.name} \u2212 ${second.name}`;
   const [a, b] = [first.choices[choice], second.choices[choice]];
   if (!a || !b) return { name, limit: 100, lines: [`not both have seed ${choice}`], points: () => null };
-  const same = { limit: 10, cells: "", points: [0, 0, 0], said: "the same encoding twice" };
+  const same = { limit: 10, cells: "", points: [0, 0, 0], words: "the same encoding twice" };
   const pair = i === j ? same : report.pairs[choice][`${Math.min(i, j)} ${Math.max(i, j)}`];
   const sign = i > j ? -1 : 1, bits = atob(pair.cells);
   const regions = ["out of distribution", "in distribution", "all cells"];
@@ -210,7 +210,7 @@ function differenceOf() {
   const marks = [[first, a], [second, b]].filter(([, cells]) => cells.mark).map(([encoding, cells]) => `${encoding.name}: ${cells.mark}`);
   return {
     name, first, second, a, b, limit: pair.limit,
-    lines: [...means, pair.said, choice === "mean" ? "mean of seeds" : `seed ${choice}`, ...marks],
+    lines: [...means, pair.words, choice === "mean" ? "mean of seeds" : `seed ${choice}`, ...marks],
     points: (at) => {
       const [one, other] = [cellOf(a, at).share, cellOf(b, at).share];
       return one === null || other === null ? null : 100 * (one - other);
@@ -229,7 +229,7 @@ function drawDifference() {
   byId("difference-name").textContent = name;
   byId("lowest").textContent = `${signed(-limit, 0)} points`;
   byId("highest").textContent = `${signed(limit, 0)} points`;
-  byId("difference-said").replaceChildren(...lines.map((line) => make("span", {}, line)));
+  byId("difference-words").replaceChildren(...lines.map((line) => make("span", {}, line)));
   figure.querySelector(".plot").setAttribute("aria-label", `Difference ${name}. ${lines.join("; ")}`);
   cellTable(figure, `${name}: percentage points, * is significant (false discovery rate 5 %, these runs only)`, (at) =>
     (points(at) === null ? "not scored" : signed(points(at)) + (significant(at) ? " *" : "")));
