@@ -72,13 +72,12 @@ def default_preset() -> tuple[str, str]:
 
 def show(grid: "Grid", as_json: bool, evaluation_set: "EvaluationSet | None" = None) -> None:
     """A grid, on what was `evaluation_set`, on stdout: its means in a line, or all of it."""
-    from tape_arith.arith.compare.order import grid_summary
     from tape_arith.arith.documents import with_checksum
 
     print(
         json.dumps(with_checksum(grid.content(), "grid"))
         if as_json
-        else grid_summary(grid, evaluation_set)
+        else grid.summary(evaluation_set)
     )
 
 

@@ -66,7 +66,6 @@ def command(
     remote = remote_engine(engine, slots, folder)
     use_threads(threads)
     name, config = chosen_config(preset, settings, task, leading_bos)
-    from tape_arith.arith.compare.order import grid_summary
     from tape_arith.arith.runs.build import TrainOptions
     from tape_arith.arith.runs.datasets import refuse_dataset
     from tape_arith.arith.runs.metrics import parse_trackers
@@ -88,7 +87,7 @@ def command(
         local = local_engine(slots or default_slots(), folder, stopper)
         for job in jobs:
             if grid := job.complete_grid():
-                say(grid_summary(grid))
+                say(grid.summary())
         outcome = run_jobs(jobs, remote or local, stopper)
         figure = draw_comparison(runs)
     if figure is not None:

@@ -79,23 +79,6 @@ def describe_order(panels: Panels, seed: int | None = None) -> str:
     return f"Order: {'; then '.join(parts)}."
 
 
-def grid_summary(grid: Grid, evaluation_set: EvaluationSet | None = None) -> str:
-    """Return the means of a grid in one line, in percent of exact answers."""
-
-    def percent(value: float | None) -> str:
-        return "incomplete" if value is None else f"{value:.1%}"
-
-    outside = grid.mean("out_of_distribution")
-    longer = f"out of distribution {percent(outside.value)}"
-    if not outside.cells:
-        longer = f"nothing is out of distribution (trained and tested to {grid.max_digits} digits)"
-    return (
-        f"{grid.name} seed {grid.seed}{evaluation_set or EvaluationSet(grid.split)}: {longer}, "
-        f"in distribution {percent(grid.mean('in_distribution').value)}, "
-        f"all {percent(grid.mean('all_cells').value)}"
-    )
-
-
 def figure_path(
     root: Path, panels: Sequence[Sequence[Grid]], evaluation_set: EvaluationSet = DEFAULT_SET
 ) -> Path:

@@ -20,10 +20,8 @@ from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
-from tape_arith.arith.scoring import grid_file
-from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.scoring.limits import check_size
-from tape_arith.arith.scoring.regions import REGION_WORDS
+from tape_arith.arith.scoring.evaluation_set import check_size
+from tape_arith.arith.scoring.grid import REGION_WORDS, Grid
 from tape_arith.arith.scoring.statistics import one_run, wilson
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.version import own_version
@@ -130,7 +128,7 @@ def _model_card(
 ) -> str:
     """Format the card of a run that is scored as `name`. Raises Failure for a corrupt grid."""
     file = folder.grid_file(name.extrapolation)
-    grid = grid_file.load(file) if file.exists() else None
+    grid = Grid.load(file) if file.exists() else None
     declarations = [locate("encoding", part.name).declaration() for part in name.encoding.parts]
     if name.extrapolation is not None:
         declarations.append(locate("extrapolation", name.extrapolation.name).declaration())

@@ -12,7 +12,7 @@ from typing import Any
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.export.folder import TEMPLATES, render
 from tape_arith.arith.files import atomic, write_text
-from tape_arith.arith.scoring.regions import Bools, Region, mask
+from tape_arith.arith.scoring.grid import Bools, Region, region_mask
 from tape_arith.arith.tasks import vocabulary
 from tape_arith.arith.tasks.task import load_task
 
@@ -30,7 +30,7 @@ def write_tasks(folder: Path, bucket: Bucket, trained_digits: int, per_cell: int
         group += f"_{bucket.split}"
     names = []
     for region in _LEAVES:
-        cells = mask(region, bucket.max_digits, trained_digits)
+        cells = region_mask(region, bucket.max_digits, trained_digits)
         if cells.any():
             names.append(f"{group}_{region}")
             _write_problems(folder / f"{region}.jsonl", bucket, per_cell, cells)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from tape_arith.arith.figures import tables
 from tape_arith.arith.figures.tables import LEVEL, Comparison, Row, Training
-from tape_arith.arith.scoring.grid import SOLVED
-from tape_arith.arith.scoring.regions import REGION_WORDS, Region
+from tape_arith.arith.scoring.grid import REGION_WORDS, Region
+from tape_arith.arith.scoring.statistics import SOLVED
 
 _SCHEMA = 3
 NOT_MEASURED = "not measured"

@@ -8,8 +8,7 @@ import numpy as np
 from tape_arith.arith.data.bucket import CARRY, EVALUATION
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.scoring.comparable import check_comparable
-from tape_arith.arith.scoring.grid import CONVERGED, Grid
-from tape_arith.arith.scoring.regions import REGION_WORDS, Region
+from tape_arith.arith.scoring.grid import CONVERGED, REGION_WORDS, Grid, Region
 from tape_arith.arith.scoring.statistics import Interval, over_seeds
 
 Panel = Sequence[Grid]

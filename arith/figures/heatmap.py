@@ -20,9 +20,8 @@ from matplotlib.patheffects import withStroke
 
 from tape_arith.arith.figures import captions, style
 from tape_arith.arith.figures.captions import Panel
-from tape_arith.arith.scoring.comparisons import false_discovery, two_proportion
-from tape_arith.arith.scoring.grid import Floats, Grid
-from tape_arith.arith.scoring.regions import REGION_WORDS, Bools, Region
+from tape_arith.arith.scoring.grid import REGION_WORDS, Bools, Floats, Grid, Region
+from tape_arith.arith.scoring.statistics import false_discovery, two_proportion
 
 COLOURS = "viridis"
 DIFFERENCES = "vlag"

@@ -13,7 +13,7 @@ from tape_arith.arith.figures import style
 from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.captions import NBSP, decimals
 from tape_arith.arith.figures.tables import Row
-from tape_arith.arith.scoring.regions import Region
+from tape_arith.arith.scoring.grid import Region
 
 _WIDTH, _ROW = 3.4, 0.135
 """A paper's column and a row, in inches."""

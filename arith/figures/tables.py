@@ -9,10 +9,8 @@ import pandas as pd
 
 from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.captions import Panel
-from tape_arith.arith.scoring.comparisons import Welch
-from tape_arith.arith.scoring.grid import SOLVED, solved_to
-from tape_arith.arith.scoring.regions import REGION_WORDS, REGIONS, Region
-from tape_arith.arith.scoring.statistics import Interval, over_seeds
+from tape_arith.arith.scoring.grid import REGION_WORDS, REGIONS, Region
+from tape_arith.arith.scoring.statistics import SOLVED, Interval, Welch, over_seeds, solved_to
 
 LEVEL = 0.05
 """A difference is marked if Holm's p is at most this."""

@@ -16,8 +16,8 @@ from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.machine import available_memory
 from tape_arith.arith.runs.record import RunRecord, load_preset
+from tape_arith.arith.scoring.evaluation_set import check_size
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.scoring.limits import check_size
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS, SIZE, token
 from tape_arith.arith.terminal import say

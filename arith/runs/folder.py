@@ -34,7 +34,6 @@ from tape_arith.arith.files import append_line, write_text
 from tape_arith.arith.runs.lock import activity
 from tape_arith.arith.runs.metrics import CUT_SHORT, line_of, read_lines
 from tape_arith.arith.runs.record import Environment, RunRecord, Timings
-from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import say
@@ -179,7 +178,7 @@ class RunFolder:
         """Whether any grid of the run, trained as it is now, is complete."""
         for file in self.path.glob("grid*.json"):
             with suppress(Failure):
-                grid = grid_file.load(file)
+                grid = Grid.load(file)
                 if grid.complete and _is_of_run(grid, record):
                     return True
         return False
@@ -218,12 +217,14 @@ class RunFolder:
         if record is None or not file.exists():
             return Progress(running=running)
         try:
-            grid = grid_file.load(file)
+            grid = Grid.load(file)
         except Failure as error:
             return Progress(error=str(error))
         if grid.extrapolation != extrapolation or not _is_of_run(grid, record):
             return Progress(running=running)
-        if not evaluation_set.matches(grid, record.config.tested_digits):
+        tested_digits = record.config.tested_digits
+        scored_set = EvaluationSet(grid.split, grid.max_digits).normalized(tested_digits)
+        if scored_set != evaluation_set.normalized(tested_digits):
             return Progress(running=running)
         blocks = grid.evaluation["problems_per_cell"]
         return Progress(grid.complete, running, grid.blocks_done, blocks)
@@ -372,7 +373,7 @@ def read_grids(folder: RunFolder) -> dict[str, Grid]:
     grids = {}
     for file in sorted(folder.path.glob("grid*.json"), key=lambda file: file.stem):
         try:
-            grids[file.stem] = grid_file.load(file)
+            grids[file.stem] = Grid.load(file)
         except Failure as error:
             say(f"note: left out: {error}")
     return grids

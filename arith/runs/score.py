@@ -12,10 +12,9 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.lock import check_lock, lock_folder, remove_stale
 from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
-from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.comparable import is_same_run
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.scoring.grid import GRID_REMEDY, Grid
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.terminal import bar
 from tape_arith.arith.training.failures import explain_failed_compilation, explain_out_of_memory
@@ -76,7 +75,7 @@ def score_run(
 
         def save(grid: Grid) -> None:
             check_lock(folder.path)
-            grid_file.save(grid, file)
+            grid.save(file)
 
         stage = file.stem.replace("grid", "score", 1)
         earlier = folder.timings().get(stage, 0.0) if grid is not empty else 0.0
@@ -98,9 +97,9 @@ def score_run(
 
 def _begun(file: Path, empty: Grid) -> Grid:
     """Load the unfinished grid in `file`; raise unless it is of the same run as `empty`."""
-    grid = grid_file.load(file)
+    grid = Grid.load(file)
     if not is_same_run(grid, empty):
         raise UsageError(f"{file} is of another run or evaluation set: --fresh scores again")
     if not grid.counted:
-        raise Failure(f"{file} is corrupt: cells hold more than its blocks; {grid_file.REMEDY}")
+        raise Failure(f"{file} is corrupt: cells hold more than its blocks; {GRID_REMEDY}")
     return grid

@@ -1,56 +1,99 @@
-"""The grid of exact match over operand lengths: counts per cell and their means.
+"""The grid of exact match over operand lengths: counts of each cell, their means, their file.
 
-Shapes: N the longest operand scored, n problems of one chunk. Cell (i, j) holds the problems whose
-first operand has i digits and whose second has j; it is `array[i - 1, j - 1]` everywhere.
+N is the longest operand scored. Cell (i, j) holds the problems whose first operand has i digits and
+whose second has j; it is `array[i - 1, j - 1]` everywhere.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import fsum
-from typing import Any, NamedTuple, Self
+from math import fsum, isnan
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from tape_arith.arith.data.bucket import EVALUATION
-from tape_arith.arith.scoring.limits import check_size
-from tape_arith.arith.scoring.regions import Bools, Region, mask
+from tape_arith.arith.documents import (
+    Count,
+    NonNegative,
+    Part,
+    Positive,
+    Sha256,
+    Share,
+    Text,
+    read_document,
+    with_checksum,
+)
+from tape_arith.arith.files import write_text
+from tape_arith.arith.scoring.evaluation_set import MOST_PER_CELL, EvaluationSet
 
+Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Region = Literal["in_distribution", "out_of_distribution", "one_longer", "both_longer", "all_cells"]
 
+REGIONS: tuple[Region, ...] = get_args(Region)
+REGION_WORDS: dict[Region, str] = {region: region.replace("_", " ") for region in REGIONS}
+"""Names of the regions for people."""
 CONVERGED = 0.99
-"""In distribution mean from which a run counts as converged (the protocol)."""
+"""In-distribution mean from which a run counts as converged."""
+GRID_REMEDY = "put back a copy that is whole, or score the run again with --fresh"
 # Shares are rounded to multiples of this before they are added, so that sums are exact and do not
 # depend on the order or the size of the chunks. The rounding itself is below 5e-10.
-SHARE_UNIT = 2.0**-30
+_SHARE_UNIT = 2.0**-30
+# The slack is for the last bit of a mean that is the threshold exactly.
+SLACK = 1e-12
+
+
+def region_mask(region: Region, max_digits: int, trained_digits: int) -> Bools:
+    """Return the cells of `region`: bool[N, N].
+
+    >>> region_mask("one_longer", 2, 1).astype(int).tolist()
+    [[0, 1], [1, 0]]
+    """
+    longer = np.arange(1, max_digits + 1) > trained_digits
+    number_longer = longer[:, None].astype(int) + longer
+    masks: dict[Region, Bools] = {
+        "in_distribution": number_longer == 0,
+        "out_of_distribution": number_longer > 0,
+        "one_longer": number_longer == 1,
+        "both_longer": number_longer == 2,
+        "all_cells": number_longer >= 0,
+    }
+    return masks[region]
 
 
 class Mean(NamedTuple):
     """Mean of exact match over the cells of a region, each cell with the same weight."""
 
     value: float | None
-    """Fraction in 0..1; None where a cell of the region is missing or the region is empty."""
+    """Fraction in 0..1; None if a cell of the region is missing or the region is empty."""
     cells: int
-    missing: int
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Grid:
-    """What one trained run scores: counts per pair of operand lengths, missing cells included."""
+    """The score of one trained run: counts per pair of operand lengths."""
 
     encoding: str
     """Canonical name, options included, without what is added at test time."""
-    extrapolation: str | None
+    extrapolation: str | None = None
     preset: str
+    settings: dict[str, int | float | str] = field(default_factory=dict)
+    """Settings that replace the preset's: for people; the budget has a hash that is compared."""
     seed: int
     trained_digits: int
     budget: dict[str, Any]
-    """What training cost (steps, batch size, ...): equal in everything that is compared."""
+    """The cost of training (steps, batch size, ...): equal in everything that is compared."""
     evaluation: dict[str, Any]
-    """The problems: task, version, seed, max_digits (N), problems_per_cell, sha256; the split where
-    it is not the usual one."""
+    """The problems: task, version, seed, max_digits (N), problems_per_cell, sha256; the split
+    unless it is EVALUATION."""
+    scoring: dict[str, Any] = field(default_factory=dict)
+    """How it was scored (type, threshold, ...): kept beside the counts, never compared."""
+    blocks_done: int = 0
+    """Leading blocks of the evaluation set that are counted: scoring resumes after them."""
     exact: Ints
     """int64[N, N]: problems answered exactly."""
     total: Ints
@@ -59,51 +102,64 @@ class Grid:
     """float64[N, N]: sum over problems of the share of right answer tokens."""
     first_wrong_sum: Ints
     """int64[N, N]: sum over wrong answers of the first wrong place, 0 the least significant."""
-    blocks_done: int = 0
-    """Leading blocks of the evaluation set that are counted: where scoring resumes."""
-    scoring: dict[str, Any] = field(default_factory=dict)
-    """How it was scored (type, threshold, ...): kept beside the counts, never compared."""
-    settings: dict[str, int | float | str] = field(default_factory=dict)
-    """What was set in place of the preset's: for people; the budget has a hash that is compared."""
     usual: "Grid | None" = field(default=None, repr=False)
-    """Of hard sums: the same run on the usual split, where it is known. Never in the file."""
+    """The same run on the split EVALUATION, if this grid is of another and it is known."""
 
     @classmethod
-    def empty(
-        cls,
-        encoding: str,
-        *,
-        extrapolation: str | None = None,
-        preset: str,
-        seed: int,
-        trained_digits: int,
-        budget: dict[str, Any],
-        evaluation: dict[str, Any],
-        scoring: dict[str, Any] | None = None,
-        settings: dict[str, int | float | str] | None = None,
-    ) -> Self:
-        """A grid of which every cell is missing; N is `evaluation["max_digits"]`.
-
-        Errors: UsageError where nothing could be scored on it.
-        """
-        check_size(evaluation["max_digits"], evaluation["problems_per_cell"], trained_digits)
-        size = evaluation["max_digits"]
+    def empty(cls, encoding: str, **facts: Any) -> Self:
+        """Return a grid of which every cell is missing; N is `evaluation["max_digits"]`."""
+        size = facts["evaluation"]["max_digits"]
+        exact, total, first_wrong_sum = np.zeros((3, size, size), np.int64)
         return cls(
-            encoding,
-            extrapolation,
-            preset,
-            seed,
-            trained_digits,
-            # As a file gives it back (a tuple becomes a list), so that the two compare equal.
-            json.loads(json.dumps(budget)),
-            json.loads(json.dumps(evaluation)),
-            exact=np.zeros((size, size), dtype=np.int64),
-            total=np.zeros((size, size), dtype=np.int64),
-            right_sum=np.zeros((size, size), dtype=np.float64),
-            first_wrong_sum=np.zeros((size, size), dtype=np.int64),
-            scoring={} if scoring is None else scoring,
-            settings={} if settings is None else settings,
+            encoding=encoding,
+            **facts,
+            exact=exact,
+            total=total,
+            right_sum=np.zeros((size, size)),
+            first_wrong_sum=first_wrong_sum,
         )
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a grid. Raises Failure, naming the file; Corrupt if it is damaged."""
+        document = read_document(path, _GridDocument)
+        facts = document.model_dump(exclude=set(_CELLS), exclude_none=True)
+        exact, total = np.array(document.exact), np.array(document.total)
+        right_share, first_wrong = (
+            np.nan_to_num(np.array(means, np.float64))
+            for means in (document.right_share, document.first_wrong)
+        )
+        return cls(
+            **facts,
+            exact=exact,
+            total=total,
+            # Sums are multiples of a known unit, so that means give them back to the last bit.
+            right_sum=np.rint(right_share * total / _SHARE_UNIT) * _SHARE_UNIT,
+            first_wrong_sum=np.rint(first_wrong * (total - exact)).astype(np.int64),
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the grid, a row of cells a line. Raises Failure if the disk refuses."""
+        entries = []
+        for key, value in with_checksum(self.content(), _GridDocument.kind).items():
+            entry = json.dumps(value)
+            if key in _CELLS:
+                entry = "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]"
+            entries.append(f'"{key}": {entry}')
+        write_text(path, "{\n " + ",\n ".join(entries) + "\n}\n")
+
+    def content(self) -> dict[str, Any]:
+        """Return what the file holds as plain Python: means instead of sums, None for nan."""
+        cells = {
+            "exact": self.exact.tolist(),
+            "total": self.total.tolist(),
+            "right_share": _nullable(self.right_sum, self.total),
+            "first_wrong": _nullable(self.first_wrong_sum, self.total - self.exact),
+        }
+        facts = [key for key in _GridDocument.model_fields if key not in _CELLS]
+        if not self.settings:
+            facts.remove("settings")
+        return {key: getattr(self, key) for key in facts} | cells
 
     @property
     def name(self) -> str:
@@ -112,11 +168,12 @@ class Grid:
 
     @property
     def split(self) -> str:
-        """Of the problems: "evaluation", the usual one, or "carry"."""
+        """Split of the problems, one of `data.bucket.SPLITS`."""
         return str(self.evaluation.get("split", EVALUATION))
 
     @property
     def max_digits(self) -> int:
+        """N."""
         return len(self.total)
 
     @property
@@ -129,69 +186,60 @@ class Grid:
         """float64[N, N]: exact match per cell, 0..1; nan where missing."""
         return _ratio(self.exact, self.total)
 
-    @property
-    def right_share(self) -> Floats:
-        """float64[N, N]: mean share of right answer tokens, 0..1; nan where missing."""
-        return _ratio(self.right_sum, self.total)
-
-    @property
-    def first_wrong(self) -> Floats:
-        """float64[N, N]: mean place of the first wrong answer token among wrong answers, 0 the
-        least significant; nan where no answer is wrong."""
-        return _ratio(self.first_wrong_sum, self.total - self.exact)
-
     def mask(self, region: Region) -> Bools:
-        return mask(region, self.max_digits, self.trained_digits)
+        """Return the cells of `region`: bool[N, N]."""
+        return region_mask(region, self.max_digits, self.trained_digits)
 
     def mean(self, region: Region) -> Mean:
-        """The mean over the cells of `region`. A missing cell makes it None: it is never 0."""
+        """Return the mean over the cells of `region`. A missing cell makes it None, never 0."""
         values = self.accuracy[self.mask(region)]
-        missing = int(np.isnan(values).sum())
-        whole = len(values) > 0 and missing == 0
-        return Mean(fsum(values) / len(values) if whole else None, len(values), missing)
+        known = len(values) > 0 and not np.isnan(values).any()
+        return Mean(fsum(values) / len(values) if known else None, len(values))
 
     @property
     def converged(self) -> bool | None:
-        """Whether the trained lengths were learned; None while cells of them are missing. Hard sums
-        do not tell: that is said by the usual ones, None where they are not known."""
-        judge = self if self.split == EVALUATION else self.usual
-        value = None if judge is None else judge.mean("in_distribution").value
-        # The slack is for the last bit of a mean that is 99 % exactly.
-        return None if value is None else value >= CONVERGED - 1e-12
+        """Whether the trained lengths were learned; None while cells of them are missing.
+
+        Hard sums do not tell: for them `usual` decides, None if it is not known.
+        """
+        grid = self if self.split == EVALUATION else self.usual
+        value = None if grid is None else grid.mean("in_distribution").value
+        return None if value is None else value >= CONVERGED - SLACK
+
+    def summary(self, evaluation_set: EvaluationSet | None = None) -> str:
+        """Return the means in one line, in percent of exact answers."""
+
+        def percent(region: Region) -> str:
+            value = self.mean(region).value
+            return "incomplete" if value is None else f"{value:.1%}"
+
+        longer = f"out of distribution {percent('out_of_distribution')}"
+        if self.trained_digits == self.max_digits:
+            digits = f"trained and tested to {self.max_digits} digits"
+            longer = f"nothing is out of distribution ({digits})"
+        return (
+            f"{self.name} seed {self.seed}{evaluation_set or EvaluationSet(self.split)}: {longer}, "
+            f"in distribution {percent('in_distribution')}, all {percent('all_cells')}"
+        )
 
     def add(
-        self,
-        operand_lengths: NDArray[np.integer[Any]],
-        exact: Bools,
-        right: NDArray[np.integer[Any]],
-        answer_tokens: NDArray[np.integer[Any]],
-        first_wrong: NDArray[np.integer[Any]],
+        self, operand_lengths: Ints, num_correct: Ints, answer_tokens: Ints, first_wrong: Ints
     ) -> None:
-        """Count a chunk of scored problems: int[n, 2], bool[n], and three of int[n].
+        """Count a chunk of scored problems: int[n, 2] and three of int[n].
 
-        `right` of `answer_tokens` are as they should be; `first_wrong` is the place of the first
-        one that is not, -1 where the answer is exact. In any order and any chunks the sums come
-        out the same to the last bit. `blocks_done` is the caller's to raise.
+        `num_correct` of `answer_tokens` are right; `first_wrong` is the place of the first one that
+        is not, -1 for an exact answer. In any order and any chunks the sums come out the same to
+        the last bit. `blocks_done` is the caller's to raise.
         """
         size = self.max_digits
-        assert operand_lengths.shape == (len(exact), 2)
-        assert len(exact) == len(right) == len(answer_tokens) == len(first_wrong)
-        if len(exact) == 0:
-            return
-        assert operand_lengths.min() >= 1 and operand_lengths.max() <= size
-        assert np.all((right >= 0) & (right <= answer_tokens) & (answer_tokens > 0))
-        assert np.array_equal(exact, right == answer_tokens)
-        assert np.array_equal(exact, first_wrong == -1) and first_wrong.min() >= -1
-        places = operand_lengths.astype(np.int64) - 1
-        cells = places[:, 0] * size + places[:, 1]
+        cells = np.ravel_multi_index(tuple((operand_lengths - 1).T), (size, size))
 
-        def summed(values: NDArray[Any]) -> Floats:
-            flat = np.bincount(cells, weights=values, minlength=size * size)
-            return flat.astype(np.float64).reshape(size, size)
+        def summed(values: NDArray[Any] | None = None) -> NDArray[Any]:
+            return np.bincount(cells, values, size * size).reshape(size, size)
 
-        share = np.rint(right / answer_tokens / SHARE_UNIT) * SHARE_UNIT
-        self.total += np.bincount(cells, minlength=size * size).reshape(size, size)
-        self.exact += summed(exact).astype(np.int64)
+        share = np.rint(num_correct / answer_tokens / _SHARE_UNIT) * _SHARE_UNIT
+        self.total += summed()
+        self.exact += summed(num_correct == answer_tokens).astype(np.int64)
         self.right_sum += summed(share)
         self.first_wrong_sum += summed(np.maximum(first_wrong, 0)).astype(np.int64)
         assert self.total.max() <= self.evaluation["problems_per_cell"], "a chunk counted twice"
@@ -201,25 +249,6 @@ class Grid:
         """Whether every cell holds as many problems as there are blocks: scoring can go on."""
         return bool((self.total == self.blocks_done).all())
 
-    def content(self) -> dict[str, Any]:
-        """What the file says, as plain Python: means instead of sums, None instead of nan."""
-        return {
-            "encoding": self.encoding,
-            "extrapolation": self.extrapolation,
-            "preset": self.preset,
-            **({"settings": self.settings} if self.settings else {}),
-            "seed": self.seed,
-            "trained_digits": self.trained_digits,
-            "budget": self.budget,
-            "evaluation": self.evaluation,
-            "scoring": self.scoring,
-            "blocks_done": self.blocks_done,
-            "exact": self.exact.tolist(),
-            "total": self.total.tolist(),
-            "right_share": _nullable(self.right_share),
-            "first_wrong": _nullable(self.first_wrong),
-        }
-
 
 def _ratio(sums: NDArray[Any], counts: Ints) -> Floats:
     result = np.full(counts.shape, np.nan)
@@ -227,37 +256,56 @@ def _ratio(sums: NDArray[Any], counts: Ints) -> Floats:
     return result
 
 
-def _nullable(values: Floats) -> list[list[float | None]]:
-    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
+def _nullable(sums: NDArray[Any], counts: Ints) -> list[list[float | None]]:
+    rows = _ratio(sums, counts).tolist()
+    return [[None if isnan(mean) else mean for mean in row] for row in rows]
 
 
-SOLVED = (0.9, 0.99)
-"""Shares of exact answers from which a length counts as solved."""
+_CELLS = ("exact", "total", "right_share", "first_wrong")
+_Scalar = int | float | Text
 
 
-def by_length(grids: Sequence[Grid]) -> list[float | None]:
-    """Exact match by the digits of the longer operand: entry L - 1 is the mean over the 2 L - 1
-    cells whose longer operand has L digits, and over the seeds in `grids`; None where one of these
-    cells is missing in any of them."""
-    accuracy = np.mean([grid.accuracy for grid in grids], axis=0)
-    lengths = np.arange(1, len(accuracy) + 1)
-    longer = np.maximum.outer(lengths, lengths)
-    shells = [accuracy[longer == length] for length in lengths]
-    return [None if np.isnan(shell).any() else fsum(shell) / len(shell) for shell in shells]
+class _Evaluation(Part):
+    task: Text
+    version: Count
+    split: Text | None = None
+    seed: Count
+    max_digits: Positive
+    problems_per_cell: Annotated[int, Field(ge=1, le=MOST_PER_CELL)]
+    sha256: Sha256
 
 
-def solved_to(grids: Sequence[Grid], share: float) -> int | None:
-    """The largest L such that each length up to L is solved: of the sums whose longer operand has
-    that length, `share` or more are exact, as `by_length` counts. 0 where not even one digit is;
-    None where a missing cell leaves it open.
+class _GridDocument(Part):
+    kind: ClassVar[str] = "grid"
+    remedy: ClassVar[str] = GRID_REMEDY
 
-    A length is a mean over cells, not the worst of them: with 100 problems a cell, an encoding that
-    solves 99.6 % everywhere has some cell below 99 %, and the more cells the sooner.
-    """
-    for length, value in enumerate(by_length(grids), start=1):
-        if value is None:
-            return None
-        # The slack is for the last bit of a mean that is the share exactly.
-        if value < share - 1e-12:
-            return length - 1
-    return grids[0].max_digits
+    encoding: Text
+    extrapolation: Text | None
+    # It names a folder.
+    preset: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+=@-]*$")]
+    settings: dict[Text, _Scalar] = Field(default={})
+    """Only in the file if the preset was changed."""
+    seed: Count
+    trained_digits: Positive
+    budget: dict[Text, _Scalar]
+    evaluation: _Evaluation
+    scoring: dict[Text, NonNegative | Text]
+    blocks_done: Count
+    exact: list[list[Count]]
+    total: list[list[Count]]
+    right_share: list[list[Share | None]]
+    first_wrong: list[list[Annotated[float, Field(ge=0, le=MOST_PER_CELL)] | None]]
+
+    @model_validator(mode="after")
+    def _check_cells(self) -> Self:
+        size = self.evaluation.max_digits
+        for name in _CELLS:
+            rows = getattr(self, name)
+            if len(rows) != size or any(len(row) != size for row in rows):
+                raise ValueError(f"'{name}' must be {size} rows of {size}")
+        exact, total = np.array(self.exact), np.array(self.total)
+        most = self.evaluation.problems_per_cell
+        in_order = self.blocks_done <= total.min() and total.max() <= most
+        if self.trained_digits > size or not in_order or (exact > total).any():
+            raise ValueError("'exact', 'total' and 'evaluation' contradict each other")
+        return self

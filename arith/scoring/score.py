@@ -1,4 +1,4 @@
-"""Which answers are exact, by one teacher-forced pass.
+"""Exact match by one teacher-forced pass.
 
 For a deterministic causal model the greedy answer is exact if and only if, fed the right answer,
 the argmax at every answer position, the end token included, is right. So a forward scores a
@@ -7,9 +7,9 @@ problem: no generation loop and no KV cache.
 Legend: n rows, T tokens, V vocabulary, m scored tokens of all rows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,22 +26,23 @@ from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.sequences import Sequences
 
-# Tokens of a forward: enough to fill the device, little enough to stay in its caches or memory.
+# Tokens of a forward: enough to fill the device, few enough to stay in its caches or memory.
 TOKENS_A_BATCH = {"cpu": 8_192, "cuda": 131_072}
-# The last block's tokens are padded to a multiple of this: oneDNN compiles a kernel for each new
-# shape, which takes about a millisecond.
+# The scored tokens are padded to a multiple of this: oneDNN compiles a kernel for each new shape,
+# which takes about a millisecond.
 ANSWERS = 64
 # Rows between two savings of a grid.
 ROWS_A_CHUNK = 16_384
 # Rows over which the error of low precision is measured.
 PROBE_ROWS = 1_000
 
+Result = TypeVar("Result")
+
 
 @dataclass(frozen=True)
 class Outcome:
     """The result for each of n problems. An answer includes the end token.
 
-    exact          whether all tokens of the answer are right
     num_correct    number of right tokens
     answer_tokens  number of tokens
     first_wrong    index of the first wrong token, 0 for the least significant digit; -1 if exact
@@ -49,12 +50,16 @@ class Outcome:
     predicted      token predicted at `first_wrong`, PAD if a logit is not finite; -1 if exact
     """
 
-    exact: NDArray[np.bool_]
     num_correct: NDArray[np.int64]
     answer_tokens: NDArray[np.int64]
     first_wrong: NDArray[np.int64]
     margin: NDArray[np.float64]
     predicted: NDArray[np.int64]
+
+    @property
+    def exact(self) -> NDArray[np.bool_]:
+        """Whether all tokens of the answer are right."""
+        return self.first_wrong == -1
 
 
 def to_device(array: NDArray[Any], device: str) -> Tensor:
@@ -78,7 +83,7 @@ def sequences(rows: Rows, device: str) -> Sequences:
 
 
 def logits_of_answers(decoder: Decoder, rows: Rows, device: str) -> Tensor:
-    """Logits of the scored tokens, row after row: float32 [m, V]."""
+    """Return the logits of the scored tokens, row after row: float32 [m, V]."""
     answers = rows.answers
     seqs = sequences(rows, device)
     where = to_device(np.pad(answers, (0, -len(answers) % ANSWERS)), device)
@@ -92,7 +97,7 @@ def logits_of_answers(decoder: Decoder, rows: Rows, device: str) -> Tensor:
 
 
 def answer_logits(decoder: Decoder, rows: Rows, hardware: Hardware) -> Tensor:
-    """Logits of the scored tokens without a gradient, in the precision of `hardware`."""
+    """Return the logits of the scored tokens, without a gradient, in `hardware`'s precision."""
     with torch.no_grad(), hardware.autocast():
         return logits_of_answers(decoder, rows, hardware.device)
 
@@ -104,96 +109,71 @@ def score(
     hardware: Hardware,
     threshold: float = 0.0,
 ) -> Outcome:
-    """Score `problems`; where the margin is under `threshold`, again in float32."""
+    """Score `problems`; those with a margin under `threshold` again in float32."""
     n = len(problems.lengths)
     outcome = Outcome(
-        exact=np.zeros(n, np.bool_),
         num_correct=np.zeros(n, np.int64),
-        answer_tokens=np.zeros(n, np.int64),
+        answer_tokens=problems.lengths - problems.prompt_lengths,
         first_wrong=np.zeros(n, np.int64),
         margin=np.zeros(n, np.float64),
         predicted=np.zeros(n, np.int64),
     )
-    _score(decoder, problems, keys, hardware, outcome)
-    close = np.flatnonzero(np.abs(outcome.margin) < threshold)
-    if len(close) and hardware.dtype != torch.float32:
-        _score(decoder, problems, keys, hardware.in_float32(), outcome, close)
-    return outcome
 
-
-def _score(
-    decoder: Decoder,
-    problems: Problems,
-    keys: NDArray[np.int64],
-    hardware: Hardware,
-    whole: Outcome,
-    indices: NDArray[np.int64] | None = None,
-) -> None:
-    """Write the outcome of the problems `among` (all, if None) to their places in `whole`."""
-
-    def write(rows: Rows) -> None:
-        logits = answer_logits(decoder, rows, hardware)
+    def write(rows: Rows, logits: Tensor) -> None:
         targets = to_device(rows.targets[rows.is_answer], hardware.device)
         predicted = logits.argmax(-1)
-        correct = predicted == targets
         right_logit = logits.gather(-1, targets[:, None])
         best_other = logits.scatter(-1, targets[:, None], float("-inf")).amax(-1)
         margins = right_logit[:, 0] - best_other
         # Logits that overflowed answer nothing, however argmax orders them: decidedly wrong.
-        correct &= margins.isfinite()
+        correct = (predicted == targets) & margins.isfinite()
         predicted = predicted.where(margins.isfinite(), PAD)
         margins = margins.nan_to_num(nan=float("-inf"), posinf=float("-inf"))
 
-        # Of each row the scored tokens stand together, so it is a span of what came out.
+        # The scored tokens of a row stand together: they are a span of the logits.
         count = rows.answer_tokens
         span = np.cumsum(count) - count
         digit = np.arange(count.sum()) - np.repeat(span, count)
         wrong = ~correct.cpu().numpy()
         errors = np.add.reduceat(wrong, span, dtype=np.int64)
         first = np.minimum.reduceat(np.where(wrong, digit, len(digit)), span)
-        whole.exact[rows.source_index] = errors == 0
-        whole.num_correct[rows.source_index] = count - errors
-        whole.answer_tokens[rows.source_index] = count
-        whole.first_wrong[rows.source_index] = np.where(errors > 0, first, -1)
-        # Of an exact answer there is no such place, and any token of it will do.
-        at = span + np.minimum(first, count - 1)
-        whole.predicted[rows.source_index] = np.where(errors > 0, predicted.cpu().numpy()[at], -1)
-        whole.margin[rows.source_index] = np.minimum.reduceat(margins.cpu().numpy(), span)
+        # An exact answer has no wrong token: any of it will do.
+        first_predicted = predicted.cpu().numpy()[span + np.minimum(first, count - 1)]
+        outcome.num_correct[rows.source_index] = count - errors
+        outcome.first_wrong[rows.source_index] = np.where(errors > 0, first, -1)
+        outcome.predicted[rows.source_index] = np.where(errors > 0, first_predicted, -1)
+        outcome.margin[rows.source_index] = np.minimum.reduceat(margins.cpu().numpy(), span)
 
-    prepare(decoder, hardware)
-    groups = groups_of_tokens(
-        problems, keys, TOKENS_A_BATCH[hardware.device], indices, packed=decoder.packs
-    )
-    for _ in hardware.parallel_map(
-        write, groups, first_alone=compile_state_changed(decoder, hardware.dtype)
-    ):
-        pass
+    def score_at(indices: NDArray[np.int64], hardware: Hardware) -> None:
+        groups = groups_of_tokens(
+            problems, keys, TOKENS_A_BATCH[hardware.device], indices, packed=decoder.packs
+        )
+        _map_logits(decoder, groups, hardware, write)
+
+    score_at(np.arange(n), hardware)
+    close = np.flatnonzero(np.abs(outcome.margin) < threshold)
+    if len(close) and hardware.dtype != torch.float32:
+        score_at(close, hardware.in_float32())
+    return outcome
 
 
 def low_precision_threshold(
     decoder: Decoder, problems: Problems, keys: NDArray[np.int64], hardware: Hardware
 ) -> float:
-    """Twice the largest difference between logits in low precision and in float32; 0 where
-    float32 is what is used. A margin beyond it cannot have been turned by rounding."""
+    """Return twice the largest difference between logits in low precision and in float32.
+
+    A margin beyond it cannot have been turned by rounding. 0 if `hardware` uses float32.
+    """
     if hardware.dtype == torch.float32:
         return 0.0
-
-    def logits(exact: bool) -> list[Tensor]:
-        with_what = hardware.in_float32() if exact else hardware
-        prepare(decoder, with_what)
-        # The same padded groups for both, whatever the backend would take.
-        groups = groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device])
-        alone = compile_state_changed(decoder, with_what.dtype)
-        found = hardware.parallel_map(
-            lambda rows: answer_logits(decoder, rows, with_what), groups, alone
-        )
-        return list(found)
-
-    most = 0.0
-    for low, high in zip(logits(exact=False), logits(exact=True), strict=True):
-        differences = (low - high).abs()
-        most = max(most, float(differences.where(differences.isfinite(), 0.0).max()))
-    return 2 * most
+    # The same padded groups for both, whatever the backend would take.
+    groups = list(groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device]))
+    low, high = (
+        _map_logits(decoder, groups, each, lambda rows, logits: logits)
+        for each in (hardware, hardware.in_float32())
+    )
+    differences = [(a - b).abs() for a, b in zip(low, high, strict=True)]
+    return 2 * max(float(d.where(d.isfinite(), 0.0).max()) for d in differences)
 
 
 def score_grid(
@@ -206,9 +186,11 @@ def score_grid(
     should_stop: Callable[[], bool] = lambda: False,
     facts: Mapping[str, str] | None = None,
 ) -> Grid:
-    """Fill `grid` from where it stands, block by block of `bucket`: each block is one problem of
-    every cell. `save` is called after every chunk, `should_stop` before each. `facts` describe
-    how it is scored, beside the precision."""
+    """Fill `grid` from its first missing block on; a block of `bucket` is a problem of every cell.
+
+    `save` is called after every chunk, `should_stop` before each. `facts` describe how it is
+    scored, beside the precision.
+    """
     decoder.eval()
     count, pairs = grid.evaluation["problems_per_cell"], bucket.num_pairs
     probe = min(PROBE_ROWS, count * pairs)
@@ -222,13 +204,9 @@ def score_grid(
         last = min(grid.blocks_done + blocks_a_chunk, count)
         start, stop = grid.blocks_done * pairs, last * pairs
         problems = bucket.problems(start, stop)
-        outcome = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
+        scores = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
         grid.add(
-            problems.operand_lengths,
-            outcome.exact,
-            outcome.num_correct,
-            outcome.answer_tokens,
-            outcome.first_wrong,
+            problems.operand_lengths, scores.num_correct, scores.answer_tokens, scores.first_wrong
         )
         grid.blocks_done = last
         save(grid)
@@ -236,8 +214,24 @@ def score_grid(
     return grid
 
 
+def _map_logits(
+    decoder: Decoder,
+    groups: Iterable[Rows],
+    hardware: Hardware,
+    function: Callable[[Rows, Tensor], Result],
+) -> list[Result]:
+    """Return `function` of each group and the logits of its scored tokens."""
+    prepare(decoder, hardware)
+    alone = compile_state_changed(decoder, hardware.dtype)
+    return list(
+        hardware.parallel_map(
+            lambda rows: function(rows, answer_logits(decoder, rows, hardware)), groups, alone
+        )
+    )
+
+
 def _joined_facts(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """How a grid was scored in two sittings: the larger threshold, and all values of the rest.
+    """Return how a grid was scored in two sittings: the larger threshold, all other values.
 
     >>> earlier = {"dtype": "bfloat16", "threshold": 0.1}
     >>> _joined_facts(earlier, {"dtype": "float32", "threshold": 0.0})

@@ -16,8 +16,8 @@ from tape_arith.arith.figures.captions import NBSP, Panel, signed, source
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, draw_seeds, seed_signs
 from tape_arith.arith.figures.style import GREY, LETTERS, STYLE, figure_format, finish, page, save
 from tape_arith.arith.figures.tables import Row, csv_text, flat, pipe_table, rows, seeds
-from tape_arith.arith.scoring.comparisons import holm, welch
-from tape_arith.arith.scoring.regions import REGION_WORDS, Region
+from tape_arith.arith.scoring.grid import REGION_WORDS, Region
+from tape_arith.arith.scoring.statistics import holm, welch
 
 _HEAD = ["encoding", "seeds", "in distribution, %", "out of distribution, %"]
 _HEAD += ["difference to the first, points", "p (Welch, Holm)", "converged"]

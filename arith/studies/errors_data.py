@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tape_arith.arith.figures.captions import SPLITS, describe_seeds, preset_words, signed
 from tape_arith.arith.figures.tables import pipe_table
-from tape_arith.arith.scoring.regions import REGION_WORDS, Region
+from tape_arith.arith.scoring.grid import REGION_WORDS, Region
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS
 

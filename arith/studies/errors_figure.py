@@ -23,7 +23,7 @@ from tape_arith.arith.figures.style import (
     scale_end,
     series_styles,
 )
-from tape_arith.arith.scoring.regions import REGION_WORDS, Region
+from tape_arith.arith.scoring.grid import REGION_WORDS, Region
 from tape_arith.arith.scoring.statistics import wilson
 from tape_arith.arith.studies.errors_data import KINDS, REGIONS, ErrorStudy
 

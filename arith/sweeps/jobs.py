@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from tape_arith.arith.compare.order import grid_summary
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.documents import InvalidValue, Part, Text, validated
 from tape_arith.arith.errors import (
@@ -28,7 +27,6 @@ from tape_arith.arith.files import parse_json, read_text, write_text
 from tape_arith.arith.runs.command_lines import init_from_options, score_options
 from tape_arith.arith.runs.datasets import dataset_folder
 from tape_arith.arith.runs.folder import ExpectedRun, Progress, RunFolder, slug
-from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.stopping import Stopper
@@ -93,9 +91,7 @@ class Job:
         """The grid of a score job that is done."""
         if self.kind != "score" or not self.done():
             return None
-        return grid_file.load(
-            self.folder.grid_file(self.run.name.extrapolation, self.evaluation_set)
-        )
+        return Grid.load(self.folder.grid_file(self.run.name.extrapolation, self.evaluation_set))
 
     def line(self) -> "JobLine":
         """The job's line of jobs.jsonl."""
@@ -283,7 +279,7 @@ def run_jobs(
             del running[end.job.id]
             ended(end)
             if grid := end.job.complete_grid():
-                say(grid_summary(grid))
+                say(grid.summary())
             # Files say what is done, never an exit code alone; a dataset has no such file.
             if end.code == EXIT_DONE and (end.job.kind == "generate" or end.job.done()):
                 done.add(end.job.id)

@@ -10,7 +10,7 @@ from tape_arith.arith.data.bucket import MOST_DIGITS
 from tape_arith.arith.documents import InvalidValue, Strict, validated
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.files import MOST_INTEGER
-from tape_arith.arith.scoring.limits import MOST_PER_CELL, check_size
+from tape_arith.arith.scoring.evaluation_set import MOST_PER_CELL, check_size
 
 MOST = {
     **{name: MOST_DIGITS for name in ("trained_digits", "tested_digits")},

@@ -19,7 +19,6 @@ from scipy import stats
 from tape_arith.arith.documents import write_document
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.record import RunRecord, load_preset
-from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.sealing import LINE, MACHINE
 from tests.helpers.tiny_runs import done, refused, untouched
@@ -61,7 +60,7 @@ def write(
     )
     grid.total[:], grid.exact[:], grid.right_sum[:] = 50, exact, exact
     grid.blocks_done = 50
-    grid_file.save(grid, folder.path / ("grid+yarn.json" if grid.extrapolation else "grid.json"))
+    grid.save(folder.path / ("grid+yarn.json" if grid.extrapolation else "grid.json"))
     return folder
 
 

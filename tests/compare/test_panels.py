@@ -11,7 +11,7 @@ import pytest
 from tape_arith.arith.compare.order import describe_order, sort_panels
 from tape_arith.arith.compare.panels import select_panels
 from tape_arith.arith.figures.captions import footnote
-from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.sealing import replaced
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 
@@ -196,5 +196,5 @@ def test_nothing_out_of_distribution(here: Path) -> None:
 def test_a_preset_that_is_no_name_is_corrupt(comparison: Path) -> None:
     file = FIRE / "seed-0/grid.json"
     replaced(file, '"preset": "mini"', '"preset": "../x"')
-    assert grid_file.load(FIRE / "seed-1/grid.json").preset == "mini"
+    assert Grid.load(FIRE / "seed-1/grid.json").preset == "mini"
     assert "fire/seed-0/grid.json is corrupt: 'preset' must match" in done("leaderboard").err

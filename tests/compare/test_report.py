@@ -14,7 +14,7 @@ import pytest
 from tape_arith.arith.compare.report import collect
 from tape_arith.arith.files import sha256
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.pages import HOSTILE, Page, data
 from tests.helpers.sealing import changed
 from tests.helpers.tiny_runs import done, refused, settings, untouched
@@ -37,7 +37,7 @@ def test_the_command_writes_one_page(comparison: Path) -> None:
         way = "+yarn" if name != shown["name"] else ""
         for seed in shown["choices"]["mean"]["seeds"]:
             file = comparison / f"runs/mini/{name}/seed-{seed}/grid{way}.json"
-            exact = grid_file.load(file).exact
+            exact = Grid.load(file).exact
             assert np.array_equal(shown["choices"][str(seed)]["exact"], exact.ravel())
     seeds = {curve["encoding"]: len(curve["loss"]["seeds"]) for curve in page["curves"]}
     assert seeds == {"fire": 2, "rope": 2, "tape": 2}
@@ -50,7 +50,7 @@ def test_facts_are_those_of_the_files(comparison: Path) -> None:
     environment = json.loads((folder.path / "environment.json").read_text())
     for key in ("commit", "torch", "hardware", "dtype", "attention", "tape-arith"):
         assert run.facts[key] == str(environment[key] or "")
-    grid = grid_file.load(folder.path / "grid.json")
+    grid = Grid.load(folder.path / "grid.json")
     assert run.facts["configuration"] == folder.record().config.sha256
     assert run.facts["configuration"] == grid.budget["config_sha256"]
     assert run.facts["evaluation set"] == grid.evaluation["sha256"]
@@ -81,7 +81,7 @@ def test_the_commands_make_the_runs_again(
         done(*line[1:])
     for name in ("grid.json", "grid+yarn.json"):
         first, second = (
-            grid_file.load(root / "runs/mini/tape/seed-1" / name) for root in (comparison, again)
+            Grid.load(root / "runs/mini/tape/seed-1" / name) for root in (comparison, again)
         )
         assert first.budget == second.budget and first.budget["steps"] == 6
         assert np.array_equal(first.exact, second.exact)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.exported_runs import made_run, scored
 from tests.helpers.tiny_runs import contents, done, refused
 
@@ -29,7 +29,7 @@ def test_a_model_and_its_card(run: Path, here: Path) -> None:
     theirs = load_file(out / "model.safetensors")
     assert {f"decoder.{k.removeprefix('model/')}" for k in ours} == theirs.keys()
     assert not [file for file in out.rglob("*") if file.suffix in (".bin", ".pt", ".pkl")]
-    card, grid = (out / "README.md").read_text(), grid_file.load(run / "grid.json")
+    card, grid = (out / "README.md").read_text(), Grid.load(run / "grid.json")
     assert "Su et al. 2021, arXiv 2104.09864" in card and "@article{su2021roformer" in card
     assert grid.evaluation["sha256"] in card and "| in distribution | " in card
     assert card.count("\n| 1 | ") == card.count("\n| 3 | ") == 1

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.tables import Comparison, Row
-from tape_arith.arith.scoring.regions import REGIONS
+from tape_arith.arith.scoring.grid import REGIONS
 from tape_arith.arith.scoring.statistics import Interval, student_t
 
 _SOURCE = (

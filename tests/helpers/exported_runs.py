@@ -10,7 +10,6 @@ from tape_arith.arith.runs.build import decoder_for, empty_grid, training_bucket
 from tape_arith.arith.runs.folder import RunFolder, run_folder
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import identity
-from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.tasks.vocabulary import EOS
 from tape_arith.arith.training import checkpoint
@@ -71,7 +70,7 @@ def scored(folder: RunFolder, decoder: Decoder) -> None:
     record, bucket = folder.record(), problems(folder.record().config)
     empty = empty_grid(record, bucket, record.config.problems_per_cell)
     grid = score_grid(decoder, bucket, empty, FLOAT32, save=lambda grid: None)
-    grid_file.save(grid, folder.grid_file())
+    grid.save(folder.grid_file())
 
 
 @torch.no_grad()

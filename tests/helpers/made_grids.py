@@ -30,11 +30,9 @@ def filled(exact: object, total: int = 100, **more: Any) -> Grid:
 
 
 def scored(count: int, size: int = 4, seed: int = 0) -> tuple[Any, ...]:
-    """The five arrays of `add` for `count` problems."""
+    """The four arrays of `add` for `count` problems."""
     draw = np.random.default_rng(seed)
     lengths = draw.integers(1, size + 1, (count, 2))
     tokens = lengths.max(axis=1) + draw.integers(1, 3, count)
     right = draw.integers(0, tokens + 1)
-    exact = right == tokens
-    place = np.where(exact, -1, draw.integers(0, tokens))
-    return lengths, exact, right, tokens, place
+    return lengths, right, tokens, np.where(right == tokens, -1, draw.integers(0, tokens))

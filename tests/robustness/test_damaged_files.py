@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps.sweep import load_sweep
 from tape_arith.arith.training import checkpoint
 from tests.helpers.sealing import resealed, without
@@ -54,7 +54,7 @@ KINDS = {
     "lengths": Kind(Path("set/lengths-00000.npy"), tokens, VERIFY),
     "record": Kind(RUN.record_file, lambda _: RUN.record(), SCORE),
     "timings": Kind(RUN.timings_file, lambda _: RUN.timings(), SCORE),
-    "grid": Kind(RUN.path / "grid.json", lambda path: grid_file.load(path).content(), SCORE[:2]),
+    "grid": Kind(RUN.path / "grid.json", lambda path: Grid.load(path).content(), SCORE[:2]),
     "weights": Kind(RUN.final, tensors, SCORE),
     "state": Kind(RUN.before_cooldown, tensors, ("train", RUN.path, "--steps", 90)),
     "metrics": Kind(

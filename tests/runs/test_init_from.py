@@ -23,7 +23,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.runs.train import continue_run, extend_run, train_run
 from tape_arith.arith.runs.weights import load_state, load_weights, trained_decoder
-from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.schedule import Schedule
@@ -130,7 +130,7 @@ def test_the_record(rope: RunFolder) -> None:
     assert (before.steps, before.problems) == (8, 8 * 8)
     assert before.config_sha256 == there.config.sha256
     assert before.weights_sha256 == sha256(rope.final)
-    grid = grid_file.load(folder.path / "grid.json")
+    grid = Grid.load(folder.path / "grid.json")
     assert grid.name == "tape@from=rope" and grid.settings["steps_before"] == 8
     assert grid.budget["steps_before"] == 8
     assert json.loads((rope.path / "run.json").read_text())["init_from"] is None
@@ -171,7 +171,7 @@ def test_those_of_the_presets_own_steps_do_not_stand_for_it() -> None:
 def test_scored_with_an_extrapolation(rope: RunFolder) -> None:
     done("train", "--pe", "tape+yarn", "--init-from", rope.path)
     folder = RunFolder(Path("runs/mini/tape@from=rope/seed-0"))
-    assert grid_file.load(folder.path / "grid+yarn.json").name == "tape@from=rope+yarn"
+    assert Grid.load(folder.path / "grid+yarn.json").name == "tape@from=rope+yarn"
     done("leaderboard", "--compare", "tape@from=rope+yarn")
 
 

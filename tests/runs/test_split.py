@@ -12,9 +12,9 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions
 from tape_arith.arith.runs.folder import RunFolder, find_grids
 from tape_arith.arith.runs.weights import trained_decoder
-from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.comparable import is_same_run
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.models.names.parse import parse, parse_list
@@ -41,7 +41,7 @@ def test_a_grid_beside_the_usual_one(comparison: Path) -> None:
     with untouched(comparison):
         assert done("score", ROPE, "--split", CARRY).out == told  # nothing is done twice
 
-    usual, grid = (grid_file.load(ROPE / f"{name}.json") for name in ("grid", "grid@carry"))
+    usual, grid = (Grid.load(ROPE / f"{name}.json") for name in ("grid", "grid@carry"))
     assert "split" not in usual.evaluation and usual.split == "evaluation"
     assert grid.split == CARRY and grid.complete and not is_same_run(usual, grid)
     bucket = Bucket("addition", 3, 0, CARRY)
@@ -127,9 +127,9 @@ def test_hard_sums_do_not_say_what_converged(comparison: Path) -> None:
     assert "in distribution on the usual sums." in captions.footnote([grids])
     for seed in (0, 1):
         file = Path(f"runs/mini/rope/seed-{seed}/grid.json")
-        usual = grid_file.load(file)
+        usual = Grid.load(file)
         usual.exact[:], usual.right_sum[:] = usual.total, usual.total
-        grid_file.save(usual, file)
+        usual.save(file)
     [panel], _ = select_panels(Path("runs"), "rope", evaluation_set=EvaluationSet(CARRY))
     assert captions.convergence(panel) is None and panel[0].mean("in_distribution").value == 0.0
 

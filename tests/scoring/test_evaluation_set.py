@@ -7,8 +7,8 @@ from tape_arith.arith.compare.panels import select_panels
 from tape_arith.arith.data.bucket import CARRY
 from tape_arith.arith.figures.captions import footnote
 from tape_arith.arith.runs.folder import RunFolder, find_grids
-from tape_arith.arith.scoring import grid_file
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.tiny_runs import call, done, refused, untouched
 
 FIRE, ROPE = (Path(f"runs/mini/{name}/seed-0") for name in ("fire", "rope"))
@@ -32,7 +32,7 @@ def test_figures_of_longer_operands(comparison: Path) -> None:
     ([fire], [rope]), _ = select_panels(
         Path("runs"), "fire,rope", evaluation_set=EvaluationSet(max_digits=4)
     )
-    assert fire.content() == grid_file.load(FIRE / "grid-to-4.json").content()
+    assert fire.content() == Grid.load(FIRE / "grid-to-4.json").content()
     assert fire.exact.shape == (4, 4)
     assert "trained to 2 digits and tested to 4 (preset" in footnote([[fire], [rope]])
 
@@ -69,7 +69,7 @@ def test_longer_hard_sums_are_judged_by_the_usual_ones(comparison: Path) -> None
     [grid] = find_grids(Path("runs"), evaluation_set=EvaluationSet(CARRY, 4))
     assert (grid.split, grid.max_digits) == (CARRY, 4)
     assert grid.usual is not None
-    assert grid.usual.content() == grid_file.load(FIRE / "grid.json").content()
+    assert grid.usual.content() == Grid.load(FIRE / "grid.json").content()
     assert find_grids(Path("runs"), evaluation_set=EvaluationSet(CARRY)) == []
     folder = RunFolder(FIRE)
     assert folder.has_grid(EvaluationSet(CARRY, 4)) and folder.has_grid(DEFAULT_SET)

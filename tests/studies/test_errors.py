@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.scoring import grid_file
-from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.scoring.regions import Region
+from tape_arith.arith.scoring.grid import Grid, Region
 from tape_arith.arith.studies.errors_data import REGIONS
 from tests.helpers.tiny_runs import done, refused, settings, untouched
 
@@ -37,7 +35,7 @@ def test_counts_agree_with_the_grids(comparison: Path, split: str) -> None:
     name = "grid.json" if split == "evaluation" else "grid@carry.json"
     together: dict[tuple[str, str], int] = {}
     for run, one in zip(RUNS, content["runs"], strict=True):
-        grid = grid_file.load(run / name)
+        grid = Grid.load(run / name)
         assert content["evaluation"]["sha256"] == grid.evaluation["sha256"]
         for region, expected in by_region(grid).items():
             counts = one[region]

@@ -13,7 +13,7 @@ import pytest
 from tape_arith.arith.runs import lock
 from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps import estimate
 from tape_arith.arith.sweeps.engines import local
@@ -223,11 +223,11 @@ def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
     ):
         path = Path(f"runs/mine/learning_rate={rate}/mini/{name}/seed-0/grid.json")
         assert RunFolder(path.parent).record().config.learning_rate == float(rate)
-        grid = grid_file.load(path)
+        grid = Grid.load(path)
         grid.exact[:], grid.right_sum[:] = 0 if best else 3, 3
         grid.exact[:2, :2] = 3 if best else 2
         grid.first_wrong_sum[:] = 0
-        grid_file.save(grid, path)
+        grid.save(path)
     done("sweep", file)
     table = (FOLDER / "table.md").read_text()
     assert "| rope (learning_rate 0.001) |" in table and "| fire (learning_rate 0.003) |" in table

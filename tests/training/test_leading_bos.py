@@ -14,7 +14,7 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import pack, pad, prepend_bos
 from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.scoring import grid_file
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.tasks.vocabulary import BOS, PAD
 from tape_arith.models.attention import Eager
@@ -126,6 +126,6 @@ def test_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done("train", "--pe", "rope", "--leading-bos", 2, *settings())
     folder = RunFolder(Path("runs/mini/rope/seed-0"))
     assert folder.record().config.leading_bos == folder.record().settings["leading_bos"] == 2
-    assert grid_file.load(folder.path / "grid.json").settings["leading_bos"] == 2
+    assert Grid.load(folder.path / "grid.json").settings["leading_bos"] == 2
     line = refused("train", "--pe", "rope", *settings())
     assert "holds another run (leading_bos: 2, not 0)" in line

@@ -25,7 +25,7 @@ from tape_arith.arith.figures.heatmap import (
     difference_limit,
     significant,
 )
-from tape_arith.arith.scoring.regions import REGION_WORDS, Region, mask
+from tape_arith.arith.scoring.grid import REGION_WORDS, Region, region_mask
 from tape_arith.arith.scoring.statistics import over_seeds, wilson
 
 MEAN = "mean"
@@ -88,7 +88,7 @@ def content(report: Report) -> dict[str, Any]:
     """
     panels = captions.checked_panels(report.panels)
     first = panels[0][0]
-    parts = [mask(region, first.max_digits, first.trained_digits) for region in _PARTS]
+    parts = [region_mask(region, first.max_digits, first.trained_digits) for region in _PARTS]
     choices = [_choices(panel) for panel in panels]
     totals = {total for of in choices for c in of.values() for total in c["total"] if total}
     chosen = {MEAN: panels} | {

@@ -20,7 +20,7 @@ from tape_arith.arith.figures.report.content import Report, Run, content
 from tape_arith.arith.figures.style import scale_end
 from tape_arith.arith.figures.tables import Row
 from tape_arith.arith.files import write_text
-from tape_arith.arith.scoring.regions import REGION_WORDS
+from tape_arith.arith.scoring.grid import REGION_WORDS
 
 _HASH = 12
 """Characters of a hash that tell two runs apart."""
