@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.arith.random_bits import below, half_words, words
+from tape_arith.arith.tasks.random_bits import below, half_words, words
 from tape_arith.arith.tasks.task import Digits, Problems, Task, concatenate, load_task, prefixes
 
 Int64 = npt.NDArray[np.int64]

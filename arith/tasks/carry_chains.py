@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from tape_arith.arith.random_bits import below
+from tape_arith.arith.tasks.random_bits import below
 from tape_arith.arith.tasks.task import Digits, Int64, UInt8
 
 # What stands at a place of an operand: nothing, a digit, or its last digit, which is not 0.

@@ -26,7 +26,7 @@ Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
 
 _TASKS = Path(__file__).parent
-_NO_TASK = {"task", "vocabulary", "carry-chains"}
+_NO_TASK = {"task", "vocabulary", "carry-chains", "random-bits"}
 """Files of the folder that hold what tasks share."""
 
 

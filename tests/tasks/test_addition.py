@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.random_bits import words
 from tape_arith.arith.tasks import vocabulary
+from tape_arith.arith.tasks.random_bits import words
 from tape_arith.arith.tasks.task import Problems, load_task, tasks
 
 SIZES = {1: 2000, 2: 4000, 8: 4000, 40: 3200, 300: 600}
