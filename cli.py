@@ -20,9 +20,9 @@ from tape_arith.arith.errors import (
     Failure,
     UsageError,
 )
+from tape_arith.arith.machine import own_version
 from tape_arith.arith.stopping import install_handler
 from tape_arith.arith.terminal import escape_control, protect_streams
-from tape_arith.arith.version import own_version
 
 PANELS = {
     "From problems to grids": ("generate", "train", "score", "run", "sweep", "status"),

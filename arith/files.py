@@ -1,8 +1,9 @@
-"""Atomic writes and bounded reads.
+"""Atomic writes, bounded reads, and documents: JSON files with a schema, a checksum and a model.
 
-Files are written beside their place, synced, then renamed: they are whole or not there. What a
-user sends us is not trusted: a named pipe in a file's place must not hang, and a huge file must not
-fill the memory.
+Files are written beside their place, synced, then renamed: they are whole or not there. What is
+read is not trusted: a named pipe in a file's place must not hang, a huge file must not fill the
+memory, and pydantic checks what a document says. The checksum covers the content of a document, not
+its layout: it finds a changed digit and ignores new line breaks.
 """
 
 import errno
@@ -14,27 +15,35 @@ import re
 import shutil
 import stat
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass
 from functools import cache
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
-from tape_arith.arith.errors import Corrupt, Failure
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from tape_arith.arith.errors import Corrupt, Failure, UsageError, unknown
 from tape_arith.arith.machine import host_id, is_alive
 
-MOST_BYTES = 32 * 2**20
+MOST_INTEGER = 2**63 - 1
+_MOST_BYTES = 32 * 2**20
 """Limit of a file that is read whole. As JSON it takes up to 35 times as much memory: 1.2 GB. A
 grid to 700 digits is smaller, and so are the metrics of 500,000 steps."""
-MOST_TOML_BYTES = 20_000
+_MOST_TOML_BYTES = 20_000
 """TOML is written by people. Nested tables cost a time that grows with the square of their depth.
 """
-MOST_INTEGER = 2**63 - 1
+SCHEMA = 2
+"""One number for all kinds of documents and checkpoints."""
+_MOST_MESSAGE = 1_000
 
 _calls = itertools.count()
-_being_written: set[Path] = set()
-"""Temporary files of this process."""
+
+
+# ---- writing -------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -45,7 +54,6 @@ def atomic(path: Path) -> Iterator[Path]:
     nothing half-written stays behind.
     """
     temporary = temporary_beside(path)
-    _being_written.add(temporary)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_temporaries(path.parent, path.name)
@@ -53,7 +61,7 @@ def atomic(path: Path) -> Iterator[Path]:
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        sync_folder(path.parent)
+        _sync_folder(path.parent)
     except BaseException as error:
         # If `path` cannot exist (its parent is a file, its name too long), nor can this.
         with suppress(OSError):
@@ -61,8 +69,6 @@ def atomic(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError):
             raise Failure(f"cannot write {path}: {error.strerror or error}") from error
         raise
-    finally:
-        _being_written.discard(temporary)
 
 
 def temporary_beside(path: Path) -> Path:
@@ -80,7 +86,7 @@ def remove_stale_temporaries(folder: Path, name: str | None = None) -> None:
     pattern = re.compile(rf"\.{written}\.{_host()}-(\d+)-\d+\.partial")
     for file in folder.iterdir():
         match = pattern.fullmatch(file.name)
-        if match and file not in _being_written and not _is_other_writer(int(match[1])):
+        if match and not is_alive(int(match[1])):
             remove(file)
 
 
@@ -92,18 +98,12 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _is_other_writer(pid: int) -> bool:
-    # Our own number on a file that we do not write: an earlier process had it, as happens in
-    # containers that are started again.
-    return pid != os.getpid() and is_alive(pid)
-
-
 @cache
 def _host() -> str:
     return hashlib.sha256(host_id().encode()).hexdigest()[:8]
 
 
-def sync_folder(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Flush `folder` to the disk, so that a rename inside it survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -123,16 +123,16 @@ def append_line(path: Path, text: str) -> None:
     line = (text + "\n").encode()
     try:
         # One write in append mode: lines of two processes never mix.
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        try:
-            written = os.write(descriptor, line)
+        with open(path, "ab", buffering=0) as file:
+            written = file.write(line)
             if written < len(line):
-                os.truncate(descriptor, os.fstat(descriptor).st_size - written)
+                os.truncate(path, os.fstat(file.fileno()).st_size - written)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        finally:
-            os.close(descriptor)
     except OSError as error:
         raise Failure(f"cannot write {path}: {error.strerror or error}") from error
+
+
+# ---- reading -------------------------------------------------------------------------------
 
 
 def open_file(path: Path) -> BufferedReader:
@@ -148,8 +148,11 @@ def open_file(path: Path) -> BufferedReader:
     return open(descriptor, "rb")
 
 
-def read_bytes(path: Path, limit: int = MOST_BYTES) -> bytes:
-    """Read a file of at most `limit` bytes. Raises Failure, naming it."""
+def read_text(path: Path, limit: int = _MOST_BYTES) -> str:
+    """Read a file of at most `limit` bytes as UTF-8.
+
+    Raises Failure, naming the file; Corrupt if it is not UTF-8.
+    """
     with open_file(path) as file:
         try:
             content = file.read(limit + 1)
@@ -157,35 +160,10 @@ def read_bytes(path: Path, limit: int = MOST_BYTES) -> bytes:
             raise Failure(f"cannot read {path}: {error.strerror or error}") from error
     if len(content) > limit:
         raise Failure(f"{path} is larger than the {limit:,} bytes that are read of such a file")
-    return content
-
-
-def read_text(path: Path, limit: int = MOST_BYTES) -> str:
-    """Read a file as UTF-8. Raises Failure, naming it; Corrupt if it is not UTF-8."""
     try:
-        return read_bytes(path, limit).decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Corrupt(f"{path} is corrupt: not UTF-8 ({error})") from error
-
-
-def parse_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the text of a TOML file and its content.
-
-    Raises Failure, naming it, if it cannot be read; ValueError if it is not TOML.
-    """
-    text = read_text(path, MOST_TOML_BYTES)
-    try:
-        return text, tomllib.loads(text)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-
-
-def parse_json(text: str) -> Any:
-    """Parse JSON. Raises ValueError if it is none, nested too deep, or holds NaN or Infinity."""
-    try:
-        return _DECODER.decode(text)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
 
 
 def sha256(path: Path) -> str:
@@ -197,8 +175,180 @@ def sha256(path: Path) -> str:
             raise Failure(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _refuse_constant(text: str) -> None:
-    raise ValueError(f"{text} is not a number")
+def parse_toml(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the text of a TOML file and its content.
+
+    Raises Failure, naming it, if it cannot be read; ValueError if it is not TOML.
+    """
+    text = read_text(path, _MOST_TOML_BYTES)
+    try:
+        return text, tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+def parse_json(text: str) -> Any:
+    """Parse JSON. Raises ValueError if it is none, nested too deep, or holds NaN or Infinity."""
+    return from_json(text, allow_inf_nan=False)
+
+
+# ---- documents -----------------------------------------------------------------------------
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must not hold control characters")
+    return text
+
+
+Text = Annotated[str, Field(min_length=1, max_length=10_000), AfterValidator(_printable)]
+Count = Annotated[int, Field(ge=0, le=MOST_INTEGER)]
+Positive = Annotated[int, Field(ge=1, le=MOST_INTEGER)]
+NonNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class Strict:
+    """Base of frozen dataclasses that are read from documents: pydantic takes no unknown field."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+
+class Part(BaseModel):
+    """Base of models of a part of a document."""
+
+    model_config = _STRICT
+
+
+class _Document(Protocol):
+    """A model of a whole file."""
+
+    kind: ClassVar[str]
+    remedy: ClassVar[str]
+    """What to do about a corrupt one; `{path}` and `{folder}` are filled in."""
+
+
+_Model = TypeVar("_Model")
+_DocumentModel = TypeVar("_DocumentModel", bound=_Document)
+
+
+class InvalidValue(UsageError):
+    """A value that its model does not allow."""
+
+
+def with_checksum(content: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return `content` with its schema number, its kind and its checksum."""
+    # As it is read back: a tuple becomes a list, a number as a key becomes text.
+    document = json.loads(json.dumps({"schema": SCHEMA, "kind": kind, **content}, allow_nan=False))
+    return {**document, "checksum": checksum(document)}
+
+
+def checksum(content: Mapping[str, Any]) -> str:
+    """Return 16 hexadecimal digits over a document without its checksum."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def check_schema(path: Path, schema: object) -> None:
+    """Raise Failure if this version does not read files of `schema`."""
+    if type(schema) is not int or schema != SCHEMA:
+        raise Failure(
+            f"{path} has schema {str(schema)[:20]} and this version reads {SCHEMA}: use the "
+            "version of tape-arith that wrote it"
+        )
+
+
+def write_document(path: Path, content: Mapping[str, Any], kind: str) -> None:
+    """Write a document, whole or not at all. Raises Failure if the disk refuses."""
+    write_text(path, json.dumps(with_checksum(content, kind), indent=1) + "\n")
+
+
+def read_content(path: Path, kind: str) -> dict[str, Any]:
+    """Return the content of a document without schema, kind and checksum.
+
+    Raises Failure, naming the file, if it is of another kind or version; Corrupt if it is damaged.
+    """
+    try:
+        content = parse_json(read_text(path))
+    except ValueError as error:
+        raise Corrupt(f"{path} is corrupt: not JSON ({error})") from error
+    if not isinstance(content, dict) or content.get("kind") != kind:
+        raise Failure(f"{path} is not a {kind} of tape-arith")
+    stored = content.pop("checksum", None)
+    check_schema(path, content.get("schema"))
+    if stored != checksum(content):
+        raise Corrupt(f"{path} is corrupt: its checksum does not match its content")
+    return {key: value for key, value in content.items() if key not in ("schema", "kind")}
+
+
+def read_document(path: Path, model: type[_DocumentModel]) -> _DocumentModel:
+    """Read a document. Raises as `read_content`; Corrupt also if `model` does not allow it."""
+    remedy = model.remedy.format(path=path, folder=path.parent)
+    try:
+        return validated(read_content(path, model.kind), model)
+    except InvalidValue as error:
+        raise Corrupt(f"{path} is corrupt: {error}; {remedy}") from None
+    except Corrupt as error:
+        raise Corrupt(f"{error}; {remedy}") from error
+
+
+def validated(content: object, model: type[_Model], strict: bool | None = None) -> _Model:
+    """Return what JSON values say as a `model`. Raises InvalidValue, one plain sentence.
+
+    With `strict=False`, text may stand for a number, as on the command line.
+    """
+    # As JSON, because strict validation of Python objects takes no list for a tuple and no dict for
+    # a dataclass. Dates of TOML become text, which no field takes for anything else.
+    try:
+        text = json.dumps(content, default=str)
+        result: _Model = _adapter(model).validate_json(text, strict=strict)  # type: ignore[arg-type]
+    except RecursionError:
+        raise InvalidValue("nested too deep") from None
+    except ValidationError as error:
+        raise InvalidValue(_sentence(error, model)[:_MOST_MESSAGE]) from None
+    return result
+
+
+@cache
+def _adapter(model: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(model)
+
+
+def _sentence(error: ValidationError, model: type[Any]) -> str:
+    """Say which field is wrong, what it is and what it should be."""
+    errors = error.errors(include_url=False)
+    # A misspelt field is unknown, and another is missing for it: the misspelling tells more.
+    first = next((one for one in errors if one["type"] in _UNKNOWN), errors[0])
+    kind, name, message = first["type"], ".".join(map(str, first["loc"])), first["msg"]
+    if kind in _UNKNOWN and len(first["loc"]) == 1:
+        known = fields(model) if is_dataclass(model) else ()
+        names = [field.name for field in known] or [
+            field.alias or key for key, field in model.model_fields.items()
+        ]
+        return str(unknown("key", name, names))
+    if kind == "value_error" and not message.startswith("Value error, must"):
+        return message.removeprefix("Value error, ")
+    message = re.sub(r"^\w+ should", "must", message)
+    for words, plain_words in _PLAIN_WORDS.items():
+        message = message.replace(words, plain_words)
+    if kind != "missing" and isinstance(first["input"], str | int | float | None):
+        message += f", not {first['input']!r:.40}"
+    return f"{name[:80]!r} {message}"
+
+
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+_PLAIN_WORDS = {
+    "Value error, ": "",
+    "Field required": "is missing",
+    "Extra inputs are not permitted": "is unknown",
+    "Unexpected keyword argument": "is unknown",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    ", unable to parse string as an integer": "",
+    ", unable to parse string as a number": "",
+    " after validation": "",
+}
+"""What replaces pydantic's words in a sentence that begins with the name of a field."""

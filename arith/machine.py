@@ -1,11 +1,17 @@
-"""Which processes of this machine live, and which cores and memory this process may use."""
+"""This process's machine, the cores and memory it may use, and the version of this suite."""
 
 import os
 import socket
+import subprocess
+import tomllib
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-CGROUPS = Path("/sys/fs/cgroup")
+CGROUP = Path("/sys/fs/cgroup")
+ROOT = Path(__file__).resolve().parents[1]
+"""Root of the source tree, if this is one."""
 
 
 @cache
@@ -24,7 +30,7 @@ def host_id() -> str:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this machine runs; one that only waits to be reaped does not."""
+    """Tell whether a process of this machine runs; one that only waits to be reaped does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         # The name in front of the last parenthesis may hold anything.
@@ -34,44 +40,66 @@ def is_alive(pid: int) -> bool:
             return False
     try:
         os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # of another user
+    except PermissionError:  # a process of another user
         return True
+    except (OSError, OverflowError):
+        return False
     return True
 
 
 def usable_cores() -> float:
-    """The cores that this process may use, by its affinity and its control group's quota."""
+    """Return the cores that this process may use, by affinity and its control group's quota."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = float(len(affinity(0)) if affinity else os.cpu_count() or 1)
-    quota, *rest = _cgroup("cpu.max", "cpu/cpu.cfs_quota_us") or ["max"]
-    # Version 1 of control groups has a file for each.
-    period = (rest or _cgroup("cpu/cpu.cfs_period_us") or ["100000"])[0]
-    limited = quota.isdecimal() and period.isdecimal() and int(period) > 0
-    return min(cores, int(quota) / int(period)) if limited else cores
+    quota, _, period = _cgroup("cpu.max").partition(" ")
+    return min(cores, int(quota) / int(period)) if quota.isdecimal() else cores
 
 
-def available_memory() -> tuple[int, int | None]:
-    """Bytes that this process may still take, and the limit of its control group, if any."""
-    limit = (_cgroup("memory.max", "memory/memory.limit_in_bytes") or ["max"])[0]
-    used = (_cgroup("memory.current", "memory/memory.usage_in_bytes") or ["0"])[0]
+def available_memory() -> int:
+    """Return the bytes that this process may still take, within its control group's limit."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line)
     except (OSError, StopIteration):
         free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    # Version 1 writes "no limit" as a number near 2^63.
-    if not limit.isdecimal() or int(limit) > 2**60:
-        return free, None
-    return min(free, int(limit) - int(used if used.isdecimal() else 0)), int(limit)
+    limit, used = _cgroup("memory.max"), _cgroup("memory.current")
+    return min(free, int(limit) - int(used)) if limit.isdecimal() and used.isdecimal() else free
 
 
-def _cgroup(*files: str) -> list[str]:
-    """The words of the first of these files of the control group that exists."""
-    for file in files:
-        try:
-            return (CGROUPS / file).read_text(encoding="ascii").split()
-        except OSError:
-            continue
-    return []
+def _cgroup(name: str) -> str:
+    try:
+        return (CGROUP / name).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def project() -> dict[str, Any] | None:
+    """Return the table [project] of the source tree; None where the package is installed."""
+    file = ROOT / "pyproject.toml"
+    if not file.exists():
+        return None
+    table: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+    return table
+
+
+def own_version() -> str:
+    """Return the version of the source tree, if this is one, else the installed version."""
+    # The metadata of an editable installation may be older than the tree.
+    table = project()
+    return str(table["version"]) if table is not None else version("tape-arith")
+
+
+def commit() -> str | None:
+    """Return the source tree's commit, with "+" if files differ from it; None outside git."""
+    if project() is None:  # a repository around an installed package is not ours
+        return None
+    try:
+        head = _git("rev-parse", "--short=12", "HEAD")
+        return head + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

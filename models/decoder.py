@@ -4,7 +4,7 @@ Pre-norm RMSNorm, gated GELU, no biases, no dropout, untied output in float32.
 Legend: B batch, T tokens, D hidden, H heads, K head dim, M MLP, V vocabulary.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +13,14 @@ from torch.nn import functional as F
 
 from tape_arith.models.attention import Backend, Needs
 from tape_arith.models.cpu_kernels import rms_norm, use_custom_backward
-from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, State
+from tape_arith.models.encoding import (
+    INITIAL_STD,
+    MatMul,
+    PositionalEncoding,
+    PositionalLayer,
+    State,
+    Workload,
+)
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences
 
@@ -185,3 +192,55 @@ def shapes(tensors: Mapping[str, Tensor]) -> dict[str, str]:
         name: f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
         for name, tensor in tensors.items()
     }
+
+
+# ---- FLOPs: two for a multiply-add of a matrix product, as torch.utils.flop_counter counts them;
+# norms, softmax, rotations and the optimizer count nothing ----------------------------------
+
+
+def causal(lengths: Sequence[int]) -> Workload:
+    """Return what sequences of these lengths need: no padding, and the keys up to each query.
+
+    >>> causal([1, 3])
+    Workload(tokens=4, pairs=7, distances=6)
+    """
+    pairs = [length * (length + 1) // 2 for length in lengths]
+    return Workload(sum(lengths), sum(pairs), max(pairs, default=0))
+
+
+def matmuls(
+    config: DecoderConfig,
+    encoding: PositionalEncoding,
+    workload: Workload,
+    answers: int | None = None,
+) -> Iterator[MatMul]:
+    """Yield every matrix product of a forward, those of `encoding` included.
+
+    Logits are taken of `answers` tokens, None: of all; what the last block does after attention
+    is done for these alone.
+    """
+    answers = workload.tokens if answers is None else answers
+    width = config.num_heads * config.head_dim
+    after = width * config.hidden_size + 3 * config.hidden_size * config.mlp_size
+    for block in range(config.num_layers):
+        last = block == config.num_layers - 1
+        yield MatMul(workload.tokens * config.hidden_size * 3 * width)
+        yield MatMul(workload.pairs * width)  # scores
+        yield MatMul(workload.pairs * width)  # weights times values
+        yield MatMul((answers if last else workload.tokens) * after)
+    yield MatMul(answers * config.hidden_size * config.vocabulary_size)
+    yield from encoding.products(workload)
+
+
+def useful_training_flops(
+    config: DecoderConfig,
+    encoding: PositionalEncoding,
+    lengths: Sequence[int],
+    answers: int | None = None,
+) -> int:
+    """Return the FLOPs that a training step needs, for MFU: no padding, nothing twice.
+
+    `lengths` are those of the sequences as the decoder reads them, without the end token, which is
+    never an input.
+    """
+    return sum(p.useful for p in matmuls(config, encoding, causal(lengths), answers))

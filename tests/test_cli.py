@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from tape_arith.arith.commands.job_options import default_preset
+from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.version import own_version
 from tape_arith.models import hardware
 from tape_arith.models.hardware import Hardware
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched

@@ -14,7 +14,6 @@ from tape_arith.arith.files import (
     append_line,
     atomic,
     parse_json,
-    read_bytes,
     read_text,
     remove_stale_temporaries,
     sha256,
@@ -110,19 +109,19 @@ def test_two_writers_in_one_process_do_not_meet(tmp_path: Path) -> None:
 
 def test_temporaries_of_killed_writers_go_with_the_next_write(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    reused = temporary_beside(path).name  # our own process id, but not a file that we write
+    own = temporary_beside(path).name
     number = f"-{os.getpid()}-"
-    dead = reused.replace(number, "-4194305-")  # no process has that number
-    living = reused.replace(number, f"-{os.getppid()}-")
-    elsewhere = reused.replace(f".file.{reused[6:14]}", ".file.00000000")
+    dead = own.replace(number, "-4194305-")  # no process has that number
+    living = own.replace(number, f"-{os.getppid()}-")
+    elsewhere = own.replace(f".file.{own[6:14]}", ".file.00000000")
     of_another_file = dead.replace(".file.", ".file.old.")
-    for name in (dead, reused, living, elsewhere, of_another_file):
+    for name in (dead, own, living, elsewhere, of_another_file):
         (tmp_path / name).touch()
     write_text(path, "whole")
     left = {file.name for file in tmp_path.iterdir()}
-    assert left == {living, elsewhere, of_another_file, "file"}
+    assert left == {own, living, elsewhere, of_another_file, "file"}
     remove_stale_temporaries(tmp_path)
-    assert {file.name for file in tmp_path.iterdir()} == {living, elsewhere, "file"}
+    assert {file.name for file in tmp_path.iterdir()} == {own, living, elsewhere, "file"}
 
 
 def test_a_line_is_appended_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -146,7 +145,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "device").symlink_to("/dev/zero")
     for path in (*(tmp_path / name for name in ("missing", "pipe", "loop", "device")), tmp_path):
-        for read in (read_bytes, sha256):
+        for read in (read_text, sha256):
             with pytest.raises(Failure, match=f"cannot read {path}"):
                 read(path)
 
@@ -158,7 +157,7 @@ def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"run\.json is larger than the 33,554,432 bytes"):
         read_text(path)
     with pytest.raises(Failure, match="larger than the 3 bytes"):
-        read_bytes(path, 3)
+        read_text(path, 3)
 
 
 @pytest.mark.parametrize("text", ["", "[" * 100_000, "NaN", "-Infinity", "9" * 5000, "{'a': 1}"])

@@ -19,10 +19,10 @@ from tape_arith.arith.bench.measure import Options, Result, time_interleaved
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.build import blueprint
 from tape_arith.arith.training.config import Config
-from tape_arith.arith.training.flops import causal
 from tape_arith.models import backends
 from tape_arith.models.attention import Backend, Needs
 from tape_arith.models.backends import BACKENDS
+from tape_arith.models.decoder import causal
 from tape_arith.models.encoding import MatMul
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names.locate import known_names

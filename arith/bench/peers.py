@@ -202,7 +202,7 @@ def as_the_suite_trains(config: Config, hardware: Hardware) -> Contender:
     name = parse("rope")
     candidate = Candidate(name, trainer_for(name, config, hardware))
     trainer = candidate.trainer
-    groups = len(list(trainer.groups(*trainer.batch(0))))
+    groups = len(list(trainer.groups(*trainer.batches.problems(0))))
     batches = "1 batch" if groups == 1 else f"{groups} groups"
     where = "" if hardware.device == "cuda" else f" on {describe_threads(hardware)}"
     note = (

@@ -28,9 +28,8 @@ from tape_arith.arith.scoring.score import PROBE_ROWS, Outcome, low_precision_th
 from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.arith.tasks.vocabulary import EOS, PAD
 from tape_arith.arith.training.config import Config
-from tape_arith.arith.training.flops import causal, forward_flops, matmuls
 from tape_arith.models.compile import prepare
-from tape_arith.models.decoder import Decoder
+from tape_arith.models.decoder import Decoder, causal, matmuls
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names.parse import Name
 from tape_arith.models.sequences import Sequences
@@ -120,7 +119,7 @@ def _score_grid(subject: Subject, hardware: Hardware, options: Options) -> Itera
     problems = bucket.problems(0, rows)
     answers = int((problems.lengths - problems.prompt_lengths).sum())
     workload = causal((problems.lengths - 1).tolist())
-    flops = forward_flops(matmuls(decoder.config, decoder.pe, workload, answers))
+    flops = sum(p.forward for p in matmuls(decoder.config, decoder.pe, workload, answers))
     limit = limits.product_limit(hardware, options.quick)
     yield Result(
         STAGE,

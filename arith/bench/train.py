@@ -23,10 +23,9 @@ from tape_arith.arith.bench.measure import (
 )
 from tape_arith.arith.runs.build import decoder_for, training_bucket
 from tape_arith.arith.training.config import Config
-from tape_arith.arith.training.flops import useful_training_flops
-from tape_arith.arith.training.schedule import Schedule
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.compile import raise_graph_limit
+from tape_arith.models.decoder import useful_training_flops
 from tape_arith.models.encoding import PositionalLayer
 from tape_arith.models.hardware import Hardware, datasheet, detect
 from tape_arith.models.names.parse import Name, parse
@@ -54,12 +53,12 @@ class Candidate:
 
     def tokens(self, step: int) -> int:
         """Real tokens of a step."""
-        problems, _ = self.trainer.batch(step)
+        problems, _ = self.trainer.batches.problems(step)
         return int(problems.lengths.sum())
 
     def useful_flops(self, step: int) -> int:
         """FLOPs that a step needs."""
-        problems, _ = self.trainer.batch(step)
+        problems, _ = self.trainer.batches.problems(step)
         answers = int((problems.lengths - problems.prompt_lengths).sum())
         decoder = self.trainer.decoder
         lengths = (problems.lengths - 1).tolist()
@@ -69,7 +68,7 @@ class Candidate:
         """The share of computed tokens in these steps that are padding."""
         real = computed = 0
         for step in steps:
-            problems, keys = self.trainer.batch(step)
+            problems, keys = self.trainer.batches.problems(step)
             real += int((problems.lengths - 1).sum())
             computed += sum(rows.inputs.size for rows in self.trainer.groups(problems, keys))
         return 1 - real / computed
@@ -180,8 +179,7 @@ def trainer_for(name: Name, config: Config, hardware: Hardware) -> Trainer:
     """A training as a run makes it, of seed 0, on problems that are made as needed."""
     decoder = decoder_for(config, Name(name.encoding), seed=0)
     bucket = training_bucket(config, seed=0)
-    schedule = Schedule.of(config.steps, config.steps, config.warmup, config.cooldown)
-    return Trainer(decoder, bucket, bucket, config, schedule, hardware)
+    return Trainer(decoder, bucket, config, hardware)
 
 
 def _describe(candidate: Candidate, padding: float) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.files import MOST_INTEGER
+from tape_arith.arith.files import MOST_INTEGER, with_checksum
 from tape_arith.arith.terminal import say
 
 if TYPE_CHECKING:
@@ -72,7 +72,6 @@ def default_preset() -> tuple[str, str]:
 
 def show(grid: "Grid", as_json: bool, evaluation_set: "EvaluationSet | None" = None) -> None:
     """A grid, on what was `evaluation_set`, on stdout: its means in a line, or all of it."""
-    from tape_arith.arith.documents import with_checksum
 
     print(
         json.dumps(with_checksum(grid.content(), "grid"))

@@ -28,7 +28,7 @@ from tape_arith.arith.commands.options import (
 )
 from tape_arith.arith.errors import EXIT_FAILED, UsageError
 from tape_arith.arith.files import MOST_INTEGER
-from tape_arith.arith.training.config import POLICIES, checked_policy
+from tape_arith.arith.training.config import Policy
 from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.names.parse import parse_list
 
@@ -85,12 +85,10 @@ def command(
     no_curves: NoCurves = False,
     track: Track = None,
     on_nonfinite: Annotated[
-        str | None,
+        Policy | None,
         typer.Option(
-            metavar="[stop|skip]",
             help="What to do at a step whose loss or gradient is not finite (default: stop, or "
             "what the run's record says); skip leaves it out and counts it.",
-            autocompletion=lambda: list(POLICIES),
         ),
     ] = None,
     fresh: Fresh = False,
@@ -112,8 +110,6 @@ def command(
         raise UsageError("--pe is empty: name an encoding, as in --pe tape")
     if len(names) > 1:
         raise UsageError(f"train takes one encoding: `tape-arith run --pe {pe}` takes several")
-    if on_nonfinite is not None:
-        checked_policy(on_nonfinite)
     from tape_arith.arith.runs.build import TrainOptions
     from tape_arith.arith.runs.metrics import parse_trackers
 

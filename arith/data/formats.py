@@ -12,9 +12,16 @@ import numpy as np
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.manifest import Identity, identity
-from tape_arith.arith.documents import Count, Sha256, Text, read_document, write_document
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.files import atomic, sha256
+from tape_arith.arith.files import (
+    Count,
+    Sha256,
+    Text,
+    atomic,
+    read_document,
+    sha256,
+    write_document,
+)
 from tape_arith.arith.tasks import vocabulary
 from tape_arith.arith.tasks.task import Problems
 

@@ -11,7 +11,8 @@ from pydantic import Field
 
 from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
 from tape_arith.arith.data.npy import HEADER_BYTES
-from tape_arith.arith.documents import (
+from tape_arith.arith.errors import Corrupt, Failure, UsageError
+from tape_arith.arith.files import (
     Count,
     Part,
     Positive,
@@ -22,7 +23,6 @@ from tape_arith.arith.documents import (
     read_document,
     write_document,
 )
-from tape_arith.arith.errors import Corrupt, Failure, UsageError
 from tape_arith.arith.tasks import vocabulary
 
 FILE = "manifest.json"

@@ -33,9 +33,17 @@ from tape_arith.arith.data.manifest import (
     read_identity,
 )
 from tape_arith.arith.data.npy import write_header
-from tape_arith.arith.documents import Part, Positive, read_document, write_document
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.files import atomic, parse_json, read_text, sha256
+from tape_arith.arith.files import (
+    Part,
+    Positive,
+    atomic,
+    parse_json,
+    read_document,
+    read_text,
+    sha256,
+    write_document,
+)
 
 SHARD_SIZE = 1_000_000
 """Problems a shard. It does not change what a dataset holds, only where it is cut."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from tape_arith.arith.version import project
+from tape_arith.arith.machine import project
 
 STATES = ("ok", "slow", "missing", "broken")
 """Works; works but could be faster; absent and not required; fails."""

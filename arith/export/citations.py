@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tape_arith import models
 from tape_arith.arith.export.source_files import involved
-from tape_arith.arith.version import own_version
+from tape_arith.arith.machine import own_version
 from tape_arith.models.names.locate import locate, locations
 from tape_arith.models.names.parse import Encoding, Name, parse, parse_extrapolation
 

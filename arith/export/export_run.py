@@ -16,6 +16,7 @@ from tape_arith.arith.export.hub_folder import PREFIX, WEIGHTS, Model, write_fol
 from tape_arith.arith.export.lm_eval import write_tasks
 from tape_arith.arith.figures.tables import percent
 from tape_arith.arith.files import write_text
+from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.record import RunRecord
@@ -24,7 +25,6 @@ from tape_arith.arith.scoring.evaluation_set import check_size
 from tape_arith.arith.scoring.grid import REGION_WORDS, Grid
 from tape_arith.arith.scoring.statistics import one_run, wilson
 from tape_arith.arith.tasks.task import load_task
-from tape_arith.arith.version import own_version
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names.locate import locate
 from tape_arith.models.names.parse import Name, NamePart

@@ -14,7 +14,7 @@ import torch
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.machine import available_memory
+from tape_arith.arith.machine import available_memory, commit, own_version
 from tape_arith.arith.runs.record import RunRecord, load_preset
 from tape_arith.arith.scoring.evaluation_set import check_size
 from tape_arith.arith.scoring.grid import Grid
@@ -22,16 +22,14 @@ from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS, SIZE, token
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.batches import Source
-from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.config import Config, Policy
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
-from tape_arith.arith.training.flops import useful_training_flops
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.arith.version import commit, own_version
 from tape_arith.models.attention import Needs
 from tape_arith.models.backends import AUTO, AttentionChoice, choose
 from tape_arith.models.build import build_decoder, meta_decoder
 from tape_arith.models.compile import check_compiler
-from tape_arith.models.decoder import Decoder, DecoderConfig
+from tape_arith.models.decoder import Decoder, DecoderConfig, useful_training_flops
 from tape_arith.models.encoding import Setting, Workload
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names.locate import USER_CODE_ERRORS, Location, describe_error, locate
@@ -53,7 +51,7 @@ class TrainOptions:
     compute: AttentionChoice = AUTO
     curves: bool = True
     trackers: tuple[str, ...] = ()
-    on_nonfinite: str | None = None
+    on_nonfinite: Policy | None = None
 
 
 DEFAULTS = TrainOptions()
@@ -147,7 +145,7 @@ def blueprint(config: Config, name: Name) -> Decoder:
     if is_builtin(name.encoding):
         return _blueprint(config, name, ())
     num_bytes = _blueprint(config, parse("nope"), ()).num_bytes()
-    free, _ = available_memory()
+    free = available_memory()
     if num_bytes > free:
         raise UsageError(
             f"a decoder for {name.encoding} takes {num_bytes:,} bytes without it, and {free:,} are "
@@ -242,11 +240,11 @@ def build_trainer(
         source = open_training_data(options.data, config, seed, record.data)
     return Trainer(
         decoder,
-        source,
         bucket,
         config,
-        record.schedule,
         hardware,
+        source=source,
+        schedule=record.schedule,
         curves=options.curves,
         on_nonfinite=record.on_nonfinite,
         skip=0 if origin is None else origin.problems,

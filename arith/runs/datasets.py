@@ -15,7 +15,7 @@ from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.runs.lock import NAME, lock_folder
 from tape_arith.arith.stopping import Stopped
 from tape_arith.arith.terminal import bar
-from tape_arith.arith.training.config import MOST, Config
+from tape_arith.arith.training.config import Config
 
 FORMATS = {"tokens": "", "text": ".txt", "parquet": ".parquet"}
 
@@ -83,9 +83,9 @@ def write(
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
     bucket = Bucket(config.task, config.trained_digits, seed, "train")
-    number = config.num_problems if count is None else count
-    if number > MOST["num_problems"]:
-        raise UsageError(f"--count takes {MOST['num_problems']:,} at most, not {number:,}")
+    number = config.num_problems
+    if count is not None:
+        number = config.with_settings({"num_problems": count}).num_problems
     folder = dataset_folder(Path("data"), config, seed)
     if form == "tokens":
         path = out or folder

@@ -20,17 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from tape_arith.arith.data.bucket import EVALUATION
-from tape_arith.arith.documents import (
+from tape_arith.arith.errors import Corrupt, Failure, UsageError
+from tape_arith.arith.files import (
     Count,
     Positive,
     Sha256,
     Strict,
     Text,
+    append_line,
     read_document,
     write_document,
+    write_text,
 )
-from tape_arith.arith.errors import Corrupt, Failure, UsageError
-from tape_arith.arith.files import append_line, write_text
 from tape_arith.arith.runs.lock import activity
 from tape_arith.arith.runs.metrics import CUT_SHORT, line_of, read_lines
 from tape_arith.arith.runs.record import Environment, RunRecord, Timings

@@ -98,7 +98,7 @@ def write_first_state(folder: RunFolder, record: RunRecord, source: RunFolder) -
     weights = _source_weights(source, origin)
     decoder.load_state_dict(weights, strict=False)  # init_from_record has compared the shapes
     bucket = training_bucket(config, record.seed)
-    state, facts = Trainer(decoder, bucket, bucket, config, record.schedule, PLAIN).state()
+    state, facts = Trainer(decoder, bucket, config, PLAIN).state()
     checkpoint.save(folder.latest, state, facts | identity(record))
     other, _ = trained_decoder(source, origin.name, origin)
     new = sum(p.numel() for key, p in decoder.named_parameters() if key not in weights)

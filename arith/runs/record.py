@@ -7,16 +7,25 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from tape_arith.arith.documents import Count, NonNegative, Part, Positive, Sha256, Strict, Text
 from tape_arith.arith.errors import Failure, UsageError, unknown
-from tape_arith.arith.files import parse_toml, read_text
+from tape_arith.arith.files import (
+    Count,
+    NonNegative,
+    Part,
+    Positive,
+    Sha256,
+    Strict,
+    Text,
+    parse_toml,
+    read_text,
+    validated,
+)
 from tape_arith.arith.tasks.task import load_task
-from tape_arith.arith.training.config import Config, checked_policy
-from tape_arith.arith.training.schedule import Schedule
+from tape_arith.arith.training.config import Config, Policy, Schedule
 from tape_arith.models.names.locate import locate
 from tape_arith.models.names.parse import Name, parse, source_hashes
 
@@ -40,7 +49,7 @@ def load_preset(name: str) -> Config:
     known_preset(name)
     path = PRESETS_FOLDER / f"{name}.toml"
     try:
-        return Config.from_dict(parse_toml(path)[1])
+        return validated(parse_toml(path)[1], Config)
     except ValueError as error:  # not TOML, or UsageError
         raise Failure(f"{path}: {error}") from error
 
@@ -106,7 +115,7 @@ class RunRecord(Strict):
     version: Text
     sources: dict[Text, Sha256] = field(default_factory=dict)
     init_from: InitFrom | None = None
-    on_nonfinite: Annotated[str, AfterValidator(checked_policy)] = "stop"
+    on_nonfinite: Policy = "stop"
     skipped_steps: Count = 0
 
     @cached_property
@@ -121,8 +130,7 @@ class RunRecord(Strict):
 
     @property
     def schedule(self) -> Schedule:
-        config = self.config
-        return Schedule.of(config.steps, self.first_steps, config.warmup, config.cooldown)
+        return self.config.schedule(self.first_steps)
 
     @property
     def budget(self) -> dict[str, Any]:

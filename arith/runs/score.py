@@ -17,7 +17,7 @@ from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import GRID_REMEDY, Grid
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.terminal import bar
-from tape_arith.arith.training.failures import explain_failed_compilation, explain_out_of_memory
+from tape_arith.arith.training.step import explain_failures
 from tape_arith.models.backends import AUTO, AttentionChoice
 from tape_arith.models.names.parse import Name, NamePart
 
@@ -79,8 +79,7 @@ def score_run(
 
         stage = file.stem.replace("grid", "score", 1)
         earlier = folder.timings().get(stage, 0.0) if grid is not empty else 0.0
-        told = explain_out_of_memory(f"scoring {name}")
-        with told, explain_failed_compilation(), user_errors(name.encoding):
+        with explain_failures(f"scoring {name}"), user_errors(name.encoding):
             grid = score_grid(
                 decoder,
                 bucket,

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tape_arith.arith.data.dataset import Dataset
-from tape_arith.arith.documents import write_document
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.files import write_document
+from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.build import (
     DECIDES_BITS,
     DEFAULTS,
@@ -29,16 +30,14 @@ from tape_arith.arith.runs.record import Environment, RunRecord, check_can_conti
 from tape_arith.arith.runs.weights import TrainingCheckpoints, load_state, trained_record
 from tape_arith.arith.terminal import bar, say
 from tape_arith.arith.training import checkpoint
-from tape_arith.arith.training.config import Config, checked_policy
+from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup
 from tape_arith.arith.training.evaluation import Metrics
-from tape_arith.arith.training.failures import NotFinite
-from tape_arith.arith.version import own_version
+from tape_arith.arith.training.trainer import NotFinite
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.locate import USER_CODE_ERRORS
 from tape_arith.models.names.parse import Name, source_hashes
 
-LOG_EVERY, EVALUATE_EVERY, SAVE_EVERY = 20, 100, 100
 """In steps. Every saved state is evaluated, for the spread over the last ones; where saving takes
 long, not every evaluated one is saved."""
 MAX_EARLIER = 50
@@ -94,7 +93,7 @@ def train_run(
         version=own_version(),
         sources=source_hashes(name.encoding),
         init_from=init_from,
-        on_nonfinite=checked_policy(options.on_nonfinite or "stop"),
+        on_nonfinite=options.on_nonfinite or "stop",
     )
     create_run(folder, record, fresh, source)
     _check_same_run(folder, record, source)
@@ -153,7 +152,7 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
         raise UsageError(why_no_weights(folder))
     if steps < record.config.steps:
         raise UsageError(f"{folder.path} was trained for {record.config.steps} steps already")
-    extended = replace(record, config=replace(record.config, steps=steps))
+    extended = replace(record, config=record.config.with_settings({"steps": steps}))
     saved_step = record.schedule.cooldown_start
     if extended.schedule.cooldown_start < saved_step:
         raise UsageError(
@@ -207,7 +206,7 @@ def continue_run(
         processes.broadcast_text("")
         return folder
     if options.on_nonfinite not in (None, record.on_nonfinite):
-        record = replace(record, on_nonfinite=checked_policy(options.on_nonfinite or ""))
+        record = replace(record, on_nonfinite=options.on_nonfinite)
         folder.write_record(record)
     if folder.has_results_without_weights():
         raise UsageError(why_no_weights(folder))
@@ -249,14 +248,11 @@ def continue_run(
     ):
         try:
             finished = trainer.run(
-                log_every=LOG_EVERY,
-                evaluate_every=EVALUATE_EVERY,
-                save_every=SAVE_EVERY,
+                should_stop,
                 log=log,
                 tick=lambda step: update(step, note),
                 save=checkpoints.save,
                 keep=checkpoints.keep,
-                should_stop=should_stop,
             )
         except USER_CODE_ERRORS as error:
             failure = checkpoints.explain(error) or as_user_error(error, record.name.encoding)
@@ -288,16 +284,7 @@ def train_as_worker(
         record = RunFolder(Path(path)).record()
         trainer = build_trainer(record, options, processes)
         trainer.sync_from_first()
-        trainer.run(
-            log_every=LOG_EVERY,
-            evaluate_every=EVALUATE_EVERY,
-            save_every=SAVE_EVERY,
-            log=lambda metrics: None,
-            tick=lambda step: None,
-            save=lambda: None,
-            keep=lambda: None,
-            should_stop=should_stop,
-        )
+        trainer.run(should_stop)
     except (PeerLost, NotFinite):  # the first process says so
         return False
     except USER_CODE_ERRORS as error:

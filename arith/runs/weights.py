@@ -14,8 +14,8 @@ from tape_arith.arith.runs.lock import check_lock
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training import checkpoint
-from tape_arith.arith.training.failures import NotFinite, is_out_of_memory
-from tape_arith.arith.training.trainer import Trainer
+from tape_arith.arith.training.step import is_out_of_memory
+from tape_arith.arith.training.trainer import NotFinite, Trainer
 from tape_arith.models.backends import AUTO, AttentionChoice
 from tape_arith.models.decoder import Decoder, shapes
 from tape_arith.models.hardware import Hardware, detect

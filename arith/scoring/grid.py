@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from tape_arith.arith.data.bucket import EVALUATION
-from tape_arith.arith.documents import (
+from tape_arith.arith.files import (
     Count,
     NonNegative,
     Part,
@@ -25,8 +25,8 @@ from tape_arith.arith.documents import (
     Text,
     read_document,
     with_checksum,
+    write_text,
 )
-from tape_arith.arith.files import write_text
 from tape_arith.arith.scoring.evaluation_set import MOST_PER_CELL, EvaluationSet
 
 Bools = NDArray[np.bool_]

@@ -28,7 +28,6 @@ from tape_arith.arith.sweeps.jobs import Job, done_jobs
 from tape_arith.arith.sweeps.sweep import Run, Sweep
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
-from tape_arith.arith.training.schedule import Schedule
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.hardware import detect
@@ -139,9 +138,8 @@ def seconds_per_flop(run: Run, compute: AttentionChoice, threads: int | None = N
         config = replace(config, batch_size=batch_size)
     decoder = decoder_for(config, name, seed=0)
     bucket = training_bucket(config, 0)
-    schedule = Schedule(config.steps, 0, 0)
     hardware = resolve_attention(hardware, decoder.needs)
-    trainer = Trainer(decoder, bucket, bucket, config, schedule, hardware, curves=False)
+    trainer = Trainer(decoder, bucket, config, hardware, curves=False)
     _step_seconds(trainer, *WARMUP)  # compilation and caches
     return median(_step_seconds(trainer, *TIMED)) / flops
 

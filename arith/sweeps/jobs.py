@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tape_arith.arith.data.bucket import EVALUATION
-from tape_arith.arith.documents import InvalidValue, Part, Text, validated
 from tape_arith.arith.errors import (
     EXIT_AGAIN,
     EXIT_DONE,
@@ -23,7 +22,15 @@ from tape_arith.arith.errors import (
     EXIT_USAGE,
     Failure,
 )
-from tape_arith.arith.files import parse_json, read_text, write_text
+from tape_arith.arith.files import (
+    InvalidValue,
+    Part,
+    Text,
+    parse_json,
+    read_text,
+    validated,
+    write_text,
+)
 from tape_arith.arith.runs.command_lines import init_from_options, score_options
 from tape_arith.arith.runs.datasets import dataset_folder
 from tape_arith.arith.runs.folder import ExpectedRun, Progress, RunFolder, slug

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tape_arith.arith.documents import Count, InvalidValue, Part, Text, validated_json
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY, UsageError
-from tape_arith.arith.files import append_line, read_bytes
+from tape_arith.arith.files import Count, Part, Text, append_line, parse_json, read_text, validated
 from tape_arith.arith.runs.folder import Progress, RunFolder, find_runs
 from tape_arith.arith.runs.lock import activity
 from tape_arith.arith.sweeps.engines.worker import read_state
@@ -157,10 +156,10 @@ def _ends(sweep: Path) -> dict[str, _End]:
     """The last end of each job; a line that is damaged, or cut short by a kill, is left out."""
     ends = {}
     file = sweep / "ends.jsonl"
-    for line in read_bytes(file).decode(errors="replace").splitlines() if file.exists() else []:
+    for line in read_text(file).splitlines() if file.exists() else []:
         try:
-            end = validated_json(line, _End)
-        except InvalidValue:
+            end = validated(parse_json(line), _End)
+        except ValueError:
             continue
         ends[end.id] = end
     return ends

@@ -27,9 +27,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from tape_arith.arith.data.bucket import EVALUATION, known_split
-from tape_arith.arith.documents import Count, InvalidValue, Part, validated
 from tape_arith.arith.errors import Failure, UsageError, unknown
-from tape_arith.arith.files import parse_toml
+from tape_arith.arith.files import Count, InvalidValue, Part, parse_toml, validated
 from tape_arith.arith.runs.folder import ExpectedRun, RunFolder, run_folder, slug
 from tape_arith.arith.runs.record import changed_settings, load_preset
 from tape_arith.arith.training.config import Config
@@ -169,7 +168,7 @@ class _SweepFile(Part):
 
 def _checked(name: str, summary: str, content: Mapping[str, Any]) -> Sweep:
     file = validated(content, _SweepFile)
-    config = Config.from_dict({**load_preset(file.preset).as_dict(), **file.settings})
+    config = validated({**load_preset(file.preset).as_dict(), **file.settings}, Config)
     for key in file.tune:
         if key != "learning_rate":
             raise UsageError(
@@ -180,7 +179,7 @@ def _checked(name: str, summary: str, content: Mapping[str, Any]) -> Sweep:
     if rates is not None and not len(set(rates)) == len(rates) > 1:
         raise UsageError("tune.learning_rate must be a list of several values")
     for rate in rates or ():
-        replace(config, learning_rate=rate)  # raises UsageError
+        config.with_settings({"learning_rate": rate})
     splits = tuple(map(known_split, file.splits))
     return Sweep(name, summary, file.preset, config, _groups(file), splits, tuple(rates or ()))
 

@@ -1,6 +1,6 @@
 """The problems of each training step, and the groups in which they go through the decoder.
 
-Never imports torch. Legend: B problems of a batch, T tokens.
+Legend: B problems of a batch, T tokens.
 """
 
 from collections.abc import Iterator
@@ -16,15 +16,15 @@ from tape_arith.arith.tasks.task import Problems, concatenate, load_task
 from tape_arith.arith.training.config import Config
 
 # On a CPU: more of them leave its caches, fewer are all overhead.
-TOKENS_A_GROUP = 2_300
+_TOKENS_A_GROUP = 2_300
 # Number of widths of groups. oneDNN compiles a kernel for each new shape, which takes about a
 # millisecond, and keeps the last 1,024. If every group had its own shape, a step at hidden size 256
 # would spend a fifth of its time on that.
-WIDTHS = 32
+_WIDTHS = 32
 
 
 class Source(Protocol):
-    """A source of problems: a Bucket makes the same ones that a Dataset reads."""
+    """A source of problems: a Dataset reads the same ones that a Bucket makes."""
 
     def problems(self, start: int, stop: int) -> Problems: ...
 
@@ -40,7 +40,7 @@ class Batches:
         self.skip = skip
         self._even: dict[tuple[int, int], int] = {}
 
-    def of(self, step: int) -> tuple[Problems, NDArray[np.int64]]:
+    def problems(self, step: int) -> tuple[Problems, NDArray[np.int64]]:
         """Return the problems of a step, with leading [BOS] if the config says so, and their keys.
 
         The data starts over at its end, with other random positions.
@@ -71,14 +71,14 @@ class Batches:
             return iter(())
         # By the expected lengths, not by this batch, so that all steps share their shapes.
         if device == "cpu":
-            count = max(count, round(rows * self._lengths.mean() / TOKENS_A_GROUP))
+            count = max(count, round(rows * self._lengths.mean() / _TOKENS_A_GROUP))
         tokens = self._tokens_a_group(rows, count)
         if finer > 1:  # then no last group may take whatever is left
             count, tokens = rows, tokens // finer
         return groups_of_few_shapes(problems, keys, count, tokens, self._widths)
 
     def _tokens_a_group(self, rows: int, count: int) -> int:
-        """Tokens of each of `count` groups, padding included, for `rows` rows of typical length."""
+        """Return the tokens of each of `count` groups of `rows` rows, padding included."""
         if (rows, count) not in self._even:
             typical = np.quantile(self._lengths, (np.arange(rows, 0, -1) - 0.5) / rows)
             lengths = typical.round().astype(np.int64)
@@ -93,33 +93,31 @@ class Batches:
     @cached_property
     def _widths(self) -> NDArray[np.int64]:
         """Evenly spaced, up to the longest row: a table of positions may end there."""
-        step = -(-self.longest // WIDTHS)
-        return np.unique(np.minimum(step * np.arange(1, WIDTHS + 1), self.longest))
+        step = -(-self.longest // _WIDTHS)
+        return np.unique(np.minimum(step * np.arange(1, _WIDTHS + 1), self.longest))
 
     def packed(self, problems: Problems, keys: NDArray[np.int64], finer: int) -> Iterator[Rows]:
         """Pack all rows in one group, or in `finer`; each step has the same shape."""
-        every, count = np.arange(len(problems.lengths)), len(problems.lengths)
-        if not count:
-            return
-        capacity = self.capacity(-(-count // finer))
-        for place in np.array_split(every, min(finer, count)):
-            yield pack(problems, keys, place, capacity, self.longest)
+        count = len(problems.lengths)
+        if count:
+            capacity = self._capacity(-(-count // finer))
+            for rows in np.array_split(np.arange(count), min(finer, count)):
+                yield pack(problems, keys, rows, capacity, self.longest)
 
     @property
     def longest(self) -> int:
         """Length of the longest row of inputs."""
-        task, config = load_task(self.config.task), self.config
-        return task.longest(config.trained_digits) - 1 + config.leading_bos
+        config = self.config
+        return load_task(config.task).longest(config.trained_digits) - 1 + config.leading_bos
 
-    def capacity(self, rows: int) -> int:
-        """Tokens of `rows` packed rows: their mean plus four standard deviations, so that one shape
-        serves almost all steps."""
-        most = rows * self._lengths.mean() + 4 * rows**0.5 * self._lengths.std()
-        return -(-int(most) // 128) * 128
+    def _capacity(self, rows: int) -> int:
+        """Return tokens for `rows` packed rows, so that one shape serves almost all steps."""
+        four_deviations = 4 * rows**0.5 * self._lengths.std()
+        return -(-int(rows * self._lengths.mean() + four_deviations) // 128) * 128
 
     @cached_property
     def _lengths(self) -> NDArray[np.int64]:
-        """Lengths of the inputs of the first batches, as typical ones."""
+        """Lengths of the inputs of the first batches, which stand for all."""
         count = 16 * self.config.batch_size
         few, keys = self.bucket.problems(0, count), self.bucket.keys(0, count)
         return prepend_bos(few, keys, self.config.leading_bos).lengths - 1

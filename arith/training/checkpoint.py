@@ -16,14 +16,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tape_arith.arith.documents import SCHEMA, other_schema
 from tape_arith.arith.errors import Corrupt, Failure
-from tape_arith.arith.files import atomic, parse_json
+from tape_arith.arith.files import SCHEMA, atomic, check_schema, parse_json
 
 # One key in the header: safetensors writes several in any order.
-_FACTS, _SHA256 = "tape-arith", "sha256"
-_MOST_FACTS = 2**20
-"""Limit of the facts in a header, in characters."""
+_FACTS = "tape-arith"
 MOST_HEADER = 2**25
 """Limit of a whole header in bytes, generously: about 120 for each tensor."""
 
@@ -37,7 +34,7 @@ def save(
     """
     facts = {"schema": SCHEMA, **facts}
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    text = json.dumps({**facts, _SHA256: sha256_hex(facts, plain)}, allow_nan=False)
+    text = json.dumps({**facts, "sha256": _sha256(facts, plain)}, allow_nan=False)
     with atomic(path) as temporary:
         try:
             save_file(plain, temporary, metadata={_FACTS: text})
@@ -67,39 +64,25 @@ def load(
         with safe_open(path, framework="pt", device="cpu") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if _FACTS not in header:
+            raise Corrupt(f"{path} is not a checkpoint of tape-arith")
+        facts = dict(parse_json(header[_FACTS]))
     except OSError as error:
         raise Failure(f"cannot read {path}: {error.strerror or error}") from error
-    except (SafetensorError, ValueError, RuntimeError) as error:
+    except (SafetensorError, TypeError, ValueError, RuntimeError) as error:
         raise Corrupt(f"{path} is corrupt: {' '.join(str(error).split())}") from error
-    if _FACTS not in header:
-        raise Corrupt(f"{path} is not a checkpoint of tape-arith")
-    facts = _facts(header[_FACTS], tensors, path)
+    # Before its schema is believed: a flipped bit must not read as another version.
+    if facts.pop("sha256", None) != _sha256(facts, tensors):
+        raise Corrupt(f"{path} is corrupt: its SHA-256 does not match its content")
+    check_schema(path, facts.pop("schema", None))
     return {name: tensor.to(device) for name, tensor in tensors.items()}, facts
 
 
-def sha256_hex(facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+def _sha256(facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     """Return the SHA-256 of the facts and of each tensor: name, type, shape, bytes on a CPU."""
-    whole = hashlib.sha256(json.dumps(facts).encode())
+    digest = hashlib.sha256(json.dumps(facts).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
-        whole.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        whole.update(tensor.flatten().view(torch.uint8).numpy().data)
-    return whole.hexdigest()
-
-
-def _facts(text: str, tensors: Mapping[str, Tensor], path: Path) -> dict[str, Any]:
-    if len(text) > _MOST_FACTS:
-        raise Corrupt(f"{path} is corrupt: its header is larger than any that is written")
-    try:
-        facts = parse_json(text)
-    except ValueError as error:
-        raise Corrupt(f"{path} is corrupt: {error}") from error
-    if not isinstance(facts, dict):
-        raise Corrupt(f"{path} is corrupt: its header holds no object")
-    # Before its schema is believed: a flipped bit must not read as another version.
-    if facts.pop(_SHA256, None) != sha256_hex(facts, tensors):
-        raise Corrupt(f"{path} is corrupt: its SHA-256 does not match its content")
-    schema = facts.pop("schema", None)
-    if type(schema) is not int or schema != SCHEMA:
-        raise Failure(other_schema(path, schema))
-    return facts
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

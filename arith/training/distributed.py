@@ -32,7 +32,7 @@ class PeerLost(Failure):
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """This process's rank among those of one training; SINGLE if there is only this one."""
+    """Rank of this process among those of one training; SINGLE if there is only this one."""
 
     rank: int = 0
     size: int = 1
@@ -40,7 +40,7 @@ class ProcessGroup:
 
     @property
     def first(self) -> bool:
-        """Whether this process reads and writes the run's folder and prints messages."""
+        """True for the process that reads and writes the run's folder and prints messages."""
         return self.rank == 0
 
     def rows(
@@ -64,12 +64,9 @@ class ProcessGroup:
 
     def any(self, flag: bool) -> bool:
         """Tell whether `flag` is set in any process."""
-        if self.size == 1:
-            return flag
-        count = torch.tensor([float(flag)], device=self.device)
-        with _explain_lost_peer():
-            dist.all_reduce(count)
-        return bool(count.item())
+        count = torch.tensor([float(flag)], device=self.device if self.size > 1 else "cpu")
+        self.all_reduce([count])
+        return bool(count)
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
         """Overwrite `tensors` with those of the first process."""
@@ -83,11 +80,10 @@ class ProcessGroup:
             return text
         content = torch.tensor(list(text.encode()), dtype=torch.uint8, device=self.device)
         length = torch.tensor([len(content)], device=self.device)
-        with _explain_lost_peer():
-            dist.broadcast(length, src=0)
-            if not self.first:
-                content = torch.empty(int(length), dtype=torch.uint8, device=self.device)
-            dist.broadcast(content, src=0)
+        self.broadcast([length])
+        if not self.first:
+            content = torch.empty(int(length), dtype=torch.uint8, device=self.device)
+        self.broadcast([content])
         return bytes(content.tolist()).decode()
 
 

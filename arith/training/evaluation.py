@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, pack, pad
@@ -22,13 +21,13 @@ from tape_arith.models.compile import prepare
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 
-SPLIT = "small grid"
-"""Name of the stream of the small grid, apart from those of training and evaluation. (All of them
-hold the shortest problems, since there are so few.)"""
-MOST_LENGTHS = 16
-PROBLEMS_A_CELL = 3
-# Problems over which the measures of a state are means.
+_SPLIT = "small grid"
+"""Name of a stream apart from those of training and evaluation. (All of them hold the shortest
+problems, since there are so few.)"""
+_MOST_LENGTHS = 16
+_PROBLEMS_A_CELL = 3
 STATE_PROBLEMS = 32
+"""Problems over which the measures of a state are means."""
 
 Measures = dict[str, list[float]]
 
@@ -47,19 +46,19 @@ class SmallGrid:
 
     @classmethod
     def of(cls, config: Config) -> "SmallGrid":
-        """The problems of the chosen cells in the first blocks of their own stream."""
-        bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, SPLIT)
-        count = PROBLEMS_A_CELL * bucket.num_pairs
-        lengths = chosen_lengths(config.trained_digits, config.tested_digits)
-        first_too, second_too = np.isin(bucket.operand_lengths(0, count), lengths).T
-        kept = first_too & second_too
-        # Of tens of thousands of cells a few hundred are kept: a piece at a time in memory.
+        """Return the problems of the chosen cells in the first blocks of their own stream."""
+        bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, _SPLIT)
+        count = _PROBLEMS_A_CELL * bucket.num_pairs
+        lengths = _chosen_lengths(config.trained_digits, config.tested_digits)
+        first_chosen, second_chosen = np.isin(bucket.operand_lengths(0, count), lengths).T
+        chosen = first_chosen & second_chosen
+        # A few hundred of tens of thousands of cells: one piece at a time is in memory.
         parts, first = [], 0
         for piece in bucket.pieces(0, count):
             last = first + len(piece.lengths)
-            parts.append(take(piece, np.flatnonzero(kept[first:last])))
+            parts.append(take(piece, np.flatnonzero(chosen[first:last])))
             first = last
-        return cls(concatenate(parts), bucket.keys(0, count)[kept], config.trained_digits)
+        return cls(concatenate(parts), bucket.keys(0, count)[chosen], config.trained_digits)
 
     def exact_match(self, decoder: Decoder, hardware: Hardware) -> dict[str, Any]:
         """Return exact match in distribution, out of distribution and by the longer operand.
@@ -79,17 +78,16 @@ class SmallGrid:
         }
 
 
-def chosen_lengths(trained_digits: int, tested_digits: int) -> list[int]:
+def _chosen_lengths(trained_digits: int, tested_digits: int) -> list[int]:
     """Return all lengths if they are few, else evenly spaced ones and the longest trained one.
 
-    >>> chosen_lengths(8, 16) == list(range(1, 17))
+    >>> _chosen_lengths(8, 16) == list(range(1, 17))
     True
-    >>> chosen_lengths(40, 80)
+    >>> _chosen_lengths(40, 80)
     [5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80]
     """
-    steps = range(1, MOST_LENGTHS + 1)
-    spaced = {-(-step * tested_digits // MOST_LENGTHS) for step in steps}
-    return sorted(spaced | {trained_digits})
+    parts = range(1, _MOST_LENGTHS + 1)
+    return sorted({-(-part * tested_digits // _MOST_LENGTHS) for part in parts} | {trained_digits})
 
 
 def state_measures(
@@ -99,32 +97,28 @@ def state_measures(
 
     Each measure has one number for each layer, the mean over all tokens without padding.
     """
-    every = np.arange(len(problems.lengths))
-    prepare(decoder, replace(hardware, compiled=False))  # no graphs for what is watched once
-    rows = (pack if decoder.packs else pad)(problems, keys, every)
-    inside = torch.from_numpy(real_tokens(rows)).to(hardware.device)
+    prepare(decoder, replace(hardware, compiled=False))  # no graphs for one forward
+    rows = (pack if decoder.packs else pad)(problems, keys, np.arange(len(problems.lengths)))
+    inside = torch.from_numpy(_real_tokens(rows)).to(hardware.device)
     states: list[Any] = []
-    measured: list[dict[str, float]] = []
+    means: dict[str, list[float]] = {}
 
-    def mean(values: Tensor) -> float:
-        return float(values.expand(inside.shape)[inside].double().mean())
-
-    def watch(layer: int, what: str, state: Any) -> None:
-        if what == "state":
+    def watch(layer: int, name: str, state: Any) -> None:
+        if name == "state":
             states.append(state)
-            measures = decoder.pe.measures(states[0], state)
-            measured.append({name: mean(values) for name, values in measures.items()})
+            for measure, values in decoder.pe.measures(states[0], state).items():
+                mean = values.expand(inside.shape)[inside].double().mean()
+                means.setdefault(measure, []).append(float(mean))
 
     decoder.eval()
     with torch.no_grad(), hardware.autocast():
         decoder(replace(sequences(rows, hardware.device), watch=watch))
-    by_name = {name: [layer[name] for layer in measured] for name in measured[0]}
     # A measure that is not finite is dropped and never ends a training.
-    return {name: layers for name, layers in by_name.items() if all(map(isfinite, layers))} or None
+    return {name: layers for name, layers in means.items() if all(map(isfinite, layers))} or None
 
 
-def real_tokens(rows: Rows) -> NDArray[np.bool_]:
-    """Mask of the inputs that are tokens of problems and not padding: bool [B, T]."""
+def _real_tokens(rows: Rows) -> NDArray[np.bool_]:
+    """Return which inputs are tokens of problems and not padding: bool [B, T]."""
     widths = rows.prompt_lengths + rows.answer_tokens - 1
     ends = widths if rows.starts is None else widths.sum(keepdims=True)
     inside: NDArray[np.bool_] = np.arange(rows.inputs.shape[1]) < ends[:, None]
@@ -158,6 +152,5 @@ class Metrics:
 
     def content(self) -> dict[str, Any]:
         """Return the content of the line, without optional parts that are empty."""
-        content = asdict(self)
-        absent = [key for key in ("small_grid", "state", "skipped") if not content[key]]
-        return {key: value for key, value in content.items() if key not in absent}
+        optional = ("small_grid", "state", "skipped")
+        return {key: value for key, value in asdict(self).items() if value or key not in optional}

@@ -1,10 +1,8 @@
-"""One training step: the gradient of a batch, summed over groups that fit into memory, and AdamW.
-
-Legend: B batch, T tokens, V vocabulary.
-"""
+"""One training step: the gradient of a batch, summed over groups that fit in memory, and AdamW."""
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -18,22 +16,65 @@ from tape_arith.arith.errors import Failure
 from tape_arith.arith.scoring.score import logits_of_answers, to_device
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.training.batches import Batches, Source
-from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.config import Config, Schedule
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
-from tape_arith.arith.training.failures import compilation_failure, is_out_of_memory
-from tape_arith.arith.training.schedule import Schedule
 from tape_arith.models.compile import compile_state_changed, compiling_failed, prepare
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 
+# How a failed allocation reads: from torch's allocator on a CPU, C++, the libraries of a GPU, and a
+# graph compiled for a CPU.
+_OUT_OF_MEMORY = (
+    "can't allocate memory",
+    "not enough memory",
+    "bad_alloc",
+    "out of memory",
+    "ALLOC_FAILED",
+    "aoti_torch_empty_strided",
+)
 
-def to_stderr(line: str) -> None:
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an allocation failed, on any device."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)
+
+
+@contextmanager
+def explain_failures(work: str) -> Iterator[None]:
+    """Raise Failure in the block if `work` does not fit into memory or cannot be compiled."""
+    try:
+        yield
+    except Exception as error:
+        cause = error.__cause__ if isinstance(error, Failure) else error
+        if cause is not None and is_out_of_memory(cause):
+            raise Failure(
+                f"{work} does not fit into memory: free some, try another --attention, or score "
+                "where there is more; the same command goes on from here"
+            ) from cause
+        if cause is not None and compiling_failed(cause):
+            raise _compilation_failure(cause) from cause
+        raise
+
+
+def _compilation_failure(error: BaseException) -> Failure:
+    """Make a Failure that quotes the compiler's own line, if there is one."""
+    cause = getattr(error, "inner_exception", error)  # unwrap torch's exception
+    lines = str(cause).strip().splitlines() or [type(cause).__name__]
+    reason = next((line.strip() for line in lines if "error: " in line), lines[0])
+    return Failure(f"the decoder cannot be compiled here ({reason}): --no-compile does without")
+
+
+def _to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
 class Stepper:
-    """Takes training steps of `decoder` on the batches of `source`.
+    """Takes training steps of `decoder` on the problems of `bucket`.
 
+    source     where problems are read, by default made by `bucket`
+    schedule   learning rates, by default those of `config`
     skip       problems that an earlier run has trained on
     tell       prints a line for people
     processes  the processes that share each batch
@@ -42,22 +83,22 @@ class Stepper:
     def __init__(
         self,
         decoder: Decoder,
-        source: Source,
         bucket: Bucket,
         config: Config,
-        schedule: Schedule,
         hardware: Hardware,
         *,
+        source: Source | None = None,
+        schedule: Schedule | None = None,
         skip: int = 0,
-        tell: Callable[[str], None] = to_stderr,
+        tell: Callable[[str], None] = _to_stderr,
         processes: ProcessGroup = SINGLE,
     ) -> None:
         self.decoder = prepare(decoder, hardware)
-        self.batches = Batches(source, bucket, config, skip)
         self.bucket = bucket
         self.config = config
-        self.schedule = schedule
         self.hardware = hardware
+        self.batches = Batches(source or bucket, bucket, config, skip)
+        self.schedule = schedule or config.schedule()
         self.tell = tell
         self.processes = processes
         self.optimizer = make_optimizer(decoder, config)
@@ -65,10 +106,6 @@ class Stepper:
         self.tokens = 0
         self.split_factor = 1
         """Factor by which groups are smaller than usual, after memory ran out."""
-
-    def batch(self, step: int) -> tuple[Problems, NDArray[np.int64]]:
-        """Return the problems of a step and their keys."""
-        return self.batches.of(step)
 
     def groups(self, problems: Problems, keys: NDArray[np.int64]) -> Iterator[Rows]:
         """Split a batch into the inputs of forwards: packed, or padded groups of like lengths."""
@@ -83,12 +120,13 @@ class Stepper:
         one is not finite, weights and moments stay as they are. Raises Failure if not even one row
         fits into memory.
         """
-        problems, keys = self.batch(self.step)
+        problems, keys = self.batches.problems(self.step)
         answer_tokens = int((problems.lengths - problems.prompt_lengths).sum())
         self.decoder.train()
         prepare(self.decoder, self.hardware)  # scoring in float32 takes another backend
         loss = self.accumulated(*self.processes.rows(problems, keys), answer_tokens)
-        self.add_up(loss)
+        if self.processes.size > 1:
+            self._sum_over_processes(loss)
         norm = self.updated(loss)
         self.step += 1
         self.tokens += len(problems.tokens)
@@ -106,9 +144,9 @@ class Stepper:
             try:
                 return self._accumulated(self.groups(problems, keys), answer_tokens)
             except (MemoryError, RuntimeError) as error:
+                if compiling_failed(error) and not is_out_of_memory(error):
+                    raise _compilation_failure(error) from error
                 if not is_out_of_memory(error):
-                    if compiling_failed(error):
-                        raise compilation_failure(error) from error
                     raise
             # Outside the `except`, where the error keeps alive the tensors that filled the memory.
             # Gradients of earlier groups are dropped, or they would count twice.
@@ -128,17 +166,6 @@ class Stepper:
                 "same gradient but for rounding)"
             )
 
-    def add_up(self, loss: Tensor) -> None:
-        """Sum loss and gradient over all processes."""
-        if self.processes.size == 1:
-            return
-        gradients = []
-        for _, parameter in trained(self.decoder):
-            if parameter.grad is None:  # no row of this batch came here
-                parameter.grad = torch.zeros_like(parameter)
-            gradients.append(parameter.grad)
-        self.processes.all_reduce([loss, *gradients])
-
     def _accumulated(self, groups: Iterator[Rows], answer_tokens: int) -> Tensor:
         parameters = [parameter for _, parameter in trained(self.decoder)]
 
@@ -157,6 +184,14 @@ class Stepper:
                 else:
                     parameter.grad.add_(piece)
         return loss
+
+    def _sum_over_processes(self, loss: Tensor) -> None:
+        gradients = []
+        for _, parameter in trained(self.decoder):
+            if parameter.grad is None:  # no row of this batch came here
+                parameter.grad = torch.zeros_like(parameter)
+            gradients.append(parameter.grad)
+        self.processes.all_reduce([loss, *gradients])
 
     def updated(self, loss: Tensor) -> Tensor:
         """Clip the gradient, update the parameters and return the norm before clipping.

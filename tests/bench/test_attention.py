@@ -13,7 +13,6 @@ from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.record import load_preset
-from tape_arith.arith.training.flops import counted
 from tape_arith.models import backends
 from tape_arith.models.attention import Backend, Eager, Needs
 from tape_arith.models.backends import BACKENDS
@@ -21,6 +20,7 @@ from tape_arith.models.build import build
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import parse, parse_list
+from tests.helpers.flops import counted
 
 CPU = Hardware("cpu", torch.float32)
 CONFIG = replace(load_preset("mini"), num_heads=2, head_dim=8)

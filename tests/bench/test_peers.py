@@ -77,7 +77,7 @@ def test_what_is_not_installed_is_said_and_the_rest_measured(stand_ins: None) ->
 def test_all_train_on_the_problems_of_the_suite(step: int) -> None:
     config = tiny()
     rows = peers.padded_batch(config, step)
-    problems, keys = trainer_of(config).batch(step)
+    problems, keys = trainer_of(config).batches.problems(step)
     assert np.array_equal(rows.keys, keys)
     ends = np.cumsum(problems.lengths)
     for i, (end, length) in enumerate(zip(ends, problems.lengths, strict=True)):

@@ -14,9 +14,9 @@ import pytest
 
 from tape_arith.arith.bench import STAGES, run
 from tape_arith.arith.bench.measure import Options, Result
-from tape_arith.arith.documents import read_content
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.version import ROOT
+from tape_arith.arith.files import read_content
+from tape_arith.arith.machine import ROOT
 from tests.helpers.tiny_runs import call, contents, done
 
 TIMED = Result("train", "rope: step", 0.3, "s", 0.2, "rope's", "a note", 0.03, 5)

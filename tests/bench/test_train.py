@@ -10,9 +10,9 @@ from tape_arith.arith.bench import train
 from tape_arith.arith.bench.measure import TURN, Options
 from tape_arith.arith.bench.train import compare, measure, mfu, prepare_candidates
 from tape_arith.arith.runs.build import training_bucket
-from tape_arith.arith.training.flops import useful_training_flops
 from tape_arith.models import compile as compilation
 from tape_arith.models.compile import MOST_GRAPHS
+from tape_arith.models.decoder import useful_training_flops
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.parse import parse
 from tests.helpers.small_training import cpu, small
@@ -59,7 +59,7 @@ def test_real_tokens_flops_and_padding() -> None:
     computed = [
         sum(
             rows.inputs.shape[0] * rows.inputs.shape[1]
-            for rows in each.trainer.groups(*each.trainer.batch(step))
+            for rows in each.trainer.groups(*each.trainer.batches.problems(step))
         )
         for step in (1, 2)
     ]

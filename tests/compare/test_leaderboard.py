@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tape_arith.arith.documents import write_document
+from tape_arith.arith.files import write_document
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.record import RunRecord, load_preset
 from tape_arith.arith.scoring.grid import Grid

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tape_arith.arith.documents import checksum
+from tape_arith.arith.files import checksum
 
 MACHINE: dict[str, Any] = {
     "tape-arith": "0.8.0",

@@ -14,8 +14,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.train import train_run
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.batches import Source
-from tape_arith.arith.training.config import Config
-from tape_arith.arith.training.schedule import Schedule
+from tape_arith.arith.training.config import Config, Schedule
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
@@ -69,14 +68,13 @@ def trainer(
 ) -> Trainer:
     """A trainer as a run makes it."""
     bucket = Bucket(config.task, config.trained_digits, seed, "train")
-    whole = Schedule.of(config.steps, config.steps, config.warmup, config.cooldown)
     return Trainer(
         decoder_for(config, parse(name), seed),
-        source or bucket,
         bucket,
         config,
-        schedule or whole,
         hardware or cpu(),
+        source=source,
+        schedule=schedule,
     )
 
 
@@ -88,16 +86,8 @@ def train(
     evaluate_every: int = 10,
 ) -> Trainer:
     """To the end of its schedule, logging as often as the runs of these tests do."""
-    assert trainer.run(
-        log_every=log_every,
-        evaluate_every=evaluate_every,
-        save_every=10**9,
-        log=log,
-        tick=lambda step: None,
-        save=lambda: None,
-        keep=lambda: None,
-        should_stop=lambda: False,
-    )
+    vars(trainer).update(log_every=log_every, evaluate_every=evaluate_every)
+    assert trainer.run(never, log=log)
     return trainer
 
 

@@ -78,7 +78,7 @@ def test_how_many_are_scored_is_no_part_of_a_graph(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Eager, "packs", True)
     one = trainer(CONFIG, "rope")
     compile_blocks(one.decoder.eval(), backend="eager")
-    problems, keys = one.batch(0)
+    problems, keys = one.batches.problems(0)
     made = []
     for rows in (3, 24):
         group = pack(problems, keys, np.arange(rows), capacity=400, longest=20)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.runs import train as runs
+from tape_arith.arith.training.trainer import Trainer
 from tests.helpers.child_processes import COMMAND_LINE
 from tests.helpers.stored_results import assert_whole, results
 from tests.helpers.tiny_runs import SETTINGS, call, done, settings
@@ -41,8 +41,8 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def saved_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "SAVE_EVERY", 2)
-    monkeypatch.setattr(runs, "LOG_EVERY", 1)
+    monkeypatch.setattr(Trainer, "save_every", 2)
+    monkeypatch.setattr(Trainer, "log_every", 1)
 
 
 def without_runs(folder: Path) -> None:

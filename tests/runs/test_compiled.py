@@ -13,7 +13,7 @@ from tape_arith.arith.runs import build
 from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.sweep import Run
-from tape_arith.arith.training.failures import explain_failed_compilation, explain_out_of_memory
+from tape_arith.arith.training.step import explain_failures
 from tape_arith.models import compile as compilation
 from tape_arith.models import hardware
 from tape_arith.models.backends import AttentionChoice
@@ -99,15 +99,15 @@ def test_what_comes_of_compiling() -> None:
     # What is wrong in the code that blocks hold is no matter of compiling it.
     for error in (RuntimeError("in a kernel of torch._inductor"), TorchRuntimeError("shapes")):
         assert not compiling_failed(error)
-        with pytest.raises(type(error)), explain_out_of_memory("x"), explain_failed_compilation():
+        with pytest.raises(type(error)), explain_failures("x"):
             raise error
     reasons = RuntimeError("C++ compile error\n\nOutput:\na.cpp:1:10: fatal error: Python.h\nx")
     reason = pytest.raises(Failure, match=r"\(a\.cpp:1:10: fatal error: Python\.h\)")
-    with reason, explain_out_of_memory("x"), explain_failed_compilation():
+    with reason, explain_failures("x"):
         raise InductorError(reasons, None)
     full = InductorError(RuntimeError("out of memory"), None)
     too_much = pytest.raises(Failure, match="does not fit into memory")
-    with too_much, explain_out_of_memory("x"), explain_failed_compilation():
+    with too_much, explain_failures("x"):
         raise full
 
 

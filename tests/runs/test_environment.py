@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith import version
+from tape_arith.arith import machine
 from tests.helpers.tiny_runs import done, settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,12 +16,12 @@ def test_the_version_is_that_of_the_code_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An editable installation notes the version of the day it was made."""
-    monkeypatch.setattr(version, "version", {"tape-arith": "0.0.1"}.__getitem__)
+    monkeypatch.setattr(machine, "version", {"tape-arith": "0.0.1"}.__getitem__)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert version.own_version() == project["version"] != "0.0.1"
-    monkeypatch.setattr(version, "ROOT", tmp_path)  # as it is where it was installed
-    assert version.own_version() == "0.0.1"
-    assert version.commit() is None
+    assert machine.own_version() == project["version"] != "0.0.1"
+    monkeypatch.setattr(machine, "ROOT", tmp_path)  # as it is where it was installed
+    assert machine.own_version() == "0.0.1"
+    assert machine.commit() is None
 
 
 def test_a_run_keeps_what_it_ran_on_before(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

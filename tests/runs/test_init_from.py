@@ -17,7 +17,6 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import sha256
 from tape_arith.arith.runs import build
-from tape_arith.arith.runs import train as runs
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import load_preset
@@ -26,7 +25,6 @@ from tape_arith.arith.runs.weights import load_state, load_weights, trained_deco
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.config import Config
-from tape_arith.arith.training.schedule import Schedule
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
@@ -183,9 +181,9 @@ SMALL = small(steps=12)
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs that save every few steps, in float32 on one thread."""
-    monkeypatch.setattr(runs, "LOG_EVERY", 2)
-    monkeypatch.setattr(runs, "EVALUATE_EVERY", 4)
-    monkeypatch.setattr(runs, "SAVE_EVERY", 4)
+    monkeypatch.setattr(Trainer, "log_every", 2)
+    monkeypatch.setattr(Trainer, "evaluate_every", 4)
+    monkeypatch.setattr(Trainer, "save_every", 4)
     monkeypatch.setattr(build, "detect", lambda *choice: Hardware("cpu", torch.float32))
 
 
@@ -204,12 +202,11 @@ def by_hand(source: RunFolder, name: str, *, frozen: bool = False) -> dict[str, 
     for key, parameter in decoder.named_parameters():
         parameter.requires_grad_(not frozen or key.startswith("pe."))
     bucket = Bucket("addition", SMALL.trained_digits, 0, "train")
-    schedule = Schedule.of(SMALL.steps, SMALL.steps, SMALL.warmup, SMALL.cooldown)
     seen = SMALL.steps * SMALL.batch_size
-    trainer = Trainer(decoder, bucket, bucket, SMALL, schedule, cpu(), skip=seen)
+    trainer = Trainer(decoder, bucket, SMALL, cpu(), skip=seen)
     expected = bucket.problems(seen + 16, seen + 32)
-    assert trainer.batch(1)[0].tokens.tolist() == expected.tokens.tolist()
-    assert np.array_equal(trainer.batch(1)[1], bucket.keys(seen + 16, seen + 32))
+    assert trainer.batches.problems(1)[0].tokens.tolist() == expected.tokens.tolist()
+    assert np.array_equal(trainer.batches.problems(1)[1], bucket.keys(seen + 16, seen + 32))
     for _ in range(SMALL.steps):
         trainer.train_step()
     return weights(trainer)

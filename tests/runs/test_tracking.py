@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from tape_arith.arith.runs import metrics
-from tape_arith.arith.runs import train as runs
 from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.metrics import Line
 from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.sweep import Run
+from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.names.parse import parse
 from tests.helpers.small_training import assert_same_bits, final_weights, untimed
 from tests.helpers.tiny_runs import done, refused, settings
@@ -29,8 +29,8 @@ STEPS = list(range(2, 13, 2))
 @pytest.fixture(autouse=True)
 def lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line of metrics every other step."""
-    monkeypatch.setattr(runs, "LOG_EVERY", 2)
-    monkeypatch.setattr(runs, "EVALUATE_EVERY", 6)
+    monkeypatch.setattr(Trainer, "log_every", 2)
+    monkeypatch.setattr(Trainer, "evaluate_every", 6)
 
 
 def trained(out: str, *track: str) -> tuple[RunFolder, str]:

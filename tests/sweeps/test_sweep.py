@@ -86,7 +86,7 @@ BAD = {
     GOOD + 'splits = ["hard"]': "unknown split 'hard'",
     GOOD + "[set]\nstep = 3": "unknown key 'step': did you mean 'steps'?",
     GOOD + "[tune]\nlearning_rate = [1e-3, 1e-3]": "must be a list of several values",
-    GOOD + "[tune]\nlearning_rate = [1e-3, -1.0]": "learning_rate must be finite and above 0",
+    GOOD + "[tune]\nlearning_rate = [1e-3, -1.0]": "'learning_rate' must be greater than 0",
     GOOD + "[tune]\nsteps = [1, 2]": "tune takes learning_rate alone, not steps: ",
     "preset = ": "is not TOML",
 }

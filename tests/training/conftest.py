@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from tape_arith.arith.runs import build
-from tape_arith.arith.runs import train as runs
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.training import trainer
 from tape_arith.arith.training.evaluation import Metrics
+from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware
 from tests.helpers import small_training as small
 
@@ -27,9 +27,9 @@ def on_one_thread(one_thread: None) -> None:
 @contextmanager
 def saved_often() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "LOG_EVERY", 5)
-        patch.setattr(runs, "EVALUATE_EVERY", 10)
-        patch.setattr(runs, "SAVE_EVERY", 10)
+        patch.setattr(Trainer, "log_every", 5)
+        patch.setattr(Trainer, "evaluate_every", 10)
+        patch.setattr(Trainer, "save_every", 10)
         patch.setattr(build, "detect", lambda *choice: Hardware("cpu", torch.float32))
         patch.setattr(trainer, "HELD_OUT_PROBLEMS", HELD_OUT_PROBLEMS)
         yield

@@ -10,7 +10,6 @@ import torch
 
 from tape_arith.arith.runs.build import decoder_for, training_bucket
 from tape_arith.arith.training.distributed import ProcessGroup, process_group
-from tape_arith.arith.training.schedule import Schedule
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.parse import parse
@@ -21,9 +20,8 @@ def losses(name: str, steps: int, processes: ProcessGroup) -> list[float]:
     """Of the whole batch, a step after the other."""
     config = small(steps=steps, batch_size=9, learning_rate=3e-3)
     decoder, bucket = decoder_for(config, parse(name), seed=0), training_bucket(config, 0)
-    schedule = Schedule.of(steps, steps, config.warmup, config.cooldown)
     hardware = Hardware("cpu", torch.float32)
-    trainer = Trainer(decoder, bucket, bucket, config, schedule, hardware, processes=processes)
+    trainer = Trainer(decoder, bucket, config, hardware, processes=processes)
     return [float(trainer.train_step()[0]) for _ in range(steps)]
 
 

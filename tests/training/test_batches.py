@@ -12,7 +12,7 @@ STEPS = 40
 
 def groups_of_steps(digits: int, groups: int, device: str = "cpu") -> list[list[Rows]]:
     of = trainer(small(trained_digits=digits, tested_digits=digits, batch_size=256, groups=groups))
-    return [list(of.batches.padded(*of.batch(step), device, 1)) for step in range(STEPS)]
+    return [list(of.batches.padded(*of.batches.problems(step), device, 1)) for step in range(STEPS)]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_groups_shrink_where_memory_is_short(digits: int, size: int) -> None:
     """By as much as was asked for, or to one row; however long this batch happens to be."""
     of = trainer(small(trained_digits=digits, tested_digits=digits, batch_size=size, groups=4))
     for step in range(20):
-        batch = of.batch(step)
+        batch = of.batches.problems(step)
         usual = of.batches._tokens_a_group(
             size, max(4, len(list(of.batches.padded(*batch, "cpu", 1))))
         )
@@ -69,7 +69,7 @@ def test_groups_shrink_where_memory_is_short(digits: int, size: int) -> None:
 
 def test_a_process_may_have_no_rows() -> None:
     of = trainer(small(batch_size=4))
-    problems, keys = of.batch(0)
+    problems, keys = of.batches.problems(0)
     none = problems._replace(tokens=problems.tokens[:0], lengths=problems.lengths[:0])
     assert not list(of.batches.padded(none, keys[:0], "cpu", 1))
     assert not list(of.batches.packed(none, keys[:0], 1))

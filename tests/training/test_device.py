@@ -81,7 +81,7 @@ def autocast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def groups(of: Trainer) -> Iterator[Rows]:
     """A batch in padded groups and, where the encoding can take it so, packed."""
-    problems, keys = of.batch(0)
+    problems, keys = of.batches.problems(0)
     yield from of.batches.padded(problems, keys, "cuda", 1)
     if of.decoder.pe.needs.packed:
         yield from of.batches.packed(problems, keys, 1)

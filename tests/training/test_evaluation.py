@@ -14,10 +14,10 @@ from tape_arith.arith.tasks.vocabulary import EOS, decode, token
 from tape_arith.arith.training import evaluation
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.evaluation import (
-    PROBLEMS_A_CELL,
+    _PROBLEMS_A_CELL,
     Metrics,
     SmallGrid,
-    chosen_lengths,
+    _chosen_lengths,
     state_measures,
 )
 from tape_arith.arith.training.trainer import Trainer
@@ -52,9 +52,9 @@ def each(problems: Problems) -> list[list[int]]:
 @pytest.mark.parametrize("config", [small(), WIDE, small(trained_digits=7, tested_digits=50)])
 def test_each_chosen_cell_has_its_problems(config: Config) -> None:
     grid = SmallGrid.of(config)
-    lengths = chosen_lengths(config.trained_digits, config.tested_digits)
+    lengths = _chosen_lengths(config.trained_digits, config.tested_digits)
     assert config.trained_digits in lengths and config.tested_digits in lengths
-    assert len(lengths) <= evaluation.MOST_LENGTHS + 1
+    assert len(lengths) <= evaluation._MOST_LENGTHS + 1
     cells: dict[tuple[int, int], int] = {}
     for tokens, prompt in zip(each(grid.problems), grid.problems.prompt_lengths, strict=True):
         text = decode(tokens[:-1])
@@ -63,7 +63,7 @@ def test_each_chosen_cell_has_its_problems(config: Config) -> None:
         assert text == f"{first}+{second}={str(total)[::-1]}" and tokens[-1] == EOS
         assert tokens[prompt - 1] == token("=")
         cells[len(first), len(second)] = cells.get((len(first), len(second)), 0) + 1
-    assert cells == {(i, j): PROBLEMS_A_CELL for i in lengths for j in lengths}
+    assert cells == {(i, j): _PROBLEMS_A_CELL for i in lengths for j in lengths}
 
 
 def test_the_small_grid_is_its_own() -> None:

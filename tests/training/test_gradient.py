@@ -40,7 +40,7 @@ def step_gradient(of: Trainer) -> tuple[float, float, dict[str, Tensor]]:
 
 def looped(of: Trainer) -> tuple[float, dict[str, Tensor]]:
     """The same by a loop over rows: the mean cross-entropy of answer and end tokens."""
-    problems, keys = of.batch(of.step)
+    problems, keys = of.batches.problems(of.step)
     losses, count, start = [], 0, 0
     for row, length in enumerate(problems.lengths):
         tokens = torch.from_numpy(problems.tokens[start : start + length].astype(np.int64))
@@ -183,7 +183,7 @@ def test_the_first_step_moves_each_weight_by_the_learning_rate() -> None:
 def test_batches_start_over_and_draw_again(total: int, size: int) -> None:
     ours = trainer(small(num_problems=total, batch_size=size))
     steps = -(-4 * total // size)
-    batches = [ours.batch(step) for step in range(steps)]
+    batches = [ours.batches.problems(step) for step in range(steps)]
     places = np.arange(steps * size)
     expected = concatenate(
         [ours.bucket.problems(place, place + 1) for place in (places % total).tolist()]
@@ -199,6 +199,6 @@ def test_batches_start_over_and_draw_again(total: int, size: int) -> None:
 def test_batches_take_up_where_the_last_ended() -> None:
     ours = trainer(small())
     for step in (0, 1, 7):
-        problems, keys = ours.batch(step)
+        problems, keys = ours.batches.problems(step)
         assert np.array_equal(problems.tokens, ours.bucket.problems(16 * step, 16 * step + 16)[0])
         assert np.array_equal(keys, ours.bucket.keys(16 * step, 16 * step + 16))

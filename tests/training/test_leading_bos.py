@@ -87,7 +87,7 @@ def test_each_number_is_as_probable() -> None:
 
 def test_a_problem_met_again_is_led_anew() -> None:
     one = trainer(small(leading_bos=MOST, num_problems=16))
-    (first, _), (second, _) = one.batch(0), one.batch(1)
+    (first, _), (second, _) = one.batches.problems(0), one.batches.problems(1)
     assert first.operand_lengths.tolist() == second.operand_lengths.tolist()
     assert first.lengths.tolist() != second.lengths.tolist()
 
@@ -104,7 +104,7 @@ def test_tables_have_room_for_them(
     monkeypatch.setattr(Eager, "packs", packed)
     config = small(leading_bos=9, trained_digits=2, tested_digits=2, num_layers=1)
     one = trainer(config, name)
-    longest = max(int(one.batch(step)[0].lengths.max()) for step in range(8))
+    longest = max(int(one.batches.problems(step)[0].lengths.max()) for step in range(8))
     assert longest > one.bucket.longest  # else there would have been room
     for _ in range(8):
         loss, _ = one.train_step()

@@ -10,7 +10,7 @@ from tape_arith.arith.data.rows import Rows
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs.train import continue_run
 from tape_arith.arith.training import step as step_file
-from tape_arith.arith.training.failures import explain_out_of_memory, is_out_of_memory
+from tape_arith.arith.training.step import explain_failures, is_out_of_memory
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.attention import Eager
 from tape_arith.models.decoder import Decoder
@@ -132,16 +132,16 @@ def test_other_errors_are_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_what_is_told_of_other_work() -> None:
     expected = "scoring rope does not fit into memory: free some"
-    with pytest.raises(Failure, match=expected), explain_out_of_memory("scoring rope"):
+    with pytest.raises(Failure, match=expected), explain_failures("scoring rope"):
         raise MemoryError
     blamed = Failure("mine.py:Mine failed: MemoryError")
     with (
         pytest.raises(Failure, match="scoring rope does not fit"),
-        explain_out_of_memory("scoring rope"),
+        explain_failures("scoring rope"),
     ):
         raise blamed from MemoryError()
     for error in (ValueError("shape"), Failure("no such file")):
-        with pytest.raises(type(error), match=str(error)), explain_out_of_memory("scoring rope"):
+        with pytest.raises(type(error), match=str(error)), explain_failures("scoring rope"):
             raise error
 
 

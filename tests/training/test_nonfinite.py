@@ -10,14 +10,12 @@ import pytest
 import torch
 
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs import train as runs
 from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.train import continue_run, extend_run
 from tape_arith.arith.training import checkpoint
-from tape_arith.arith.training.failures import MAX_SKIPPED_IN_A_ROW, NotFinite
 from tape_arith.arith.training.step import Stepper
-from tape_arith.arith.training.trainer import Trainer
+from tape_arith.arith.training.trainer import MAX_SKIPPED_IN_A_ROW, NotFinite, Trainer
 from tests.helpers.small_training import (
     assert_same_bits,
     final_weights,
@@ -176,7 +174,7 @@ def test_too_many_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     first = 8
     for stop in (0, 12):  # the count goes on after a stop
         with monkeypatch.context() as patch:
-            patch.setattr(runs, "LOG_EVERY", 20)
+            patch.setattr(Trainer, "log_every", 20)
             spoil(patch, "loss", *range(first, first + MAX_SKIPPED_IN_A_ROW))
             folder = where(tmp_path / str(stop))
             if stop:

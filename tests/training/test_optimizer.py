@@ -53,7 +53,7 @@ def off(trainer: Trainer) -> Iterator[tuple[str, float]]:
     gradients: dict[str, list[Tensor]] = {name: [] for name in parameters}
     factors = []
     for trainer.step in range(STEPS):
-        problems, keys = trainer.batch(trainer.step)
+        problems, keys = trainer.batches.problems(trainer.step)
         answers = int((problems.lengths - problems.prompt_lengths).sum())
         loss = trainer.accumulated(problems, keys, answers)
         found = {name: p.grad.double() for name, p in parameters.items() if p.grad is not None}
@@ -88,7 +88,7 @@ def test_a_gradient_in_another_layout_is_caught(monkeypatch: pytest.MonkeyPatch)
 def test_gradients_lie_as_their_weights_do(name: str) -> None:
     """What CUDA's fused kernel asks for, strides of axes of one entry included."""
     made = trainer(SMALL, name)
-    problems, keys = made.batch(0)
+    problems, keys = made.batches.problems(0)
     made.accumulated(problems, keys, 1)
     for what, p in trained(made.decoder):
         assert p.grad is not None and p.grad.stride() == p.stride(), what

@@ -50,7 +50,7 @@ def test_a_step_is_one_group_of_a_fixed_shape() -> None:
     one = trainer(CONFIG)
     shapes = set()
     for step in range(20):
-        (rows,) = one.groups(*one.batch(step))
+        (rows,) = one.groups(*one.batches.problems(step))
         assert rows.starts is not None
         shapes.add((rows.inputs.shape, rows.starts.shape, rows.longest))
     assert len(shapes) == 1

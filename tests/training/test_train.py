@@ -16,7 +16,6 @@ from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.data.write_dataset import generate
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs import build
-from tape_arith.arith.runs import train as runs
 from tape_arith.arith.runs.build import TrainOptions, decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.metrics import line_of
@@ -25,7 +24,7 @@ from tape_arith.arith.runs.weights import load_weights
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.evaluation import Metrics
-from tape_arith.arith.training.schedule import Schedule
+from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import parse
@@ -130,16 +129,8 @@ def test_a_state_that_takes_long_is_saved_seldom(
         at.append(made.step)
         pass_by(cost)
 
-    assert made.run(
-        log_every=10,
-        evaluate_every=100,
-        save_every=4,
-        log=lambda metrics: None,
-        tick=lambda step: pass_by(1.0),
-        save=save,
-        keep=lambda: None,
-        should_stop=never,
-    )
+    vars(made).update(log_every=10, evaluate_every=100, save_every=4)
+    assert made.run(never, tick=lambda step: pass_by(1.0), save=save)
     assert at == saved
 
 
@@ -160,7 +151,7 @@ def test_other_seeds_are_other_runs() -> None:
     runs_of_seeds = [weights(train(trainer(config, seed=seed))) for seed in (0, 1)]
     name = "model/blocks.0.qkv.weight"
     assert not torch.equal(runs_of_seeds[0][name], runs_of_seeds[1][name])
-    one, other = (trainer(config, seed=seed).batch(0) for seed in (0, 1))
+    one, other = (trainer(config, seed=seed).batches.problems(0) for seed in (0, 1))
     assert one[0].tokens.tobytes() != other[0].tokens.tobytes()
     assert set(one[1].tolist()).isdisjoint(other[1].tolist())
 
@@ -195,9 +186,9 @@ def test_a_fresh_start_that_was_killed_leaves_no_finished_run(
 
 def extended(steps: int, config: Config) -> Outcome:
     """What a trainer gives in one go with the schedule of an extended run."""
-    schedule = Schedule.of(steps, config.steps, config.warmup, config.cooldown)
+    longer = replace(config, steps=steps)
     lines: list[Metrics] = []
-    done = train(trainer(replace(config, steps=steps), schedule=schedule), lines.append)
+    done = train(trainer(longer, schedule=longer.schedule(config.steps)), lines.append)
     return weights(done), untimed([line.content() for line in lines])
 
 
@@ -298,7 +289,7 @@ def all_of_it(root: Path) -> RunFolder:
 @pytest.mark.slow
 def test_killed_at_every_move_and_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed after one is the same as killed before the next."""
-    monkeypatch.setattr(runs, "SAVE_EVERY", 5)
+    monkeypatch.setattr(Trainer, "save_every", 5)
     whole = all_of_it(tmp_path / "whole")
     for call in itertools.count():
         root = tmp_path / str(call)

@@ -19,9 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal
 
-from tape_arith.arith.documents import Strict, validated_json
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, Failure
-from tape_arith.arith.files import read_text, write_text
+from tape_arith.arith.files import Strict, parse_json, read_text, validated, write_text
 from tape_arith.arith.runs.child_process import last_line, start_command
 from tape_arith.arith.stopping import install_handler
 
@@ -136,7 +135,7 @@ def write_state(log: Path, state: JobState) -> None:
 def read_state(log: Path) -> JobState | None:
     """None if there is none that can be read."""
     try:
-        return validated_json(read_text(state_file(log)), JobState)
+        return validated(parse_json(read_text(state_file(log))), JobState)
     except (Failure, ValueError):
         return None
 
