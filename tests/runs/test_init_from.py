@@ -82,7 +82,7 @@ def before_the_first_step(
     """A command that is killed when training would begin: its folder, and the decoder there, as the
     next call would find it."""
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "run", lambda self, **others: False)
+        patch.setattr(Trainer, "run", lambda self, *_, **others: False)
         patch.setattr("tape_arith.arith.commands.train.leave", lambda stopper: None)
         folder = RunFolder(Path(done("train", *arguments, "--no-score").out.strip()))
     record = folder.record()
