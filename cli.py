@@ -8,7 +8,7 @@ import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -27,7 +27,7 @@ from tape_arith.arith.terminal import escape_control, protect_streams
 PANELS = {
     "From problems to grids": ("generate", "train", "score", "run", "sweep", "status"),
     "What came out": ("heatmap", "leaderboard", "report", "curves", "export", "cite"),
-    "What goes on inside": ("stability", "attention", "errors"),
+    "What goes on inside": ("study",),
     "What there is, and how fast": ("list", "check", "doctor", "bench"),
 }
 """Commands by the titles of `--help`; each is a file of arith/commands."""
@@ -40,9 +40,14 @@ app = typer.Typer(
 for _panel, _names in PANELS.items():
     for _name in _names:
         _module = import_module(f"tape_arith.arith.commands.{_name}")
-        app.command(_name, rich_help_panel=_panel, epilog=f"Example: {_module.EXAMPLE}")(
-            _module.command
-        )
+        _place: dict[str, Any] = {
+            "rich_help_panel": _panel,
+            "epilog": f"Example: {_module.EXAMPLE}",
+        }
+        if hasattr(_module, "app"):  # a command of commands
+            app.add_typer(_module.app, name=_name, **_place)
+        else:
+            app.command(_name, **_place)(_module.command)
 
 
 def _print_version(context: typer.Context, asked: bool) -> None:

@@ -1,8 +1,9 @@
-"""Studies of trained runs. Only inputs, attention, stability and errors import torch: they measure.
+"""Studies of trained runs: one frame of numbers each, its tables and figures.
 
-inputs                                         comparable runs, their problems, watched forwards
-attention, attention_data, attention_figure    weight by distance and on digits of equal places
-stability, stability_report                    the change of attention when indices are shifted
-errors, errors_data, errors_figure             kinds and places of wrong answers
-ablations                                      an encoding beside itself without one part
+inputs       comparable runs, their problems, forwards that record attention (torch)
+study        the frame of a study with the facts of its runs and problems; CSV, JSON
+attention    weight by distance and on digits of equal places (torch); attention_report draws
+errors       kinds and places of wrong answers (torch); errors_report draws
+stability    change of attention when indices are shifted (torch); stability_report draws
+ablations    an encoding beside itself without one part
 """

@@ -3,7 +3,7 @@
 Never imports torch.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,11 +29,12 @@ _BASELINE: dict[str, Any] = {"color": GREY, "linewidth": 0.7, "linestyle": (0, (
 
 
 class Member(NamedTuple):
-    """An encoding of a family, compared with the first of the family out of distribution.
+    """An encoding compared with the first of its family out of distribution.
 
-    `difference` is that of their means (None if either is not fully scored). `p` is that of Welch's
-    test over seeds, adjusted after Holm for the tests of the family; None for the first, for one
-    seed, and for an encoding that has not converged, which is not ranked either.
+    `label` is the options that change it, of the first its name. `difference` is that of the means
+    (None if either is not fully scored). `p` is that of Welch's test over seeds, adjusted after
+    Holm for the tests of the family; None for the first, for one seed, and for an encoding that has
+    not converged, which is not ranked either.
     """
 
     row: Row
@@ -52,30 +53,23 @@ class Member(NamedTuple):
         return "-" if self.difference is None else signed(100 * self.difference, 1)
 
 
-class Family(NamedTuple):
-    """An encoding as it is, then with options of its own that change it."""
-
-    name: str
-    members: tuple[Member, ...]
-
-
-def families(panels: Sequence[Panel]) -> list[Family]:
+def families(panels: Sequence[Panel]) -> list[list[Member]]:
     """Group `panels` by the encoding that their names begin with, the unchanged one first.
 
     Raises UsageError if the grids must not be compared.
     """
-    grouped: dict[str, list[Row]] = {}
     by_name = {row.encoding: row for row in rows(panels)}
+    grouped: dict[str, list[Row]] = {}
     for panel in panels:
         name = panel[0].name
         grouped.setdefault(name.split(":")[0], []).append(by_name[name])
     return [
-        Family(name, _members(name, sorted(group, key=lambda row: row.encoding != name)))
+        _members(name, sorted(group, key=lambda row: row.encoding != name))
         for name, group in grouped.items()
     ]
 
 
-def _members(name: str, group: Sequence[Row]) -> tuple[Member, ...]:
+def _members(name: str, group: Sequence[Row]) -> list[Member]:
     first, *changed = group
     tests = [
         None if first.mark or row.mark else welch(_seed_values(row), _seed_values(first))
@@ -88,14 +82,14 @@ def _members(name: str, group: Sequence[Row]) -> tuple[Member, ...]:
         difference = None if mean is None or base is None else mean.mean - base.mean
         label = row.encoding.removeprefix(f"{name}:").replace(":", ", ")
         members.append(Member(row, label, difference, None if test is None else next(adjusted)))
-    return tuple(members)
+    return members
 
 
 def _seed_values(row: Row) -> list[float]:
     return [value for value in row.values[_TESTED] if value is not None]
 
 
-def to_markdown(families: Sequence[Family]) -> str:
+def to_markdown(families: Sequence[Sequence[Member]]) -> str:
     """Format a pipe table of all families, means ± half-width of the 95 % interval in percent."""
     body = [
         [
@@ -106,34 +100,34 @@ def to_markdown(families: Sequence[Family]) -> str:
             "-" if member.p is None else f"{member.p:.2g}",
             member.row.mark or "yes",
         ]
-        for family in families
-        for member in family.members
+        for members in families
+        for member in members
     ]
     return pipe_table(_HEAD, "lrrrrrl", body)
 
 
-def to_csv(families: Sequence[Family]) -> str:
+def to_csv(families: Sequence[Sequence[Member]]) -> str:
     """Format the columns of `table`, the difference as a fraction, and its p."""
     lines = [
         {
-            "family": family.name,
+            "family": member.row.encoding.split(":")[0],
             **flat(member.row),
             "difference": "" if member.difference is None else f"{member.difference:.6f}",
             "p_welch_holm": "" if member.p is None else f"{member.p:.6g}",
         }
-        for family in families
-        for member in family.members
+        for members in families
+        for member in members
     ]
     return csv_text(lines)
 
 
-FORMATS: dict[str, Callable[[Sequence[Family]], str]] = {"md": to_markdown, "csv": to_csv}
+FORMATS: dict[str, Callable[[Sequence[Sequence[Member]]], str]] = {"md": to_markdown, "csv": to_csv}
 
 
 # ---- figure ------------------------------------------------------------------------------------
 
 
-def draw(families: Sequence[Family], panels: Sequence[Panel], path: Path) -> None:
+def draw(families: Sequence[Sequence[Member]], panels: Sequence[Panel], path: Path) -> None:
     """Write the figure of `families`, made of `panels`, as PNG, SVG or PDF by the ending of `path`.
 
     Raises UsageError for another ending, Failure if the disk refuses.
@@ -143,93 +137,66 @@ def draw(families: Sequence[Family], panels: Sequence[Panel], path: Path) -> Non
         save(compose(families, panels), path, kind)
 
 
-def compose(families: Sequence[Family], panels: Sequence[Panel]) -> Figure:
+def compose(families: Sequence[Sequence[Member]], panels: Sequence[Panel]) -> Figure:
     """Draw a panel in distribution and one out of it, percent across and encodings down, with the
     differences beside the second."""
-    placed = list(_rows(families))
-    height = placed[-1][0] + 1.0
-    figure = page(5.5, _ROW_HEIGHT * height + 0.5, _note(families, panels), _handles(families), 2)
+    members = [member for family in families for member in family]
+    gaps = [number / 2 for number, family in enumerate(families) for _ in family]
+    heights = [row + gap for row, gap in enumerate(gaps)]
+    handles = seed_signs([member.row for member in members])
+    handles.append(Line2D([], [], **_BASELINE, label="mean of the unchanged encoding"))
+    figure = page(5.5, _ROW_HEIGHT * (heights[-1] + 1) + 0.5, _note(members, panels), handles, 2)
     inside, outside = figure.subplots(1, 2)
     for ax, region in zip((inside, outside), _REGIONS, strict=True):
-        _draw_baselines(ax, families, region)
-        values = [value for y, member in placed for value in _draw_member(ax, y, member, region)]
+        values = [
+            value
+            for y, member in zip(heights, members, strict=True)
+            for value in _draw_member(ax, y, member, region)
+        ]
+        remaining = iter(heights)
+        for family in families:
+            ys, mean = [next(remaining) for _ in family], family[0].row.means[region]
+            if mean is not None and len(family) > 1:
+                ax.vlines(100 * mean.mean, ys[0] - 0.5, ys[-1] + 0.5, zorder=1, **_BASELINE)
         low, high = min(values, default=0.0), max(values, default=100.0)
         room = max(0.04 * (high - low), 0.02) if high > low else 0.5
-        ax.set(xlim=(max(low, 0) - room, min(high, 100) + room), ylim=(height - 0.3, -0.9))
+        ax.set(xlim=(max(low, 0) - room, min(high, 100) + room), ylim=(heights[-1] + 0.7, -0.9))
         ax.set_xlabel(f"exact match {REGION_WORDS[region]},{NBSP}%")
         ax.set_yticks([])
         ax.locator_params(axis="x", nbins=5)
         ax.ticklabel_format(axis="x", useOffset=False)
         finish(ax, grid="x")
         ax.spines.left.set_visible(False)
+    inside.set_yticks(heights, [member.label for member in members])
     differences: Any = outside.secondary_yaxis("right")
     differences.spines.right.set_visible(False)
-    changed = [(y, member) for y, member in placed if not member.unchanged]
-    _label_rows(inside, [(y, member.label, member) for y, member in placed])
-    _label_rows(
-        differences,
-        [(-0.5, "difference", None)] * bool(changed)
-        + [(y, member.points, member) for y, member in changed],
-    )
+    points = ["" if member.unchanged else member.points for member in members]
+    differences.set_yticks([*heights, -0.5], [*points, "difference"])
+    for axis in (inside, differences):
+        axis.tick_params(axis="y", length=0, labelsize=LETTERS)
+        for label, member in zip(axis.get_yticklabels(), members, strict=False):
+            label.set_fontweight("bold" if member.unchanged else "normal")
+            label.set_color(NOT_RANKED if member.row.mark else "black")
     return figure
-
-
-def _rows(families: Sequence[Family]) -> Iterator[tuple[float, Member]]:
-    """Yield the height of each row, families half a row apart."""
-    y = 0.0
-    for family in families:
-        for member in family.members:
-            yield y, member
-            y += 1
-        y += 0.5
-
-
-def _label_rows(axis: Any, labels: Sequence[tuple[float, str, Member | None]]) -> None:
-    axis.set_yticks([y for y, _, _ in labels], [text for _, text, _ in labels])
-    axis.tick_params(axis="y", length=0, labelsize=LETTERS)
-    for label, (_, text, member) in zip(axis.get_yticklabels(), labels, strict=True):
-        if member is not None and member.unchanged and text == member.label:
-            label.set_fontweight("bold")
-        if member is not None and member.row.mark is not None:
-            label.set_color(NOT_RANKED)
-
-
-def _draw_baselines(ax: Axes, families: Sequence[Family], region: Region) -> None:
-    """Draw a line at the mean of each unchanged encoding through the rows of its family."""
-    y = 0.0
-    for family in families:
-        mean, count = family.members[0].row.means[region], len(family.members)
-        if mean is not None and count > 1:
-            ax.vlines(100 * mean.mean, y - 0.5, y + count - 0.5, zorder=1, **_BASELINE)
-        y += count + 0.5
 
 
 def _draw_member(ax: Axes, y: float, member: Member, region: Region) -> list[float]:
     """Draw seeds as points over the interval of their mean; return the values drawn, in percent."""
-    row = member.row
+    row, mean = member.row, member.row.means[region]
     ax.axhline(y, color="#efefef", linewidth=0.5, zorder=0)
     draw_seeds(ax, y, row, region, COLOUR if row.mark is None else NOT_RANKED)
     values = [100 * value for value in row.values[region] if value is not None]
-    mean = row.means[region]
-    if mean is None or len(row.seeds) == 1:
-        return values
-    return [*values, 100 * mean.low, 100 * mean.high]
+    if mean is not None and len(row.seeds) > 1:
+        values += [100 * mean.low, 100 * mean.high]
+    return values
 
 
-def _handles(families: Sequence[Family]) -> list[Line2D]:
-    """Return a legend entry for each sign that the figure uses."""
-    handles = seed_signs([member.row for family in families for member in family.members])
-    if any(len(family.members) > 1 for family in families):
-        handles.append(Line2D([], [], **_BASELINE, label="mean of the unchanged encoding"))
-    return handles
-
-
-def _note(families: Sequence[Family], panels: Sequence[Panel]) -> str:
+def _note(members: Sequence[Member], panels: Sequence[Panel]) -> str:
     several = any(len(panel) > 1 for panel in panels)
-    grey = any(member.row.mark is not None for family in families for member in family.members)
     return (
         f"{source(panels)} In bold the encoding as it is, under it with one part changed. "
         "Difference: of the means out of distribution, in points."
         + f" Intervals: Student{NBSP}t over seeds." * several
-        + f" Grey: below 99{NBSP}% in distribution, not ranked." * grey
+        + f" Grey: below 99{NBSP}% in distribution, not ranked."
+        * any(member.row.mark is not None for member in members)
     )

@@ -1,67 +1,71 @@
 """Attention patterns: measures weight by distance and on digits of equal places.
 
-Legend: B batch, T tokens, H heads, N layers, m pairs of a query and a key.
+Rows of the study, by `measure`:
+
+    distance  layer, distance          weight on the key so many tokens back, a mean over heads,
+                                       problems and the queries that have one; 0 is the diagonal
+    place     layer, head              place-addressing score: the weight of the query that predicts
+                                       the answer's digit of place r (the token before it) on the
+                                       digits of place r of both operands, or of the one that is
+                                       long enough; every answer position weighs the same. Digits
+                                       that neither operand has (a last carry) do not count
+    map       layer, head, query, key  weight in one problem, without its end token
+
+`uniform` is the weight of a query that attends to all it sees alike. Legend: B batch, T tokens,
+H heads, N layers, D tokens of the longest input, m pairs of a query and a key.
 """
 
 import re
-from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.scoring.score import sequences
-from tape_arith.arith.studies.attention_data import (
-    AttentionStudy,
-    Example,
-    Patterns,
-    RunAttention,
-)
-from tape_arith.arith.studies.inputs import (
-    Integers,
-    Sample,
-    StudiedRun,
-    describe_evaluation,
-    evaluation_bucket,
-    problems_by_region,
-    watched,
-)
+from tape_arith.arith.studies.inputs import Integers, Sample, StudiedRuns, watched
+from tape_arith.arith.studies.study import Study
 from tape_arith.arith.tasks.task import Digits, Problems, Task, load_task
 from tape_arith.arith.tasks.vocabulary import decode
-from tape_arith.arith.terminal import bar
 from tape_arith.models.decoder import Decoder
 
+_COUNTS = ("layer", "head", "distance", "query", "key")
 
-def attention_study(runs: Sequence[StudiedRun], count: int, written: str | None) -> AttentionStudy:
-    """Study comparable runs on `count` problems of their evaluation set in distribution and as many
-    out of it, and on the problem `written` as people do, "123+45".
 
-    Raises UsageError if `written` is no problem of their task; Failure for a corrupt file or
-    weights that are not finite.
+def attention_study(
+    runs: StudiedRuns, count: int, written: str | None = None, layer: int | None = None
+) -> Study:
+    """Study `runs` on `count` problems in distribution and as many out of it, and on the problem
+    `written` as people do, "123+45", in one layer (counted from 1; None: the last).
+
+    Raises UsageError if `written` is no problem of their task or there is no such layer; Failure
+    for a corrupt file or weights that are not finite.
     """
-    record = runs[0].record
-    problem = None if written is None else _read_problem(load_task(record.config.task), written)
-    studied: list[RunAttention] = []
-    with bar("watch", len(runs)) as update:
-        for number, run in enumerate(runs, start=1):
-            decoder, hardware = run.decoder()
-            regions = {
-                region: patterns(decoder, sample, hardware.device)
-                for region, sample in problems_by_region(run, count).items()
-            }
-            weights = None if problem is None else maps(decoder, problem, hardware.device)
-            facts = str(run.path), run.record.encoding, run.record.seed, run.leading_bos
-            studied.append(RunAttention(*facts, regions, weights))
-            update(number, str(run.path))
-    return AttentionStudy(
-        runs=tuple(studied),
-        preset=record.preset,
-        trained_digits=record.config.trained_digits,
-        evaluation=describe_evaluation(evaluation_bucket(runs[0])),
-        example=None if problem is None or written is None else _example(problem, written),
-    )
+    config = runs.record.config
+    layer = config.num_layers if layer is None else layer
+    if not 1 <= layer <= config.num_layers:
+        raise UsageError(f"there is no layer {layer}: they are 1 to {config.num_layers}")
+    problem = None if written is None else _read_problem(load_task(config.task), written)
+    regions = {region: indices[:count] for region, indices in runs.regions().items()}
+    facts = runs.facts(regions) | {"example": problem and _example(problem, layer)}
+    samples = {region: runs.sample(indices) for region, indices in regions.items()}
+    frames = []
+    for run, decoder, hardware in runs.watchable():
+        parts = [
+            patterns(decoder, sample, hardware.device).assign(region=region)
+            for region, sample in samples.items()
+        ]
+        if problem is not None:
+            axes = ("layer", "head", "query", "key")
+            weights = _rows(maps(decoder, problem, hardware.device), *axes).assign(measure="map")
+            shown = (weights["layer"] == layer) & (weights["key"] <= weights["query"])
+            parts.append(weights[shown])
+        frames.append(run.rows(pd.concat(parts)))
+    rows = pd.concat(frames, ignore_index=True)
+    counts = [name for name in _COUNTS if name in rows]
+    return Study("attention", facts, rows.astype(dict.fromkeys(counts, "Int64")))
 
 
 def _read_problem(task: Task, written: str) -> Problems:
@@ -84,24 +88,23 @@ def _read_problem(task: Task, written: str) -> Problems:
     return task.problems(a, b, width)
 
 
-def _example(problem: Problems, written: str) -> Example:
-    _, query, key = equal_places(
-        problem.operand_lengths,
-        problem.prompt_lengths,
-        problem.lengths - problem.prompt_lengths - 1,
-    )
-    return Example(
-        written=written.replace(" ", ""),
-        tokens=tuple(decode([token]) for token in problem.tokens),
-        prompt=int(problem.prompt_lengths[0]),
-        equal_places=tuple(zip(query.tolist(), key.tolist(), strict=True)),
-    )
+def _example(problem: Problems, layer: int) -> dict[str, object]:
+    """Describe the problem of the maps: its tokens with the end token, the length of its prompt,
+    and (query, key) of each pair of `equal_places`."""
+    prompts = problem.prompt_lengths
+    pairs = equal_places(problem.operand_lengths, prompts, problem.lengths - prompts - 1)
+    return {
+        "tokens": [decode([token]) for token in problem.tokens],
+        "prompt": int(prompts[0]),
+        "equal_places": np.stack(pairs[1:], axis=1).tolist(),
+        "layer": layer,
+    }
 
 
-def patterns(decoder: Decoder, sample: Sample, device: str) -> Patterns:
-    """Measure the patterns on at least one problem. Raises as `watched`."""
+def patterns(decoder: Decoder, sample: Sample, device: str) -> pd.DataFrame:
+    """Measure the rows `distance` and `place` of at least one problem. Raises as `watched`."""
     config = decoder.config
-    longest = int(sample.problems.lengths[sample.indices].max()) - 1  # the end token is no input
+    longest = int(sample.problems.lengths.max()) - 1  # the end token is no input
     shape = (config.num_layers, config.num_heads)
     back = torch.zeros(*shape, longest, dtype=torch.float64)
     place = torch.zeros(*shape, dtype=torch.float64)
@@ -110,11 +113,8 @@ def patterns(decoder: Decoder, sample: Sample, device: str) -> Patterns:
     for rows in sample.batches(decoder):
         count, tokens = rows.inputs.shape
         seen = watched(decoder, sequences(rows, device))
-        row, query, key = equal_places(
-            sample.problems.operand_lengths[rows.source_index],
-            rows.prompt_lengths,
-            rows.answer_tokens - 1,
-        )
+        operands = sample.problems.operand_lengths[rows.source_index]
+        row, query, key = equal_places(operands, rows.prompt_lengths, rows.answer_tokens - 1)
         pairs = tuple(torch.from_numpy(index).to(device) for index in (row, query, key))
         for layer, weights in enumerate(seen.weights):
             back[layer, :, :tokens] += _by_distance(weights).cpu()
@@ -128,15 +128,19 @@ def patterns(decoder: Decoder, sample: Sample, device: str) -> Patterns:
         chance += float((1 / (query + 1)).sum())
         positions += len(np.unique(row * tokens + query))
     back /= torch.from_numpy(queries)
-    return Patterns(
-        by_distance=back.mean(1).numpy(),
-        diagonal=back[..., 0].numpy(),
-        place=(place / positions).numpy(),
-        uniform=uniform / queries,
-        chance=chance / positions,
-        problems=len(sample.indices),
-        positions=int(positions),
-    )
+    distances = _rows(back.mean(1).numpy(), "layer", "distance")
+    distances["uniform"] = np.tile(uniform / queries, config.num_layers)
+    places = _rows((place / positions).numpy(), "layer", "head").assign(uniform=chance / positions)
+    return pd.concat([distances.assign(measure="distance"), places.assign(measure="place")])
+
+
+def _rows(weights: Floats, *axes: str) -> pd.DataFrame:
+    """Return a row an entry of `weights`, with its indices in columns `axes`; layers and heads are
+    counted from 1."""
+    first = [int(axis in ("layer", "head")) for axis in axes]
+    ranges = [range(start, start + n) for start, n in zip(first, weights.shape, strict=True)]
+    index = pd.MultiIndex.from_product(ranges, names=axes)
+    return pd.Series(weights.ravel(), index, name="weight").reset_index()
 
 
 def _by_distance(weights: Tensor) -> Tensor:
@@ -162,16 +166,11 @@ def equal_places(
     >>> list(zip(query.tolist(), key.tolist()))
     [(6, 0), (6, 4), (7, 1), (7, 5), (8, 2)]
     """
-    columns = operand_lengths.tolist(), prompt_lengths.tolist(), answer_digits.tolist()
-    pairs = [
-        (row, prompt - 1 + place, start + place)
-        for row, ((first, second), prompt, digits) in enumerate(zip(*columns, strict=True))
-        for place in range(digits)
-        for start, length in ((0, first), (first + 1, second))
-        if place < length
-    ]
-    row, query, key = np.array(pairs, dtype=np.int64).T
-    return row, query, key
+    place = np.arange(answer_digits.max())[:, None]
+    inside = (place < operand_lengths[:, None]) & (place < answer_digits[:, None, None])
+    row, places, operand = np.nonzero(inside)
+    second_start = operand_lengths[row, 0] + 1
+    return row, prompt_lengths[row] - 1 + places, operand * second_start + places
 
 
 def maps(decoder: Decoder, problem: Problems, device: str) -> Floats:
@@ -179,7 +178,6 @@ def maps(decoder: Decoder, problem: Problems, device: str) -> Floats:
 
     Its key for random choices is 0.
     """
-    zero = np.zeros(1, np.int64)
-    rows = next(Sample(problem, zero, zero).batches(decoder))
+    rows = next(Sample(problem, np.zeros(1, np.int64)).batches(decoder))
     seen = watched(decoder, sequences(rows, device))
     return torch.cat(seen.weights).to(torch.float64).cpu().numpy()

@@ -1,72 +1,60 @@
-"""Errors in answers: measures where and how decoders go wrong.
+"""Errors in answers: counts where and how decoders go wrong.
 
 One teacher-forced pass suffices: up to the first wrong place the decoder itself predicts the right
 answer, so the argmax at that place is exactly the first error of greedy decoding. What follows it
 is not measured: an answer whose first error is a digit may have a wrong length as well.
+
+Rows of the study: `problems` with the same region, `chain` (length of the longest carry chain),
+`error` (a key of KINDS) and `place` of the first wrong token (0 the least significant; none for an
+exact answer).
 """
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
-from tape_arith.arith.data.bucket import EVALUATION, Bucket
-from tape_arith.arith.errors import UsageError
+import numpy as np
+import pandas as pd
+
+from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.weights import trained_decoder
-from tape_arith.arith.scoring.score import PROBE_ROWS, ROWS_A_CHUNK, low_precision_threshold, score
-from tape_arith.arith.studies.errors_data import ErrorCounts, ErrorStudy, RunErrors, count_errors
-from tape_arith.arith.studies.inputs import (
-    comparable_runs,
-    count_available,
-    describe_problems,
-    evaluation_bucket,
+from tape_arith.arith.scoring.score import (
+    PROBE_ROWS,
+    ROWS_A_CHUNK,
+    Outcome,
+    low_precision_threshold,
+    score,
 )
-from tape_arith.arith.tasks.task import load_task
+from tape_arith.arith.studies.errors_report import EXACT
+from tape_arith.arith.studies.inputs import Integers, StudiedRuns
+from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
+from tape_arith.arith.tasks.task import Problems, load_task
+from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS
 from tape_arith.arith.terminal import bar
-from tape_arith.models.backends import AUTO, AttentionChoice
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 
+_COLUMNS = ["region", "chain", "error", "place"]
 
-def error_study(
-    paths: Sequence[Path],
-    split: str = EVALUATION,
-    problems: int | None = None,
-    compute: AttentionChoice = AUTO,
-) -> ErrorStudy:
-    """Count the errors of the runs at `paths` on the first `problems` (None: all) of their
-    evaluation set.
 
-    Raises UsageError if runs cannot be compared, two have one encoding and seed, or there are fewer
-    problems; Failure for a corrupt file.
+def error_study(runs: StudiedRuns, count: int | None = None) -> Study:
+    """Count the errors of `runs` on the first `count` problems (None: all) of their evaluation set.
+
+    Raises UsageError for too many problems and a task without carry chains; Failure for a corrupt
+    file.
     """
-    runs = comparable_runs(paths)
-    identities = [(run.record.encoding, run.record.seed) for run in runs]
-    for number, (encoding, seed) in enumerate(identities):
-        if (encoding, seed) in identities[:number]:
-            raise UsageError(
-                f"{runs[number].path} is {encoding}, seed {seed}, once more: name each run once"
-            )
-    first = runs[0].record
-    config, bucket = first.config, evaluation_bucket(runs[0], split)
-    count = count_available(runs[0], problems)
-    studied: list[RunErrors] = []
-    with bar("answer", count * len(runs)) as update:
-        for number, run in enumerate(runs):
-            record = run.record
-            decoder, hardware = trained_decoder(RunFolder(run.path), record.name, record, compute)
+    regions, digits = runs.regions(count), runs.record.config.trained_digits
+    total = sum(map(len, regions.values()))
+    frames: list[pd.DataFrame] = []
+    with bar("answer", total * len(runs.runs)) as update:
+        for number, run in enumerate(runs.runs):
+            folder, record = RunFolder(run.path), run.record
+            decoder, hardware = trained_decoder(folder, record.name, record)
 
-            def progress(rows: int, before: int = number * count) -> None:
+            def progress(rows: int, before: int = number * total) -> None:
                 update(before + rows)
 
-            counts = errors(decoder, bucket, count, config.trained_digits, hardware, progress)
-            studied.append(RunErrors(str(run.path), record.encoding, record.seed, counts))
-    return ErrorStudy(
-        runs=tuple(studied),
-        preset=first.preset,
-        settings=first.settings,
-        trained_digits=config.trained_digits,
-        evaluation=describe_problems(bucket, count) | {"split": split},
-    )
+            frames.append(run.rows(errors(decoder, runs.bucket, total, digits, hardware, progress)))
+    return Study("errors", runs.facts(regions), pd.concat(frames, ignore_index=True))
 
 
 def errors(
@@ -76,12 +64,9 @@ def errors(
     trained_digits: int,
     hardware: Hardware,
     progress: Callable[[int], None] = lambda rows: None,
-) -> ErrorCounts:
+) -> pd.DataFrame:
     """Count the errors in the answers to the first `count` problems of `bucket`, scored as a grid
-    is; `progress` gets the number of problems done after each chunk.
-
-    Raises UsageError for a task without carry chains.
-    """
+    is; `progress` gets the number of problems done after each chunk."""
     task = load_task(bucket.task)
     decoder.eval()
     probe = min(PROBE_ROWS, count)
@@ -93,15 +78,37 @@ def errors(
         stop = min(start + ROWS_A_CHUNK, count)
         problems = bucket.problems(start, stop)
         outcome = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
-        counts = count_errors(
-            problems,
-            task.carry_chains(*bucket.operands(start, stop)),
-            outcome.first_wrong,
-            outcome.predicted,
-            trained_digits=trained_digits,
-            max_digits=bucket.max_digits,
-            places=task.answer_width(bucket.max_digits) + 1,
-        )
-        parts.append(counts)
+        chains = task.carry_chains(*bucket.operands(start, stop))
+        parts.append(first_errors(problems, chains, outcome, trained_digits))
         progress(stop)
-    return sum(parts[1:], parts[0])
+    counts = pd.concat(parts).value_counts(_COLUMNS, sort=False, dropna=False)
+    return counts.rename("problems").reset_index()
+
+
+def first_errors(
+    problems: Problems, chains: Integers, outcome: Outcome, trained_digits: int
+) -> pd.DataFrame:
+    """Return a row a problem; `chains` int64[n] are the lengths of their longest carry chains."""
+    longer = (problems.operand_lengths > trained_digits).any(axis=1)
+    starts = np.cumsum(problems.lengths) - problems.lengths + problems.prompt_lengths
+    right = problems.tokens[starts + np.maximum(outcome.first_wrong, 0)].astype(np.int64)
+    predicted, difference = outcome.predicted, (outcome.predicted - right) % 10
+    # Digits are compared modulo 10: a lost carry leaves one less, an invented carry one more. A
+    # lost last carry ends the answer early, an invented one goes on.
+    kinds = {
+        EXACT: outcome.first_wrong < 0,
+        "ended_early": predicted == EOS,
+        "no_digit": (predicted < DIGIT_ZERO) | (predicted >= DIGIT_ZERO + 10),
+        "went_on": right == EOS,
+        "one_less": difference == 9,
+        "one_more": difference == 1,
+    }
+    places = pd.Series(outcome.first_wrong, dtype="Int64")
+    return pd.DataFrame(
+        {
+            "region": np.where(longer, OUTSIDE, INSIDE),
+            "chain": chains,
+            "error": np.select(list(kinds.values()), list(kinds), "other_digit"),
+            "place": places.mask(outcome.first_wrong < 0),
+        }
+    )

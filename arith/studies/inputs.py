@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -20,7 +21,10 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
-from tape_arith.arith.tasks.task import Problems
+from tape_arith.arith.scoring.grid import Region
+from tape_arith.arith.studies.study import INSIDE, OUTSIDE
+from tape_arith.arith.tasks.task import Problems, take
+from tape_arith.arith.terminal import bar
 from tape_arith.models.backends import AttentionChoice, load
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
@@ -39,43 +43,135 @@ class StudiedRun:
     record: RunRecord
 
     @property
-    def leading_bos(self) -> int:
-        """The largest number of [BOS] that training put in front of a problem."""
-        return self.record.config.leading_bos
+    def facts(self) -> dict[str, Any]:
+        """The first columns of a study's rows."""
+        record = self.record
+        return {
+            "run": str(self.path),
+            "encoding": record.encoding,
+            "seed": record.seed,
+            "leading_bos": record.config.leading_bos,
+        }
 
-    def decoder(self) -> tuple[Decoder, Hardware]:
-        """Load the final decoder in float32, uncompiled, with attention that shows its weights."""
-        name = self.record.name
-        plain = AttentionChoice("eager", compiled=False)
-        decoder, hardware = trained_decoder(existing_run(self.path), name, self.record, plain)
-        decoder.attend_with(load(hardware.attention))
-        return decoder.eval(), hardware
+    def rows(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Put the facts in front of `frame`."""
+        return pd.concat([pd.DataFrame(self.facts, index=frame.index), frame], axis=1)
 
 
-def comparable_runs(paths: Sequence[Path]) -> list[StudiedRun]:
+@dataclass(frozen=True)
+class Sample:
+    """Problems of an evaluation set, with the keys of their random choices."""
+
+    problems: Problems
+    keys: Integers
+
+    def batches(self, decoder: Decoder) -> Iterator[Rows]:
+        """Yield batches of one length each, so that nothing is padded, small enough to keep the
+        attention weights of all layers in memory."""
+        maps = decoder.config.num_layers * decoder.config.num_heads
+        for length in np.unique(self.problems.lengths):
+            same = np.flatnonzero(self.problems.lengths == length)
+            size = max(1, NUMBERS_A_BATCH // (maps * int(length) ** 2))
+            for start in range(0, len(same), size):
+                yield pad(self.problems, self.keys, same[start : start + size])
+
+
+@dataclass(frozen=True)
+class StudiedRuns:
+    """Runs that may be compared, and the problems of `split` that they are scored on."""
+
+    runs: list[StudiedRun]
+    split: str
+
+    @property
+    def record(self) -> RunRecord:
+        """The record of the first run; the others differ in the encoding, the seed and the [BOS]
+        of training alone."""
+        return self.runs[0].record
+
+    @property
+    def bucket(self) -> Bucket:
+        """The evaluation set."""
+        config = self.record.config
+        return Bucket(config.task, config.tested_digits, config.evaluation_seed, self.split)
+
+    def regions(self, count: int | None = None) -> dict[Region, Integers]:
+        """Return the indices of the first `count` problems (None: of all) in distribution, both
+        operands of trained lengths, and out of it; a region without problems is absent.
+
+        Raises UsageError if there are fewer.
+        """
+        config, bucket = self.record.config, self.bucket
+        available = config.problems_per_cell * bucket.num_pairs
+        count = available if count is None else count
+        if count > available:
+            raise UsageError(f"the evaluation set has {available:,} problems: {count:,} are more")
+        trained = (bucket.operand_lengths(0, count) <= config.trained_digits).all(axis=1)
+        regions = {INSIDE: np.flatnonzero(trained), OUTSIDE: np.flatnonzero(~trained)}
+        return {region: indices for region, indices in regions.items() if len(indices)}
+
+    def sample(self, indices: Integers) -> Sample:
+        """Return the problems at `indices`, int64[n]."""
+        stop = int(indices.max()) + 1
+        problems, keys = self.bucket.problems(0, stop), self.bucket.keys(0, stop)
+        return Sample(take(problems, indices), keys[indices])
+
+    def facts(self, regions: dict[Region, Integers]) -> dict[str, Any]:
+        """Return the facts of a study of the problems at the indices of `regions`."""
+        bucket, record = self.bucket, self.record
+        return {
+            "preset": record.preset,
+            "settings": record.settings,
+            "trained_digits": record.config.trained_digits,
+            "evaluation": {
+                "task": bucket.task,
+                "version": bucket.version,
+                "split": bucket.split,
+                "seed": bucket.seed,
+                "max_digits": bucket.max_digits,
+                "problems": {region: len(indices) for region, indices in regions.items()},
+                "sha256": bucket.sha256(max(int(i.max()) for i in regions.values()) + 1),
+            },
+        }
+
+    def watchable(self) -> Iterator[tuple[StudiedRun, Decoder, Hardware]]:
+        """Yield each run with its final decoder in float32, uncompiled, with attention that shows
+        its weights."""
+        eager = AttentionChoice("eager", compiled=False)
+        with bar("watch", len(self.runs)) as update:
+            for number, run in enumerate(self.runs, start=1):
+                folder = existing_run(run.path)
+                decoder, hardware = trained_decoder(folder, run.record.name, run.record, eager)
+                decoder.attend_with(load(hardware.attention))
+                yield run, decoder.eval(), hardware
+                update(number, str(run.path))
+
+
+def comparable_runs(paths: Sequence[Path], split: str = EVALUATION) -> StudiedRuns:
     """Load the runs at `paths`, in this order.
 
-    Raises UsageError if there is none, one is not trained to its end or named twice, or presets or
+    Raises UsageError if there is none, one is not trained to its end or there twice, or presets or
     settings differ in more than the [BOS] tokens that training put in front.
     """
     if not paths:
         raise UsageError("no run is named: give the folders of runs, as `tape-arith list` shows")
     runs = [StudiedRun(path, trained_record(existing_run(path))) for path in paths]
-    resolved = [path.resolve() for path in paths]
-    for number, path in enumerate(resolved):
-        if path in resolved[:number]:
-            raise UsageError(f"{paths[number]} is named twice: name each run once")
     first = _settings(runs[0])
-    for run in runs[1:]:
-        other = _settings(run)
-        differ = [key for key in {**first, **other} if first.get(key) != other.get(key)]
+    identities: set[tuple[Any, ...]] = set()
+    for run in runs:
+        settings = _settings(run)
+        differ = [key for key in {**first, **settings} if first.get(key) != settings.get(key)]
         if differ:
-            differences = ", ".join(f"{k} {other.get(k)}, not {first.get(k)}" for k in differ)
+            differences = ", ".join(f"{k} {settings.get(k)}, not {first.get(k)}" for k in differ)
             raise UsageError(
                 f"{run.path} cannot be compared with {runs[0].path} ({differences}): study them "
                 "one by one"
             )
-    return runs
+        _, encoding, seed, _ = identity = tuple(run.facts.values())
+        if identity[1:] in identities:
+            raise UsageError(f"{run.path} is {encoding}, seed {seed}, twice: name each run once")
+        identities.add(identity[1:])
+    return StudiedRuns(runs, split)
 
 
 def _settings(run: StudiedRun) -> dict[str, Any]:
@@ -84,83 +180,6 @@ def _settings(run: StudiedRun) -> dict[str, Any]:
     settings |= {"first_steps": record.first_steps, **record.config.as_dict()}
     del settings["leading_bos"]
     return settings
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The problems of an evaluation set at `indices`, int64[n]."""
-
-    problems: Problems
-    keys: Integers
-    indices: Integers
-
-    def batches(self, decoder: Decoder) -> Iterator[Rows]:
-        """Yield batches of one length each, so that nothing is padded, small enough to keep the
-        attention weights of all layers in memory."""
-        maps = decoder.config.num_layers * decoder.config.num_heads
-        lengths = self.problems.lengths[self.indices]
-        for length in np.unique(lengths):
-            same = self.indices[lengths == length]
-            size = max(1, NUMBERS_A_BATCH // (maps * int(length) ** 2))
-            for start in range(0, len(same), size):
-                yield pad(self.problems, self.keys, same[start : start + size])
-
-
-def evaluation_bucket(run: StudiedRun, split: str = EVALUATION) -> Bucket:
-    """Return the problems that the run is scored on."""
-    config = run.record.config
-    return Bucket(config.task, config.tested_digits, config.evaluation_seed, split)
-
-
-def count_available(run: StudiedRun, count: int | None = None) -> int:
-    """Return `count`, or for None the number of problems of the run's evaluation set.
-
-    Raises UsageError if there are fewer.
-    """
-    available = run.record.config.problems_per_cell * evaluation_bucket(run).num_pairs
-    if count is not None and count > available:
-        raise UsageError(f"the evaluation set has {available:,} problems: {count:,} are too many")
-    return available if count is None else count
-
-
-def describe_evaluation(bucket: Bucket) -> dict[str, Any]:
-    """Return the facts that a study keeps of an evaluation set."""
-    return {
-        "task": bucket.task,
-        "version": bucket.version,
-        "seed": bucket.seed,
-        "max_digits": bucket.max_digits,
-    }
-
-
-def describe_problems(bucket: Bucket, count: int) -> dict[str, Any]:
-    """Return the facts that a study keeps of the first `count` problems of an evaluation set."""
-    return describe_evaluation(bucket) | {"problems": count, "sha256": bucket.sha256(count)}
-
-
-def first_problems(run: StudiedRun, count: int) -> Sample:
-    """Return the first `count` problems of the evaluation set. Raises UsageError for too many."""
-    bucket, count = evaluation_bucket(run), count_available(run, count)
-    return Sample(bucket.problems(0, count), bucket.keys(0, count), np.arange(count))
-
-
-def problems_by_region(run: StudiedRun, count: int) -> dict[str, Sample]:
-    """Return the first `count` problems (or all, if there are fewer) "in distribution", both
-    operands of trained lengths, and "out of distribution"; a region without problems is absent."""
-    bucket = evaluation_bucket(run)
-    lengths = bucket.operand_lengths(0, count_available(run))
-    inside = (lengths <= run.record.config.trained_digits).all(axis=1)
-    regions = {
-        "in distribution": np.flatnonzero(inside)[:count],
-        "out of distribution": np.flatnonzero(~inside)[:count],
-    }
-    stop = max(int(indices.max(initial=-1)) for indices in regions.values()) + 1
-    every = Sample(bucket.problems(0, stop), bucket.keys(0, stop), np.arange(stop))
-    return {
-        region: replace(every, indices=indices)
-        for region, indices in regions.items()
-        if len(indices)
-    }
 
 
 @dataclass(frozen=True)

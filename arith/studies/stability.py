@@ -7,39 +7,24 @@ over problems, heads and the causal triangle (a key for each token up to the que
 for P(t, i) = sum_f tr(e_t e_i^T), the inner products of the positional state that the layer's
 attention uses. Every entry weighs the same, so that long problems weigh more.
 
-Legend: B batch, T tokens, H heads.
+Rows of the study: D as `value` for each precision, change, measure and layer; a measure that does
+not exist has one row without a value, with the reason in `why`. Legend: B batch, T tokens, H heads.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import NamedTuple
 
+import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.scoring.score import sequences
-from tape_arith.arith.studies.inputs import (
-    Sample,
-    Watched,
-    comparable_runs,
-    describe_problems,
-    evaluation_bucket,
-    first_problems,
-    watched,
-)
-from tape_arith.arith.studies.stability_report import (
-    ATTENTION,
-    NO_STATE,
-    PRODUCTS,
-    RENORMALISED,
-    Precision,
-    Series,
-    StabilityStudy,
-)
+from tape_arith.arith.studies.inputs import Sample, StudiedRuns, Watched, watched
+from tape_arith.arith.studies.stability_report import ATTENTION, PRODUCTS, RENORMALISED, ROUNDING
+from tape_arith.arith.studies.study import Study
 from tape_arith.arith.tasks.vocabulary import BOS
-from tape_arith.arith.terminal import bar
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.sequences import Sequences
 
@@ -47,77 +32,69 @@ SHIFTS = {"start 3": (3, 0), "start 1000": (1000, 0), "BOS": (0, 3)}
 """The index of the first token and the number of [BOS] in front, for each change."""
 
 
-class Deviation(NamedTuple):
-    """D of every layer for a change and a measure; None, with the reason, if it does not exist."""
-
-    change: str
-    measure: str
-    values: tuple[float, ...] | None
-    why: str | None = None
-
-
 def stability_study(
-    paths: Sequence[Path], count: int, precisions: Sequence[Precision]
-) -> StabilityStudy:
-    """Measure the runs at `paths` on the first `count` problems of their evaluation set.
+    runs: StudiedRuns, count: int, precisions: Sequence[str] = ("float32",)
+) -> Study:
+    """Measure `runs` on the first `count` problems of their evaluation set.
 
-    Raises UsageError if runs cannot be compared or have fewer problems; Failure for a corrupt file
-    or weights that are not finite.
+    Raises UsageError for too many problems; Failure for a corrupt file or weights that are not
+    finite.
     """
-    runs = comparable_runs(paths)
-    bucket, sample = evaluation_bucket(runs[0]), first_problems(runs[0], count)
-    series: list[Series] = []
-    with bar("watch", len(runs)) as update:
-        for number, run in enumerate(runs, start=1):
-            decoder, hardware = run.decoder()
-            facts = str(run.path), run.record.encoding, run.record.seed, run.leading_bos
-            for precision in precisions:
-                decoder.to(getattr(torch, precision))
-                measured = deviations(decoder, sample, hardware.device)
-                series += [Series(*facts, precision, *deviation) for deviation in measured]
-            update(number, str(run.path))
-    return StabilityStudy(
-        series=tuple(series),
-        preset=runs[0].record.preset,
-        evaluation=describe_problems(bucket, count),
-    )
+    regions = runs.regions(count)
+    sample, frames = runs.sample(np.arange(count)), []
+    for run, decoder, hardware in runs.watchable():
+        for precision in precisions:
+            decoder.to(getattr(torch, precision))
+            measured = deviations(decoder, sample, hardware.device)
+            measured.insert(0, "precision", precision)
+            frames.append(run.rows(measured))
+    rows = pd.concat(frames, ignore_index=True)
+    small = (rows["value"] <= rows["precision"].map(ROUNDING)).astype("boolean")
+    rows["at_rounding_level"] = small.mask(rows["value"].isna())
+    return Study("stability", runs.facts(regions), rows)
 
 
-def deviations(decoder: Decoder, sample: Sample, device: str) -> list[Deviation]:
+def deviations(decoder: Decoder, sample: Sample, device: str) -> pd.DataFrame:
     """Measure `decoder`, in the precision of its parameters, for each of SHIFTS.
 
     Its inputs are those of scoring: whole problems without the end token. Raises as `watched`,
     except for an index that an encoding does not have: its deviations have no values.
     """
-    return [
-        deviation for change in SHIFTS for deviation in _deviations(decoder, sample, device, change)
+    rows = [
+        (change, *row) for change in SHIFTS for row in _deviations(decoder, sample, device, change)
     ]
+    frame = pd.DataFrame(rows, columns=["change", "measure", "why", "layer", "value"])
+    return frame.astype({"layer": "Int64", "value": "float64"})
 
 
-def _deviations(decoder: Decoder, sample: Sample, device: str, change: str) -> Iterator[Deviation]:
+def _deviations(
+    decoder: Decoder, sample: Sample, device: str, change: str
+) -> list[tuple[str, str | None, int | None, float | None]]:
+    """Return measure, why, layer and value of each row of a change."""
     _, leading = SHIFTS[change]
-    measures = [ATTENTION, *([RENORMALISED] if leading else []), PRODUCTS]
+    measures = [ATTENTION, RENORMALISED, PRODUCTS] if leading else [ATTENTION, PRODUCTS]
     layers = decoder.config.num_layers
     # The sums of |x - x'| and |x| of each measure and layer.
-    sums = {measure: torch.zeros(layers, 2, dtype=torch.float64) for measure in measures}
-    positional = True
+    sums: dict[str, Tensor] = {}
     for rows in sample.batches(decoder):
         seqs = sequences(rows, device)
         before = watched(decoder, seqs)
         try:
             after = watched(decoder, _shifted(seqs, change))
         except UsageError as error:
-            yield from (Deviation(change, measure, None, str(error)) for measure in measures)
-            return
+            return [(measure, str(error), None, None) for measure in measures]
         for layer in range(layers):
             for measure, pair in _pairs(before, after, layer, leading).items():
-                sums[measure][layer] += _sums(*pair)
-        positional = all(products is not None for products in before.products)
-    for measure, both in sums.items():
-        if measure == PRODUCTS and not positional:
-            yield Deviation(change, measure, None, NO_STATE)
+                zeros = torch.zeros(layers, 2, dtype=torch.float64)
+                sums.setdefault(measure, zeros)[layer] += _sums(*pair)
+    result: list[tuple[str, str | None, int | None, float | None]] = []
+    for measure in measures:
+        if measure in sums:
+            ratios = (sums[measure][:, 0] / sums[measure][:, 1]).tolist()
+            result += [(measure, None, layer, value) for layer, value in enumerate(ratios, start=1)]
         else:
-            yield Deviation(change, measure, tuple((both[:, 0] / both[:, 1]).tolist()))
+            result.append((measure, "no positional state", None, None))
+    return result
 
 
 def _shifted(seqs: Sequences, change: str) -> Sequences:

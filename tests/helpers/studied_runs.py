@@ -1,4 +1,4 @@
-"""Decoders whose attention varies and a few problems, in float64 so that rounding decides nothing.
+"""Inputs of studies in float64, so that rounding decides nothing, and studies of made-up numbers.
 
 Legend: T tokens, H heads, N layers.
 """
@@ -6,12 +6,14 @@ Legend: T tokens, H heads, N layers.
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.studies.inputs import Sample
+from tape_arith.arith.studies.study import Study
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names.parse import parse
@@ -19,10 +21,8 @@ from tape_arith.models.sequences import Sequences
 from tests.helpers.small_training import perturbed, small
 
 CONFIG = small(trained_digits=3, tested_digits=6, num_layers=3)
-BUCKET = Bucket("addition", 6, 0, "evaluation")
-COUNT = 24
-PROBLEMS, KEYS = BUCKET.problems(0, COUNT), BUCKET.keys(0, COUNT)
-ALL = np.arange(COUNT)
+_BUCKET = Bucket("addition", 6, 0, "evaluation")
+SAMPLE = Sample(_BUCKET.problems(0, 12), _BUCKET.keys(0, 12))
 
 
 def varied(name: str) -> Decoder:
@@ -58,6 +58,16 @@ def one_by_one(
     return weights, states
 
 
-def entries(state: Any) -> list[Tensor]:
-    """e of a state of rope or tape: each token's numbers of every head, [T, H, 4F]."""
-    return list(torch.cat(tuple(state), -1)[0])
+def made_study(kind: str, *runs: pd.DataFrame, **facts: object) -> Study:
+    """A study of made-up rows."""
+    evaluation = {"task": "addition", "version": 1, "split": "evaluation", "seed": 0}
+    problems = {"in_distribution": 20, "out_of_distribution": 40}
+    evaluation |= {"max_digits": 16, "problems": problems, "sha256": "0123456789abcdef"}
+    common = {"preset": "mini", "settings": {}, "trained_digits": 8, "evaluation": evaluation}
+    return Study(kind, common | facts, pd.concat(runs, ignore_index=True))
+
+
+def run_facts(encoding: str, seed: int = 0, leading_bos: int = 0) -> dict[str, Any]:
+    """The first columns of a made-up run."""
+    run = f"runs/{encoding}/seed-{seed}"
+    return {"run": run, "encoding": encoding, "seed": seed, "leading_bos": leading_bos}

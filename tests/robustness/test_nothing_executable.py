@@ -56,9 +56,8 @@ def test_a_run_brings_no_code(world: Path, recorded: bool, path: str) -> None:
         ("status", "runs"),
         ("report",),
         ("leaderboard", "--costs"),
-        ("stability", RUN),
-        ("attention", RUN),
-        ("errors", RUN),
+        ("study", "errors", RUN),
+        ("study", "stability", RUN),
     ):
         result = call(*command)
         assert not Path("sprung").exists(), command
@@ -108,7 +107,7 @@ def test_no_escape_reaches_the_terminal(world: Path) -> None:
             ("score", ESCAPE),
             ("train", "--pe", ESCAPE),
             ("sweep", f"{ESCAPE}.toml"),
-            ("errors", folder, RUN),
+            ("study", "errors", folder, RUN),
         ):
             result = call(*command)
             assert not set(result.out + result.err) & set("\x1b\x07\x9b\u202e\r"), command

@@ -41,22 +41,20 @@ PANELS = [
 
 def test_families_are_what_names_begin_with() -> None:
     grouped = families(PANELS)
-    assert [family.name for family in grouped] == ["tape", "rope", "tape-heads"]
-    tape = grouped[0].members
-    assert [member.label for member in tape] == ["tape", "width=4", "context=no-mlp"]
-    assert [round(member.difference or 0, 6) for member in tape] == [0, 0.32, 0.023333]
-    assert grouped[2].members[0].label == "tape-heads:width=4"  # without the one it is taken from
+    labels = [[member.label for member in members] for members in grouped]
+    # The last one is without the one it is taken from.
+    assert labels == [["tape", "width=4", "context=no-mlp"], ["rope"], ["tape-heads:width=4"]]
+    assert [round(member.difference or 0, 6) for member in grouped[0]] == [0, 0.32, 0.023333]
+    lines = list(csv.DictReader(io.StringIO(ablations.to_csv(grouped))))
+    assert [line["family"] for line in lines] == ["tape"] * 3 + ["rope", "tape-heads"]
+    assert float(lines[1]["difference"]) == pytest.approx(fmean([0.5, 0.6, 0.58]) - 0.24)
+    assert lines[0]["difference"] == "" and 0 < float(lines[1]["p_welch_holm"]) < 0.05
 
 
 def test_p_is_welch_s_after_holm_within_a_family() -> None:
-    members = families(PANELS)[0].members
-    base = [grid.mean("out_of_distribution").value for grid in PANELS[1]]
-    p = [
-        stats.ttest_ind(
-            [grid.mean("out_of_distribution").value for grid in other], base, equal_var=False
-        ).pvalue
-        for other in (PANELS[0], PANELS[2])
-    ]
+    members = families(PANELS)[0]
+    seeds = [[grid.mean("out_of_distribution").value for grid in panel] for panel in PANELS]
+    p = [stats.ttest_ind(seeds[n], seeds[1], equal_var=False).pvalue for n in (0, 2)]
     assert p[0] < p[1]
     expected = [2 * p[0], max(2 * p[0], p[1])]
     assert [member.p for member in members[1:]] == pytest.approx(expected)
@@ -65,27 +63,11 @@ def test_p_is_welch_s_after_holm_within_a_family() -> None:
 
 def test_what_did_not_converge_or_has_one_seed_is_not_tested() -> None:
     changed = [PANELS[1], panel("tape:width=4", [50, 60, 58], inside=90)]
-    (family,) = families([*changed, panel("tape:width=8", [70])])
-    assert [member.p for member in family.members] == [None] * 3
-    table = ablations.to_markdown([family])
+    (members,) = families([*changed, panel("tape:width=8", [70])])
+    assert [member.p for member in members] == [None] * 3
+    table = ablations.to_markdown([members])
     assert "| tape:width=4 | 3 | 90.0 ± 0.0 | 56.0 ± 13.1 | +32.0 | - | not converged |" in table
     assert "1 (± over problems)" in table
-
-
-def test_the_tables_say_the_same() -> None:
-    grouped = families(PANELS)
-    table = ablations.to_markdown(grouped).splitlines()
-    assert [line.split(" | ")[0].strip("| ") for line in table[2:]] == [
-        "tape",
-        "tape:width=4",
-        "tape:context=no-mlp",
-        "rope",
-        "tape-heads:width=4",
-    ]
-    lines = list(csv.DictReader(io.StringIO(ablations.to_csv(grouped))))
-    assert [line["family"] for line in lines] == ["tape"] * 3 + ["rope", "tape-heads"]
-    assert float(lines[1]["difference"]) == pytest.approx(fmean([0.5, 0.6, 0.58]) - 0.24)
-    assert lines[0]["difference"] == "" and 0 < float(lines[1]["p_welch_holm"]) < 0.05
 
 
 def test_runs_that_must_not_be_compared_are_refused() -> None:
@@ -95,24 +77,20 @@ def test_runs_that_must_not_be_compared_are_refused() -> None:
 
 
 def test_the_figure_has_a_row_each_and_the_base_s_mean_through_its_family() -> None:
-    grouped = families(PANELS)
-    inside, outside = ablations.compose(grouped, PANELS).axes
-    assert "in distribution" in inside.get_xlabel() and "out of" in outside.get_xlabel()
+    figure = ablations.compose(families(PANELS), PANELS)
+    inside, outside = figure.axes
     names = [label.get_text() for label in inside.get_yticklabels()]
     assert names == ["tape", "width=4", "context=no-mlp", "rope", "tape-heads:width=4"]
     (differences,) = outside.child_axes
     texts = [label.get_text() for label in differences.get_yticklabels()]
-    assert texts == ["difference", "+32.0", "+2.3"]
+    assert texts == ["", "+32.0", "+2.3", "", "", "difference"]
     drawn = [np.asarray(points.get_offsets()) for points in outside.collections]
     seeds = sorted(float(x) for points in drawn if len(points) > 1 for x in points[:, 0])
     assert seeds == pytest.approx(sorted([50, 60, 58, 20, 30, 22, 21, 25, 33, 5, 6, 9]))
-    through = [
-        line.get_segments()[0]
-        for line in outside.collections
-        if isinstance(line, LineCollection) and len(line.get_segments()[0]) == 2
+    segments = [
+        line.get_segments()[0] for line in outside.collections if isinstance(line, LineCollection)
     ]
-    upright = [ends[0][0] for ends in through if ends[0][0] == ends[1][0]]
-    assert upright == [pytest.approx(24)]
-    assert_nothing_is_cut_off(ablations.compose(grouped, PANELS))
+    assert [ends[0][0] for ends in segments if ends[0][0] == ends[1][0]] == [pytest.approx(24)]
     low, high = outside.get_xlim()
     assert low <= 4 and 69 < high < 75  # all seeds and intervals, and not much more
+    assert_nothing_is_cut_off(figure)

@@ -1,81 +1,257 @@
-"""`tape-arith errors` on runs: what it counts agrees with their grids, and what it refuses."""
+"""What goes wrong, against decoding token by token and loops over text; tables and the figure.
 
-import json
-from pathlib import Path
+A random decoder is wrong everywhere at once, so what it decodes itself is taken for the right
+answer and then one token of it is changed, to all that it can be mistaken for.
+"""
 
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
 import pytest
+import torch
 
-from tape_arith.arith.scoring.grid import Grid, Region
-from tape_arith.arith.studies.errors_data import REGIONS
-from tests.helpers.tiny_runs import done, refused, settings, untouched
+from tape_arith.arith.data.bucket import CARRY, EVALUATION, Bucket
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.scoring.score import score
+from tape_arith.arith.studies import errors as module
+from tape_arith.arith.studies.errors import errors, first_errors
+from tape_arith.arith.studies.errors_report import KINDS, figures, to_markdown
+from tape_arith.arith.studies.study import INSIDE, OUTSIDE
+from tape_arith.arith.tasks.task import Problems, load_task
+from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS, decode
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.names.parse import parse
+from tape_arith.models.sequences import Sequences
+from tests.helpers.figures import assert_nothing_is_cut_off, words
+from tests.helpers.small_training import cpu, small, train, trainer
+from tests.helpers.studied_runs import made_study, run_facts
 
-RUNS = [Path(f"runs/mini/{name}/seed-{seed}") for name in ("rope", "fire") for seed in (0, 1)]
+TRAINED, TESTED = 1, 3
+CONFIG = small(
+    trained_digits=TRAINED,
+    tested_digits=TESTED,
+    hidden_size=32,
+    mlp_size=32,
+    batch_size=32,
+    steps=200,
+)
+COUNT = 90
 
 
-def by_region(grid: Grid) -> dict[Region, tuple[int, int, int]]:
-    """Problems, exact answers and the sum of first wrong places."""
-    counts_by_region = {}
-    for region in REGIONS:
-        cells = grid.mask(region)
-        counts = (grid.total, grid.exact, grid.first_wrong_sum)
-        counts_by_region[region] = tuple(int(array[cells].sum()) for array in counts)
-    return counts_by_region  # type: ignore[return-value]
+@pytest.fixture(scope="module")
+def trained() -> Decoder:
+    """Rope, part of the way to adding two digits."""
+    return train(trainer(CONFIG)).decoder.eval()
 
 
-@pytest.mark.parametrize("split", ["evaluation", "carry"])
-def test_counts_agree_with_the_grids(comparison: Path, split: str) -> None:
-    for run in RUNS:
-        done("score", run, "--split", split)
-    with untouched(comparison):
-        content = json.loads(done("errors", *RUNS, "--split", split, "--json").out)
-    assert content["evaluation"]["split"] == split and content["evaluation"]["problems"] == 27
-    assert [(one["run"], one["seed"]) for one in content["runs"]] == [
-        (str(run), int(run.name[-1])) for run in RUNS
+def rows_of(problems: Problems) -> list[tuple[list[int], list[int]]]:
+    """Prompt and right answer of each problem."""
+    ends = np.cumsum(problems.lengths)
+    return [
+        (
+            problems.tokens[end - n : end - n + p].tolist(),
+            problems.tokens[end - n + p : end].tolist(),
+        )
+        for end, n, p in zip(ends, problems.lengths, problems.prompt_lengths, strict=True)
     ]
-    name = "grid.json" if split == "evaluation" else "grid@carry.json"
-    together: dict[tuple[str, str], int] = {}
-    for run, one in zip(RUNS, content["runs"], strict=True):
-        grid = Grid.load(run / name)
-        assert content["evaluation"]["sha256"] == grid.evaluation["sha256"]
-        for region, expected in by_region(grid).items():
-            counts = one[region]
-            places = sum(
-                entry["place"] * entry["wrong"] for entry in counts["by_first_wrong_place"]
-            )
-            assert (counts["problems"], counts["exact"], places) == expected
-            key = one["encoding"], region
-            together[key] = together.get(key, 0) + counts["wrong"]
-    for one in content["encodings"]:
-        assert one["seeds"] == [0, 1]
-        for region in ("in_distribution", "out_of_distribution"):
-            assert one[region]["wrong"] == together[one["encoding"], region] > 0
 
 
-def test_for_people(comparison: Path) -> None:
-    text = done("errors", *RUNS[:2], RUNS[2], "--split", "carry", "--out", "new/errors.svg").out
-    assert text.startswith("Exact match by length of the longest carry chain, in distribution\n\n")
-    assert "| rope | 0, 1 | out of distribution |" in text and "| fire | 0 | in dis" in text
-    assert "hard sums: long carry chains" in text and "preset mini with trained_digits=2" in text
-    assert Path("new/errors.svg").read_bytes().startswith(b"<?xml")
+def greedy(decoder: Decoder, prompt: list[int], final_length: int, key: int) -> list[int]:
+    """What it answers, a token at a time, to its end token or the last place."""
+    tokens = list(prompt)
+    while len(tokens) < final_length and tokens[-1] != EOS:
+        seqs = Sequences(torch.tensor([tokens]), torch.tensor([final_length]), torch.tensor([key]))
+        with torch.no_grad():
+            tokens.append(int(decoder(seqs)[0, -1].argmax()))
+    return tokens[len(prompt) :]
 
 
-def test_the_first_problems_alone(comparison: Path) -> None:
-    ten = json.loads(done("errors", RUNS[0], "--problems", 10, "--json").out)["runs"][0]
-    assert (
-        sum(ten[region]["problems"] for region in ("in_distribution", "out_of_distribution")) == 10
+def longest_chain(first: str, second: str) -> int:
+    """Of two numbers as they are written, the least significant digit first."""
+    width = max(len(first), len(second))
+    places = zip(first.ljust(width, "0"), second.ljust(width, "0"), strict=True)
+    longest = running = 0
+    for c, d in places:
+        total = int(c) + int(d)
+        running = 1 if total > 9 else running + 1 if total == 9 and running else 0
+        longest = max(longest, running)
+    return longest
+
+
+def kind(own: list[int], right: list[int]) -> tuple[int, str]:
+    """The place and the kind of the first error of a whole answer, which is not right."""
+    place = next(k for k, (a, b) in enumerate(zip(own, right, strict=False)) if a != b)
+    predicted, meant = decode([own[place]]), decode([right[place]])
+    if predicted == "[EOS]":
+        return place, "ended_early"
+    if predicted not in "0123456789":
+        return place, "no_digit"
+    if meant == "[EOS]":
+        return place, "went_on"
+    if int(predicted) == (int(meant) + 9) % 10:
+        return place, "one_less"
+    return place, "one_more" if int(predicted) == (int(meant) + 1) % 10 else "other_digit"
+
+
+def count_by_loops(problems: Problems, answers: list[list[int]]) -> Counter[tuple[Any, ...]]:
+    """The counts from whole answers; `problems` may call other answers right than arithmetic."""
+    counted: Counter[tuple[Any, ...]] = Counter()
+    for own, (prompt, right), lengths in zip(
+        answers, rows_of(problems), problems.operand_lengths.tolist(), strict=True
+    ):
+        chain = longest_chain(*decode(prompt)[:-1].split("+"))
+        place, error = (None, "exact") if own == right else kind(own, right)
+        counted[OUTSIDE if max(lengths) > TRAINED else INSIDE, chain, error, place] += 1
+    return counted
+
+
+def as_counter(frame: pd.DataFrame) -> Counter[tuple[Any, ...]]:
+    """The counts of rows, of which there may be several of one kind."""
+    counted: Counter[tuple[Any, ...]] = Counter()
+    for row in frame.astype(object).where(frame.notna(), None).to_dict("records"):
+        counted[row["region"], row["chain"], row["error"], row["place"]] += row.get("problems", 1)
+    return counted
+
+
+def decoded(decoder: Decoder, bucket: Bucket, problems: Problems) -> list[list[int]]:
+    keys = bucket.keys(0, COUNT).tolist()
+    finals = problems.final_lengths.tolist()
+    return [
+        greedy(decoder, prompt, final, key)
+        for (prompt, _), final, key in zip(rows_of(problems), finals, keys, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("split", [EVALUATION, CARRY])
+def test_what_a_trained_decoder_answers(
+    trained: Decoder, split: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = Bucket("addition", TESTED, 0, split)
+    problems = bucket.problems(0, COUNT)
+    expected = count_by_loops(problems, decoded(trained, bucket, problems))
+    done: list[int] = []
+    monkeypatch.setattr(module, "ROWS_A_CHUNK", 40)
+    rows = errors(trained, bucket, COUNT, TRAINED, cpu(), done.append)
+    assert as_counter(rows) == expected and done == [40, 80, 90]
+    # There is something to tell apart.
+    _, chains, kinds, places = map(set, zip(*expected, strict=True))
+    assert "exact" in kinds and len(kinds) >= 4 and len(chains) >= 2 and len(places) >= 3
+
+
+def test_every_kind_of_error() -> None:
+    """A random decoder that answers all kinds of things, one token of each answer changed."""
+    decoder = decoder_for(CONFIG, parse("nope"), 0).double().eval()
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            parameter.add_(0.5 * torch.randn(parameter.shape, generator=generator).double())
+    bucket = Bucket("addition", TESTED, 0, EVALUATION)
+    problems, keys = bucket.problems(0, COUNT), bucket.keys(0, COUNT)
+    answers = decoded(decoder, bucket, problems)
+    changed = []
+    for row, answer in enumerate(answers):
+        place = row % len(answer)
+        tokens = [EOS, *range(DIGIT_ZERO, DIGIT_ZERO + 10)]
+        token = tokens[(row * 7) % 11]
+        if row % 5 == 0:
+            changed.append(answer)  # left as it is
+        elif token != answer[place]:
+            changed.append([*answer[:place], token, *answer[place + 1 :]])
+        else:
+            changed.append([*answer[:place], DIGIT_ZERO + (token + 3) % 10])
+    lengths = problems.prompt_lengths + np.array([len(answer) for answer in changed])
+    rows = [prompt + answer for (prompt, _), answer in zip(rows_of(problems), changed, strict=True)]
+    changed_problems = problems._replace(
+        tokens=np.array([token for row in rows for token in row], dtype=np.uint8), lengths=lengths
     )
-    with untouched(comparison):
-        assert "has 27 problems" in refused("errors", RUNS[0], "--problems", 28)
+    outcome = score(decoder, changed_problems, keys, cpu())
+    chains = load_task("addition").carry_chains(*bucket.operands(0, COUNT))
+    counted = first_errors(changed_problems, chains, outcome, TRAINED)
+    assert as_counter(counted) == count_by_loops(changed_problems, answers)
+    assert set(counted.error) == {"exact", *KINDS}
 
 
-def test_what_is_refused(comparison: Path) -> None:
-    done("train", "--pe", "rope", "--out", "new", *settings(steps=5))
-    done("train", "--pe", "rope", "--out", "again", *settings())
-    with untouched(comparison):
-        assert "did you mean 'carry'" in refused("errors", RUNS[0], "--split", "cary")
-        assert ".png, .svg or .pdf" in refused("errors", RUNS[0], "--out", "x.jpg")
-        assert "cannot be compared" in refused("errors", RUNS[0], "new/mini/rope/seed-0")
-        assert "named twice" in refused("errors", RUNS[0], RUNS[0])
-        message = refused("errors", RUNS[0], RUNS[1], "again/mini/rope/seed-0")
-        assert message.startswith("again/mini/rope/seed-0 is rope, seed 0, once more")
-        assert "tape-arith list" in refused("errors", "runs/mini/rope")
+def test_logits_that_overflow_say_no_digit(trained: Decoder) -> None:
+    decoder = decoder_for(CONFIG, parse("rope"), 0).eval()
+    with torch.no_grad():
+        decoder.head.weight[DIGIT_ZERO + 5].fill_(float("nan"))  # which argmax takes for the most
+    rows = errors(decoder, Bucket("addition", TESTED, 0, EVALUATION), 20, TRAINED, cpu())
+    assert set(rows.error) == {"no_digit"} and rows.problems.sum() == 20
+
+
+# ---- tables and the figure ---------------------------------------------------------------------
+
+
+def run(
+    encoding: str, seed: int, exact: int, *, outside: bool = True, times: int = 1
+) -> pd.DataFrame:
+    """Of 40 problems in distribution 4 are wrong; out of it, of 20, all but `exact`; and all of
+    that `times` times."""
+    rows: list[tuple[Any, ...]] = [
+        (INSIDE, 0, "exact", None, 10),
+        (INSIDE, 1, "exact", None, 26),
+        (INSIDE, 1, "one_less", 0, 4),
+    ]
+    if outside:
+        early = (20 - exact) // 2
+        rows += [
+            (OUTSIDE, 1, "exact", None, exact),
+            (OUTSIDE, 1, "ended_early", 2, 5 - exact),
+            (OUTSIDE, 2, "ended_early", 2, early - 5 + exact),
+            (OUTSIDE, 2, "other_digit", 2, 20 - exact - early),
+        ]
+    frame = pd.DataFrame(rows, columns=["region", "chain", "error", "place", "problems"])
+    frame = frame.astype({"place": "Int64"}).assign(**run_facts(encoding, seed))
+    return frame.assign(problems=frame.problems * times)
+
+
+def test_tables_show_shares_with_their_counts() -> None:
+    runs = run("rope", 1, 5), run("fire", 0, 0), run("rope", 0, 2)
+    text = to_markdown(made_study("errors", *runs))
+    inside, outside = (
+        text.split(f"chain, {region}\n\n")[1].split("\n\n")[0]
+        for region in ("in distribution", "out of distribution")
+    )
+    assert inside.startswith("| chain | rope | fire |\n| ---: | ---: | ---: |\n| 0 | 100.0 % (20 ")
+    assert "| 1 | 86.7 % (52 of 60) | 86.7 % (26 of 30) |" in inside
+    assert outside.endswith("| 2 | 0.0 % (0 of 30) | 0.0 % (0 of 15) |")
+    wrong = "| rope | 0, 1 | out of distribution | 82.5 % (33 of 40) | 48.5 % (16 of 33) | "
+    assert wrong + "51.5 % (17 of 33) | 0.0 % (0 of 17) | 16 | 0 | 0 | 0 | 17 | 0 |" in text
+    assert "| 0 | \N{MINUS SIGN}8 | 100.0 % (8 of 8) | 100.0 % (4 of 4) |" in text
+    assert "seeds 0, 1 (fire: 0); these runs only" in text
+
+
+def points(ax: Any, number: int) -> Any:
+    return np.array(ax.lines[number].get_xydata(), dtype=np.float64)
+
+
+def test_the_figure_shows_the_counts() -> None:
+    runs = [run(*row, times=10) for row in (("rope", 1, 5), ("fire", 0, 0), ("rope", 0, 2))]
+    figure = figures(made_study("errors", *runs))[""]
+    inside, outside, places, kinds = figure.axes
+    bars: list[Any] = list(kinds.patches)
+    assert np.allclose(points(inside, 0), [[-0.1, 1], [0.9, 52 / 60]])
+    assert np.allclose(points(outside, 0), [[0.9, 0.7], [1.9, 0]])
+    assert np.allclose(points(outside, 1), [[1.1, 0], [2.1, 0]])
+    assert np.allclose(points(places, 0), [[n, n == 2] for n in range(9)])
+    assert points(places, -1)[0, 0] == 7.5  # between the trained places and the others
+    widths = [float(bar.get_width()) for bar in bars]
+    assert np.allclose(widths[: len(KINDS)], [16 / 33, 0, 0, 0, 17 / 33, 0])
+    assert "330 wrong" in words(figure) and "counts that pool seeds" in words(figure)
+    # Lengths with few answers are not drawn, and scales end early.
+    inside, outside = figures(made_study("errors", run("a", 0, 0, times=4)))[""].axes[:2]
+    assert points(inside, 0)[:, 0] == pytest.approx([1])
+    assert points(outside, 0) == pytest.approx(np.array([[2, 0]]))
+    assert inside.get_ylim() == (0, 1) and outside.get_ylim() == (0, 0.1)
+
+
+def test_nothing_longer_nothing_wrong_and_many_names() -> None:
+    study = made_study("errors", run("rope", 0, 0, outside=False).query("error == 'exact'"))
+    del study.facts["evaluation"]["problems"][OUTSIDE]
+    assert "out of distribution" not in words(figures(study)[""]) + to_markdown(study)
+    assert "| rope | 0 | in distribution | 0.0 % (0 of 36) | - | - | - |" in to_markdown(study)
+    names = ["rope", "fire", "tape-heads", "rand-rope", "fire:init_l=512:width=64", "a", "b", "c"]
+    many = made_study("errors", *(run(name, 0, 3) for name in names))
+    assert_nothing_is_cut_off(figures(many)[""])

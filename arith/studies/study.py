@@ -1,0 +1,126 @@
+"""The numbers of a study as a frame, with their runs and problems; its CSV, JSON and figures.
+
+Never imports torch.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.figure import Figure
+
+from tape_arith.arith.figures.captions import SPLITS, describe_seeds, preset_words
+from tape_arith.arith.figures.style import STYLE, figure_format, save
+from tape_arith.arith.figures.tables import pipe_table
+from tape_arith.arith.scoring.grid import REGION_WORDS, Region
+from tape_arith.arith.scoring.statistics import student_t
+
+INSIDE: Region = "in_distribution"
+OUTSIDE: Region = "out_of_distribution"
+_SCHEMA = 2
+
+
+@dataclass(frozen=True)
+class Study:
+    """Numbers measured in comparable runs, all on the same problems.
+
+    `facts` has the preset, the settings that differ from it, trained_digits and `evaluation`: task,
+    version, split, seed, max_digits, the number of problems by region, and their sha256. `rows` has
+    a row a number; its first columns are run, encoding, seed and leading_bos (the most [BOS] that
+    training put in front of a problem).
+    """
+
+    kind: str
+    facts: dict[str, Any]
+    rows: pd.DataFrame
+
+    @property
+    def labelled(self) -> pd.DataFrame:
+        """The rows with a column `label`: the encoding, with the [BOS] of its training."""
+        bos = [f", 0 to {most} [BOS]" if most else "" for most in self.rows.leading_bos]
+        return self.rows.assign(label=self.rows.encoding + bos)
+
+    @property
+    def seeds(self) -> dict[str, list[int]]:
+        """The seeds of each label."""
+        groups = by_label(self.labelled)
+        return {label: sorted(rows.seed.unique().tolist()) for label, rows in groups}
+
+    @property
+    def several_seeds(self) -> bool:
+        """Whether any label has more than one run."""
+        return any(len(seeds) > 1 for seeds in self.seeds.values())
+
+    @property
+    def regions(self) -> list[Region]:
+        """The regions that have problems."""
+        return list(self.facts["evaluation"]["problems"])
+
+    @property
+    def source(self) -> str:
+        """A sentence that describes task, problems and runs."""
+        evaluation = self.facts["evaluation"]
+        split = SPLITS.get(evaluation["split"], evaluation["split"])
+        counts = " and ".join(
+            f"{count:,} problems {REGION_WORDS[region]}"
+            for region, count in evaluation["problems"].items()
+        )
+        return (
+            f"Task {evaluation['task']}{f', {split},' if split else ','} trained to "
+            f"{self.facts['trained_digits']} digits and tested to {evaluation['max_digits']} "
+            f"(preset {preset_words(self.facts['preset'], self.facts['settings'])}), {counts} "
+            f"(evaluation set {evaluation['sha256'][:8]}), {describe_seeds(self.seeds)}; these "
+            "runs only."
+        )
+
+    def to_csv(self) -> str:
+        """Format the rows."""
+        return self.rows.to_csv(index=False, lineterminator="\n", float_format="%.10g")
+
+    def to_json(self) -> str:
+        """Format the facts and the rows; a number that is not there is null."""
+        rows = self.rows.astype(object).where(self.rows.notna(), None).to_dict("records")
+        content = {"schema": _SCHEMA, "kind": self.kind, **self.facts, "rows": rows}
+        return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def by_label(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield each label with its rows, in the order of the runs."""
+    for label, group in rows.groupby("label", sort=False):
+        yield str(label), group
+
+
+def mean_cell(values: Iterable[float], number: str = ".3f") -> str:
+    """Format the mean of seeds with the half-width of its interval, or the number of one seed.
+
+    >>> mean_cell([0.5]), mean_cell([0.5, 0.5])
+    ('0.500', '0.500 ± 0.000')
+    """
+    values = list(values)
+    interval = student_t(values)
+    if interval is None:
+        return f"{values[0]:{number}}"
+    return f"{interval.mean:{number}} ± {interval.half_width:{number}}"
+
+
+def markdown(table: pd.DataFrame, text_columns: int) -> str:
+    """Format a pipe table of cells that are text; the first `text_columns` are flush left."""
+    align = "l" * text_columns + "r" * (table.shape[1] - text_columns)
+    return pipe_table([str(name) for name in table], align, table.astype(str).to_numpy().tolist())
+
+
+def draw(study: Study, figures: Callable[[Study], Mapping[str, Figure]], path: Path) -> list[Path]:
+    """Write each of `figures`, with its name before the ending of `path`; return the paths.
+
+    Raises UsageError for an ending other than .png, .svg and .pdf, Failure if the disk refuses.
+    """
+    kind, written = figure_format(path), []
+    with mpl.rc_context(STYLE):
+        for name, figure in figures(study).items():
+            written.append(path.with_name(f"{path.stem}{name}{path.suffix}"))
+            save(figure, written[-1], kind)
+    return written
