@@ -19,9 +19,8 @@ from tape_arith.arith.data.write_dataset import ShardNote, generate
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import read_content, read_document, with_checksum, write_document
 from tape_arith.arith.runs import record
-from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.record import RunRecord, load_preset
+from tape_arith.arith.runs.record import RunRecord, TrainOptions, load_preset
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps import status
 from tape_arith.arith.sweeps.jobs import JobEnd, plan, read_jobs, write_jobs

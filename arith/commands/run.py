@@ -66,9 +66,9 @@ def command(
     remote = remote_engine(engine, slots, folder)
     use_threads(threads)
     name, config = chosen_config(preset, settings, task, leading_bos)
-    from tape_arith.arith.runs.build import TrainOptions
     from tape_arith.arith.runs.datasets import refuse_dataset
     from tape_arith.arith.runs.metrics import parse_trackers
+    from tape_arith.arith.runs.record import TrainOptions
     from tape_arith.arith.sweeps.engines.local import default_slots, local_engine
     from tape_arith.arith.sweeps.jobs import run_jobs
     from tape_arith.arith.sweeps.run_sweep import draw_comparison, plan_checked

@@ -56,8 +56,8 @@ def command(
     folder = sweep_folder(content, out)
     remote = remote_engine(engine, slots, folder)
     use_threads(threads)
-    from tape_arith.arith.runs.build import TrainOptions
     from tape_arith.arith.runs.metrics import parse_trackers
+    from tape_arith.arith.runs.record import TrainOptions
     from tape_arith.arith.sweeps.engines.local import default_slots, local_engine
     from tape_arith.arith.sweeps.estimate import forecast, forecast_text, forecast_total
     from tape_arith.arith.sweeps.run_sweep import plan_checked, report, run_sweep, write_tables

@@ -110,8 +110,8 @@ def command(
         raise UsageError("--pe is empty: name an encoding, as in --pe tape")
     if len(names) > 1:
         raise UsageError(f"train takes one encoding: `tape-arith run --pe {pe}` takes several")
-    from tape_arith.arith.runs.build import TrainOptions
     from tape_arith.arith.runs.metrics import parse_trackers
+    from tape_arith.arith.runs.record import TrainOptions
 
     stopper = stopper_for(time_limit)
     use_threads(threads)

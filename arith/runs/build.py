@@ -15,14 +15,14 @@ from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.machine import available_memory, commit, own_version
-from tape_arith.arith.runs.record import RunRecord, load_preset
+from tape_arith.arith.runs.record import RunRecord, TrainOptions, load_preset
 from tape_arith.arith.scoring.evaluation_set import check_size
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS, SIZE, token
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.batches import Source
-from tape_arith.arith.training.config import Config, Policy
+from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.attention import Needs
@@ -34,27 +34,6 @@ from tape_arith.models.encoding import Setting, Workload
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names.locate import USER_CODE_ERRORS, Location, describe_error, locate
 from tape_arith.models.names.parse import Encoding, Name, NamePart, parse, source_hashes
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """Options that change no number of a run beyond rounding, so its record holds none of them.
-
-    data          a generated dataset; None makes the same problems as they are needed
-    compute       attention backend and compilation
-    curves        whether to score the small grid on the way
-    trackers      names of trackers that get every line of metrics.jsonl too
-    on_nonfinite  policy at a loss or gradient that is not finite; None keeps the record's
-    """
-
-    data: Path | None = None
-    compute: AttentionChoice = AUTO
-    curves: bool = True
-    trackers: tuple[str, ...] = ()
-    on_nonfinite: Policy | None = None
-
-
-DEFAULTS = TrainOptions()
 
 
 def check_trainable(config: Config, name: Name, compute: AttentionChoice = AUTO) -> None:

@@ -26,6 +26,7 @@ from tape_arith.arith.files import (
 )
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.training.config import Config, Policy, Schedule
+from tape_arith.models.backends import AUTO, AttentionChoice
 from tape_arith.models.names.locate import locate
 from tape_arith.models.names.parse import Name, parse, source_hashes
 
@@ -73,6 +74,27 @@ def changed_settings(config: Config, preset: str) -> dict[str, Any]:
     """Settings of `config` that differ from those of `preset`."""
     standard = load_preset(preset).as_dict()
     return {key: value for key, value in config.as_dict().items() if value != standard[key]}
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Options that change no number of a run beyond rounding, so its record holds none of them.
+
+    data          a generated dataset; None makes the same problems as they are needed
+    compute       attention backend and compilation
+    curves        whether to score the small grid on the way
+    trackers      names of trackers that get every line of metrics.jsonl too
+    on_nonfinite  policy at a loss or gradient that is not finite; None keeps the record's
+    """
+
+    data: Path | None = None
+    compute: AttentionChoice = AUTO
+    curves: bool = True
+    trackers: tuple[str, ...] = ()
+    on_nonfinite: Policy | None = None
+
+
+DEFAULTS = TrainOptions()
 
 
 @dataclass(frozen=True)

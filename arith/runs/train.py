@@ -12,8 +12,6 @@ from tape_arith.arith.files import write_document
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.build import (
     DECIDES_BITS,
-    DEFAULTS,
-    TrainOptions,
     as_user_error,
     build_trainer,
     check_trainable,
@@ -26,7 +24,13 @@ from tape_arith.arith.runs.folder import RunFolder, run_folder
 from tape_arith.arith.runs.init_from import init_from_record, with_origin, write_first_state
 from tape_arith.arith.runs.lock import check_lock, locked
 from tape_arith.arith.runs.metrics import tracked
-from tape_arith.arith.runs.record import Environment, RunRecord, check_can_continue
+from tape_arith.arith.runs.record import (
+    DEFAULTS,
+    Environment,
+    RunRecord,
+    TrainOptions,
+    check_can_continue,
+)
 from tape_arith.arith.runs.weights import TrainingCheckpoints, load_state, trained_record
 from tape_arith.arith.terminal import bar, say
 from tape_arith.arith.training import checkpoint

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.errors import (
@@ -34,15 +34,13 @@ from tape_arith.arith.files import (
 from tape_arith.arith.runs.command_lines import init_from_options, score_options
 from tape_arith.arith.runs.datasets import dataset_folder
 from tape_arith.arith.runs.folder import ExpectedRun, Progress, RunFolder, slug
+from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.arith.terminal import say
-
-if TYPE_CHECKING:  # it imports torch
-    from tape_arith.arith.runs.build import TrainOptions
 
 Kind = Literal["generate", "train", "score"]
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -56,7 +54,7 @@ class Job:
     id: str
     kind: Kind
     run: Run
-    options: "TrainOptions"
+    options: TrainOptions
     depends: tuple[str, ...] = ()
     evaluation_set: EvaluationSet = DEFAULT_SET
 
@@ -172,7 +170,7 @@ def read_jobs(folder: Path) -> Iterator[JobLine]:
 
 def plan(
     runs: Sequence[Run],
-    options: "TrainOptions",
+    options: TrainOptions,
     out: Path,
     splits: Sequence[str] = (EVALUATION,),
     *,

@@ -14,9 +14,10 @@ from tape_arith.arith.errors import Failure
 from tape_arith.arith.figures import heatmap
 from tape_arith.arith.figures.tables import Row, ranked, rows, to_csv, to_markdown
 from tape_arith.arith.files import write_text
-from tape_arith.arith.runs.build import TrainOptions, check_trainable
+from tape_arith.arith.runs.build import check_trainable
 from tape_arith.arith.runs.folder import find_grids
 from tape_arith.arith.runs.lock import lock_folder
+from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.stopping import Stopper

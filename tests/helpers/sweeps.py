@@ -6,8 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tape_arith.arith.runs.build import TrainOptions
-from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.runs.record import TrainOptions, load_preset
 from tape_arith.arith.sweeps.jobs import Job, plan
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.models.names.parse import parse

@@ -11,7 +11,6 @@ import typer
 
 from tape_arith import cli
 from tape_arith.arith.data.bucket import CARRY
-from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.command_lines import (
     how_to_restore_weights,
     score_command,
@@ -19,7 +18,7 @@ from tape_arith.arith.runs.command_lines import (
     why_no_weights,
 )
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.runs.record import TrainOptions, load_preset
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.sweep import Run

@@ -10,7 +10,7 @@ import torch
 
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs import build
-from tape_arith.arith.runs.build import TrainOptions
+from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.arith.training.step import explain_failures

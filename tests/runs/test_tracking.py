@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from tape_arith.arith.runs import metrics
-from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.metrics import Line
-from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.runs.record import TrainOptions, load_preset
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.arith.training.trainer import Trainer

@@ -11,9 +11,9 @@ from tape_arith.arith.bench.attention import group_by_needs
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs import build as building
 from tape_arith.arith.runs import train
-from tape_arith.arith.runs.build import TrainOptions, blueprint, cost, training_flops_a_token
+from tape_arith.arith.runs.build import blueprint, cost, training_flops_a_token
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.runs.record import TrainOptions, load_preset
 from tape_arith.arith.runs.weights import trained_record
 from tape_arith.arith.training.distributed import ProcessGroup
 from tape_arith.models.names.parse import parse

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.runs.build import TrainOptions
+from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps import jobs as module
 from tape_arith.arith.sweeps.engines import local

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.runs import lock
-from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps import estimate

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.lock import lock_folder
+from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file, plan, write_jobs
 from tape_arith.arith.sweeps.status import note_end

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs.build import TrainOptions
 from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.runs.train import continue_run, extend_run
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.step import Stepper

@@ -16,9 +16,10 @@ from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.data.write_dataset import generate
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs import build
-from tape_arith.arith.runs.build import TrainOptions, decoder_for
+from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.metrics import line_of
+from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.runs.train import continue_run, extend_run
 from tape_arith.arith.runs.weights import load_weights
 from tape_arith.arith.training import checkpoint

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.runs import child_process
-from tape_arith.arith.runs.build import TrainOptions
+from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.stopping import STOP_SIGNALS
 from tape_arith.arith.sweeps.engines.worker import Worker, WorkItem, main, read_state
 from tape_arith.arith.sweeps.jobs import plan
