@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.data.formats import write_text
-from tape_arith.arith.data.manifest import Manifest
+from tape_arith.arith.data.dataset import Manifest
+from tape_arith.arith.data.formats import write_problems
 from tape_arith.arith.data.write_dataset import ShardNote, generate
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import read_content, read_document, with_checksum, write_document
@@ -63,7 +63,8 @@ KINDS = {
     "dataset": Kind("set/manifest.json", lambda path: Manifest.load(path.parent)),
     "dataset shard": Kind("set/shard-00000.json", lambda path: read_document(path, ShardNote)),
     "exported dataset": Kind(
-        "problems.txt.json", lambda path: write_text(path.with_suffix(""), BUCKET, COUNT)
+        "problems.txt.json",
+        lambda path: write_problems(path.with_suffix(""), BUCKET, COUNT, "text"),
     ),
     "jobs": Kind("sweep/jobs.jsonl", lambda path: [*read_jobs(path.parent)], False, True),
     "sweep": Kind("mine.toml", lambda path: load_sweep(str(path)), False),
@@ -87,14 +88,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     grid = filled([[3] * 4] * 4, total=10, settings={"task": "subtraction", "steps": 9})
     grid.save(run.grid_file())
     manifest = generate(folder / "set", BUCKET, COUNT, shard_size=SHARD_SIZE)
-    identity = read_content(folder / "set/manifest.json", "dataset")
-    keys = ("task", "version", "seed", "split", "max_digits", "count")
-    note = {
-        "identity": {**{key: identity[key] for key in keys}, "shard_size": SHARD_SIZE},
-        "shard": vars(manifest.shards[0]),
-    }
-    write_document(folder / "set/shard-00000.json", note, "dataset shard")
-    write_text(folder / "problems.txt", BUCKET, COUNT)
+    note = ShardNote(
+        **manifest.identity.model_dump(), shard_size=SHARD_SIZE, shard=manifest.shards[0]
+    )
+    write_document(folder / "set/shard-00000.json", note.model_dump(), note.kind)
+    write_problems(folder / "problems.txt", BUCKET, COUNT, "text")
     runs = [Run(parse("rope"), seed, "mini", config, folder) for seed in (0, 1)]
     write_jobs(plan(runs, TrainOptions(), folder), folder / "sweep")
     (folder / "mine.toml").write_text(SWEEP)
@@ -223,7 +221,6 @@ def test_every_cut_and_every_changed_byte_is_found(good: tuple[Kind, Path]) -> N
 
 
 CONFIG = load_preset("mini").as_dict()
-NOTE = {"task": "addition", "version": 1, "seed": 0, "split": "train", "max_digits": 2, "count": 64}
 FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("run", {"seed": -1}, "'seed' must be at least 0, not -1"),
     ("run", {"seed": True}, "'seed' must be a valid integer, not True"),
@@ -240,13 +237,17 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("environment", {"earlier": [{}]}, "'earlier.0.tape-arith' is missing"),
     ("timings", {"seconds": {"train": -1}}, "'seconds.train' must be at least 0"),
     ("timings", {"seconds": 7}, "'seconds' must be an object, not 7; remove it"),
-    ("dataset", {"count": 65}, "do not hold 65 problems; tape-arith generate --fresh --out"),
-    ("dataset", {"sha256": SHA256}, "the hash of its shards differs"),
+    (
+        "dataset",
+        {"count": 65},
+        "problems or another hash; tape-arith generate --fresh",
+    ),
+    ("dataset", {"sha256": SHA256}, "another number of problems or another hash"),
     ("dataset", {"version": 9}, "of version 9 of addition"),
     ("dataset", {"task": "nope"}, "unknown task 'nope'"),
     ("dataset", {"vocabulary": ["a"]}, "another vocabulary"),
     ("dataset", {"shards": [{}]}, "'shards.0.tokens' is missing"),
-    ("dataset shard", {"identity": NOTE}, "'identity.shard_size' is missing"),
+    ("dataset shard", {"shard_size": 0}, "'shard_size' must be at least 1"),
     ("dataset shard", {"shard": {"tokens": "../x.npy"}}, "'shard.tokens' must match"),
     ("exported dataset", {"bytes": -1}, "'bytes' must be at least 0, not -1; --fresh"),
     ("exported dataset", {"sha256": SHA256}, "not as the hash"),

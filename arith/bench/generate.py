@@ -1,6 +1,6 @@
 """Generating problems with hashes on disk, beside this machine's limits.
 
-The command `tape-arith generate` is timed as a person types it, the start of its processes
+The command `tape-arith generate` is timed as a person types it, its start
 included, until every file is on the disk with its hash.
 """
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tape_arith.arith.bench import limits
 from tape_arith.arith.bench.measure import Options, Result, time_call
 from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
-from tape_arith.arith.data.manifest import Manifest
+from tape_arith.arith.data.dataset import Manifest
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs.child_process import COMMAND_LINE
 from tape_arith.arith.training.config import Config
@@ -43,9 +43,9 @@ def measure(options: Options) -> Iterator[Result]:
     least_seconds, limit_name = _least_seconds(bucket, count, options)
     generated = _run_command(options.folder, config, count, workers)
     problems = f"{generated.problems:,} problems of {config.task} bucket {bucket.max_digits}"
-    processes = f"{workers} process{'es' if workers > 1 else ''}"
+    threads = f"{workers} thread{'s' if workers > 1 else ''}"
     for name, amount, unit in (
-        (f"{problems}, {processes}", None, "s"),
+        (f"{problems}, {threads}", None, "s"),
         ("problems", generated.problems, "problems/s"),
         ("bytes on disk", generated.size, "B/s"),
     ):

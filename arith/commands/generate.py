@@ -27,7 +27,7 @@ def command(
             help="The run of this seed trains on them.",
         ),
     ] = 0,
-    workers: Annotated[int, typer.Option(help="Processes for tokens (default: all cores).")] = 0,
+    workers: Annotated[int, typer.Option(help="Threads for tokens (default: all cores).")] = 0,
     format: Annotated[
         str | None, typer.Option(help="tokens, text or parquet (default: tokens).")
     ] = None,

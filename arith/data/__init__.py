@@ -1,8 +1,8 @@
 """Problems as an indexed stream, on disk and in batches. Never imports torch.
 
 bucket.py         the stream: problem i is a pure function of task, seed, split and i
-write_dataset.py  write a dataset in several processes, resumed after a kill
-dataset.py        read and verify a dataset; manifest.py describes it
-rows.py           padded or packed rows of a batch
+dataset.py        a dataset on disk: its manifest, reading and verifying it
+write_dataset.py  write one in several threads, resumed after a kill
 formats.py        problems as text and Parquet
+rows.py           padded or packed rows of a batch
 """

@@ -13,21 +13,19 @@ import numpy.typing as npt
 
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.tasks.random_bits import below, half_words, words
-from tape_arith.arith.tasks.task import Digits, Problems, Task, concatenate, load_task, prefixes
-
-Int64 = npt.NDArray[np.int64]
+from tape_arith.arith.tasks.task import Digits, Int64, Problems, concatenate, load_task, prefixes
 
 EVALUATION, CARRY = "evaluation", "carry"
 SPLITS = (EVALUATION, CARRY)
-"""What a run can be scored on: operands as in training, or hard ones of the task's own making."""
+"""Splits that a run can be scored on: operands as in training, or hard ones of the task's own."""
 LENGTH_TYPE = np.dtype("<u2")
-"""How the length of a problem is stored and hashed."""
+"""Type of a problem's length as it is stored and hashed."""
 MOST_DIGITS = 700
 """Its square is the length of a block, whose order is drawn in memory, and the number of cells of a
 grid, whose file must not be longer than what is read back."""
 
 _CACHED_TOKENS = 2**21  # of the work arrays: more rows at once fall out of the processor's cache
-_PIECE_TOKENS = 2**23  # of what `pieces` hands out at once
+_PIECE_TOKENS = 2**23  # of what `pieces` yields at once
 _ORDERED = 2**14  # problems whose order is drawn at once
 
 _QUAD = 4  # decimal digits from one half word
@@ -41,10 +39,10 @@ class Bucket:
 
     Problem i is a pure function of the fields, the task's version and i. Each P consecutive
     problems from a multiple of P on hold every pair of operand lengths once, in an order drawn for
-    them. An operand of d digits is uniform over 10**(d-1) .. 10**d - 1 (one digit: 1 .. 9), but in
-    the split "carry", whose operands are the task's (`Task.carry_operands`).
+    them. An operand of d digits is uniform over 10**(d-1) .. 10**d - 1 (one digit: 1 .. 9), except
+    in the split "carry", whose operands are the task's (`Task.carry_operands`).
 
-    Errors: UsageError for an unknown task, a `max_digits` out of range, and the split "carry" of a
+    Raises UsageError for an unknown task, a `max_digits` out of range, and the split "carry" of a
     task that has none.
     """
 
@@ -68,7 +66,7 @@ class Bucket:
 
     @property
     def num_pairs(self) -> int:
-        """P: how many pairs of operand lengths there are."""
+        """P: number of pairs of operand lengths."""
         return self.max_digits**2
 
     @property
@@ -76,31 +74,32 @@ class Bucket:
         """Tokens of the longest problem, the end token included."""
         return load_task(self.task).longest(self.max_digits)
 
-    def operand_lengths(self, start: int, stop: int) -> Int64:
-        """int64[n, 2]: how many digits the operands of problems start .. stop - 1 have."""
-        _check(start, stop)
-        together = _blocks_together(self.num_pairs) * self.num_pairs
-        spans = [np.zeros(0, dtype=np.int64)]
-        for span in range(start // together, -(-stop // together)):
-            first = span * together
-            pairs = _pairs(self, span)
-            spans.append(pairs[max(start - first, 0) : stop - first].astype(np.int64))
-        return np.stack(np.divmod(np.concatenate(spans), self.max_digits), axis=1) + 1
-
     def problems(self, start: int, stop: int) -> Problems:
-        """Problems start .. stop - 1, all in memory."""
+        """Return problems start .. stop - 1, all in memory."""
         _check(start, stop)
-        return concatenate(list(self._chunks(start, stop, _CACHED_TOKENS)))
+        rows = max(1, _CACHED_TOKENS // self.longest)
+        firsts = range(start, max(stop, start + 1), rows)  # once at least, if for nothing
+        return concatenate([self._chunk(first, min(first + rows, stop)) for first in firsts])
 
     def pieces(self, start: int, stop: int) -> Iterator[Problems]:
-        """The same a piece of bounded memory (some tens of MB) at a time."""
+        """Yield problems start .. stop - 1, a piece of bounded memory (some tens of MB) a time."""
         _check(start, stop)
         rows = max(1, _PIECE_TOKENS // self.longest)
         for first in range(start, stop, rows):
             yield self.problems(first, min(first + rows, stop))
 
+    def operand_lengths(self, start: int, stop: int) -> Int64:
+        """Return the digits of the operands of problems start .. stop - 1: int64[n, 2]."""
+        _check(start, stop)
+        span_length = _blocks_together(self.num_pairs) * self.num_pairs
+        pairs = [np.zeros(0, dtype=np.int64)]
+        for span in range(start // span_length, -(-stop // span_length)):
+            first = span * span_length
+            pairs.append(_pairs(self, span)[max(start - first, 0) : stop - first].astype(np.int64))
+        return np.stack(np.divmod(np.concatenate(pairs), self.max_digits), axis=1) + 1
+
     def operands(self, start: int, stop: int) -> tuple[Digits, Digits]:
-        """The operands of problems start .. stop - 1, in arrays of one shape."""
+        """Return the operands of problems start .. stop - 1, in arrays of one shape."""
         if self.split != CARRY:
             return self._uniform_operands(start, stop)
         each = 2 + self.max_digits
@@ -109,7 +108,7 @@ class Bucket:
         return load_task(self.task).carry_operands(lengths, halves[:, :each])
 
     def keys(self, start: int, stop: int, draw: int = 0) -> Int64:
-        """int64[n], not negative: what seeds a model's random choices about each problem.
+        """Return the seeds, int64[n] >= 0, of a model's random choices about each problem.
 
         `draw` tells apart several choices about one problem (a second epoch, say).
         """
@@ -118,7 +117,7 @@ class Bucket:
         return (raw >> np.uint64(1)).astype(np.int64)
 
     def sha256(self, count: int) -> str:
-        """Hex hash of the first `count` problems: of the hashes of all tokens and all lengths."""
+        """Return the hash of the first `count` problems: of the hashes of tokens and lengths."""
         tokens, lengths = hashlib.sha256(), hashlib.sha256()
         for piece in self.pieces(0, count):
             tokens.update(piece.tokens.data)
@@ -126,23 +125,17 @@ class Bucket:
         return hashlib.sha256(tokens.digest() + lengths.digest()).hexdigest()
 
     def _key(self, purpose: str) -> tuple[str | int, ...]:
-        version = load_task(self.task).version
-        return (self.task, version, self.seed, self.split, self.max_digits, purpose)
+        return (self.task, self.version, self.seed, self.split, self.max_digits, purpose)
 
-    def _chunks(self, start: int, stop: int, tokens: int) -> Iterator[Problems]:
-        task: Task = load_task(self.task)
-        rows = max(1, tokens // self.longest)
-        for first in range(start, max(stop, start + 1), rows):  # once at least, if for nothing
-            last = min(first + rows, stop)
-            a, b = self.operands(first, last)
-            yield task.problems(a, b, self.max_digits)
+    def _chunk(self, start: int, stop: int) -> Problems:
+        a, b = self.operands(start, stop)
+        return load_task(self.task).problems(a, b, self.max_digits)
 
     def _uniform_operands(self, start: int, stop: int) -> tuple[Digits, Digits]:
         # Of each problem's half words, the first two give the leading digits, the rest four
         # digits each: W digits for a, then W for b, those past a number's length unused.
         count, quads = stop - start, -(-self.max_digits // _QUAD)
-        raw = words(self._key("digits"), start, count, 1 + quads)
-        halves = half_words(raw)
+        halves = half_words(words(self._key("digits"), start, count, 1 + quads))
         leading = (below(9, halves[:, :2]) + 1).astype(np.uint8)
         packed = _QUADS_PACKED.take(below(10**_QUAD, halves[:, 2:]), mode="wrap")  # all in range
         lengths = self.operand_lengths(start, stop)
@@ -162,7 +155,7 @@ class Bucket:
 
 
 def known_split(name: str) -> str:
-    """`name`, which must be one of SPLITS. Errors: UsageError."""
+    """Return `name`, one of SPLITS. Raises UsageError if it is not."""
     if name not in SPLITS:
         raise unknown("split", name, SPLITS)
     return name
@@ -172,12 +165,9 @@ def _blocks_together(num_pairs: int) -> int:
     return -(-_ORDERED // num_pairs)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=32)  # as many as threads that walk through spans of their own
 def _pairs(bucket: Bucket, span: int) -> npt.NDArray[np.uint32]:
-    """The numbers 0 .. P - 1 of length pairs in the order of some consecutive blocks.
-
-    Kept, because a caller that walks through a block asks for it again and again.
-    """
+    """Return the numbers 0 .. P - 1 of length pairs in the order of some consecutive blocks."""
     num_pairs = bucket.num_pairs
     together = _blocks_together(num_pairs)
     raw = words(bucket._key("order"), span * together, together, num_pairs)

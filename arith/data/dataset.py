@@ -1,189 +1,267 @@
-"""A dataset on disk, read through memory maps.
+"""A dataset on disk: shards of problems and the manifest that describes them.
 
-n  problems asked for
+A shard is two .npy files, the tokens of its problems end to end and their lengths. The manifest is
+written last: a folder with one is complete.
 """
 
-from dataclasses import dataclass
+import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
+from pydantic import Field, model_validator
 
 from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
-from tape_arith.arith.data.manifest import Manifest, Shard, again
-from tape_arith.arith.data.npy import HEADER_BYTES, npy_header
-from tape_arith.arith.errors import Failure
-from tape_arith.arith.files import open_file, sha256
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.files import (
+    Count,
+    Part,
+    Positive,
+    Sha256,
+    Text,
+    read_document,
+    sha256,
+    write_document,
+)
 from tape_arith.arith.tasks import vocabulary
-from tape_arith.arith.tasks.task import Problems, load_task
+from tape_arith.arith.tasks.task import Int64, Problems, UInt8, load_task
 
-_STRIDE = 1024  # problems between two token offsets that are kept: one for each would be 160 MB
+FILE = "manifest.json"
+REMEDY = (
+    "tape-arith generate --fresh --out {folder}, with the options that made it (--preset, --set, "
+    "--task, --count, --seed), writes it again"
+)
+HEADER_BYTES = 128
+"""Bytes that numpy writes before a one-dimensional array, whatever its length."""
 _COMPARED = 1000  # problems of each shard that `verify` makes anew
+# The name is joined to the folder's path: it must not lead out of it.
+_FileName = Annotated[str, Field(pattern=r"^(tokens|lengths)-[0-9]{5,}\.npy$")]
+
+
+class Identity(Part):
+    """What decides every byte of the problems in a dataset."""
+
+    task: Text
+    version: Count
+    seed: Count
+    split: Text
+    max_digits: Positive
+    count: Positive
+
+    @classmethod
+    def of(cls, bucket: Bucket, count: int) -> "Identity":
+        """Return the identity of the first `count` problems of `bucket`."""
+        return Identity(
+            task=bucket.task,
+            version=bucket.version,
+            seed=bucket.seed,
+            split=bucket.split,
+            max_digits=bucket.max_digits,
+            count=count,
+        )
+
+    @property
+    def identity(self) -> "Identity":
+        """These fields alone, of a document that has others."""
+        return Identity(**{name: getattr(self, name) for name in Identity.model_fields})
+
+    @property
+    def bucket(self) -> Bucket:
+        """The stream whose first problems these are."""
+        return Bucket(self.task, self.max_digits, self.seed, self.split)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.count:,} problems of {self.task} up to {self.max_digits} digits "
+            f"(seed {self.seed}, split {self.split}, version {self.version})"
+        )
+
+
+class Shard(Part):
+    """A run of consecutive problems on disk, in two .npy files beside the manifest."""
+
+    tokens: _FileName
+    """Name of the file of all tokens, uint8[num_tokens]."""
+    lengths: _FileName
+    """Name of the file of the problems' lengths in tokens, uint16[count]."""
+    count: Positive
+    num_tokens: Positive
+    tokens_sha256: Sha256
+    lengths_sha256: Sha256
+
+    def files(self, directory: Path) -> list[tuple[Path, int, str]]:
+        """Return path, size in bytes and SHA-256 of both files."""
+        length_bytes = self.count * LENGTH_TYPE.itemsize
+        return [
+            (directory / self.tokens, HEADER_BYTES + self.num_tokens, self.tokens_sha256),
+            (directory / self.lengths, HEADER_BYTES + length_bytes, self.lengths_sha256),
+        ]
+
+
+class Manifest(Identity):
+    """manifest.json of a finished dataset."""
+
+    kind: ClassVar[str] = "dataset"
+    remedy: ClassVar[str] = REMEDY
+
+    pairs: Positive
+    vocabulary: list[str]
+    num_tokens: Positive
+    sha256: Sha256
+    """Over the hashes of all shards."""
+    shards: tuple[Shard, ...]
+
+    @model_validator(mode="after")
+    def _check_shards(self) -> Self:
+        count = sum(shard.count for shard in self.shards)
+        if (count, _joint_sha256(self.shards)) != (self.count, self.sha256):
+            raise ValueError("its shards have another number of problems or another hash")
+        return self
+
+    @classmethod
+    def write(cls, directory: Path, identity: Identity, shards: tuple[Shard, ...]) -> "Manifest":
+        """Write the manifest of a dataset whose shards are on disk."""
+        manifest = cls(
+            **identity.model_dump(),
+            pairs=identity.bucket.num_pairs,
+            vocabulary=_vocabulary(),
+            num_tokens=sum(shard.num_tokens for shard in shards),
+            sha256=_joint_sha256(shards),
+            shards=shards,
+        )
+        write_document(directory / FILE, manifest.model_dump(), cls.kind)
+        return manifest
+
+    @classmethod
+    def load(cls, directory: Path) -> "Manifest":
+        """Read the manifest in `directory` and check that its files are there.
+
+        Raises UsageError if there is none; Failure if it is corrupt, of a task or a version that
+        this installation does not have, or if a file is missing or has the wrong size.
+        """
+        path = directory / FILE
+        if not path.exists():
+            raise UsageError(
+                f"{directory} holds no finished dataset (no {FILE}): "
+                f"tape-arith generate --out {directory}, with the options of what is to be in it "
+                "(--preset, --set, --task, --count, --seed), makes or finishes one"
+            )
+        manifest = read_document(path, cls)
+        try:
+            version = manifest.bucket.version
+        except UsageError as error:
+            raise Failure(f"{path}: {error}") from error
+        if (manifest.version, manifest.vocabulary) != (version, _vocabulary()):
+            raise Failure(
+                f"{path} is of version {manifest.version} of {manifest.task} or has another "
+                f"vocabulary; this tape-arith makes and reads version {version}: install the one "
+                f"that made it, or {again(directory)}"
+            )
+        for shard in manifest.shards:
+            for file, size, _ in shard.files(directory):
+                if not file.is_file() or file.stat().st_size != size:
+                    raise Failure(f"{file} is missing or not of {size:,} bytes; {again(directory)}")
+        return manifest
 
 
 class Dataset:
-    """The dataset in `directory`.
+    """The dataset in `directory`, read through memory maps.
 
-    Errors: UsageError where there is none; Failure where it is corrupt, naming the file.
+    Raises UsageError if there is none; Failure, naming the file, if it is corrupt.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory)
         self.manifest = Manifest.load(self.directory)
-        self.manifest.check_sizes(self.directory)
-        counts = [shard.count for shard in self.manifest.shards]
-        self._starts = np.concatenate([[0], np.cumsum(counts)])
-        self._open: dict[int, _OpenShard] = {}
-
-    @property
-    def bucket(self) -> Bucket:
-        """Whose first problems these are."""
-        return self.manifest.bucket
+        self.bucket = self.manifest.bucket
+        self._stops = np.cumsum([shard.count for shard in self.manifest.shards])
+        self._open: tuple[int, UInt8, Int64] | None = None
 
     def __len__(self) -> int:
         return self.manifest.count
 
     def problems(self, start: int, stop: int) -> Problems:
-        """Problems start .. stop - 1, equal to `bucket.problems(start, stop)`.
+        """Return problems start .. stop - 1, equal to `bucket.problems(start, stop)`.
 
-        Errors: ValueError outside of the dataset; Failure, naming the shard, where what is on disk
-        cannot be those problems.
+        Raises ValueError outside of the dataset; Failure, naming the file, if a shard is corrupt.
         """
         if not 0 <= start <= stop <= len(self):
             raise ValueError(
                 f"{self.directory} holds problems 0 .. {len(self)}: not {start}:{stop}"
             )
+        tokens, lengths = [np.zeros(0, np.uint8)], [np.zeros(0, np.int64)]
+        first = start
+        while first < stop:
+            number = int(np.searchsorted(self._stops, first, side="right"))
+            shard_tokens, ends = self._shard(number)
+            last = min(stop, int(self._stops[number]))
+            skipped = int(self._stops[number]) - (len(ends) - 1)  # problems of earlier shards
+            part = ends[first - skipped : last - skipped + 1]
+            tokens.append(shard_tokens[part[0] : part[-1]])
+            lengths.append(np.diff(part))
+            first = last
         operand_lengths = self.bucket.operand_lengths(start, stop)
         task = load_task(self.bucket.task)
-        prompt_lengths = task.prompt_lengths(operand_lengths)
-        tokens, lengths = [np.zeros(0, np.uint8)], [np.zeros(0, np.int64)]
-        number = int(np.searchsorted(self._starts, start, side="right")) - 1
-        at = start
-        while at < stop:
-            shard, first = self._shard(number), int(self._starts[number])
-            last = min(stop, int(self._starts[number + 1]))
-            some_tokens, some_lengths = shard.read(at - first, last - first)
-            shard.check(some_tokens, some_lengths, prompt_lengths[at - start : last - start])
-            tokens.append(some_tokens)
-            lengths.append(some_lengths)
-            at, number = last, number + 1
         return Problems(
             tokens=np.concatenate(tokens),
             lengths=np.concatenate(lengths),
-            prompt_lengths=prompt_lengths,
+            prompt_lengths=task.prompt_lengths(operand_lengths),
             operand_lengths=operand_lengths,
             final_lengths=task.final_lengths(operand_lengths),
         )
 
-    def _shard(self, number: int) -> "_OpenShard":
-        if number not in self._open:
-            self._open[number] = _OpenShard.of(self.directory, self.manifest.shards[number])
-        return self._open[number]
+    def _shard(self, number: int) -> tuple[UInt8, Int64]:
+        """Return the tokens of a shard and the end of each problem among them, after a 0.
 
-
-@dataclass(frozen=True)
-class _OpenShard:
-    path: Path
-    """of the tokens"""
-    tokens: npt.NDArray[np.uint8]
-    lengths: npt.NDArray[np.uint16]
-    offsets: npt.NDArray[np.int64]
-    """where the tokens of problems 0, _STRIDE, 2 _STRIDE, ... begin"""
-
-    @classmethod
-    def of(cls, directory: Path, shard: Shard) -> "_OpenShard":
-        path = directory / shard.tokens
-        tokens = _mapped(path, np.dtype(np.uint8), shard.num_tokens)
-        lengths = _mapped(directory / shard.lengths, LENGTH_TYPE, shard.count)
-        # A flipped digit is a wrong sum that nothing below would notice; a second a GB settles it.
-        for file, digest in (
-            (shard.tokens, shard.tokens_sha256),
-            (shard.lengths, shard.lengths_sha256),
-        ):
-            if sha256(directory / file) != digest:
-                raise Failure(f"{directory / file} is corrupt: wrong hash; {again(directory)}")
-        steps = np.arange(0, shard.count, _STRIDE)
-        ends = np.cumsum(np.add.reduceat(lengths, steps, dtype=np.int64))
-        if ends[-1] != shard.num_tokens:
-            raise Failure(
-                f"{directory / shard.lengths} is corrupt: it counts {ends[-1]:,} tokens where "
-                f"{shard.tokens} has {shard.num_tokens:,}; {again(directory)}"
-            )
-        return cls(path, tokens, lengths, np.concatenate([[0], ends]))
-
-    def read(self, start: int, stop: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        lengths = self.lengths[start:stop].astype(np.int64)
-        kept = start // _STRIDE
-        before = self.lengths[kept * _STRIDE : start].sum(dtype=np.int64)
-        first = int(self.offsets[kept] + before)
-        return np.asarray(self.tokens[first : first + int(lengths.sum())]), lengths
-
-    def check(
-        self,
-        tokens: npt.NDArray[np.uint8],
-        lengths: npt.NDArray[np.int64],
-        prompt_lengths: npt.NDArray[np.int64],
-    ) -> None:
-        """Cheap signs that these tokens are these problems: '=' and the end token in place."""
-        ends = np.cumsum(lengths)
-        equals = ends - lengths + prompt_lengths - 1
-        good = (
-            bool((lengths > prompt_lengths).all())
-            and bool((tokens[ends - 1] == vocabulary.EOS).all())
-            and bool((tokens[equals] == vocabulary.token("=")).all())
-        )
-        if not good:
-            raise Failure(
-                f"{self.path} is corrupt or of another dataset (tape-arith generate --verify "
-                f"{self.path.parent} checks every file); {again(self.path.parent)}"
-            )
+        One shard is open at a time: training goes through them in order.
+        """
+        if self._open is None or self._open[0] != number:
+            files = self.manifest.shards[number].files(self.directory)
+            for file, _, digest in files:
+                # A flipped digit is a wrong sum; a second a GB finds it.
+                if sha256(file) != digest:
+                    raise Failure(f"{file} is corrupt: wrong hash; {again(self.directory)}")
+            # Plain arrays: slicing a memmap costs ten times as much.
+            tokens, lengths = (np.asarray(np.load(file, mmap_mode="r")) for file, *_ in files)
+            ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+            self._open = number, tokens, ends
+        return self._open[1:]
 
 
 def verify(directory: Path) -> Manifest:
     """Check the dataset in `directory` against its manifest and its generator.
 
-    Every file is hashed, and the first problems of each shard are made anew. Errors: Failure that
-    names every file that is wrong.
+    Hashes every file and makes the first problems of each shard anew. Raises Failure, naming every
+    file that is wrong.
     """
     dataset = Dataset(directory)
-    wrong = []
-    for shard in dataset.manifest.shards:
-        for name, expected in (
-            (shard.tokens, shard.tokens_sha256),
-            (shard.lengths, shard.lengths_sha256),
-        ):
-            if sha256(dataset.directory / name) != expected:
-                wrong.append(name)
+    shards = dataset.manifest.shards
+    files = [file for shard in shards for file in shard.files(directory)]
+    wrong = [path.name for path, _, digest in files if sha256(path) != digest]
     if wrong:
-        raise Failure(
-            f"{directory}: {', '.join(wrong)} not as the manifest's hash says; {again(directory)}"
-        )
+        raise Failure(f"{directory}: {', '.join(wrong)} not as written; {again(directory)}")
     start = 0
-    for shard in dataset.manifest.shards:
-        stop = start + min(shard.count, _COMPARED)
-        found, right = dataset.problems(start, stop), dataset.bucket.problems(start, stop)
-        if not np.array_equal(found.tokens, right.tokens):
+    for shard in shards:
+        stop = start + min(_COMPARED, shard.count)
+        read, made = (source.problems(start, stop) for source in (dataset, dataset.bucket))
+        if not np.array_equal(read.tokens, made.tokens):
             raise Failure(
-                f"{directory}: {shard.tokens} does not hold the problems that its manifest "
-                f"describes; {again(directory)}"
+                f"{directory / shard.tokens} does not hold the problems of this tape-arith; "
+                f"{again(directory)}"
             )
         start += shard.count
     return dataset.manifest
 
 
-def _mapped(path: Path, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
-    # What numpy's reader would make of a header is not asked: there is one that is right.
-    with open_file(path) as file:
-        right = file.read(HEADER_BYTES) == npy_header(dtype, count)
-    if not right:
-        raise Failure(
-            f"{path} is not the shard in the manifest (its header is not that of "
-            f"{dtype}[{count}]); {again(path.parent)}"
-        )
-    try:
-        array = np.memmap(path, dtype, "r", offset=HEADER_BYTES, shape=(count,))
-    except (OSError, ValueError) as error:
-        raise Failure(f"cannot read {path}: {error}; {again(path.parent)}") from error
-    # A plain array of the same memory: slicing a memmap costs ten times as much.
-    return np.asarray(array).view(np.ndarray)
+def again(directory: Path) -> str:
+    """Say what to do about a corrupt dataset, at the end of an error."""
+    return REMEDY.format(folder=directory)
+
+
+def _joint_sha256(shards: tuple[Shard, ...]) -> str:
+    text = "".join(shard.tokens_sha256 + shard.lengths_sha256 for shard in shards)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _vocabulary() -> list[str]:
+    return [*vocabulary.SPECIAL, *vocabulary.SYMBOLS]

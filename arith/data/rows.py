@@ -15,16 +15,15 @@ from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.tasks.vocabulary import BOS, PAD
 
 Integers = NDArray[np.int64]
-# So that what is left over has few sizes, of which it fills up little.
 CAPACITY_STEP = 4096
+"""The last packed group is filled up to a multiple of this: few shapes, little padding."""
 
 
 class Rows(NamedTuple):
-    """Right-padded rows. Inputs are T - 1 wide, because the end token is never an input.
+    """Right-padded or packed rows. Inputs are T - 1 wide: the end token is never an input.
 
-    Or packed: inputs, targets and is_answer are [1, C], all rows end to end. final_lengths and keys
-    are [N], because the rest of C tokens is divided into sequences of padding, which count for
-    nothing. `starts` holds where each sequence begins.
+    Packed: inputs, targets and is_answer are [1, C], all rows end to end; final_lengths and keys
+    are [N], because sequences of padding fill up the rest of C tokens.
 
     source_index    int64 [n]       index of each row among the problems
     inputs          int64 [n, T-1]  tokens but the last
@@ -34,7 +33,7 @@ class Rows(NamedTuple):
     final_lengths   int64 [n]
     keys            int64 [n]
     answer_tokens   int64 [n]       how many targets of each row are scored, one at the least
-    starts          int32 [N + 1]   None where rows are padded
+    starts          int32 [N + 1]   begin of each sequence, then C; None if padded
     longest         packed: no sequence is longer
     """
 
@@ -56,10 +55,7 @@ class Rows(NamedTuple):
 
 
 def prepend_bos(problems: Problems, keys: Integers, most: int) -> Problems:
-    """Put 0 to `most` [BOS] in front of each problem, uniformly at random.
-
-    keys  int64 [n], the source of randomness
-    """
+    """Put 0 to `most` [BOS] in front of each problem, uniformly at random by its key."""
     if most == 0:
         return problems
     count = below(most + 1, half_words(keys.astype(np.uint64)[:, None])[:, 0])
@@ -75,8 +71,7 @@ def prepend_bos(problems: Problems, keys: Integers, most: int) -> Problems:
 def pad(
     problems: Problems, keys: Integers, source_index: Integers, width: int | None = None
 ) -> Rows:
-    """Pad the problems at `source_index`, in that order; inputs are `width` wide (None: as wide as
-    the longest)."""
+    """Pad the problems at `source_index`, in that order, to inputs of `width` or of the longest."""
     lengths, prompts = problems.lengths[source_index], problems.prompt_lengths[source_index]
     starts = (np.cumsum(problems.lengths) - problems.lengths)[source_index]
     column = np.arange(lengths.max() if width is None else width + 1)
@@ -141,10 +136,14 @@ def pack(
 def few_shapes(
     lengths: Integers, count: int, tokens: int, widths: Integers
 ) -> Iterator[tuple[slice, int]]:
-    """At most `count` groups of rows of `lengths` inputs, the longest first: which rows, and how
-    wide, by the `widths` that there are (ascending, the last no less than any length). All but the
-    last have as many rows as make about `tokens` inputs of their width (one at the least), so that
-    a width has one shape; the last takes what is left."""
+    """Yield the rows and the width of at most `count` groups of inputs of few shapes.
+
+    lengths  of the inputs, the longest first
+    widths   that a group may have, ascending; the last no less than any length
+
+    All groups but the last have as many rows as make about `tokens` inputs of their width (one at
+    the least), so that a width has one shape; the last takes what is left.
+    """
     start = 0
     for group in range(count):
         if start == len(lengths):
@@ -159,7 +158,7 @@ def few_shapes(
 def groups_of_few_shapes(
     problems: Problems, keys: Integers, count: int, tokens: int, widths: Integers
 ) -> Iterator[Rows]:
-    """The groups of `few_shapes`."""
+    """Yield all problems, padded, in the groups of `few_shapes`."""
     order = np.argsort(-problems.lengths, kind="stable")
     for rows, width in few_shapes(problems.lengths[order] - 1, count, tokens, widths):
         yield pad(problems, keys, order[rows], width)
@@ -173,9 +172,11 @@ def groups_of_tokens(
     *,
     packed: bool = False,
 ) -> Iterator[Rows]:
-    """Groups, by length, of at most `most` tokens each (one row at the least), padding included,
-    of all problems or of those at `indices`. Packed ones are filled up to `most`, so that
-    they have one shape; the last, which may hold little, to a multiple of CAPACITY_STEP."""
+    """Yield the problems at `indices` (all, if None) in groups of like lengths.
+
+    A group has at most `most` tokens, padding included, and one row at the least. Packed ones are
+    filled up to `most`, so that they have one shape; the last to a multiple of CAPACITY_STEP.
+    """
     indices = np.arange(len(problems.lengths)) if indices is None else indices
     order = indices[np.argsort(problems.lengths[indices], kind="stable")]
     lengths = problems.lengths[order]
@@ -187,12 +188,10 @@ def groups_of_tokens(
         else:
             size = np.arange(1, len(order) - start + 1) * lengths[start:]
         stop = start + max(1, int(np.searchsorted(size, most, side="right")))
-        source_index = order[start:stop]
         if packed:
             used = int(size[stop - start - 1])
-            left_over = min(most, -(-used // CAPACITY_STEP) * CAPACITY_STEP)
-            capacity = most if stop < len(order) else left_over
-            yield pack(problems, keys, source_index, capacity)
+            filled = -(-used // CAPACITY_STEP) * CAPACITY_STEP if stop == len(order) else most
+            yield pack(problems, keys, order[start:stop], min(most, filled))
         else:
-            yield pad(problems, keys, source_index)
+            yield pad(problems, keys, order[start:stop])
         start = stop

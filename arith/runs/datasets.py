@@ -7,9 +7,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.data.dataset import verify
-from tape_arith.arith.data.formats import write_parquet, write_text
-from tape_arith.arith.data.manifest import FILE
+from tape_arith.arith.data.dataset import FILE, verify
+from tape_arith.arith.data.formats import write_problems
 from tape_arith.arith.data.write_dataset import generate
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.runs.lock import NAME, lock_folder
@@ -44,13 +43,13 @@ def generate_dataset(
     fresh: bool = False,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> float:
-    """Write a dataset with a progress bar and `workers` processes (0: all cores).
+    """Write a dataset with a progress bar and `workers` threads (0: all cores).
 
     Returns the seconds it took. Raises Busy if another process writes it, Stopped if `should_stop`
     returned True between two shards; the next call goes on.
     """
     began = time.perf_counter()
-    processes = workers or os.cpu_count() or 1
+    threads = workers or os.cpu_count() or 1
     # A complete dataset takes no lock: it may be where nobody can write.
     whole = (folder / FILE).exists() and not (folder / NAME).exists() and not fresh
     own = nullcontext() if whole else lock_folder(folder, "generate")
@@ -61,7 +60,7 @@ def generate_dataset(
             if done < count and should_stop():
                 raise Stopped
 
-        generate(folder, bucket, count, workers=processes, progress=progress, fresh=fresh)
+        generate(folder, bucket, count, workers=threads, progress=progress, fresh=fresh)
     return time.perf_counter() - began
 
 
@@ -78,7 +77,7 @@ def write(
     """Write the training problems of a config in one of FORMATS; return their path.
 
     Raises UsageError for an unknown format, a folder that holds something else, or `workers` with a
-    format that one process writes.
+    format that one thread writes.
     """
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
@@ -94,9 +93,8 @@ def write(
     if workers:
         raise UsageError(f"--workers goes with --format tokens: {form} is one file, in order")
     path = out or folder.with_name(folder.name + FORMATS[form])
-    writer = {"text": write_text, "parquet": write_parquet}[form]
     with bar(f"generate {path.name}", number) as update:
-        return writer(path, bucket, number, progress=update, fresh=fresh)
+        return write_problems(path, bucket, number, form, progress=update, fresh=fresh)
 
 
 def verified(folder: Path) -> str:

@@ -1,10 +1,27 @@
-"""Addition of two numbers of any length."""
+"""Addition of two numbers of any length, and operands with long carry chains.
+
+Two digits of one place generate a carry if they sum to 10 or more, whatever comes in; if they sum
+to 9 they pass on what comes in. A chain is a place that generates and the places directly after it
+that pass on; its length is the number of these places, each of which carries into the next. So the
+last digit that a chain of length l touches depends on digits l places before it.
+Source: Knuth 1978, The average time for carry propagation; Pippenger 2002, Analysis of carry
+propagation in addition.
+"""
+
+from functools import lru_cache
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
-from tape_arith.arith.tasks.carry_chains import longest_chains, operands_with_chains
-from tape_arith.arith.tasks.task import Digits, Int64, Task
+from tape_arith.arith.tasks.random_bits import below
+from tape_arith.arith.tasks.task import Digits, Int64, Task, UInt8
+
+# Content of a place of an operand: nothing, a digit, or its last digit, which is not 0.
+_ABSENT, _INSIDE, _LEADING = range(3)
+_DIGITS = (range(1), range(10), range(1, 10))
+# What the two digits of a place must do.
+_ANYTHING, _GENERATE, _PASS, _NOT_PASS = range(4)
 
 
 class Addition(Task):
@@ -38,10 +55,83 @@ class Addition(Task):
         last_carry = total[np.arange(count), longer] != 0
         return Digits(total, longer + last_carry)
 
+    def carry_chains(self, a: Digits, b: Digits) -> Int64:
+        """Return the length of the longest carry chain of each sum, 0 if nothing is carried.
+
+        95 + 15: 5 + 5 generates and 9 + 1 generates, two chains of length 1. 95 + 5: 5 + 5
+        generates and 9 + nothing passes on, one chain of length 2.
+        """
+        running = np.zeros(len(a.lengths), dtype=np.int64)
+        longest = running.copy()
+        for column in (a.values + b.values).T:
+            running = _chain_after(column, running)
+            np.maximum(longest, running, out=longest)
+        return longest
+
     def carry_operands(
         self, operand_lengths: Int64, halves: npt.NDArray[np.uint32]
     ) -> tuple[Digits, Digits]:
-        return operands_with_chains(operand_lengths, halves)
+        """Return operands whose longest carry chain is as likely short as long.
 
-    def carry_chains(self, a: Digits, b: Digits) -> Int64:
-        return longest_chains(a, b)
+        For operands of i and j digits the longest chain has a length l uniform over 1 .. max(i, j),
+        and it starts at a place uniform over those where it fits: at one that both operands have,
+        so that two digits can generate, and so low that l places follow. Past the shorter operand
+        the longer one passes on by its 9s; a chain up to its last digit makes an extra digit of the
+        answer.
+
+        Every place's pair of digits is uniform over the pairs that are allowed there: by the
+        leading digits, which are not 0; in the chain, by what the place must do; after a chain of
+        length l, by not passing on, so that no chain is longer. One digit and one digit have only
+        chains of length 1 to offer: the 45 of their 81 sums that carry.
+
+        Half words: the length, the start, then each place's pair, least significant first.
+        """
+        shorter, longer = operand_lengths.min(axis=1), operand_lengths.max(axis=1)
+        length = 1 + below(longer, halves[:, 0])
+        start = below(1 + np.minimum(shorter - 1, longer - length), halves[:, 1])
+
+        counts, pairs = _allowed_pairs()
+        width = halves.shape[1] - 2
+        values = np.empty((2, len(halves), width), dtype=np.uint8)
+        running = np.zeros(len(halves), dtype=np.int64)
+        for place in range(width):
+            left = operand_lengths - place
+            content = np.where(left < 1, _ABSENT, np.where(left == 1, _LEADING, _INSIDE))
+            must = np.where(running == length, _NOT_PASS, _ANYTHING)
+            must[(start < place) & (place < start + length)] = _PASS
+            must[start == place] = _GENERATE
+            key = content[:, 0], content[:, 1], must
+            drawn = below(counts[key], halves[:, 2 + place])
+            values[:, :, place] = pairs[(*key, drawn)].T
+            running = _chain_after(values[:, :, place].sum(axis=0), running)
+        first, second = operand_lengths.T.copy()
+        return Digits(values[0], first), Digits(values[1], second)
+
+
+def _chain_after(sums: npt.NDArray[np.integer], running: Int64) -> Int64:
+    """Return the length of the chain that ends at a place whose digits sum to `sums`, 0 for none;
+    the place before it ended one of length `running`."""
+    passed = np.where((sums == 9) & (running > 0), running + 1, 0)
+    after: Int64 = np.where(sums > 9, 1, passed)
+    return after
+
+
+@lru_cache(maxsize=1)
+def _allowed_pairs() -> tuple[Int64, UInt8]:
+    """Return how many pairs of digits are allowed, int64[3, 3, 4], and the pairs, [..., 100, 2].
+
+    By the content of the first operand, of the second, and by what the two digits must do.
+    """
+    counts = np.zeros((3, 3, 4), dtype=np.int64)
+    pairs = np.zeros((3, 3, 4, 100, 2), dtype=np.uint8)
+    rules = {
+        _ANYTHING: lambda total: True,
+        _GENERATE: lambda total: total > 9,
+        _PASS: lambda total: total == 9,
+        _NOT_PASS: lambda total: total != 9,
+    }
+    for (first, second), (must, rule) in product(product(range(3), repeat=2), rules.items()):
+        allowed = [p for p in product(_DIGITS[first], _DIGITS[second]) if rule(sum(p))]
+        counts[first, second, must] = len(allowed)
+        pairs[first, second, must, : len(allowed)] = np.reshape(allowed, (-1, 2))
+    return counts, pairs

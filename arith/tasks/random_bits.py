@@ -19,7 +19,7 @@ _MASK = 2**64 - 1
 def words(
     key: tuple[str | int, ...], start: int, count: int, words_each: int
 ) -> npt.NDArray[np.uint64]:
-    """Random words uint64[count, words_each] of the indices start .. start + count - 1.
+    """Return random words uint64[count, words_each] of the indices start .. start + count - 1.
 
     Two keys give two independent streams. `words_each` is part of what decides a word: index i
     owns the counters from i * ceil(words_each / 4) on, so one key must keep to one `words_each`.
@@ -37,7 +37,7 @@ def words(
 
 
 def half_words(raw: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
-    """The 32-bit halves of words [n, m], the lower half first: uint32[n, 2 m]."""
+    """Return the 32-bit halves of words [n, m], the lower half first: uint32[n, 2 m]."""
     # "<": the same halves in the same order on a machine of the other byte order.
     return np.ascontiguousarray(raw, dtype="<u8").view("<u4")
 
@@ -45,7 +45,7 @@ def half_words(raw: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
 def below(
     bound: int | npt.NDArray[np.int64], halves: npt.NDArray[np.uint32]
 ) -> npt.NDArray[np.int64]:
-    """Integers 0 .. bound - 1 from 32-bit words; one bound, or one for each word.
+    """Return integers 0 .. bound - 1 from 32-bit words; one bound, or one for each word.
 
     Multiplying and shifting rejects nothing, so each index needs a fixed number of words. The
     price: a value's probability is off by up to bound / 2**32 of itself (10**4: 2.4e-6).

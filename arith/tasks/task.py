@@ -1,6 +1,6 @@
 """What a task is, and how its problems become tokens: `a OP b = c` and the end token.
 
-A task is one file in `arith/data/tasks`, whose name is the task's name, or an entry point of the
+A task is one file in `arith/tasks`, whose name is the task's name, or an entry point of the
 group `tape_arith.tasks` in an installed package. The base class lays out the tokens; a leaf says
 its version, its symbol and how the digits of its answer come about.
 
@@ -26,7 +26,7 @@ Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
 
 _TASKS = Path(__file__).parent
-_NO_TASK = {"task", "vocabulary", "carry-chains", "random-bits"}
+_NO_TASK = {"task", "vocabulary", "random-bits"}
 """Files of the folder that hold what tasks share."""
 
 

@@ -37,7 +37,7 @@ def test_the_stage_leaves_nothing_behind(tmp_path: Path) -> None:
     options = Options(quick=True, directory=folder, count=300, threads=1, settings=settings)
     lines = {line.name: line for line in generate.measure(options)}
     assert list(folder.iterdir()) == []
-    whole = lines["300 problems of addition bucket 2, 1 process"]
+    whole = lines["300 problems of addition bucket 2, 1 thread"]
     problems = lines["problems"]
     assert whole.value and whole.limit and problems.value
     assert problems.value == pytest.approx(300 / whole.value)
