@@ -19,7 +19,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Show encodings with their options, presets, tasks and runs."""
-    from tape_arith.arith.compare.catalogue import as_text, everything
+    from tape_arith.arith.compare.catalogue import catalogue, to_text
 
-    content = everything(runs, costs=costs)
-    print(json.dumps(content, indent=1) if as_json else as_text(content))
+    content = catalogue(runs, costs=costs)
+    print(json.dumps(content, indent=1) if as_json else to_text(content))

@@ -1,8 +1,8 @@
 """Which grids may stand side by side, as data without figures. Never imports torch.
 
-panels.py       select the grids of a comparison, or say which command makes missing ones
-select.py       choose among runs of different settings, and name those left out
+panels.py       the grids of a comparison, the runs left out, the commands that make missing ones
+run_files.py    what lies beside these grids
 leaderboard.py  rank encodings and test their differences
 curves.py report.py catalogue.py    the content of `curves`, `report` and `list`
-order.py words.py    order of panels; a grid in a line, the path of a figure
+order.py        order and sections of encodings; a grid in a line, the path of a figure
 """

@@ -1,70 +1,72 @@
-"""What there is: encodings, extrapolations, presets, tasks, runs. No torch, unless costs are asked
-for: those are computed from the encodings themselves."""
+"""The content of `list`: encodings, presets, tasks and runs. Torch only for costs."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tape_arith.arith.compare.run_files import or_default
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.folder import RunFolder, find_runs, read_grids
 from tape_arith.arith.runs.record import describe_preset, load_preset, presets
 from tape_arith.arith.tasks.task import task_places, tasks
-from tape_arith.arith.terminal import escape_control, say
+from tape_arith.arith.terminal import escape_control
 from tape_arith.models.names.locate import Declaration, declarations, locate
 from tape_arith.models.names.parse import parse
 
-SCHEMA = 1
-JOINED = ("abacus+fire", "abacus+rope")
+_JOINED = ("abacus+fire", "abacus+rope")
 """Combinations that are listed by themselves, those of `sweep mini-all`; many more can be made."""
 
 
-def everything(root: Path, *, costs: bool = False) -> dict[str, Any]:
-    """Plain Python, with stable keys, for `list --json`; with `costs`, each encoding also has its
-    parameters and its extra FLOPs a token at the paper's size."""
-    encodings = [encoding(entry) for entry in declarations("encoding")]
-    joined = [combination(name) for name in JOINED]
-    if costs:
-        from tape_arith.arith.runs.build import cost
+def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
+    """Return plain Python, with stable keys, for `list --json`.
 
-        for entry in (*encodings, *joined):
-            if not entry["problem"]:
-                try:
-                    entry |= asdict(cost(parse(entry["name"])))
-                except (UsageError, Failure) as error:  # a package's: the others have theirs
-                    say(f"note: {error}")
+    With `costs`, each encoding has its parameters and its extra FLOPs a token at the paper's size.
+    """
+    encodings = [_entry(declaration) for declaration in declarations("encoding")]
+    joined = [_joined_entry(name) for name in _JOINED]
+    for entry in (*encodings, *joined) if costs else ():
+        if not entry["problem"]:
+            entry |= or_default(partial(_cost, entry["name"]), dict[str, Any]())
     return {
-        "schema": SCHEMA,
+        "schema": 1,
         "encodings": encodings,
         "combinations": joined,
-        "extrapolations": [encoding(entry) for entry in declarations("extrapolation")],
+        "extrapolations": [_entry(declaration) for declaration in declarations("extrapolation")],
         "presets": [
             {"name": name, "summary": describe_preset(name), "config": load_preset(name).as_dict()}
             for name in presets()
         ],
         "tasks": tasks(),
         "task_packages": {p.name: p.package for p in task_places() if p.package},
-        "runs": [run(folder) for folder in find_runs(root)],
+        "runs": [_run(folder) for folder in find_runs(root)],
     }
 
 
-def encoding(entry: Declaration) -> dict[str, Any]:
-    """What the list says of an encoding or an extrapolation."""
+def _cost(name: str) -> dict[str, Any]:
+    from tape_arith.arith.runs.build import cost
+
+    return asdict(cost(parse(name)))
+
+
+def _entry(declaration: Declaration) -> dict[str, Any]:
+    """Describe an encoding or an extrapolation."""
     return {
-        "name": entry.name,
-        "kind": entry.kind,
-        "summary": entry.summary,
-        "paper": entry.paper,
+        "name": declaration.name,
+        "kind": declaration.kind,
+        "summary": declaration.summary,
+        "paper": declaration.paper,
         "options": {
             name: {"type": option.annotation, "default": option.default}
-            for name, option in entry.options.items()
+            for name, option in declaration.options.items()
         },
-        "package": entry.package,
-        "problem": entry.problem,
+        "package": declaration.package,
+        "problem": declaration.problem,
     }
 
 
-def combination(name: str) -> dict[str, Any]:
-    """The same of encodings joined with a plus: what its parts say, or what is wrong with them."""
+def _joined_entry(name: str) -> dict[str, Any]:
+    """Describe encodings joined with a plus: what its parts say, or what is wrong with them."""
     parts, problem = [], ""
     try:
         named = parse(name).encoding.parts
@@ -82,39 +84,42 @@ def combination(name: str) -> dict[str, Any]:
     }
 
 
-def run(folder: RunFolder) -> dict[str, Any]:
-    """A run that cannot be read is listed with what is wrong, so that it does not hide others."""
+def _run(folder: RunFolder) -> dict[str, Any]:
+    """Describe a run; one that cannot be read does not hide the others."""
     try:
         record, metrics = folder.record(), folder.metrics()
     except Failure as error:
         return {"path": str(folder.path), "state": f"unreadable: {error}"}
     step = metrics[-1]["step"] if metrics else 0
-    state = "trained" if folder.finished() else f"step {step} of {record.config.steps}"
     return {
         "path": str(folder.path),
         "preset": record.preset,
         "encoding": record.encoding,
         "seed": record.seed,
-        "state": state,
+        "state": "trained" if folder.finished() else f"step {step} of {record.config.steps}",
         "grids": list(read_grids(folder)),
     }
 
 
-def as_text(content: dict[str, Any]) -> str:
-    """What `everything` found, for people."""
+def to_text(content: dict[str, Any]) -> str:
+    """Format a catalogue for people."""
+
+    def order(kind: str) -> tuple[bool, bool, bool, str]:
+        # Last, apart, what knows where digits stand, and what does not say of which kind it is.
+        return kind != "none", not kind, kind == "task-structured", kind
+
     lines = ["ENCODINGS (tape-arith train --pe NAME[:option=value])"]
-    for kind in sorted({entry["kind"] for entry in content["encodings"]}, key=_place):
-        lines += [f" {kind or 'of no stated kind'}"]
+    for kind in sorted({entry["kind"] for entry in content["encodings"]}, key=order):
+        lines.append(f" {kind or 'of no stated kind'}")
         lines += [_line(entry) for entry in content["encodings"] if entry["kind"] == kind]
     lines += ["", "JOINED (what is added to the embeddings + what attention does)"]
-    lines += [_line(entry) for entry in content["combinations"]]
-    lines += ["", "AT TEST TIME (NAME+...)"]
-    lines += [_line(entry) for entry in content["extrapolations"]]
+    lines += map(_line, content["combinations"])
+    lines += ["", "AT TEST TIME (NAME+...)", *map(_line, content["extrapolations"])]
     lines += ["", "PRESETS (--preset)"]
     lines += [f"  {preset['name']:<12} {preset['summary']}" for preset in content["presets"]]
-    lines += ["", "TASKS (--task)"]
     packages = content["task_packages"]
-    lines += [f"  {task}{_from(packages.get(task))}" for task in content["tasks"]]
+    lines += ["", "TASKS (--task)"]
+    lines += [f"  {task}{_package(packages.get(task))}" for task in content["tasks"]]
     lines += ["", "RUNS"]
     for entry in content["runs"]:
         grids = ", ".join(entry.get("grids", [])) or "not scored"
@@ -122,25 +127,16 @@ def as_text(content: dict[str, Any]) -> str:
     return escape_control("\n".join(lines if content["runs"] else [*lines, "  none yet"]))
 
 
-def _place(kind: str) -> tuple[bool, bool, bool, str]:
-    """What has none comes first; last, apart, what knows where digits stand, and what does not say
-    of which kind it is."""
-    return kind != "none", not kind, kind == "task-structured", kind
-
-
-def _from(package: str | None) -> str:
-    return f" (package {package})" if package else ""
+def _package(name: str | None) -> str:
+    return f" (package {name})" if name else ""
 
 
 def _line(entry: dict[str, Any]) -> str:
-    options = ", ".join(f"{k}={_default(v['default'])}" for k, v in entry["options"].items())
+    defaults = {name: option["default"] for name, option in entry["options"].items()}
+    options = ", ".join(f"{k}={'auto' if v is None else v}" for k, v in defaults.items())
     paper = f"{entry['paper']}." if entry["paper"] else ""
-    said = entry["problem"] or f"{entry['summary']} {paper}".strip()
-    text = f"  {entry['name']:<15} {said}{_from(entry['package'])}"
+    summary = entry["problem"] or f"{entry['summary']} {paper}".strip()
+    text = f"  {entry['name']:<15} {summary}{_package(entry['package'])}"
     if "parameters" in entry:
         text += f" {entry['parameters']:,} parameters, {entry['flops_a_token']:,.0f} FLOPs a token."
     return f"{text} Options: {options}." if options else text
-
-
-def _default(value: object) -> str:
-    return "auto" if value is None else str(value)

@@ -24,6 +24,23 @@ class RunFiles:
     folder: RunFolder
     record: RunRecord
 
+    @property
+    def name(self) -> str:
+        """The encoding, as it was trained."""
+        return self.record.encoding
+
+    @property
+    def preset(self) -> str:
+        return self.record.preset
+
+    @property
+    def seed(self) -> int:
+        return self.record.seed
+
+    @property
+    def budget(self) -> dict[str, Any]:
+        return self.record.budget
+
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         return or_default(self.folder.metrics, [])

@@ -20,7 +20,7 @@ from matplotlib.patheffects import withStroke
 
 from tape_arith.arith.figures import captions, style
 from tape_arith.arith.figures.captions import Panel
-from tape_arith.arith.scoring.grid import REGION_WORDS, Bools, Floats, Grid, Region
+from tape_arith.arith.scoring.grid import REGION_WORDS, Bools, Floats, Region
 from tape_arith.arith.scoring.statistics import false_discovery, two_proportion
 
 COLOURS = "viridis"
@@ -36,10 +36,10 @@ _OUTLINE: dict[str, Any] = {
     # White on the dark end of the colours, black around it on the light end.
     "path_effects": [withStroke(linewidth=1.7, foreground="black")],
 }
-_MOST_LARGE, _MOST_SMALL = 12, 30
-"""Most panels that are large, and that are small; more are smaller still: fifty fit a page."""
 _SHORT_LABELS: dict[Region, str] = {"out_of_distribution": "out", "in_distribution": "in"}
 _SHORT_WORDS = "Axes: digits of the operands. Out: mean out of distribution; in: in distribution."
+_LINE = 1.28
+"""Height of a line above a panel, in letters."""
 
 
 class Layout(NamedTuple):
@@ -55,14 +55,12 @@ class Layout(NamedTuple):
     @property
     def means(self) -> Mapping[Region, str]:
         """The means above a panel, and their labels."""
-        if self.brief:
-            return _SHORT_LABELS
-        return {region: REGION_WORDS[region] for region in captions.MEANS}
+        return _SHORT_LABELS if self.brief else {r: REGION_WORDS[r] for r in captions.MEANS}
 
     @property
     def height(self) -> float:
         """Of all rows: squares, the lines above them, and the labels below."""
-        above = (6 + 1.28 * self.letters * (len(self.means) + 2)) / 72
+        above = (6 + _LINE * self.letters * (len(self.means) + 2)) / 72
         return self.rows * (self.side + above + 0.1) + 0.25
 
 
@@ -72,8 +70,8 @@ def layout(count: int) -> Layout:
         return Layout(1, 1, 2.6, 7.0)
     if count == 2:
         return Layout(3, 1, 1.62, 6.6)
-    if count > _MOST_LARGE:
-        columns, side = (6, 0.93) if count <= _MOST_SMALL else (7, 0.78)
+    if count > 12:
+        columns, side = (6, 0.93) if count <= 30 else (7, 0.78)  # fifty fit a page
         return Layout(columns, -(-count // columns), side, 5.2, brief=True)
     columns = 3 if count in (3, 5, 6, 9) else 4
     side, letters = (1.84, 7.0) if columns == 3 else (1.42, 6.2)
@@ -97,46 +95,44 @@ def compose(panels: Sequence[Panel], seed: int | None = None, *, order: str = ""
     Its first axes are the panels, in the order given; then come the difference of two, and the
     colour bars. Raises UsageError as `draw`.
     """
-    with mpl.rc_context(style.STYLE):
-        return _compose(captions.checked_panels(panels, seed), order)
-
-
-def _compose(shown: Sequence[Sequence[Grid]], order: str) -> Figure:
+    shown = captions.checked_panels(panels, seed)
     place, compared = layout(len(shown)), len(shown) == 2
     means = [cell_means(grids) for grids in shown]
     note = [captions.footnote(shown), _SHORT_WORDS if place.brief else "", order]
-    width = min(7.3, place.columns * (place.side + 0.35) + 1.0)
-    figure = style.page(
-        width,
-        place.height,
-        " ".join(filter(None, note)),
-        _legend(missing=any(np.isnan(values).any() for values in means), compared=compared),
-        3,
-        place.letters,
-        compress=True,
-    )
-    axes = figure.subplots(place.rows, place.columns, squeeze=False).ravel()
-    for number, (ax, grids, values) in enumerate(zip(axes, shown, means, strict=False)):
-        mesh = _paint(ax, values, COLOURS, (0.0, 1.0), grids[0].trained_digits)
-        lowest = number + place.columns >= len(shown)
-        _label_axes(ax, len(values), place, left=number % place.columns == 0, bottom=lowest)
-    for ax in axes[len(shown) + compared :]:
-        ax.remove()
-    rest = axes[: len(shown)]
-    tall = place.height - 0.8
-    bar = figure.colorbar(
-        mesh,
-        ax=rest,
-        fraction=0.03,
-        pad=0.03 if place.brief else 0.01,
-        shrink=min(1.0, 5.5 / tall),
-        aspect=max(24.0, 12 * min(5.5, tall)),
-        anchor=(0.0, 1.0),
-    )
-    _finish_bar(bar, "exact match", [0, 0.25, 0.5, 0.75, 1], style.percent_tick, place.letters)
-    if compared:
-        _difference(axes[2], shown, 100 * (means[0] - means[1]), place)
-    _write_titles(figure, shown, place)
+    missing = any(np.isnan(values).any() for values in means)
+    with mpl.rc_context(style.STYLE):
+        figure = style.page(
+            min(7.3, place.columns * (place.side + 0.35) + 1.0),
+            place.height,
+            " ".join(filter(None, note)),
+            _legend(missing=missing, compared=compared),
+            3,
+            place.letters,
+            compress=True,
+        )
+        axes = figure.subplots(place.rows, place.columns, squeeze=False).ravel()
+        for number, (ax, grids, values) in enumerate(zip(axes, shown, means, strict=False)):
+            mesh = _paint(ax, values, COLOURS, (0.0, 1.0), grids[0].trained_digits)
+            lowest = number + place.columns >= len(shown)
+            _label_axes(ax, len(values), place, left=number % place.columns == 0, bottom=lowest)
+            lines = [captions.mean_line(grids, region, place.means) for region in place.means]
+            lines.append(captions.seeds_line(grids))
+            _write_title(ax, grids[0].name, lines, place, captions.convergence(grids))
+        for ax in axes[len(shown) + compared :]:
+            ax.remove()
+        length = min(5.5, place.height - 0.8)
+        bar = figure.colorbar(
+            mesh,
+            ax=axes[: len(shown)],
+            fraction=0.03,
+            pad=0.03 if place.brief else 0.01,
+            shrink=length / (place.height - 0.8),
+            aspect=max(24.0, 12 * length),
+            anchor=(0.0, 1.0),
+        )
+        _finish_bar(bar, "exact match", [0, 0.25, 0.5, 0.75, 1], style.percent_tick, place.letters)
+        if compared:
+            _draw_difference(figure, axes[2], shown, 100 * (means[0] - means[1]), place)
     return figure
 
 
@@ -201,16 +197,22 @@ def _paint(
     return mesh
 
 
-def _difference(ax: Axes, panels: Sequence[Panel], points: Floats, place: Layout) -> None:
-    """The third panel: first minus second, grey where problems alone explain it."""
+def _draw_difference(
+    figure: Figure, ax: Axes, panels: Sequence[Panel], points: Floats, place: Layout
+) -> None:
+    """Draw the third panel: first minus second, grey where problems alone explain it."""
     limit = difference_limit(points)
     mesh = _paint(ax, points, DIFFERENCES, (-limit, limit), panels[0][0].trained_digits)
-    unexplained = ~np.isnan(points) & ~significant(*panels)
+    unexplained = ~np.isnan(points) & ~significant(panels[0], panels[1])
     ones = np.ma.masked_array(np.ones(points.shape), mask=~unexplained)
     ax.pcolormesh(ones, cmap=ListedColormap([_GREY]), vmin=0, vmax=1, rasterized=True)
     _label_axes(ax, len(points), place, left=False, bottom=True)
-    figure = ax.get_figure()
-    assert isinstance(figure, Figure)
+    first, second = panels
+    lines = [captions.difference_line(first, second, region) for region in captions.MEANS]
+    name = " \N{MINUS SIGN} ".join(panel[0].name for panel in panels)
+    if style.text_width(name, 5, "bold") > 72 * place.side:  # cut short it would lose its sign
+        name = "first \N{MINUS SIGN} second"
+    _write_title(ax, name, [*lines, "these runs only"], place)
     bar = figure.colorbar(mesh, ax=[ax], fraction=0.05, pad=0.01, aspect=22)
     label, at = "difference, percentage points", [-limit, -limit / 2, 0, limit / 2, limit]
     _finish_bar(bar, label, at, lambda value, _: captions.signed(value, 0), place.letters)
@@ -247,52 +249,22 @@ def _legend(*, missing: bool, compared: bool) -> list[Patch]:
     return handles
 
 
-def _write_titles(figure: Figure, panels: Sequence[Sequence[Grid]], place: Layout) -> None:
-    """Above each panel its name, its means and its seeds, with a red mark if not converged."""
-    titles = []
-    for grids in panels:
-        lines = [captions.mean_line(grids, region, place.means) for region in place.means]
-        lines.append(captions.seeds_line(grids))
-        titles.append((grids[0].name, lines, captions.convergence(grids)))
-    if len(panels) == 2:
-        one, other = panels
-        lines = [captions.difference_line(one, other, region) for region in captions.MEANS]
-        name = " \N{MINUS SIGN} ".join(name for name, _, _ in titles)
-        titles.append((name, [*lines, "these runs only"], None))
-    for ax, (_, lines, _) in zip(figure.axes, titles, strict=False):
-        # Blank lines of the same height: the layout keeps room for them.
-        blank = "\n".join([" "] * (len(lines) + 1))
-        ax.set_title(blank, fontsize=place.letters, loc="left", linespacing=1.28, pad=5)
-    engine = figure.get_layout_engine()
-    assert engine is not None
-    engine.execute(figure)  # how wide panels are is known from here on
-    figure.set_layout_engine("none")
-    for number, (ax, (name, lines, mark)) in enumerate(zip(figure.axes, titles, strict=False)):
-        width = 72 * ax.get_window_extent().width / figure.dpi
-        shown, size = style.fit(name, 1.05 * width, place.letters + 1.5, "bold")
-        if number == 2 and len(panels) == 2 and shown != name:  # cut short it would lose its sign
-            shown = "first \N{MINUS SIGN} second"
-        _write(ax, shown, len(lines), place, fontsize=size, fontweight="bold")
-        for row, line in enumerate(reversed(lines)):
-            text, size = style.fit(line, 1.15 * width, place.letters)
-            _write(ax, text, row, place, fontsize=size, color="#222222")
-        if mark:
-            start = style.text_width(lines[-1], place.letters) + 0.5 * place.letters
-            text, size = style.fit(f"· {mark}", 1.15 * width - start, place.letters, "bold")
-            look = {"fontsize": size, "color": "#b3261e", "fontweight": "bold"}
-            _write(ax, text, 0, place, start, **look)
+def _write_title(
+    ax: Axes, name: str, lines: Sequence[str], place: Layout, mark: str | None = None
+) -> None:
+    """Write above a panel its name, its means and its seeds, with a red mark if not converged."""
+    width, step = 72 * place.side, _LINE * place.letters
+    shown, size = style.fit(name, width, place.letters + 1.5, "bold")
+    pad = 4 + step * len(lines)
+    ax.set_title(shown, fontsize=size, fontweight="bold", loc="left", pad=pad)
 
+    def write(text: str, row: int, space: float, x: float = 0.0, **look: Any) -> None:
+        fitted, size = style.fit(text, space, place.letters, look.get("fontweight", "normal"))
+        look |= {"fontsize": size, "xycoords": "axes fraction", "textcoords": "offset points"}
+        ax.annotate(fitted, (0, 1), (x, 4 + step * row), **look).set_in_layout(False)
 
-def _write(ax: Axes, text: str, row: int, place: Layout, x: float = 0.0, **look: Any) -> None:
-    """Write `text` `row` lines above the panel's lowest line, `x` points from its left."""
-    ax.annotate(
-        text,
-        (0, 1),
-        xycoords="axes fraction",
-        xytext=(x, 4 + 1.28 * place.letters * row),
-        textcoords="offset points",
-        annotation_clip=False,
-        va="baseline",
-        ha="left",
-        **look,
-    ).set_in_layout(False)
+    for row, line in enumerate(reversed(lines)):
+        write(line, row, 1.1 * width, color="#222222")
+    if mark:
+        start = style.text_width(lines[-1], place.letters) + 0.5 * place.letters
+        write(f"· {mark}", 0, 1.1 * width - start, start, color="#b3261e", fontweight="bold")

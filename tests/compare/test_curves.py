@@ -86,7 +86,7 @@ def test_runs_that_were_trained_otherwise_are_refused(comparison: Path) -> None:
     done("train", "--pe", "nope", "--no-score", *settings(learning_rate=0.002))
     with untouched(comparison):
         line = refused("curves", "--compare", "rope,nope")
-    assert "were not trained alike (learning_rate: 0.00" in line
+    assert "cannot stand in one figure" in line and "learning_rate: 0.00" in line
 
 
 def test_a_longer_budget_is_not_drawn_beside_a_shorter(comparison: Path) -> None:
