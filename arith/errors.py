@@ -1,19 +1,7 @@
 """The two kinds of error that the command line turns into one line, and the exit codes."""
 
-from tape_arith.models.errors import UsageError, unknown
-
-__all__ = [
-    "EXIT_AGAIN",
-    "EXIT_DONE",
-    "EXIT_FAILED",
-    "EXIT_INTERRUPTED",
-    "EXIT_PARTLY",
-    "EXIT_USAGE",
-    "Corrupt",
-    "Failure",
-    "UsageError",
-    "unknown",
-]
+from tape_arith.models.errors import UsageError as UsageError
+from tape_arith.models.errors import unknown as unknown
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_PARTLY, EXIT_AGAIN, EXIT_INTERRUPTED = 0, 1, 2, 3, 75, 130
 """Partly: the time was up, or a part could not be done. Again is EX_TEMPFAIL, of what was preempted

@@ -1,4 +1,4 @@
-"""Stop in good order when the time is up or a signal asks for it. Never imports torch."""
+"""Stop in good order when the time is up or a signal asks for it."""
 
 import signal
 import time
@@ -13,14 +13,12 @@ from tape_arith.arith.terminal import detach_stdout
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 """Ctrl-C, a scheduler, a lost terminal, and Slurm's warning before a preemption or time limit."""
 
-Handler = Callable[[int, FrameType | None], Any]
-
 
 class Stopped(Exception):
     """Raised when work ends in good order before it is finished."""
 
 
-def install_handler(handler: Handler) -> dict[signal.Signals, Any]:
+def install_handler(handler: Callable[[int, FrameType | None], Any]) -> dict[signal.Signals, Any]:
     """Install `handler` for STOP_SIGNALS; return the earlier handlers by signal.
 
     An ignored SIGHUP stays ignored, as nohup wants it.
@@ -83,15 +81,13 @@ class Stopper:
 
 
 def seconds(text: str) -> float:
-    """A duration: "90", "90s", "25m", "3h".
+    """Parse a duration: "90", "90s", "25m", "3h". Raises ValueError.
 
     >>> seconds("25m")
     1500.0
     """
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
-    unit = units.get(text[-1:], 0.0)
-    number = text[:-1] if unit else text
-    value = float(number) * (unit or 1.0)
+    unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
+    value = float(text[:-1]) * unit if unit else float(text)
     if not 0 < value < float("inf"):
         raise ValueError(text)
     return value

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 SECONDS_BETWEEN_LINES = 30.0
-STDOUT, STDERR = 1, 2
+_STDOUT, _STDERR = 1, 2
 
 # Control characters except tab and line break, characters that turn the direction of text or show
 # nothing, and halves of characters, which cannot be written at all.
@@ -47,15 +47,9 @@ class Bar(Protocol):
 @contextmanager
 def bar(title: str, total: int, done: int = 0) -> Iterator[Bar]:
     """Show progress from `done` to `total`: a bar in a terminal, else a line every half minute."""
-    if sys.stderr.isatty():
-        with _terminal_bar(title, total, done) as update:
-            yield update
-    else:
+    if not sys.stderr.isatty():
         yield _lines(title, total, done)
-
-
-@contextmanager
-def _terminal_bar(title: str, total: int, done: int) -> Iterator[Bar]:
+        return
     from rich import progress as rich
     from rich.console import Console
 
@@ -72,28 +66,23 @@ def _terminal_bar(title: str, total: int, done: int) -> Iterator[Bar]:
         task = progress.add_task(escape_control(title), total=total, completed=done, note="")
 
         def update(done: int, note: str = "") -> None:
-            if note:
-                progress.update(task, completed=done, note=note)
-            else:
-                progress.update(task, completed=done)
+            progress.update(task, completed=done, note=note)
 
         yield update
 
 
 def _lines(title: str, total: int, already: int) -> Bar:
     began = last = time.monotonic()
-    last_note = ""
 
     def update(done: int, note: str = "") -> None:
-        nonlocal last, last_note
-        last_note = note or last_note
+        nonlocal last
         now = time.monotonic()
         if now - last < SECONDS_BETWEEN_LINES and done < total:
             return
         last = now
         rate = (done - already) / max(now - began, 1e-9)
-        left = f", {(total - done) / rate:.0f} s left" if 0 < done < total and rate else ""
-        say(f"{title}: {done:,} of {total:,}{left}{'; ' + last_note if last_note else ''}")
+        left = f", {(total - done) / rate:.0f} s left" if done < total and rate else ""
+        say(f"{title}: {done:,} of {total:,}{left}{'; ' + note if note else ''}")
 
     return update
 
@@ -122,9 +111,9 @@ def protect_streams() -> None:
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     stderr = sys.stderr
-    if isinstance(stderr, io.TextIOWrapper) and stderr.fileno() == STDERR:
+    if isinstance(stderr, io.TextIOWrapper) and stderr.fileno() == _STDERR:
         sys.stderr = io.TextIOWrapper(
-            io.BufferedWriter(LossyStderr(STDERR, "w", closefd=False)),
+            io.BufferedWriter(LossyStderr(_STDERR, "w", closefd=False)),
             encoding=stderr.encoding,
             errors=stderr.errors,
             line_buffering=True,
@@ -137,7 +126,7 @@ def detach_stdout() -> None:
     Whoever read it, through a pipe or not, is gone, so a failed write would be no failure.
     """
     with suppress(OSError):
-        if not stat.S_ISREG(os.fstat(STDOUT).st_mode):
+        if not stat.S_ISREG(os.fstat(_STDOUT).st_mode):
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, STDOUT)
+            os.dup2(nowhere, _STDOUT)
             os.close(nowhere)
