@@ -67,7 +67,7 @@ class Workload(NamedTuple):
 
 
 class MatMul(NamedTuple):
-    """A matrix product of so many multiply-adds.
+    """A matrix product of so many multiply-adds, each of which is two FLOPs.
 
     gradients  how many of its two factors need a gradient, each of which costs as much again
     needed     multiply-adds without repeated work, if repeating is faster than sharing; None: all
@@ -79,24 +79,20 @@ class MatMul(NamedTuple):
 
     @property
     def forward(self) -> int:
-        """FLOPs: a multiply-add is two."""
+        """FLOPs of the forward."""
         return 2 * self.multiply_adds
 
     @property
     def training(self) -> int:
-        """FLOPs of forward and backward.
-
-        >>> MatMul(10).training, MatMul(10, gradients=1).training
-        (60, 40)
-        """
+        """FLOPs of forward and backward."""
         return self.forward * (1 + self.gradients)
 
     @property
     def useful(self) -> int:
         """FLOPs of forward and backward that are needed.
 
-        >>> MatMul(10, needed=5).useful, MatMul(10).useful
-        (30, 60)
+        >>> MatMul(10).training, MatMul(10, gradients=1).training, MatMul(10, needed=5).useful
+        (60, 40, 30)
         """
         return (self if self.needed is None else MatMul(self.needed, self.gradients)).training
 
@@ -216,55 +212,45 @@ class Extrapolation:
 
 
 class Combination(PositionalEncoding):
-    """Several encodings at once, each with its own indices.
+    """Encodings joined with a plus, each with its own indices.
 
     Each part embeds as it does alone, in order. Attention and the state between layers belong to
     the last part; the others leave `layer` and `start` as the base class has them.
     """
 
+    attending: PositionalEncoding
+    layers: nn.ModuleList
+
     def __init__(self, parts: Mapping[str, PositionalEncoding]) -> None:
         """Join two or more encodings. Raises UsageError if they cannot be joined."""
         nn.Module.__init__(self)  # the base class would build layers that nobody uses
-        _check(parts)
-        parts = dict(sorted(parts.items(), key=lambda item: defines_attention(type(item[1]))))
-        *_, last = parts.values()
-        self.setting = last.setting
-        self.parts = nn.ModuleList(parts.values())
-        # Beside torch's registry: a checkpoint names each parameter once, and these are the last
-        # part's already.
+        _check_joinable(parts)
+        self.each = tuple(sorted(parts.values(), key=lambda part: defines_attention(type(part))))
+        *self.embedding, attending = self.each
+        self.setting = attending.setting
+        self.parts = nn.ModuleList(self.each)
+        # Beside torch's registry: a checkpoint names each parameter once, as one of a part.
         vars(self).update(
-            layers=last.layers,
-            needs=last.needs._replace(packed=all(part.needs.packed for part in parts.values())),
-            inert=tuple(self._inert()),
+            attending=attending,
+            layers=attending.layers,
+            needs=attending.needs._replace(packed=all(part.needs.packed for part in self.each)),
+            # By whole names: an ending may fit a parameter of another part.
+            inert=tuple(
+                f"parts.{i}.{name}"
+                for i, part in enumerate(self.each)
+                for name, _ in part.named_parameters()
+                if name.endswith(part.inert)
+            ),
         )
-
-    def _each(self) -> Iterable[PositionalEncoding]:
-        for part in self.parts:
-            assert isinstance(part, PositionalEncoding)
-            yield part
-
-    def _inert(self) -> Iterable[str]:
-        """List inert parameters by whole names: an ending may fit a parameter of another part."""
-        for i, part in enumerate(self._each()):
-            for name, _ in part.named_parameters():
-                if name.endswith(part.inert):
-                    yield f"parts.{i}.{name}"
-
-    @property
-    def attending(self) -> PositionalEncoding:
-        """The part that defines attention."""
-        *_, last = self._each()
-        return last
 
     def indices(self, seqs: Sequences) -> Tensor:
         """Return the indices of the attending part; the others take theirs in `embed`."""
         return self.attending.indices(seqs)
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
-        *first, last = self._each()
-        for part in first:
+        for part in self.embedding:
             x = part.embed(x, part.indices(seqs), seqs)
-        return last.embed(x, index, seqs)
+        return self.attending.embed(x, index, seqs)
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
         return self.attending.start(x, index, seqs)
@@ -276,17 +262,17 @@ class Combination(PositionalEncoding):
         return self.attending.inner_products(state)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        return chain.from_iterable(part.products(extent) for part in self._each())
+        return chain.from_iterable(part.products(extent) for part in self.each)
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        return chain.from_iterable(part.parameter_groups() for part in self._each())
+        return chain.from_iterable(part.parameter_groups() for part in self.each)
 
     def after_step(self) -> None:
-        for part in self._each():
+        for part in self.each:
             part.after_step()
 
 
-def _check(parts: Mapping[str, PositionalEncoding]) -> None:
+def _check_joinable(parts: Mapping[str, PositionalEncoding]) -> None:
     """Raises UsageError if `parts` cannot be joined."""
     text = "+".join(parts)
     attending = [name for name, part in parts.items() if defines_attention(type(part))]
@@ -301,7 +287,7 @@ def _check(parts: Mapping[str, PositionalEncoding]) -> None:
 
 
 def defines_attention(part: type[PositionalEncoding]) -> bool:
-    """Whether a class of encodings defines attention or a state between layers."""
+    """Tell whether a class of encodings defines attention or a state between layers."""
     return _overrides(part, "layer", "start")
 
 

@@ -291,17 +291,12 @@ def test_a_changed_file_is_not_the_one_that_was_trained(folder: Path) -> None:
     assert "| mine.py:Mine |" in done("leaderboard").out
 
 
-DEAD = """
-class Mine(PositionalEncoding):
-    def __init__(self, setting):
-        super().__init__(setting)
-        self.unused = nn.Parameter(torch.zeros(3))
-"""
-
-
 @pytest.mark.parametrize(
     ("source", "message"),
-    [(SLIPS["causal"][0], "(causal): another last token"), (DEAD, "(no dead parameter): ")],
+    [
+        (SLIPS["causal"][0], "(causal): another last token"),
+        (SLIPS["no dead parameter"][0], "(no dead parameter): "),
+    ],
 )
 def test_an_encoding_that_breaks_a_promise_is_not_trained(
     source: str, message: str, folder: Path

@@ -1,8 +1,4 @@
-"""Compiled blocks: what plain ones give, in few graphs, without a break.
-
-What a GPU is given; here without code generation, which takes a compiler of C++, but for the tests
-that want one.
-"""
+"""Compiled blocks equal plain ones, in few graphs, without a break."""
 
 import shutil
 from collections.abc import Iterator
@@ -39,37 +35,54 @@ def fresh() -> Iterator[None]:
     torch.compiler.reset()
 
 
+GXX = [
+    pytest.mark.skipif(not compilation.ISOLATES, reason="needs torch 2.13"),
+    pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++"),
+]
+
+
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")  # torch's own
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-@pytest.mark.parametrize("name", ["rope", "rand-rope", "fire", "tape", "tape-heads", "abacus"])
-def test_compiled_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packed where the encoding can be, else in padded groups, whose shapes differ."""
-    monkeypatch.setattr(Eager, "packs", True)
-    monkeypatch.setattr(compilation, "CPU_OPTIONS", {"backend": "aot_eager"})
+@pytest.mark.parametrize(
+    ("name", "packs"),
+    [
+        *((name, True) for name in ("rope", "rand-rope", "fire", "tape", "tape-heads", "abacus")),
+        *(pytest.param(name, False, marks=GXX) for name in ("fire", "tape")),
+    ],
+)
+def test_compiled_blocks(name: str, packs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traced as for a GPU, packed if the encoding can be; or with generated code, as on a CPU."""
+    if packs:
+        monkeypatch.setattr(Eager, "packs", True)
+        monkeypatch.setattr(compilation, "CPU_OPTIONS", {"backend": "aot_eager"})
     plain, compiled = trainer(CONFIG, name), trainer(CONFIG, name, hardware=COMPILED)
     perturbed(plain.decoder)
     perturbed(compiled.decoder)
-    before = set(compiled.decoder.state_dict())
+    weights = set(compiled.decoder.state_dict())
     for _ in range(4):
-        expected, _ = plain.train_step()
-        loss, _ = compiled.train_step()
+        expected, expected_norm = plain.train_step()
+        loss, norm = compiled.train_step()
         torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-5)
-    made = counters["stats"]["unique_graphs"]
+        torch.testing.assert_close(norm, expected_norm, rtol=1e-3, atol=1e-5)
+    graphs = counters["stats"]["unique_graphs"]
     assert compiled.held_out_exact_match() == plain.held_out_exact_match()
     for one in (plain, compiled):
         one.train_step()
-    assert compiled.decoder.compiled
-    assert counters["stats"]["unique_graphs"] == made  # on a CPU none for what is looked at
+    assert compiled.decoder.compiled and set(compiled.decoder.state_dict()) == weights
+    assert counters["stats"]["unique_graphs"] == graphs  # held-out problems are not compiled for
     problems = plain.held_out(64)
-    right, found = (
+    expected_correct, correct = (
         score(one.decoder.eval(), *problems, hardware).num_correct
         for one, hardware in ((plain, cpu()), (compiled, COMPILED))
     )
-    assert np.array_equal(found, right)
-    assert set(compiled.decoder.state_dict()) == before
+    assert np.array_equal(correct, expected_correct)
     # Graphs that blocks share: the limit is far.
     assert 2 <= counters["stats"]["unique_graphs"] <= 12 < MOST_GRAPHS
     assert not counters["graph_break"] and not counters["unimplemented"]
+    if not packs:  # traced graphs can be kept on disk, and are hits if an earlier run kept them
+        assert not counters["aot_autograd"]["autograd_cache_bypass"]
+        assert sum(counters["aot_autograd"][f"autograd_cache_{word}"] for word in ("hit", "miss"))
 
 
 @torch.no_grad()
@@ -86,32 +99,6 @@ def test_how_many_are_scored_is_no_part_of_a_graph(monkeypatch: pytest.MonkeyPat
         torch.testing.assert_close(logits_of_answers(one.decoder, group, "cpu"), expected)
         made.append(counters["stats"]["unique_graphs"])
     assert made[0] == made[1] >= 2
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")  # torch's own
-@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-@pytest.mark.parametrize("name", ["fire", "tape"])
-def test_on_a_cpu(name: str) -> None:
-    """Groups of all shapes from a few graphs, none of them past a limit."""
-    plain = trainer(CONFIG, name)
-    compiled = trainer(CONFIG, name, hardware=COMPILED)
-    perturbed(plain.decoder)
-    perturbed(compiled.decoder)
-    for _ in range(4):
-        expected, norm = plain.train_step()
-        loss, other = compiled.train_step()
-        torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(other, norm, rtol=1e-3, atol=1e-5)
-    assert compiled.decoder.compiled and not plain.decoder.compiled
-    assert compiled.held_out_exact_match() == plain.held_out_exact_match()
-    assert 2 <= counters["stats"]["unique_graphs"] <= 12 < MOST_GRAPHS
-    assert not counters["graph_break"] and not counters["unimplemented"]
-    # What is traced can be kept on disk, autocast or not.
-    assert not counters["aot_autograd"]["autograd_cache_bypass"]
-    kept = (counters["aot_autograd"][f"autograd_cache_{word}"] for word in ("hit", "miss"))
-    assert sum(kept)  # hits, where an earlier run of this test kept them
 
 
 @pytest.mark.slow

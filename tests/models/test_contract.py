@@ -1,5 +1,4 @@
-"""Every encoding, every ablation and every way to join them keeps the contract; and what `check`
-says of one that does not."""
+"""Every encoding, ablation and way to join them keeps the contract; `check` explains each slip."""
 
 import json
 from pathlib import Path
@@ -49,94 +48,52 @@ from tape_arith.models.encoding import PositionalEncoding, PositionalLayer
 from tape_arith.models.families.rotary import Rotary
 
 """
-# A slip in each, the check that catches it, and what it tells.
-SLIPS = {
-    "builds": (
-        """class Mine(PositionalEncoding):
-    def __init__(self, setting, *, width: int):
-        super().__init__(setting)
-""",
-        "missing 1 required keyword-only argument: 'width'",
-    ),
-    "shape": (
-        """class Mine(PositionalEncoding):
-    def __init__(self, setting):
+EMBED = """class Mine(PositionalEncoding):
+    def embed(self, x, index, seqs):
+        return x + {}
+"""
+ATTEND = """class MineLayer(PositionalLayer):
+    def attend(self, x, q, k, v, state, seqs):
+        return {}, state
+
+
+class Mine(PositionalEncoding):
+    def layer(self, i):
+        return MineLayer()
+"""
+INIT = """class Mine(PositionalEncoding):
+    def __init__(self, setting{}):
         super().__init__(setting)
         self.table = nn.Parameter(torch.zeros(setting.trained_length, setting.hidden_size))
-
-    def embed(self, x, index, seqs):
-        return x + self.table[index]
-""",
+"""
+SEES_ALL = "torch.einsum('bhqt,bthk->bqhk', torch.einsum('bqhk,bthk->bhqt', q, k).softmax(-1), v)"
+# A slip in each, the check that catches it, and its message.
+SLIPS = {
+    "builds": (INIT.format(", *, width: int"), "missing 1 required keyword-only argument: 'width'"),
+    "shape": (
+        INIT.format("")
+        + "\n    def embed(self, x, index, seqs):\n        return x + self.table[index]",
         "IndexError: index 28 is out of bounds",
     ),
     "causal": (
-        """class MineLayer(PositionalLayer):
-    def attend(self, x, q, k, v, state, seqs):
-        scores = torch.einsum("bqhk,bthk->bhqt", q, k)
-        return torch.einsum("bhqt,bthk->bqhk", scores.softmax(-1), v), state
-
-
-class Mine(PositionalEncoding):
-    def layer(self, i):
-        return MineLayer()
-""",
+        ATTEND.format(SEES_ALL),
         "another last token, at place 19, changed the logits of 19 places before it, the first of "
         "them place 0",
     ),
-    "order": (
-        """class MineLayer(PositionalLayer):
-    def attend(self, x, q, k, v, state, seqs):
-        return v, state
-
-
-class Mine(PositionalEncoding):
-    def layer(self, i):
-        return MineLayer()
-""",
-        "does not reach the logits",
-    ),
-    "no dead parameter": (
-        """class Mine(PositionalEncoding):
-    def __init__(self, setting):
-        super().__init__(setting)
-        self.unused = nn.Parameter(torch.zeros(3))
-""",
-        "pe.unused gets no gradient",
-    ),
-    "rows": (
-        """class Mine(PositionalEncoding):
-    def embed(self, x, index, seqs):
-        return x + x.mean(0) * 0.1
-""",
-        "row 0 alone and padded: relative error",
-    ),
-    "deterministic": (
-        """class Mine(PositionalEncoding):
-    def embed(self, x, index, seqs):
-        return x + torch.rand(1)
-""",
-        "two identical calls differ",
-    ),
+    "order": (ATTEND.format("v"), "does not reach the logits"),
+    "no dead parameter": (INIT.format(""), "pe.table gets no gradient"),
+    "rows": (EMBED.format("x.mean(0) * 0.1"), "row 0 alone and padded: relative error"),
+    "deterministic": (EMBED.format("torch.rand(1)"), "two identical calls differ"),
     "prefix": (
-        """class Mine(PositionalEncoding):
-    def embed(self, x, index, seqs):
-        return x + (index / index.max().clamp_min(1))[..., None].to(x)
-""",
+        EMBED.format("(index / index.max().clamp_min(1))[..., None].to(x)"),
         "prefix of 2 tokens: relative error",
     ),
     "packed": (
-        """class Mine(PositionalEncoding):
-    def embed(self, x, index, seqs):
-        return x + torch.arange(x.shape[1])[None, :, None].to(x)
-""",
+        EMBED.format("torch.arange(x.shape[1])[None, :, None].to(x)"),
         "packed sequence 1: relative error",
     ),
     "bfloat16": (
-        """class Mine(PositionalEncoding):
-    def embed(self, x, index, seqs):
-        angles = (index.to(x) + 1000)[..., None] @ torch.ones(1, 16).to(x)
-        return x + angles.sin()
-""",
+        EMBED.format("((index.to(x) + 1000)[..., None] @ torch.ones(1, 16).to(x)).sin()"),
         "autocast: relative error",
     ),
 }
@@ -202,11 +159,7 @@ def test_one_crash_is_described_once(folder: Path) -> None:
     ("text", "message"),
     [
         (HEAD + "class Mine:\n    pass\n", "must be a subclass of PositionalEncoding"),
-        (
-            "import no_such_module\n\n\nclass Mine:\n    pass\n",
-            "ModuleNotFoundError: No module named 'no_such_module' (line 1 of mine.py)",
-        ),
-        ("class Mine(:\n", "mine.py is not Python"),
+        ("import no_such_module\n\n\nclass Mine: ...", "'no_such_module' (line 1 of mine.py)"),
     ],
 )
 def test_a_file_that_cannot_be_checked(text: str, message: str, folder: Path) -> None:
@@ -216,7 +169,6 @@ def test_a_file_that_cannot_be_checked(text: str, message: str, folder: Path) ->
 
 def test_json(folder: Path) -> None:
     Path("mine.py").write_text(HEAD + SLIPS["causal"][0])
-    assert call("check", "mine.py:Mine").code == 1
     result = call("check", "mine.py:Mine", "--json")
     content = json.loads(result.out)
     assert result.code == 1 and content["schema"] == 1 and content["holds"] is False

@@ -1,4 +1,4 @@
-"""Where to compute: what is detected, and that several threads keep order."""
+"""Device, precision and threads are detected; several threads keep order."""
 
 import threading
 import time
@@ -50,39 +50,29 @@ def test_map_runs_side_by_side_with_one_thread_of_torch_each() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_first_alone(threads: int) -> None:
-    """Before any of the others begins, and in the thread that asks."""
+    """The first item is done before any of the others begins, and in the calling thread."""
+    hardware, caller = Hardware("cpu", torch.float32, threads), threading.current_thread()
     begun: list[tuple[int, bool]] = []
-    here = threading.current_thread()
 
     def begin(item: int) -> int:
-        begun.append((item, threading.current_thread() is here))
+        assert item == 0 or (0, True) in begun
+        begun.append((item, threading.current_thread() is caller))
         return item
 
-    def items() -> Iterator[int]:
-        for item in range(4):
-            assert item == 0 or (0, True) in begun
-            yield item
-
-    found = Hardware("cpu", torch.float32, threads).parallel_map(begin, items(), first_alone=True)
-    assert list(found) == [0, 1, 2, 3]
+    assert list(hardware.parallel_map(begin, iter(range(4)), first_alone=True)) == [0, 1, 2, 3]
     assert begun[0] == (0, True) and sorted(begun)[1:] == [(i, threads == 1) for i in (1, 2, 3)]
-    assert (
-        list(Hardware("cpu", torch.float32, threads).parallel_map(begin, [], first_alone=True))
-        == []
-    )
+    assert list(hardware.parallel_map(begin, [], first_alone=True)) == []
 
 
-def test_threads_know_what_torch_was_told() -> None:
-    """Its configuration is of a context, which a thread does not have by itself."""
-    told = ContextVar("told", default=0)
-    token = told.set(7)
+def test_threads_have_the_configuration_of_torch() -> None:
+    """It belongs to a context, which a thread does not have by itself."""
+    setting = ContextVar("setting", default=0)
+    token = setting.set(7)
     try:
-        assert (
-            list(Hardware("cpu", torch.float32, 2).parallel_map(lambda _: told.get(), "abc"))
-            == [7] * 3
-        )
+        values = Hardware("cpu", torch.float32, 2).parallel_map(lambda _: setting.get(), "abc")
+        assert list(values) == [7] * 3
     finally:
-        told.reset(token)
+        setting.reset(token)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -120,26 +110,21 @@ def test_bfloat16_only_where_a_gpu_has_it(monkeypatch: pytest.MonkeyPatch, fast:
 
 
 def test_what_is_compiled() -> None:
-    for device in ("cpu", "cuda"):
-        on = {c: Hardware(device, torch.float32, compiled=c).compiles for c in (None, True, False)}
-        assert on == {None: device == "cuda", True: True, False: False}
-    assert detect(*AttentionChoice("eager", True)).compiles and detect().attention == "auto"
-    assert AttentionChoice().options == [] and AttentionChoice("sdpa").options == [
-        "--attention",
-        "sdpa",
-    ]
+    """By default blocks of a GPU; on a CPU a grid is scored before its blocks would be compiled."""
+    for device, compiled, trains, scores in [
+        *(("cpu", None, False, False), ("cpu", True, True, False), ("cpu", False, False, False)),
+        *(("cuda", None, True, True), ("cuda", True, True, True), ("cuda", False, False, False)),
+    ]:
+        hardware = Hardware(device, torch.float32, compiled=compiled)
+        assert (hardware.compiles, hardware.for_scoring.compiles) == (trains, scores)
+    choices = [AttentionChoice("sdpa", compiled).for_scoring for compiled in (None, True, False)]
+    assert [choice.compiled for choice in choices] == [None, None, False]
     assert AttentionChoice("sdpa", True).options == ["--attention", "sdpa", "--compile"]
     assert AttentionChoice(compiled=False).options == ["--no-compile"]
-    # On a CPU a grid is scored before its blocks would be compiled.
-    scoring = [AttentionChoice("sdpa", c).for_scoring.compiled for c in (None, True, False)]
-    assert scoring == [None, None, False]
-    on = {c: Hardware("cpu", torch.float32, compiled=c).for_scoring.compiles for c in (None, True)}
-    assert on == {None: False, True: False}
-    assert Hardware("cuda", torch.float32, compiled=True).for_scoring.compiles
-    assert not Hardware("cuda", torch.float32, compiled=False).for_scoring.compiles
+    assert AttentionChoice().options == [] and detect("eager", True).compiles
 
 
-def test_exactly_is_float32() -> None:
+def test_in_float32() -> None:
     low = Hardware("cpu", torch.bfloat16, 2)
     assert low.in_float32() == Hardware("cpu", torch.float32, 2)
     a = torch.ones(3, 3)

@@ -1,4 +1,4 @@
-"""Watching a forward: every encoding's states and weights, by layer, and who refuses to show them.
+"""A watched forward shows the states and weights of every encoding, by layer.
 
 Legend: B batch, T tokens, H heads, K head dim, F = K/2 frequencies.
 """
@@ -104,20 +104,6 @@ def test_states_and_weights_of_every_encoding(name: str, monkeypatch: pytest.Mon
         torch.testing.assert_close(products, expected)
 
 
-def test_the_last_block_that_computes_a_few_tokens_shows_all_its_weights() -> None:
-    decoder, seqs = contract.decoder_for("tape"), contract.example_batch()
-    shapes: list[torch.Size] = []
-
-    def watch(layer: int, kind: str, value: Any) -> None:
-        if kind == "weights":
-            shapes.append(value.shape)
-
-    with torch.no_grad():
-        decoder(replace(seqs, watch=watch), torch.tensor([3, 4]))
-    rows, tokens = seqs.tokens.shape
-    assert shapes == [(rows, 2, tokens, tokens)] * LAYERS
-
-
 def test_packed_sequences_show_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     seqs = contract.example_batch(rows=1)
     alone = watched("tape", monkeypatch, seqs)
@@ -140,5 +126,3 @@ def test_a_backend_that_shows_nothing_says_so() -> None:
     assert events == [(i, "state") for i in range(LAYERS)]
     with pytest.raises(UsageError, match=r"'sdpa' never shows its weights: .* 'eager'"):
         decoder(replace(seqs, weights_too=True))
-    with torch.no_grad():
-        decoder(replace(seqs, weights_too=True, watch=None))

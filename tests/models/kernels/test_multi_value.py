@@ -32,6 +32,7 @@ from tests.helpers.kernel_problems import HALF, SCALE, Problem, distance, exact,
 
 EXACT = 3e-6
 ROUNDED = 3e-2
+both_kernels = pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
 
 
 @pytest.fixture
@@ -72,18 +73,16 @@ def test_the_reference_is_attention() -> None:
 
 
 # Around the edges of each tile: 16, 32, 64, 128 tokens, and of two launches 64 and 65.
-SHORT = [[16, 1, 7], [32, 17, 2], [33, 64, 31], [65, 128, 64, 3]]
-LONG = [[100, 64, 65, 1], [31, 33, 32]]
-
-
 @pytest.mark.usefixtures("one_tile")
-@pytest.mark.parametrize("lengths", SHORT, ids=str)
+@pytest.mark.parametrize(
+    "lengths", [[16, 1, 7], [32, 17, 2], [33, 64, 31], [65, 128, 64, 3]], ids=str
+)
 def test_one_tile(lengths: list[int], device: str) -> None:
     check(problem(lengths, device=device, heads=1), EXACT)
 
 
 @pytest.mark.usefixtures("blocked")
-@pytest.mark.parametrize("lengths", LONG, ids=str)
+@pytest.mark.parametrize("lengths", [[100, 64, 65, 1], [31, 33, 32]], ids=str)
 def test_blocks(lengths: list[int], device: str) -> None:
     check(problem(lengths, device=device, heads=1), EXACT)
 
@@ -94,37 +93,19 @@ def test_one_to_three_values(lengths: list[int], values: int, device: str) -> No
     check(problem(lengths, device=device, values=values, width=32, tail=3), EXACT)
 
 
-def shuffled(longest: int) -> list[int]:
-    lengths = list(range(longest + 1))
-    random.Random(0).shuffle(lengths)
-    return lengths
-
-
-@pytest.mark.usefixtures("one_tile")
-def test_many_lengths_to_124(device: str) -> None:
-    check(problem(shuffled(124)[::4], device=device, heads=1, values=1, tail=17), EXACT)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("values", [1, 2, 3])
 def test_every_length_to_124_in_bfloat16(values: int, device: str) -> None:
-    case = problem(
-        shuffled(124), device=device, values=values, width=64, value_width=64, dtype=HALF
-    )
+    lengths = random.Random(0).sample(range(125), 125)
+    case = problem(lengths, device=device, values=values, width=64, value_width=64, dtype=HALF)
     check(case, ROUNDED)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, HALF], ids=str)
-def test_lengths_beyond_training(dtype: torch.dtype, device: str) -> None:
-    case = problem([244, 130, 64, 65, 1, 241], device=device, dtype=dtype, tail=9)
-    check(case, EXACT if dtype == torch.float32 else ROUNDED)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float32, HALF], ids=str)
-def test_a_thousand_tokens(dtype: torch.dtype, device: str) -> None:
-    case = problem([1024], device=device, heads=1, width=64, value_width=64, dtype=dtype)
+@pytest.mark.parametrize("lengths", [[244, 130, 64, 65, 1, 241], [1024]], ids=str)
+def test_lengths_beyond_training(lengths: list[int], dtype: torch.dtype, device: str) -> None:
+    case = problem(lengths, device=device, heads=1, width=64, value_width=64, dtype=dtype, tail=9)
     check(case, EXACT if dtype == torch.float32 else ROUNDED)
 
 
@@ -170,7 +151,7 @@ def test_no_sequence(longest: int, device: str) -> None:
     assert all(not x.any() for x in found)
 
 
-@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+@both_kernels
 @pytest.mark.parametrize("alone", [0, 1], ids=["q, k, v", "k, v"])
 def test_views_of_a_fused_projection(lengths: list[int], alone: int, device: str) -> None:
     """q, k, v (or k and v) beside each other, the rows of the state between each other; of the
@@ -195,7 +176,7 @@ def test_views_of_a_fused_projection(lengths: list[int], alone: int, device: str
     assert distance(results(leaves), results([exact(x) for x in leaves])) < EXACT
 
 
-@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+@both_kernels
 def test_a_state_that_heads_or_tokens_share(lengths: list[int], device: str) -> None:
     """Broadcast outside, so that autograd sums the gradient over what shares it."""
     case = problem(lengths, device=device)
@@ -210,7 +191,7 @@ def test_a_state_that_heads_or_tokens_share(lengths: list[int], device: str) -> 
     assert distance(gradients(tensors), gradients([exact(x) for x in tensors])) < EXACT
 
 
-@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+@both_kernels
 @pytest.mark.parametrize("wanted", [(0, 1, 2), (2,), (4,), (3, 4), (0, 3)], ids=lambda i: f"of {i}")
 def test_gradients_of_some(lengths: list[int], wanted: tuple[int, ...], device: str) -> None:
     """The first state of TAPE needs no gradient; nor need an output be used."""
@@ -222,7 +203,7 @@ def test_gradients_of_some(lengths: list[int], wanted: tuple[int, ...], device: 
     assert distance(found, [expected[3 + i] for i in wanted]) < EXACT
 
 
-@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+@both_kernels
 def test_an_output_that_nobody_uses(lengths: list[int], device: str) -> None:
     case = problem(lengths, device=device, heads=1)
     case.gradients[1].zero_()
@@ -235,7 +216,7 @@ def test_an_output_that_nobody_uses(lengths: list[int], device: str) -> None:
     assert distance(found, expected) < EXACT
 
 
-@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+@both_kernels
 @pytest.mark.parametrize("width, value_width", [(24, 40), (128, 3)])
 def test_any_width(lengths: list[int], width: int, value_width: int, device: str) -> None:
     check(problem(lengths, device=device, width=width, value_width=value_width), EXACT)
@@ -253,7 +234,7 @@ def test_values_of_different_widths(device: str) -> None:
     check(narrow, EXACT)
 
 
-@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+@both_kernels
 def test_large_scores(lengths: list[int], device: str) -> None:
     """Up to 300, of which float32 knows four digits: the softmax must not overflow, nor may what
     is masked."""
@@ -263,13 +244,13 @@ def test_large_scores(lengths: list[int], device: str) -> None:
     check(case, 1e-4)
 
 
-@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+@both_kernels
 def test_the_same_bits_twice(lengths: list[int], device: str) -> None:
     case = problem(lengths, device=device, heads=1)
     assert all(torch.equal(x, y) for x, y in zip(case.run(), case.run(), strict=True))
 
 
-@pytest.mark.parametrize("lengths", [[9, 20], [9, 40]], ids=["one tile", "blocks"])
+@both_kernels
 def test_one_graph(lengths: list[int], device: str) -> None:
     """torch.compile sees an operator, and one more in the backward."""
     case = problem(lengths, device=device, tail=2)

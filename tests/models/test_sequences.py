@@ -1,4 +1,4 @@
-"""Philox 4x32-10 against the known answers of its authors (Random123, kat_vectors)."""
+"""Random words against the known answers of Philox 4x32-10 (Random123, kat_vectors)."""
 
 import pytest
 import torch
@@ -6,16 +6,8 @@ import torch
 from tape_arith.models.sequences import philox, random_words
 
 KNOWN = [
-    (
-        "00000000 00000000 00000000 00000000",
-        "00000000 00000000",
-        "6627e8d5 e169c58d bc57ac4c 9b00dbd8",
-    ),
-    (
-        "ffffffff ffffffff ffffffff ffffffff",
-        "ffffffff ffffffff",
-        "408f276d 41c83b0e a20bc7c6 6d5451fd",
-    ),
+    ("00000000 " * 4, "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+    ("ffffffff " * 4, "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
     (
         "243f6a88 85a308d3 13198a2e 03707344",
         "a4093822 299f31d0",
@@ -32,24 +24,20 @@ def numbers(text: str) -> list[torch.Tensor]:
 def test_known_answers(counter: str, key: str, answer: str) -> None:
     a, b, c, d = numbers(counter)
     k0, k1 = numbers(key)
-    assert [int(word) for word in philox((a, b, c, d), (k0, k1))] == [
-        int(word) for word in numbers(answer)
-    ]
+    assert list(philox((a, b, c, d), (k0, k1))) == numbers(answer)
 
 
 def test_words_count_blocks_under_the_halves_of_a_key() -> None:
-    key = 0x7FEDCBA987654321
     counter = torch.arange(3)
     zero = torch.zeros_like(counter)
     halves = (torch.tensor(0x87654321), torch.tensor(0x7FEDCBA9))
     expected = torch.stack(philox((counter, zero, zero, zero), halves), -1).flatten()
-    assert torch.equal(random_words(torch.tensor([key]), 12)[0], expected)
-    first = [int(word) for word in random_words(torch.tensor([0]), 4)[0]]
-    assert first == [int(word, 16) for word in KNOWN[0][2].split()]
+    assert torch.equal(random_words(torch.tensor([0x7FEDCBA987654321]), 12)[0], expected)
+    assert random_words(torch.tensor([0]), 4)[0].tolist() == numbers(KNOWN[0][2])
 
 
-@pytest.mark.parametrize("count", [1, 3, 4, 5, 8, 13])
-def test_fewer_words_are_the_first_of_more(count: int) -> None:
+@pytest.mark.parametrize("count", [1, 4, 5, 13])
+def test_fewer_words_are_the_first_of_more_whatever_the_other_keys(count: int) -> None:
     keys = torch.arange(5) + 2**62
     assert random_words(keys, count).shape == (5, count)
     assert torch.equal(random_words(keys, count), random_words(keys, 16)[:, :count])
@@ -58,12 +46,8 @@ def test_fewer_words_are_the_first_of_more(count: int) -> None:
 
 def test_words_are_uniform_and_keys_tell_them_apart() -> None:
     drawn = random_words(torch.arange(4000), 25)
-    assert drawn.dtype == torch.int64
     assert int(drawn.min()) >= 0 and int(drawn.max()) < 2**32
     # 100,000 words: about one pair of them would meet by chance.
     assert len(drawn.unique()) > drawn.numel() - 8
     bits = (drawn.flatten()[:, None] >> torch.arange(32)) & 1
     assert float((bits.double().mean(0) - 0.5).abs().max()) < 4 * 0.5 / drawn.numel() ** 0.5
-    counts = torch.bincount(drawn.flatten() >> 24, minlength=256).double()
-    chi_square = float(((counts - drawn.numel() / 256) ** 2 / (drawn.numel() / 256)).sum())
-    assert 170 < chi_square < 350  # 255 degrees of freedom, a standard deviation of 23
