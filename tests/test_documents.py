@@ -20,16 +20,12 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import read_content, read_document, with_checksum, write_document
 from tape_arith.arith.runs import record
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.record import RunRecord, TrainOptions, load_preset
+from tape_arith.arith.runs.record import RunRecord, load_preset
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.sweeps import status
-from tape_arith.arith.sweeps.jobs import JobEnd, plan, read_jobs, write_jobs
-from tape_arith.arith.sweeps.sweep import Run, load_sweep
+from tape_arith.arith.sweeps.sweep import load_sweep
 from tape_arith.arith.training.config import Config
-from tape_arith.models.names.parse import parse
 from tests.helpers.made_grids import EVALUATION, filled
 from tests.helpers.sealing import LINE, MACHINE
-from tests.helpers.sweeps import marked_jobs
 
 BUCKET, COUNT, SHARD_SIZE = Bucket("addition", 2, 0, "train"), 64, 32
 SHA256 = "ab" * 32
@@ -66,7 +62,6 @@ KINDS = {
         "problems.txt.json",
         lambda path: write_problems(path.with_suffix(""), BUCKET, COUNT, "text"),
     ),
-    "jobs": Kind("sweep/jobs.jsonl", lambda path: [*read_jobs(path.parent)], False, True),
     "sweep": Kind("mine.toml", lambda path: load_sweep(str(path)), False),
     "preset": Kind("presets/mine.toml", read_preset, False),
 }
@@ -93,8 +88,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     write_document(folder / "set/shard-00000.json", note.model_dump(), note.kind)
     write_problems(folder / "problems.txt", BUCKET, COUNT, "text")
-    runs = [Run(parse("rope"), seed, "mini", config, folder) for seed in (0, 1)]
-    write_jobs(plan(runs, TrainOptions(), folder), folder / "sweep")
     (folder / "mine.toml").write_text(SWEEP)
     (folder / "presets").mkdir()
     (folder / "presets/mine.toml").write_text((record.PRESETS_FOLDER / "mini.toml").read_text())
@@ -289,9 +282,6 @@ LINES = [
     ("metrics", {"odd": 2}, "unknown key 'odd'"),
     ("metrics", {"small_grid": {}}, "'small_grid.in_distribution' is missing"),
     ("metrics", {"state": {"norm": [None]}}, "'state.norm.0' must be a valid number"),
-    ("jobs", {"kind": "hope"}, "'kind' must be 'generate'"),
-    ("jobs", {"depends": "x"}, "'depends' must be"),
-    ("jobs", {"run": None}, "'run' must be an object"),
 ]
 
 
@@ -372,14 +362,6 @@ def test_a_line_that_was_cut_short_is_left_out(
     folder.truncate_metrics(40)
     folder.add_metrics({**LINE, "step": 40})
     assert folder.metrics_file.read_text() == whole
-
-
-def test_a_damaged_line_of_ends_is_none(tmp_path: Path) -> None:
-    for job in marked_jobs("rope"):
-        status.note_end(tmp_path, JobEnd(job, 1, "no space"))
-    with open(tmp_path / "ends.jsonl", "a") as file:
-        file.write('{"id": "other"}\n\0\0{"id')
-    assert list(status._ends(tmp_path)) == [job.id for job in marked_jobs("rope")]
 
 
 def test_a_document_comes_back_and_holds_no_nan(tmp_path: Path) -> None:

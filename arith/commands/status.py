@@ -34,12 +34,12 @@ def command(
     """
     from tape_arith.arith.errors import UsageError
     from tape_arith.arith.sweeps import status
-    from tape_arith.arith.sweeps.sweep import sweep_names
+    from tape_arith.arith.sweeps.sweep import sweep_copy, sweep_names
 
     if watch and as_json:
         raise UsageError("--watch is for people: leave --json out")
     named = runs / "sweeps" / what
-    place = named if (named / "jobs.jsonl").exists() else Path(what)
+    place = named if sweep_copy(named).exists() else Path(what)
     if what in sweep_names() and place != named and not place.exists():
         where = "" if runs == Path("runs") else f" --out {runs}"
         raise UsageError(

@@ -58,9 +58,10 @@ def command(
     use_threads(threads)
     from tape_arith.arith.runs.metrics import parse_trackers
     from tape_arith.arith.runs.record import TrainOptions
+    from tape_arith.arith.sweeps import status
     from tape_arith.arith.sweeps.engines.local import default_slots, local_engine
     from tape_arith.arith.sweeps.estimate import forecast, forecast_text, forecast_total
-    from tape_arith.arith.sweeps.run_sweep import plan_checked, report, run_sweep, write_tables
+    from tape_arith.arith.sweeps.run_sweep import plan_checked, run_sweep, write_tables
     from tape_arith.arith.terminal import say
 
     options = TrainOptions(
@@ -81,8 +82,8 @@ def command(
         outcome = run_sweep(content, out, jobs, remote or local, stopper)
         tables = write_tables(content, out)
     if as_json:
-        states = report(content, jobs, outcome) | {"tables": [str(table) for table in tables]}
-        print(json.dumps(states, indent=1))
+        rows = status.content(status.status(folder)) | {"tables": list(map(str, tables))}
+        print(json.dumps(rows, indent=1))
     else:
         print("\n".join(map(str, tables)) or f"nothing is scored yet: no table in {out}")
         if (root := content.root(out)) != out:

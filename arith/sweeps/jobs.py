@@ -5,9 +5,8 @@ nothing if it is done. Whether it is done is read from the files of its run, who
 torch here.
 """
 
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -20,20 +19,10 @@ from tape_arith.arith.errors import (
     EXIT_INTERRUPTED,
     EXIT_PARTLY,
     EXIT_USAGE,
-    Failure,
-)
-from tape_arith.arith.files import (
-    InvalidValue,
-    Part,
-    Text,
-    parse_json,
-    read_text,
-    validated,
-    write_text,
 )
 from tape_arith.arith.runs.command_lines import init_from_options, score_options
 from tape_arith.arith.runs.datasets import dataset_folder
-from tape_arith.arith.runs.folder import ExpectedRun, Progress, RunFolder, slug
+from tape_arith.arith.runs.folder import Progress, RunFolder, slug
 from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
@@ -85,54 +74,28 @@ class Job:
         argv += ["--track", ",".join(options.trackers)] if options.trackers else []
         return argv + options.compute.options
 
+    def progress(self) -> Progress:
+        """How far the job is, by the files of its run; a dataset is checked by `generate` alone."""
+        expected, way = self.run.expected, self.run.name.extrapolation
+        if self.kind == "train":
+            return self.folder.train_progress(expected)
+        if self.kind == "score":
+            extrapolation = None if way is None else str(way)
+            return self.folder.score_progress(expected, extrapolation, self.evaluation_set)
+        return Progress()
+
     def done(self) -> bool:
         """Whether the files of the job's run say that it is done."""
         if self.kind == "train":  # without reading all metrics
             record = self.folder.matching_record(self.run.expected)
             return record is not None and self.folder.is_trained(record)
-        return self.line().progress().done
+        return self.progress().done
 
     def complete_grid(self) -> Grid | None:
         """The grid of a score job that is done."""
         if self.kind != "score" or not self.done():
             return None
         return Grid.load(self.folder.grid_file(self.run.name.extrapolation, self.evaluation_set))
-
-    def line(self) -> "JobLine":
-        """The job's line of jobs.jsonl."""
-        extrapolation = self.run.name.extrapolation
-        return JobLine(
-            id=self.id,
-            kind=self.kind,
-            argv=self.argv,
-            depends=list(self.depends),
-            folder=self.folder.path.as_posix(),
-            run=self.run.expected,
-            extrapolation=None if extrapolation is None else str(extrapolation),
-            split=self.evaluation_set.split,
-        )
-
-
-class JobLine(Part):
-    """A line of jobs.jsonl: a job, for people, `status` and other engines."""
-
-    id: Text
-    kind: Kind
-    argv: list[str]
-    depends: list[Text]
-    folder: Text
-    run: ExpectedRun
-    extrapolation: Text | None
-    split: Text
-
-    def progress(self) -> Progress:
-        """How far the job is, by the files of its run; a dataset is checked by `generate` alone."""
-        folder = RunFolder(Path(self.folder))
-        if self.kind == "train":
-            return folder.train_progress(self.run)
-        if self.kind == "score":
-            return folder.score_progress(self.run, self.extrapolation, EvaluationSet(self.split))
-        return Progress()
 
 
 class JobEnd(NamedTuple):
@@ -147,22 +110,6 @@ class JobEnd(NamedTuple):
 def log_file(folder: Path, job: str) -> Path:
     """The log of a job that runs as a process of its own, in the sweep's folder."""
     return folder / "logs" / f"{slug(job.replace('/', '.'))}.log"
-
-
-def write_jobs(jobs: Sequence[Job], folder: Path) -> None:
-    """Write jobs.jsonl in a sweep's folder. Raises Failure."""
-    lines = (json.dumps(job.line().model_dump()) + "\n" for job in jobs)
-    write_text(folder / "jobs.jsonl", "".join(lines))
-
-
-def read_jobs(folder: Path) -> Iterator[JobLine]:
-    """Read the lines of jobs.jsonl. Raises Failure."""
-    file = folder / "jobs.jsonl"
-    for line in read_text(file).splitlines():
-        try:
-            yield validated(parse_json(line), JobLine)
-        except (InvalidValue, ValueError) as error:
-            raise Failure(f"{file} is corrupt: {error}: plan the sweep again") from error
 
 
 # ---- planning ----------------------------------------------------------------------------------
@@ -252,7 +199,7 @@ def run_jobs(
     jobs: Sequence[Job],
     engine: Engine,
     stopper: Stopper,
-    ended: Callable[[JobEnd], None] = lambda end: None,
+    failed: Callable[[JobEnd], None] = lambda end: None,
 ) -> Outcome:
     """Run the jobs that are not done, each after those it depends on, never two on one folder.
 
@@ -282,7 +229,6 @@ def run_jobs(
             break
         for end in engine.wait(SECONDS_BETWEEN_LOOKS):
             del running[end.job.id]
-            ended(end)
             if grid := end.job.complete_grid():
                 say(grid.summary())
             # Files say what is done, never an exit code alone; a dataset has no such file.
@@ -294,11 +240,12 @@ def run_jobs(
                 waiting.insert(0, end.job)
             elif _stopped_early(end.code, stopper()):
                 outcome.left = True
-            elif end.code == EXIT_DONE:
-                reason = "exited with 0, but its files are not there"
-                outcome.failed.append(end._replace(code=EXIT_FAILED, reason=reason))
             else:
+                if end.code == EXIT_DONE:
+                    reason = "exited with 0, but its files are not there"
+                    end = end._replace(code=EXIT_FAILED, reason=reason)
                 outcome.failed.append(end)
+                failed(end)
     hopeless = {end.job.id for end in outcome.failed}
     for job in jobs:  # each after those it depends on
         if not hopeless.isdisjoint(job.depends):

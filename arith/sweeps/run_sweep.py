@@ -3,14 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tape_arith.arith.compare.order import figure_path
 from tape_arith.arith.data.bucket import EVALUATION
-from tape_arith.arith.errors import Failure
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import heatmap
 from tape_arith.arith.figures.tables import Row, ranked, rows, to_csv, to_markdown
 from tape_arith.arith.files import write_text
@@ -23,17 +22,9 @@ from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.studies import ablations
 from tape_arith.arith.sweeps.engines import Engine
-from tape_arith.arith.sweeps.jobs import (
-    Job,
-    Outcome,
-    done_jobs,
-    plan,
-    read_jobs,
-    run_jobs,
-    write_jobs,
-)
-from tape_arith.arith.sweeps.status import forget_ends, note_end
-from tape_arith.arith.sweeps.sweep import Run, Sweep, sweep_folder
+from tape_arith.arith.sweeps.engines.worker import JobState, write_state
+from tape_arith.arith.sweeps.jobs import Job, JobEnd, Outcome, log_file, plan, run_jobs
+from tape_arith.arith.sweeps.sweep import Run, Sweep, load_sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import say
 from tape_arith.models.backends import AUTO
 from tape_arith.models.names.parse import Name
@@ -60,46 +51,37 @@ def plan_checked(
 def run_sweep(
     sweep: Sweep, out: Path, jobs: Sequence[Job], engine: Engine, stopper: Stopper
 ) -> Outcome:
-    """Run the jobs that are not done, noting how they end for `status`.
+    """Run the jobs that are not done, leaving what `status` reads in the sweep's folder.
 
     Raises Busy if another process runs a sweep of this name.
     """
     folder = sweep_folder(sweep, out)
+
+    def failed(end: JobEnd) -> None:
+        state = JobState("", "", "failed", code=end.code, reason=end.reason)
+        write_state(log_file(folder, end.job.id), state)
+
     with lock_folder(folder, "sweep"):
-        _warn_if_overwriting(jobs, folder)
-        write_jobs(jobs, folder)
-        forget_ends(folder)
-        return run_jobs(jobs, engine, stopper, partial(note_end, folder))
+        _warn_if_overwriting(sweep, out)
+        write_text(sweep_copy(folder), sweep.text)
+        return run_jobs(jobs, engine, stopper, failed)
 
 
-def _warn_if_overwriting(jobs: Sequence[Job], folder: Path) -> None:
-    """Warn if `folder` lists runs that are not among `jobs`, as of another sweep of its name."""
-    if not (folder / "jobs.jsonl").exists():
-        return
+def _warn_if_overwriting(sweep: Sweep, out: Path) -> None:
+    """Warn if the last sweep of this name had runs that `sweep` does not have."""
+    folder = sweep_folder(sweep, out)
     try:
-        listed = {(line.folder, line.run) for line in read_jobs(folder)}
-    except Failure:  # a corrupt list is replaced without a word
+        earlier = load_sweep(str(sweep_copy(folder))).runs(out)
+    except UsageError:  # none, or one that is replaced without a word
         return
-    dropped = listed - {(job.folder.path.as_posix(), job.run.expected) for job in jobs}
-    if dropped:
-        names = ", ".join(sorted({run.encoding for _, run in dropped}))
+    runs = {(run.folder.path, run.expected) for run in sweep.runs(out)}
+    names = [str(run.name) for run in earlier if (run.folder.path, run.expected) not in runs]
+    if names:
         say(
-            f"note: {folder} listed other runs, of {names}: its jobs and tables are replaced, the "
-            "runs stay. Are these two sweeps? Then give their files different names"
+            f"note: {folder} was of other runs, of {', '.join(dict.fromkeys(names))}: its tables "
+            "are replaced, the runs stay. Are these two sweeps? Then give their files different "
+            "names"
         )
-
-
-def report(sweep: Sweep, jobs: Sequence[Job], outcome: Outcome) -> dict[str, Any]:
-    """The state of each job, with stable keys for `--json`."""
-    done = done_jobs(jobs)
-    failed = {end.job.id: end for end in outcome.failed}
-    states = []
-    for job in jobs:
-        end = failed.get(job.id)
-        state = "done" if job.id in done else "failed" if end else "to do"
-        log = str(end.log) if end and end.log else None
-        states.append({"id": job.id, "state": state, "reason": end and end.reason, "log": log})
-    return {"schema": 1, "sweep": sweep.name, "jobs": states}
 
 
 # ---- the comparison of `run` -------------------------------------------------------------------

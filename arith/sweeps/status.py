@@ -1,39 +1,21 @@
 """How far runs and sweeps are, from their files alone. No torch here."""
 
-import json
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
-
-from tape_arith.arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY, UsageError
-from tape_arith.arith.files import Count, Part, Text, append_line, parse_json, read_text, validated
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.folder import Progress, RunFolder, find_runs
 from tape_arith.arith.runs.lock import activity
-from tape_arith.arith.sweeps.engines.worker import read_state
-from tape_arith.arith.sweeps.jobs import JobEnd, JobLine, log_file, read_jobs
+from tape_arith.arith.runs.record import TrainOptions
+from tape_arith.arith.sweeps.engines.worker import read_state, state_file
+from tape_arith.arith.sweeps.jobs import Job, log_file, plan
+from tape_arith.arith.sweeps.sweep import load_sweep, sweep_copy
 from tape_arith.arith.terminal import escape_control
 
 STATES = ("waiting", "running", "trained", "scored", "failed")
-_NO_FAILURE = (EXIT_DONE, EXIT_PARTLY, EXIT_AGAIN, EXIT_INTERRUPTED)
-
-
-class _End(Part):
-    """A line of ends.jsonl: how a job ended. For people; it never decides what is done."""
-
-    id: Text
-    exit: Annotated[int, Field(ge=-1000, le=1000)]
-    reason: str | None
-    log: str | None
-    time: Count
-
-    @property
-    def failed(self) -> bool:
-        return self.exit not in _NO_FAILURE and self.exit > 0
 
 
 @dataclass(frozen=True)
@@ -56,25 +38,13 @@ class Row:
     where: str | None = None
 
 
-def note_end(folder: Path, end: JobEnd) -> None:
-    """Add how a job ended to a sweep's ends.jsonl. Raises Failure."""
-    line = {"id": end.job.id, "exit": end.code, "reason": end.reason}
-    line |= {"log": end.log and end.log.as_posix(), "time": round(time.time())}
-    append_line(folder / "ends.jsonl", json.dumps(line))
-
-
-def forget_ends(folder: Path) -> None:
-    """Forget how jobs ended when a sweep begins anew: those that failed wait again."""
-    (folder / "ends.jsonl").unlink(missing_ok=True)
-
-
 def status(folder: Path) -> list[Row]:
     """A row a job of a sweep's folder, or a row a run of a folder of runs. Raises UsageError."""
-    if (folder / "jobs.jsonl").exists():
+    if sweep_copy(folder).exists():
         return list(_rows_of_sweep(folder))
     if runs := find_runs(folder):
         return [_row_of_run(run, run.path.relative_to(folder).as_posix()) for run in runs]
-    if sweeps := sorted(folder.glob("sweeps/*/jobs.jsonl")):
+    if sweeps := sorted(folder.glob("sweeps/*/*.toml")):
         raise UsageError(
             f"{folder} holds no runs itself, but sweeps: `tape-arith status {sweeps[0].parent}`"
         )
@@ -112,54 +82,47 @@ def as_text(rows: Sequence[Row]) -> str:
 
 
 def _rows_of_sweep(folder: Path) -> Iterator[Row]:
-    ends, began = _ends(folder), (folder / "jobs.jsonl").stat().st_mtime
+    file, out = sweep_copy(folder), folder.parent.parent
+    sweep, began = load_sweep(str(file)), file.stat().st_mtime
     failed: dict[str, str] = {}
-    for line in read_jobs(folder):  # each job after those it depends on
-        row = _row_of_job(line, folder, began, ends.get(line.id))
+    for job in plan(sweep.runs(out), TrainOptions(), out, sweep.splits):
+        row = _row_of_job(job, folder, began)
         if row.state == "failed":
             failed[row.id] = row.id
-        cause = next((failed[key] for key in line.depends if key in failed), None)
+        cause = next((failed[key] for key in job.depends if key in failed), None)
         if row.state == "waiting" and cause is not None:
             failed[row.id] = cause
             row = replace(row, reason=f"after {cause} failed", log=None)
         yield row
 
 
-def _row_of_job(line: JobLine, folder: Path, began: float, end: _End | None) -> Row:
-    row = _row(line.id, line.progress(), "scored" if line.kind == "score" else "trained")
-    if row.state == "waiting" and end is not None and end.failed:
-        return replace(row, state="failed", reason=end.reason, log=end.log)
-    log = log_file(folder, line.id)
-    job_state = read_state(log) if row.state in ("waiting", "running") else None
-    remote = job_state is not None and job_state.state != "ended"
-    if log.exists() and (remote or log.stat().st_mtime >= began):  # else of an earlier call
+def _row_of_job(job: Job, folder: Path, began: float) -> Row:
+    row, log = _row(job.id, job.progress(), job.kind), log_file(folder, job.id)
+    state = read_state(log)
+    if row.state not in ("waiting", "running"):
+        return row
+    if state is not None and not state.is_final:
+        return replace(row, where=str(state), log=log.as_posix() if log.exists() else None)
+    # A log or a failure of an earlier call of the sweep is not shown.
+    if log.exists() and log.stat().st_mtime >= began:
         row = replace(row, log=log.as_posix())
-    return replace(row, where=str(job_state)) if remote else row
+    failed = state is not None and state.state == "failed" and row.state == "waiting"
+    if state and failed and state_file(log).stat().st_mtime >= began:
+        row = replace(row, state="failed", reason=state.reason)
+    return row
 
 
 def _row_of_run(folder: RunFolder, name: str) -> Row:
     progress = folder.train_progress()
     scored = progress.done and folder.is_scored(folder.record())
-    row = _row(name, progress, "scored" if scored else "trained")
+    row = _row(name, progress, "score" if scored else "train")
     return replace(row, state="running") if activity(folder.path) not in (None, "train") else row
 
 
-def _row(key: str, progress: Progress, done: str) -> Row:
+def _row(key: str, progress: Progress, kind: str) -> Row:
     facts = asdict(progress)
-    reason = facts.pop("error")
-    state = "running" if facts.pop("running") else "waiting"
-    state = done if facts.pop("done") else state
-    return Row(key, state, **facts) if reason is None else Row(key, "failed", reason=reason)
-
-
-def _ends(sweep: Path) -> dict[str, _End]:
-    """The last end of each job; a line that is damaged, or cut short by a kill, is left out."""
-    ends = {}
-    file = sweep / "ends.jsonl"
-    for line in read_text(file).splitlines() if file.exists() else []:
-        try:
-            end = validated(parse_json(line), _End)
-        except ValueError:
-            continue
-        ends[end.id] = end
-    return ends
+    done, running, error = (facts.pop(name) for name in ("done", "running", "error"))
+    if error is not None:
+        return Row(key, "failed", reason=error)
+    state = "running" if running else "waiting"
+    return Row(key, {"train": "trained", "score": "scored"}[kind] if done else state, **facts)

@@ -92,6 +92,8 @@ class Sweep:
     splits: tuple[str, ...] = (EVALUATION,)
     learning_rates: tuple[float, ...] = ()
     """Of the tuned track: one is chosen for each encoding, by the mean in distribution."""
+    text: str = ""
+    """The file's own."""
 
     @property
     def names(self) -> list[Name]:
@@ -120,8 +122,13 @@ class Sweep:
 
 
 def sweep_folder(sweep: Sweep, out: Path) -> Path:
-    """The folder of a sweep's jobs, logs and tables; its runs are among those of `out`."""
+    """The folder of a sweep's logs, states and tables; its runs are among those of `out`."""
     return out / "sweeps" / sweep.name
+
+
+def sweep_copy(folder: Path) -> Path:
+    """The copy of the sweep's file in its folder, of the last call: `status` plans its jobs."""
+    return folder / f"{folder.name}.toml"
 
 
 def sweep_names() -> list[str]:
@@ -129,22 +136,21 @@ def sweep_names() -> list[str]:
     return sorted(path.stem for path in BUNDLED.glob("*.toml"))
 
 
-def load_sweep(text: str) -> Sweep:
+def load_sweep(name: str) -> Sweep:
     """Load the bundled sweep of that name, or the file at that path. Raises UsageError."""
-    path = Path(text)
-    if text in sweep_names():
-        path = BUNDLED / f"{text}.toml"
+    path = Path(name)
+    if name in sweep_names():
+        path = BUNDLED / f"{name}.toml"
     elif path.suffix != ".toml" or path.stem.startswith("."):
-        raise unknown("sweep", text, [*sweep_names(), "a path that ends in .toml"])
+        raise unknown("sweep", name, [*sweep_names(), "a path that ends in .toml"])
     try:
-        lines, content = parse_toml(path)
+        text, content = parse_toml(path)
     except Failure as error:
         raise UsageError(str(error)) from error
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}") from error
-    summary = lines.split("\n")[0].removeprefix("#").strip() if lines.startswith("#") else ""
     try:
-        return _checked(path.stem, summary, content)
+        return _checked(path.stem, text, content)
     except (InvalidValue, UsageError) as error:
         raise UsageError(f"{path}: {error}") from error
 
@@ -166,7 +172,7 @@ class _SweepFile(Part):
     tune: dict[str, list[float]] = Field(default={})
 
 
-def _checked(name: str, summary: str, content: Mapping[str, Any]) -> Sweep:
+def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
     file = validated(content, _SweepFile)
     config = validated({**load_preset(file.preset).as_dict(), **file.settings}, Config)
     for key in file.tune:
@@ -175,13 +181,14 @@ def _checked(name: str, summary: str, content: Mapping[str, Any]) -> Sweep:
                 f"tune takes learning_rate alone, not {key}: one table would hold several budgets, "
                 f"sizes or evaluation sets; give each value a sweep of its own, {key} under [set]"
             )
-    rates = file.tune.get("learning_rate")
-    if rates is not None and not len(set(rates)) == len(rates) > 1:
+    rates = tuple(file.tune.get("learning_rate", ()))
+    if file.tune and not len(set(rates)) == len(rates) > 1:
         raise UsageError("tune.learning_rate must be a list of several values")
-    for rate in rates or ():
+    for rate in rates:
         config.with_settings({"learning_rate": rate})
+    summary = text.split("\n")[0].removeprefix("#").strip() if text.startswith("#") else ""
     splits = tuple(map(known_split, file.splits))
-    return Sweep(name, summary, file.preset, config, _groups(file), splits, tuple(rates or ()))
+    return Sweep(name, summary, file.preset, config, _groups(file), splits, rates, text)
 
 
 def _groups(file: _SweepFile) -> tuple[Group, ...]:

@@ -136,7 +136,7 @@ def test_a_failing_encoding_stops_no_other(statement: str, here: Path) -> None:
     result = call("sweep", file, "--json")
     states = jobs_of(result)
     assert result.code == 1
-    assert states["score/mine/mini/rope/seed-0/grid"] == "done"
+    assert states["score/mine/mini/rope/seed-0/grid"] == "scored"
     assert states["train/mine/mini/mine.py@Mine/seed-0"] == "failed"
 
 

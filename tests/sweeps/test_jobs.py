@@ -12,15 +12,7 @@ from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps import jobs as module
 from tape_arith.arith.sweeps.engines import local
 from tape_arith.arith.sweeps.engines.local import InProcess
-from tape_arith.arith.sweeps.jobs import (
-    Job,
-    JobEnd,
-    done_jobs,
-    plan,
-    read_jobs,
-    run_jobs,
-    write_jobs,
-)
+from tape_arith.arith.sweeps.jobs import Job, JobEnd, done_jobs, plan, run_jobs
 from tape_arith.arith.sweeps.sweep import Run, load_sweep
 from tape_arith.models.backends import AttentionChoice
 from tests.helpers.sealing import replaced, resealed
@@ -47,8 +39,6 @@ def test_two_ways_of_scoring_share_a_training(here: Path) -> None:
         "score/mini/tape/seed-0/grid+yarn": ("train/mini/tape/seed-0",),
         "score/mini/tape/seed-0/grid": ("train/mini/tape/seed-0",),
     }
-    write_jobs(jobs, Path("listed"))
-    assert list(read_jobs(Path("listed"))) == [job.line() for job in jobs]
 
 
 def test_a_job_s_command_line_makes_its_run(here: Path) -> None:

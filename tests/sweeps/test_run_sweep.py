@@ -104,14 +104,13 @@ def test_a_sweep_is_what_its_commands_would_make(here: Path) -> None:
     before = contents(here)
     again = done("sweep", file)
     assert "all 12 jobs are done" in again.err and again.out == printed.out
-    del before[f"{FOLDER}/ends.jsonl"]
     assert contents(here) == before
     # Stale tables go: of a split that the sweep has no more, then of other settings.
     stale = done("sweep", sweep_file("rope,tape+yarn", "[0, 1]"))
     assert f"note: removed table@carry.csv, table@carry.md from {FOLDER}: " in stale.err
     refused_sweep = call("sweep", sweep_file("rope", steps=6))
     assert refused_sweep.code == 2 and "nothing is scored yet" in refused_sweep.out
-    assert {path.name for path in FOLDER.iterdir()} == {"ends.jsonl", "jobs.jsonl"}
+    assert {path.name for path in FOLDER.iterdir()} == {"mine.toml", "states"}
 
 
 @pytest.mark.slow
@@ -162,10 +161,9 @@ def test_a_job_that_fails_does_not_stop_the_others(here: Path) -> None:
     (line,) = (line for line in result.err.splitlines() if line.startswith("tape-arith: "))
     assert "holds another run (batch_size: 4, not 8)" in line
     assert "(job train/mine/mini/rope/seed-0)" in line
-    assert list(jobs_of(result).values()) == ["failed", "to do", "done", "done"]
-    states = json.loads(done("status", "mine", "--json").out)["jobs"]
-    assert [job["state"] for job in states] == ["failed", "waiting", "trained", "scored"]
-    assert "holds another run" in states[0]["reason"]
+    assert list(jobs_of(result).values()) == ["failed", "waiting", "trained", "scored"]
+    rows = json.loads(done("status", "mine", "--json").out)["jobs"]
+    assert rows == json.loads(result.out)["jobs"] and "holds another run" in rows[0]["reason"]
 
 
 def test_another_sweep_of_the_same_name_is_noted(
@@ -181,8 +179,8 @@ def test_another_sweep_of_the_same_name_is_noted(
     assert notes(sweep_file("rope,fire")) == []
     assert notes(sweep_file("rope,fire,nope", "[0, 1]")) == []  # it grew: nothing is lost
     (note,) = notes(sweep_file("nope", steps=6))
-    assert note.startswith("note: runs/sweeps/mine listed other runs, of fire, nope, rope: ")
-    (FOLDER / "jobs.jsonl").write_text("{}\n")  # corrupt: replaced without a word
+    assert note.startswith("note: runs/sweeps/mine was of other runs, of rope, fire, nope: ")
+    (FOLDER / "mine.toml").write_text("corrupt")  # replaced without a word
     assert notes(sweep_file("nope")) == []
 
 
@@ -268,7 +266,7 @@ def test_killed_in_mid_sweep_and_begun_again(here: Path) -> None:
     process = start("sweep", file, "--slots", "2", "--json")
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
-    assert {job["state"] for job in json.loads(out)["jobs"]} == {"done"}
+    assert {job["state"] for job in json.loads(out)["jobs"]} == {"trained", "scored"}
     assert kept(Path("runs/mine")) == kept(Path("whole/mine")) != {}
     assert not list(Path("runs").rglob(lock.NAME))
 

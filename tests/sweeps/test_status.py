@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,36 +12,36 @@ import pytest
 
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.lock import lock_folder
-from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
-from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file, plan, write_jobs
-from tape_arith.arith.sweeps.status import note_end
-from tape_arith.arith.sweeps.sweep import Run
-from tape_arith.arith.training.config import Config
-from tape_arith.models.names.parse import parse
+from tape_arith.arith.sweeps.jobs import log_file
 from tests.helpers.sealing import replaced
+from tests.helpers.sweeps import sweep_file
 from tests.helpers.tiny_runs import call, done, refused, untouched
 
-FOLDER = Path("runs/sweeps/mine")
-ROPE = Path("runs/mini/rope/seed-0")
+FOLDER, ROPE = Path("runs/sweeps/mine"), Path("runs/mine/mini/rope/seed-0")
 TRAIN, SCORE, YARN = (
-    f"{kind}/mini/rope/seed-0{grid}"
+    f"{kind}/mine/mini/rope/seed-0{grid}"
     for kind, grid in (("train", ""), ("score", "/grid"), ("score", "/grid+yarn"))
 )
 
 
-def list_jobs(config: Config, *names: str) -> list[Job]:
-    """List the jobs of a sweep."""
-    runs = [Run(parse(name), 0, "mini", config, Path("runs")) for name in names]
-    jobs = plan(runs, TrainOptions(), Path("runs"))
-    write_jobs(jobs, FOLDER)
-    return jobs
+def plan_sweep(names: str, **changed: Any) -> None:
+    """Leave what a sweep leaves when it starts."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    Path(sweep_file(names, **changed)).rename(FOLDER / "mine.toml")
+
+
+def note_failure(job: str, reason: str) -> None:
+    write_state(log_file(FOLDER, job), JobState("", "", "failed", code=1, reason=reason))
 
 
 @pytest.fixture
-def listed(comparison: Path) -> list[Job]:
-    """The jobs of rope and rope+yarn of one seed, of which all but yarn are done."""
-    return list_jobs(RunFolder(ROPE).record().config, "rope", "rope+yarn")
+def planned(comparison: Path) -> Path:
+    """A sweep of rope and rope+yarn of one seed, of which all jobs but yarn are done."""
+    Path("runs/mine").mkdir()
+    Path("runs/mini").rename("runs/mine/mini")
+    plan_sweep("rope,rope+yarn")
+    return comparison
 
 
 def states(*arguments: str) -> dict[str, dict[str, Any]]:
@@ -51,8 +50,8 @@ def states(*arguments: str) -> dict[str, dict[str, Any]]:
     return {job["id"]: job for job in content["jobs"]}
 
 
-def test_what_is_done_waits_and_runs(listed: list[Job], here: Path) -> None:
-    with untouched(here):
+def test_what_is_done_waits_and_runs(planned: Path) -> None:
+    with untouched(planned):
         rows = states()
     assert {key: job["state"] for key, job in rows.items()} == {
         TRAIN: "trained",
@@ -64,7 +63,7 @@ def test_what_is_done_waits_and_runs(listed: list[Job], here: Path) -> None:
         assert states()[YARN]["state"] == "running" and states()[TRAIN]["state"] == "trained"
 
 
-@pytest.mark.usefixtures("listed")
+@pytest.mark.usefixtures("planned")
 def test_a_training_on_its_way() -> None:
     folder = RunFolder(ROPE)
     for grid in ROPE.glob("grid*.json"):
@@ -81,22 +80,22 @@ def test_a_training_on_its_way() -> None:
     assert row["seconds_left"] == 6.0  # two steps of three seconds
     with lock_folder(ROPE):
         assert "running  2 of 4  2.5000  0:00:06" in done("status", "mine").out
-        assert states("runs")["mini/rope/seed-0"]["state"] == "running"
+        assert states("runs/mine")["mini/rope/seed-0"]["state"] == "running"
 
 
-def test_what_failed_and_what_was_stopped(listed: list[Job]) -> None:
-    yarn, log = listed[-1], Path("runs/sweeps/mine/logs/it.log")
-    note_end(FOLDER, JobEnd(yarn, 1, "no space", log))
-    row = states()[YARN]
-    assert (row["state"], row["reason"], row["log"]) == ("failed", "no space", str(log))
-    # Preempted, out of time, asked to stop, killed: it goes on, it has not failed.
-    for code in (75, 3, 130, -15):
-        note_end(FOLDER, JobEnd(yarn, code))
-        assert states()[YARN]["state"] == "waiting"
-    note_end(FOLDER, JobEnd(yarn, 2, "wrong"))
-    with open(FOLDER / "ends.jsonl", "a") as file:
-        file.write('{"id": "sco')  # a kill cut it short
-    assert states()[YARN]["state"] == "failed"
+@pytest.mark.usefixtures("planned")
+def test_what_failed_in_this_call_of_the_sweep() -> None:
+    note_failure(YARN, "no space")
+    log = log_file(FOLDER, YARN)
+    assert (states()[YARN]["state"], states()[YARN]["reason"]) == ("failed", "no space")
+    log.parent.mkdir()
+    log.write_text("$ tape-arith score\n")
+    assert states()[YARN]["log"] == str(log)
+    # The failure and the log of an earlier call are not shown.
+    later = time.time() + 99
+    os.utime(FOLDER / "mine.toml", (later, later))
+    assert (states()[YARN]["state"], states()[YARN]["log"]) == ("waiting", None)
+    os.utime(FOLDER / "mine.toml", (0, 0))
     done("score", ROPE, "--with", "yarn")
     assert states()[YARN]["state"] == "scored"
 
@@ -115,33 +114,32 @@ def test_what_is_neither(here: Path) -> None:
     assert "neither a sweep nor runs" in refused("status", "nothing")
     message = refused("status", "mini-all", "--runs", "elsewhere")
     assert "`tape-arith sweep mini-all --out elsewhere` starts it" in message
-    FOLDER.mkdir(parents=True)
-    (FOLDER / "jobs.jsonl").write_text('{"id": 3}\n')
+    plan_sweep("rope")
     assert f"`tape-arith status {FOLDER}`" in refused("status")
-    assert "jobs.jsonl is corrupt" in refused("status", "mine", code=1)
+    (FOLDER / "mine.toml").write_text("preset = 1")
+    assert f"{FOLDER}/mine.toml: 'preset' must be a valid string" in refused("status", "mine")
 
 
-def test_a_grid_of_another_budget_is_not_done(comparison: Path) -> None:
+@pytest.mark.usefixtures("planned")
+def test_a_grid_of_another_budget_is_not_done() -> None:
     """As a sweep sees it, which would score it anew, or be refused."""
-    config = RunFolder(ROPE).record().config
-    for other in (replace(config, steps=6), replace(config, learning_rate=0.5)):
-        jobs = list_jobs(other, "rope")
+    for changed in ({"steps": 6}, {"learning_rate": 0.5}):
+        plan_sweep("rope", **changed)
         assert {job["state"] for job in states().values()} == {"waiting"}
-        assert not any(job.done() for job in jobs)
     # The run itself went on: its grid is that of a shorter training.
     replaced(ROPE / "grid.json", '"steps": 4', '"steps": 3')
-    list_jobs(config, "rope")
+    plan_sweep("rope")
     assert [job["state"] for job in states().values()] == ["trained", "waiting"]
-    rows = states("runs")
+    rows = states("runs/mine")
     assert rows["mini/rope/seed-0"]["state"] == "trained"
     assert rows["mini/rope/seed-1"]["state"] == "scored"
 
 
 def test_what_waits_for_a_failed_job_says_so_and_is_not_watched(
-    comparison: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train, _ = list_jobs(replace(RunFolder(ROPE).record().config, steps=6), "rope")
-    note_end(FOLDER, JobEnd(train, 2, "another budget"))
+    plan_sweep("rope")
+    note_failure(TRAIN, "another budget")
     assert states()[SCORE]["reason"] == f"after {TRAIN} failed"
     line = done("status", "mine").out.splitlines()[2]
     assert line.split(maxsplit=2)[1:] == ["waiting", f"after {TRAIN} failed"]
@@ -150,19 +148,7 @@ def test_what_waits_for_a_failed_job_says_so_and_is_not_watched(
     assert "1 failed" in done("status", "mine", "--watch").out and not looks
 
 
-def test_the_log_of_an_earlier_call_is_not_shown(listed: list[Job]) -> None:
-    log = log_file(FOLDER, YARN)
-    log.parent.mkdir()
-    log.write_text("$ tape-arith score\n")
-    assert states()[YARN]["log"] == str(log)
-    earlier = time.time() - 99
-    os.utime(log, (earlier, earlier))
-    assert states()[YARN]["log"] is None
-    note_end(FOLDER, JobEnd(listed[-1], 1, "no space", log))
-    assert states()[YARN]["log"] == str(log)  # a failure is shown wherever it stands
-
-
-@pytest.mark.usefixtures("listed")
+@pytest.mark.usefixtures("planned")
 def test_where_a_remote_engine_has_a_job() -> None:
     log = log_file(FOLDER, YARN)
     assert "where" not in done("status", "mine").out
@@ -177,7 +163,7 @@ def test_where_a_remote_engine_has_a_job() -> None:
         assert read_state(log) is None and states()[YARN]["where"] is None
 
 
-@pytest.mark.usefixtures("listed")
+@pytest.mark.usefixtures("planned")
 def test_watching_ends_when_all_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
 
@@ -190,7 +176,7 @@ def test_watching_ends_when_all_is_done(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(looks) == 1
 
 
-@pytest.mark.usefixtures("listed")
+@pytest.mark.usefixtures("planned")
 def test_it_needs_no_torch() -> None:
     code = (
         "import sys; from tape_arith import cli; sys.argv = ['tape-arith', 'status', 'mine']\n"

@@ -81,7 +81,7 @@ class Slurm:
 
     def submit(self, job: Job, seconds: float | None) -> None:
         state = read_state(log_file(self.folder, job.id))
-        if state and state.state != "ended" and state.token in self.queue:
+        if state and not state.is_final and state.token in self.queue:
             say(f"in Slurm's queue already: {job.id}")
             self.jobs[state.token] = job
         else:

@@ -32,15 +32,20 @@ class JobState(Strict):
     """Where an engine has a job: a small file that whoever holds the job writes.
 
     The token names this submission of the job. "stopped" is a job that was asked to stop, and that
-    a cluster may run again; "ended" is final. Whether the job is done its own files say.
+    a cluster may run again; "ended" is final, "failed" too. Whether the job is done its own files
+    say.
     """
 
     engine: str
     token: str
-    state: Literal["queued", "running", "stopped", "ended"] = "queued"
+    state: Literal["queued", "running", "stopped", "ended", "failed"] = "queued"
     host: str = ""
     code: int = 0
     reason: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in ("ended", "failed")
 
     def __str__(self) -> str:
         """Where the job is, for people."""

@@ -218,7 +218,7 @@ def test_preempted_and_a_node_dead(here: Path, conf: Path) -> None:
             out, err = conductor.communicate(timeout=400)
         assert conductor.returncode == 0, err
         assert err.count("in Slurm's queue already") == 2
-        assert {job["state"] for job in json.loads(out)["jobs"]} == {"done"}
+        assert {job["state"] for job in json.loads(out)["jobs"]} == {"trained", "scored"}
         assert told("squeue", "-h") == ""
     assert kept(Path("runs/mine")) == kept(Path("whole/mine")) != {}
     assert not list(Path("runs").rglob(lock.NAME))
