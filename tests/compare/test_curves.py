@@ -1,11 +1,7 @@
 """Which runs `tape-arith curves` takes, and what it refuses."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from tape_arith.arith.compare.curves import align
 from tape_arith.arith.figures.curves import Series
@@ -77,36 +73,8 @@ def test_all_of_them(comparison: Path) -> None:
     assert figure.out == "runs/paper-20/curves-rope.png\n"
 
 
-def test_all_of_nothing(here: Path) -> None:
-    told = refused("curves", "--compare", "all", "--preset", "paper-20", "--runs", "m")
-    assert "tape-arith train --pe rope --preset paper-20 --out m makes one" in told
-
-
 def test_runs_that_were_trained_otherwise_are_refused(comparison: Path) -> None:
     done("train", "--pe", "nope", "--no-score", *settings(learning_rate=0.002))
     with untouched(comparison):
         line = refused("curves", "--compare", "rope,nope")
     assert "cannot stand in one figure" in line and "learning_rate: 0.00" in line
-
-
-def test_a_longer_budget_is_not_drawn_beside_a_shorter(comparison: Path) -> None:
-    done("train", "runs/mini/rope/seed-0", "--steps", 8, "--no-score")
-    with untouched(comparison):
-        result = done("curves", "--compare", "rope,tape", "--json")
-    assert result.err == "note: left out: rope seed 0: steps: 8, not 4\n"
-    assert json.loads(result.out)["learners"][0]["seeds"] == [1]
-
-
-@pytest.mark.slow
-def test_it_needs_no_torch(comparison: Path) -> None:
-    code = (
-        "import sys; sys.argv = ['tape-arith', 'curves', '--compare', 'rope,tape']\n"
-        "from tape_arith import cli\n"
-        "try: cli.main()\n"
-        "except SystemExit as e: assert not e.code and 'torch' not in sys.modules\n"
-    )
-    root = Path(__file__).parents[2]
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(root)}
-    )
-    assert run.returncode == 0, run.stderr

@@ -5,8 +5,6 @@ import io
 import json
 import re
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -191,12 +189,6 @@ def test_the_order_and_what_stands_apart(made: Path) -> None:
     assert rows(content)["gone:b_f=3"]["kind"] == "unknown"
 
 
-def test_a_seed_that_did_not_converge_takes_its_encoding_out(made: Path) -> None:
-    write(made / "runs", "fire", 2, counts(6.0, 2))
-    row = rows(leaderboard())["fire"]
-    assert row["rank"] is None and row["mark"] == "1 not converged"
-
-
 def test_tests_against_the_references(made: Path) -> None:
     content, grids = leaderboard(), raw(made / "runs")
     pairs = [("rope", "tape"), ("fire", "rope"), ("fire", "tape"), ("abacus", "rope")]
@@ -281,13 +273,6 @@ def test_the_preset_s_own_budget_comes_before_a_larger_group(made: Path) -> None
     content = leaderboard()
     assert sorted(rows(content)) == sorted(larger) and content["settings"] == {"steps": 10}
     assert content["left_out"][0]["why"].startswith("steps 20, not 10")
-
-
-def test_runs_that_are_not_scored_are_named(made: Path) -> None:
-    folder = write(made / "runs", "cope", 3, counts(12, 0))
-    (folder.path / "grid.json").unlink()
-    (left,) = leaderboard()["left_out"]
-    assert left == {"runs": "cope seed 3", "why": "not scored yet"}
 
 
 def test_time_and_last_states(made: Path) -> None:
@@ -396,19 +381,9 @@ def test_latex(made: Path) -> None:
     text = done("leaderboard", "--format", "latex").out
     for environment in ("table*", "tabular"):
         assert text.count(f"\\begin{{{environment}}}") == text.count(f"\\end{{{environment}}}") == 1
-    align = re.search(r"\\begin\{tabular\}\{([lr]+)\}", text)
-    assert align is not None
     body = text[text.index("\\toprule") : text.index("\\bottomrule")]
-    lines = [line for line in body.splitlines() if " & " in line]
-    assert len(lines) == 1 + len(REACH)
-    assert all(line.count(" & ") == len(align[1]) - 1 and line.endswith(r"\\") for line in lines)
     assert body.count("\\multicolumn") == 4 == body.count("\\midrule")
     assert all(ord(letter) < 128 for letter in text)
-    # No wider than the page, and what stands apart says why.
-    assert text.splitlines()[0].endswith("\\usepackage{booktabs} and \\usepackage{graphicx}")
-    assert (
-        "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{\\begin{tab" in text
-    )
     assert "\\textit{Task-structured: these know where digits stand" in body
     caption = text[text.index("\\caption") :]
     assert "over problems)" not in body and "& 1\\dag{} &" in body and "\\dag{} One seed" in caption
@@ -424,8 +399,6 @@ def test_a_file_and_a_figure(made: Path) -> None:
     assert told.out == "new/board.tex\nnew/board.svg\n"
     assert Path("new/board.tex").read_text().startswith("% needs \\usepackage{booktabs}")
     assert "<svg" in Path("new/board.svg").read_text()
-    done("leaderboard", "--out", "board.txt")
-    assert Path("board.txt").read_text() == done("leaderboard").out
     done("leaderboard", "--out", "board", "--format", "csv")
     assert Path("board").read_text().startswith("section,rank,")
     done("leaderboard", "--out", "board.txt", "--format", "csv")
@@ -456,28 +429,3 @@ def test_what_is_refused(made: Path) -> None:
     file = made / "runs/mini/tape/seed-1/grid.json"
     file.write_text("{")
     assert "tape/seed-1/grid.json is corrupt" in done("leaderboard").err
-
-
-@pytest.mark.slow
-def test_no_torch_without_costs(made: Path) -> None:
-    code = (
-        "import sys; sys.argv[1:] = ['leaderboard', '--out', 'board.md', '--figure', 'board.png']\n"
-        "from tape_arith import cli\n"
-        "try:\n    cli.main()\n"
-        "except SystemExit as end:\n    assert end.code in (0, None), end.code\n"
-        "assert 'torch' not in sys.modules"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-
-
-def test_the_runs_of_this_repository() -> None:
-    """Grids without weights: the table that is committed holds the same means."""
-    results = Path(__file__).parents[2] / "results"
-    found = rows(leaderboard("--runs", results, "--preset", "mini"))
-    for name, grids in raw(results / "mini").items():
-        values = [
-            np.mean([s[i][j] for i, j in product(range(16), repeat=2) if max(i, j) >= 8])
-            for s in grids
-        ]
-        assert found[name]["means"]["out_of_distribution"]["mean"] == pytest.approx(np.mean(values))

@@ -167,29 +167,6 @@ function drawMap(figure) {
   figure.querySelector(".words").replaceChildren(...lines.map((line) => make("span", {}, line)), last);
   figure.querySelector(".plot").setAttribute("aria-label", `Heatmap of ${encoding.name}, 1 to ${report.max_digits} digits. ${lines.join("; ") || last.textContent}`);
   figure.classList.toggle("absent", !cells);
-  const seeds = choice === "mean" ? "mean of seeds" : `seed ${choice}`;
-  cellTable(figure, `${encoding.name}: exact match in percent, ${seeds}`, (at) =>
-    (share(at) === null ? "not scored" : (100 * share(at)).toFixed(1)));
-}
-
-// A table of all cells for those who cannot or will not see the map, once it is opened.
-function cellTable(figure, title, text) {
-  const details = figure.querySelector("details");
-  const fillTable = () => {
-    if (!details.open) return;
-    const lengths = Array.from({ length: report.max_digits }, (_, place) => place + 1);
-    const head = (scope, label) => make("th", { scope }, String(label));
-    const rows = lengths.map((i) => make("tr", {}, head("row", i),
-      ...lengths.map((j) => make("td", {}, text((i - 1) * lengths.length + j - 1)))));
-    const table = make("table", { class: "cells" },
-      make("caption", {}, `${title}, by digits of the first operand (rows) and of the second (columns)`),
-      make("thead", {}, make("tr", {}, head("col", "first \\ second"), ...lengths.map((j) => head("col", j)))),
-      make("tbody", {}, ...rows));
-    const box = make("div", { class: "scrolled", tabindex: "0", role: "region", "aria-label": title }, table);
-    details.replaceChildren(details.querySelector("summary"), box);
-  };
-  details.ontoggle = fillTable;
-  fillTable();
 }
 
 // ---- the difference of two encodings ----
@@ -231,8 +208,6 @@ function drawDifference() {
   byId("highest").textContent = `${signed(limit, 0)} points`;
   byId("difference-words").replaceChildren(...lines.map((line) => make("span", {}, line)));
   figure.querySelector(".plot").setAttribute("aria-label", `Difference ${name}. ${lines.join("; ")}`);
-  cellTable(figure, `${name}: percentage points, * is significant (false discovery rate 5 %, these runs only)`, (at) =>
-    (points(at) === null ? "not scored" : signed(points(at)) + (significant(at) ? " *" : "")));
 }
 
 function aboutDifference(at) {
