@@ -18,7 +18,9 @@ def command(
     out: Annotated[
         Path | None, typer.Option(help="The folder (default: data/addition-bucket-40).")
     ] = None,
-    count: Annotated[int | None, typer.Option(help="Problems (default: the preset's).")] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, max=10**12, help="Problems (default: the preset's).")
+    ] = None,
     seed: Annotated[
         int,
         typer.Option(
