@@ -49,7 +49,7 @@ def each(problems: Problems) -> list[list[int]]:
 # ---- the small grid ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("config", [small(), WIDE, small(trained_digits=7, tested_digits=50)])
+@pytest.mark.parametrize("config", [small(), small(trained_digits=7, tested_digits=50)])
 def test_each_chosen_cell_has_its_problems(config: Config) -> None:
     grid = SmallGrid.of(config)
     lengths = _chosen_lengths(config.trained_digits, config.tested_digits)
@@ -94,7 +94,7 @@ def learning() -> Trainer:
     """Rope that can add one digit, mostly: right and wrong answers in and out of distribution."""
     torch.set_num_threads(1)
     config = small(
-        trained_digits=1, tested_digits=3, steps=200, hidden_size=32, mlp_size=32, batch_size=32
+        trained_digits=1, tested_digits=3, steps=150, hidden_size=32, mlp_size=32, batch_size=32
     )
     return train(trainer(config))
 
@@ -125,7 +125,7 @@ def trained(name: str, *, curves: bool, evaluate_every: int) -> tuple[Trainer, l
     return train(one, lines.append, evaluate_every=evaluate_every), lines
 
 
-@pytest.mark.parametrize("name", [*CONTEXTUAL, "rand-rope", "fire"])
+@pytest.mark.parametrize("name", ["tape", "rand-rope"])
 def test_looking_changes_no_bit_of_the_weights(name: str) -> None:
     """Often and with curves, or once at the end and without."""
     looked, lines = trained(name, curves=True, evaluate_every=5)
@@ -136,11 +136,11 @@ def test_looking_changes_no_bit_of_the_weights(name: str) -> None:
     assert [line.loss for line in lines] == [line.loss for line in few]
 
 
-@pytest.mark.parametrize("name", ["rope", *CONTEXTUAL])
+@pytest.mark.parametrize("name", ["rope", "tape-heads"])
 def test_a_line_says_what_there_is(name: str) -> None:
-    _, lines = trained(name, curves=name != "tape", evaluate_every=10)
+    _, lines = trained(name, curves=name == "rope", evaluate_every=10)
     contents = [line.content() for line in lines]
-    assert ["small_grid" in content for content in contents] == [False, name != "tape"] * 2
+    assert ["small_grid" in content for content in contents] == [False, name == "rope"] * 2
     assert ["state" in content for content in contents] == [False, name != "rope"] * 2
     assert [content["exact_match"] is None for content in contents] == [True, False] * 2
     if name != "rope":

@@ -1,5 +1,8 @@
-"""What a step's loss and gradient are: a plain loop over rows, whatever the groups."""
+"""What a step's loss and gradient are: a plain loop over rows, in whatever groups rows go through
+the decoder, packed or padded, and however often memory runs out."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,196 +12,269 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.data.rows import pad
-from tape_arith.arith.runs.build import decoder_for
-from tape_arith.arith.tasks.task import concatenate
-from tape_arith.arith.tasks.vocabulary import PAD
-from tape_arith.arith.training.step import make_optimizer, summed_loss
+from tape_arith.arith.data.rows import Rows, pad
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.runs.build import decoder_for, setting_for
+from tape_arith.arith.runs.train import continue_run
+from tape_arith.arith.scoring.score import score
+from tape_arith.arith.training import step
+from tape_arith.arith.training.step import explain_failures, is_out_of_memory, summed_loss
 from tape_arith.arith.training.trainer import Trainer
+from tape_arith.models.attention import Eager
+from tape_arith.models.build import build
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import parse
 from tape_arith.models.sequences import Sequences
-from tests.helpers.small_training import perturbed, small, trainer
+from tests.helpers.small_training import (
+    assert_same_bits,
+    cpu,
+    final_weights,
+    never,
+    perturbed,
+    run,
+    small,
+    trainer,
+)
 
-BUCKET = Bucket("addition", 3, 0, "train")
+CONFIG = small(trained_digits=4, tested_digits=6, batch_size=24, groups=2, clip=1e9)
+NAMES = known_names("encoding")
+PACKABLE = [name for name in NAMES if build(name, setting_for(CONFIG)).needs.packed]
+OUT_OF_MEMORY = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+Gradient = tuple[float, float, dict[str, Tensor]]
+"""Loss, norm of the gradient, and gradient by parameter."""
 
 
-def step_gradient(of: Trainer) -> tuple[float, float, dict[str, Tensor]]:
-    """Loss, norm and gradient of a trainer's next step."""
-    seen: dict[str, Tensor] = {}
+def step_gradient(one: Trainer) -> Gradient:
+    """Return the gradient of a trainer's next step."""
+    gradient: dict[str, Tensor] = {}
 
-    def step(*_: Any) -> None:
-        for name, parameter in of.decoder.named_parameters():
+    def keep_gradient(*_: Any) -> None:
+        for name, parameter in one.decoder.named_parameters():
             assert parameter.grad is not None
-            seen[name] = parameter.grad.clone()
+            gradient[name] = parameter.grad.clone()
 
-    of.optimizer.step = step  # type: ignore[assignment, method-assign]
-    loss, norm = of.train_step()
-    return float(loss), float(norm), seen
+    one.optimizer.step = keep_gradient  # type: ignore[assignment, method-assign]
+    loss, norm = one.train_step()
+    return float(loss), float(norm), gradient
 
 
-def looped(of: Trainer) -> tuple[float, dict[str, Tensor]]:
-    """The same by a loop over rows: the mean cross-entropy of answer and end tokens."""
-    problems, keys = of.batches.problems(of.step)
+def perturbed_trainer(name: str = "rope", **changes: Any) -> Trainer:
+    one = trainer(small(**{**vars(CONFIG), **changes}), name)
+    perturbed(one.decoder)
+    return one
+
+
+def looped(one: Trainer) -> Gradient:
+    """Return the same by a loop over rows: the mean cross-entropy of answer and end tokens."""
+    problems, keys = one.batches.problems(one.step)
     losses, count, start = [], 0, 0
     for row, length in enumerate(problems.lengths):
         tokens = torch.from_numpy(problems.tokens[start : start + length].astype(np.int64))
         start += length
         prompt = int(problems.prompt_lengths[row])
-        logits = of.decoder(
-            Sequences(
-                tokens[None, :-1],
-                torch.tensor([problems.final_lengths[row]]),
-                torch.tensor([keys[row]]),
-            )
-        )[0]
-        losses.append(F.cross_entropy(logits[prompt - 1 :], tokens[prompt:], reduction="sum"))
+        final_length = torch.tensor([problems.final_lengths[row]])
+        seqs = Sequences(tokens[None, :-1], final_length, torch.tensor([keys[row]]))
+        logits = one.decoder(seqs)[0, prompt - 1 :]
+        losses.append(F.cross_entropy(logits, tokens[prompt:], reduction="sum"))
         count += len(tokens) - prompt
     loss = torch.stack(losses).sum() / count
-    parameters = dict(of.decoder.named_parameters())
+    parameters = dict(one.decoder.named_parameters())
     gradient = torch.autograd.grad(loss, list(parameters.values()))
-    return float(loss.detach()), dict(zip(parameters, gradient, strict=True))
+    norm = torch.cat([piece.flatten() for piece in gradient]).norm()
+    return float(loss.detach()), float(norm), dict(zip(parameters, gradient, strict=True))
 
 
-def assert_close(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
-    assert ours.keys() == theirs.keys()
-    whole = max(float(gradient.norm()) for gradient in theirs.values())
-    for name in ours:
+def assert_close(actual: Gradient, expected: Gradient) -> None:
+    assert actual[0] == pytest.approx(expected[0], rel=1e-5)
+    assert actual[1] == pytest.approx(expected[1], rel=1e-4)
+    assert actual[2].keys() == expected[2].keys()
+    largest = max(float(gradient.norm()) for gradient in expected[2].values())
+    for name, gradient in expected[2].items():
         # What cannot act (the bias of FIRE's output) has nothing but rounding for a gradient.
-        size = max(float(theirs[name].norm()), 1e-2 * whole)
-        error = float((ours[name] - theirs[name]).norm()) / size
+        size = max(float(gradient.norm()), 1e-2 * largest)
+        error = float((actual[2][name] - gradient).norm()) / size
         assert error < 1e-5, f"{name}: relative error {error:.1e}"
 
 
-@pytest.mark.parametrize("name", known_names("encoding"))
-def test_groups_sum_to_the_gradient_of_a_loop_over_rows(name: str) -> None:
-    config = small(trained_digits=3, clip=1e9)
-    expected = trainer(config, name)
-    perturbed(expected.decoder)
-    loss, gradient = looped(expected)
+@pytest.mark.parametrize("name", NAMES)
+def test_groups_sum_to_the_gradient_of_a_loop_over_rows(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = looped(perturbed_trainer(name))
     for groups in (1, 4):
-        ours = trainer(small(trained_digits=3, clip=1e9, groups=groups), name)
-        perturbed(ours.decoder)
-        got_loss, got_norm, got = step_gradient(ours)
-        assert got_loss == pytest.approx(loss, rel=1e-5)
-        assert_close(got, gradient)
-        whole = torch.cat([piece.flatten() for piece in gradient.values()]).norm()
-        assert got_norm == pytest.approx(float(whole), rel=1e-5)
+        assert_close(step_gradient(perturbed_trainer(name, groups=groups)), expected)
+    if name in PACKABLE:
+        monkeypatch.setattr(Eager, "packs", True)
+        packed = perturbed_trainer(name)
+        assert packed.decoder.packs
+        assert_close(step_gradient(packed), expected)
 
 
 def test_the_clipped_gradient_has_the_norm_it_is_clipped_to() -> None:
-    ours = trainer(small(clip=1e-3))
-    _, norm, gradient = step_gradient(ours)
-    assert norm > 1e-3
+    _, norm, gradient = step_gradient(perturbed_trainer(clip=1e-3))
     clipped = torch.cat([piece.flatten() for piece in gradient.values()]).norm()
-    assert float(clipped) == pytest.approx(1e-3, rel=1e-4)
-
-
-def loss_of(decoder: Decoder, rows: Any) -> float:
-    with torch.no_grad():
-        return float(summed_loss(decoder, rows, "cpu"))
+    assert norm > 1e-3 and float(clipped) == pytest.approx(1e-3, rel=1e-4)
 
 
 def test_only_answer_and_end_tokens_are_learned_from() -> None:
-    decoder = perturbed(decoder_for(small(), parse("rope"), 0))
-    problems = BUCKET.problems(0, 9)
-    rows = pad(problems, BUCKET.keys(0, 9), np.arange(9))
-    loss = loss_of(decoder, rows)
-    targets = rows.targets.copy()
-    targets[~rows.is_answer] = 4 + (targets[~rows.is_answer] + 1) % 10
-    assert loss_of(decoder, rows._replace(targets=targets)) == loss
-    for place in np.argwhere(rows.is_answer):
-        targets = rows.targets.copy()
-        targets[tuple(place)] = 4 if targets[tuple(place)] != 4 else 5
-        assert loss_of(decoder, rows._replace(targets=targets)) != loss
+    decoder = perturbed(decoder_for(CONFIG, parse("rope"), 0))
+    bucket = Bucket("addition", 3, 0, "train")
+    problems = bucket.problems(0, 9)
+    rows = pad(problems, bucket.keys(0, 9), np.arange(9))
+
+    def loss(targets: np.ndarray[Any, Any]) -> float:
+        with torch.no_grad():
+            return float(summed_loss(decoder, rows._replace(targets=targets), "cpu"))
+
     assert rows.is_answer.sum() == (problems.lengths - problems.prompt_lengths).sum()
+    other = 4 + (rows.targets + 1) % 10
+    assert loss(np.where(rows.is_answer, rows.targets, other)) == loss(rows.targets)
+    for place in map(tuple, np.argwhere(rows.is_answer)):
+        targets = rows.targets.copy()
+        targets[place] = other[place] if other[place] != targets[place] else 5
+        assert loss(targets) != loss(rows.targets)
 
 
-def test_padding_never_enters() -> None:
-    decoder = perturbed(decoder_for(small(), parse("tape"), 0))
-    rows = pad(BUCKET.problems(0, 9), BUCKET.keys(0, 9), np.arange(9))
-    assert (rows.inputs == PAD).any()
-    inputs = np.where(rows.inputs == PAD, 9, rows.inputs)
-    assert loss_of(decoder, rows._replace(inputs=inputs)) == pytest.approx(
-        loss_of(decoder, rows), rel=1e-6
+@pytest.mark.parametrize("name", PACKABLE)
+def test_packed_scores_are_those_of_padded_groups(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = perturbed(decoder_for(CONFIG, parse(name), 0)).eval()
+    bucket = Bucket("addition", 6, 0, "evaluation")
+    problems, keys = bucket.problems(0, 100), bucket.keys(0, 100)
+    padded = score(decoder, problems, keys, cpu())
+    monkeypatch.setattr(Eager, "packs", True)
+    packed = score(decoder, problems, keys, cpu())
+    assert decoder.packs
+    for field in ("exact", "num_correct", "answer_tokens", "first_wrong"):
+        assert np.array_equal(getattr(packed, field), getattr(padded, field)), field
+    np.testing.assert_allclose(packed.margin, padded.margin, rtol=1e-3, atol=1e-5)
+    # Some digits are right by chance: the comparison is not one of zeros.
+    assert 0 < padded.num_correct.sum() < padded.answer_tokens.sum()
+
+
+def test_packed_steps_have_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Eager, "packs", True)
+    one = trainer(CONFIG)
+    shapes = set()
+    for number in range(20):
+        (rows,) = one.groups(*one.batches.problems(number))
+        assert rows.starts is not None
+        shapes.add((rows.inputs.shape, rows.starts.shape, rows.longest))
+    assert len(shapes) == 1
+    assert not trainer(CONFIG, "fire").decoder.packs  # its biases are dense
+
+
+# ---- memory runs out -----------------------------------------------------------------------
+
+
+def limit_forwards(
+    patch: pytest.MonkeyPatch, fails: Callable[[Rows, int], bool], error: Exception
+) -> list[int]:
+    """Make forwards raise `error` where `fails` says so of their rows and number.
+
+    Returns the rows of those that did not, as a list that grows.
+    """
+    original, sizes, number = step.summed_loss, [], 0
+
+    def limited(decoder: Decoder, rows: Rows, device: str) -> Tensor:
+        nonlocal number
+        number += 1
+        if fails(rows, number):
+            raise error
+        sizes.append(len(rows.source_index))
+        return original(decoder, rows, device)
+
+    patch.setattr(step, "summed_loss", limited)
+    return sizes
+
+
+@pytest.mark.parametrize("packs", [False, True])
+@pytest.mark.parametrize("most", [13, 1])
+def test_smaller_groups_give_the_gradient_of_the_batch(
+    packs: bool, most: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Eager, "packs", packs)
+    expected = step_gradient(perturbed_trainer())
+    sizes = limit_forwards(
+        monkeypatch, lambda rows, _: len(rows.source_index) > most, MemoryError()
     )
-    (gradient,) = torch.autograd.grad(summed_loss(decoder, rows, "cpu"), [decoder.embedding.weight])
-    assert not gradient[PAD].any()
-    assert gradient[4:14].any()
+    one = perturbed_trainer()
+    assert_close(step_gradient(one), expected)
+    # The finer cut is kept, and reported only when it is made.
+    notes = capsys.readouterr().err.splitlines()
+    assert len(notes) == one.split_factor.bit_length() - 1 and one.split_factor > 1
+    assert all(line.startswith("note: out of memory in step 1, with up to ") for line in notes)
+    sizes.clear()
+    one.train_step()
+    assert sum(sizes) == CONFIG.batch_size and max(sizes) <= most
+    assert capsys.readouterr().err == ""
 
 
-def settings_of(name: str) -> dict[str, tuple[float, float]]:
-    """Weight decay and factor of the learning rate of each parameter."""
-    decoder = decoder_for(small(num_layers=3), parse(name), 0)
-    of = {id(p): path for path, p in decoder.named_parameters()}
-    groups = make_optimizer(decoder, small(num_layers=3)).param_groups
-    found = [
-        (of[id(p)], (group["weight_decay"], group["lr_factor"]))
-        for group in groups
-        for p in group["params"]
-    ]
-    assert sorted(path for path, _ in found) == sorted(of.values())
-    return dict(found)
+def test_groups_before_the_one_that_does_not_fit_count_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second of two groups does not fit; the first has been added up by then."""
+    expected = step_gradient(perturbed_trainer())
+    sizes = limit_forwards(monkeypatch, lambda _, number: number == 2, OUT_OF_MEMORY)
+    one = perturbed_trainer()
+    assert_close(step_gradient(one), expected)
+    assert len(sizes) == 1 + 4 and one.split_factor == 2
 
 
-@pytest.mark.parametrize("name", known_names("encoding"))
-def test_matrices_decay_and_norms_do_not(name: str) -> None:
-    decoder = decoder_for(small(num_layers=3), parse(name), 0)
-    settings = settings_of(name)
-    for path, parameter in decoder.named_parameters():
-        decay, factor = settings[path]
-        if path.startswith("pe."):
-            assert parameter.ndim > 1 or decay == 0, path
-        else:
-            assert (decay, factor) == (0.01 if parameter.ndim == 2 else 0.0, 1.0), path
+def test_one_row_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_forwards(monkeypatch, lambda *_: True, MemoryError())
+    one = trainer(CONFIG)
+    with pytest.raises(Failure, match="step 1 does not fit in memory, not even one"):
+        one.train_step()
+    assert all(parameter.grad is None for parameter in one.decoder.parameters())
 
 
-def test_the_heads_of_tape_heads_learn_faster() -> None:
-    settings = settings_of("tape-heads")
-    fast = {path for path, (_, factor) in settings.items() if factor != 1}
-    assert fast == {"pe.layers.0.s", "pe.layers.1.s"}
-    assert {settings[path] for path in fast} == {(0.0, 2.0)}
-    ours = trainer(small(num_layers=3, steps=10, warmup=0.5), "tape-heads")
-    for step in range(2):
-        ours.train_step()
-        rates = {group["lr_factor"]: group["lr"] for group in ours.optimizer.param_groups}
-        once = 3e-3 * (step + 1) / 5
-        assert rates == {1.0: pytest.approx(once), 2.0: pytest.approx(2 * once)}
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OUT_OF_MEMORY, True),
+        (MemoryError(), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to"), True),
+        (RuntimeError("aoti_torch_empty_strided(2, int_array_4) API call failed"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("out of memory"), False),
+    ],
+    ids=str,
+)
+def test_errors_of_every_device_are_recognized(error: Exception, expected: bool) -> None:
+    assert is_out_of_memory(error) == expected
+    explained = "scoring rope does not fit"
+    raised = pytest.raises(Exception, match=explained if expected else str(error))
+    with raised, explain_failures("scoring rope"):
+        raise error
+    raised = pytest.raises(Failure, match=explained if expected else "mine.py")
+    with raised, explain_failures("scoring rope"):
+        raise Failure("mine.py:Mine failed") from error
 
 
-def test_the_first_step_moves_each_weight_by_the_learning_rate() -> None:
-    """Adam's first step is the gradient's sign, so this reads off the rates that were used."""
-    ours = trainer(small(weight_decay=0.0, warmup=0.5, steps=10), "tape-heads")
-    perturbed(ours.decoder)
-    before = {name: p.detach().clone() for name, p in ours.decoder.named_parameters()}
-    ours.train_step()
-    for name, parameter in ours.decoder.named_parameters():
-        expected = 3e-3 / 5 * (2 if name.endswith(".s") else 1)
-        moved = float((parameter.detach() - before[name]).abs().max())
-        assert moved == pytest.approx(expected, rel=1e-2), name
+@pytest.mark.usefixtures("often")
+def test_a_resumed_run_goes_on_as_finely_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that it is the run that was not stopped, even if there is more memory now."""
+    with monkeypatch.context() as patch:
+        limit_forwards(patch, lambda rows, _: len(rows.source_index) > 4, MemoryError())
+        unbroken = run(tmp_path / "a", small(steps=12))
+        part = run(tmp_path / "b", small(steps=12), stop=7)
+    continue_run(part, should_stop=never)
+    assert_same_bits(final_weights(part), final_weights(unbroken))
 
 
-@pytest.mark.parametrize("total, size", [(10, 4), (10, 5), (10, 3), (10, 16), (3, 16), (10, 10)])
-def test_batches_start_over_and_draw_again(total: int, size: int) -> None:
-    ours = trainer(small(num_problems=total, batch_size=size))
-    steps = -(-4 * total // size)
-    batches = [ours.batches.problems(step) for step in range(steps)]
-    places = np.arange(steps * size)
-    expected = concatenate(
-        [ours.bucket.problems(place, place + 1) for place in (places % total).tolist()]
-    )
-    got = concatenate([problems for problems, _ in batches])
-    for ours_array, theirs in zip(got, expected, strict=True):
-        assert np.array_equal(np.asarray(ours_array), np.asarray(theirs))
-    keys = np.concatenate([keys for _, keys in batches])
-    assert np.array_equal(keys[:total], ours.bucket.keys(0, total))
-    assert len(set(keys.tolist())) == len(keys), "a problem met again has the key it had before"
+@pytest.mark.usefixtures("often")
+def test_memory_that_runs_out_elsewhere_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Trainer, loss: Tensor) -> Tensor:
+        raise OUT_OF_MEMORY
 
-
-def test_batches_take_up_where_the_last_ended() -> None:
-    ours = trainer(small())
-    for step in (0, 1, 7):
-        problems, keys = ours.batches.problems(step)
-        assert np.array_equal(problems.tokens, ours.bucket.problems(16 * step, 16 * step + 16)[0])
-        assert np.array_equal(keys, ours.bucket.keys(16 * step, 16 * step + 16))
+    monkeypatch.setattr(Trainer, "updated", full)
+    with pytest.raises(Failure, match=r"^out of memory at step 1: CUDA out of memory") as caught:
+        run(tmp_path)
+    assert "\n" not in str(caught.value)

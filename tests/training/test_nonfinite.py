@@ -170,25 +170,24 @@ def test_nobody_waits_for_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             train(trainer(small()))
 
 
-def test_too_many_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = 8
-    for stop in (0, 12):  # the count goes on after a stop
-        with monkeypatch.context() as patch:
-            patch.setattr(Trainer, "log_every", 20)
-            spoil(patch, "loss", *range(first, first + MAX_SKIPPED_IN_A_ROW))
-            folder = where(tmp_path / str(stop))
-            if stop:
-                run(tmp_path / str(stop), stop=stop, options=SKIP)
-            last = first + MAX_SKIPPED_IN_A_ROW - 1
-            says = rf"step {last} .*, nor was it at the 9 steps before; the last good checkpoint is"
-            with pytest.raises(Failure, match=says) as caught:
-                run(tmp_path / str(stop), options=SKIP)
-            assert "--on-nonfinite" not in str(caught.value)
-            assert_all_finite(folder)
-    with monkeypatch.context() as patch:
-        spoil(patch, "loss", *range(first, first + MAX_SKIPPED_IN_A_ROW - 1))
-        with pytest.raises(Failure, match="at any step since the last line"):
-            run(tmp_path / "line", options=SKIP)  # five steps a line, in these tests
+@pytest.mark.parametrize("stop", [0, 12])
+def test_too_many_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: int) -> None:
+    """The count goes on after a stop."""
+    monkeypatch.setattr(Trainer, "log_every", 20)
+    spoil(monkeypatch, "loss", *range(8, 8 + MAX_SKIPPED_IN_A_ROW))
+    if stop:
+        run(tmp_path, stop=stop, options=SKIP)
+    says = r"step 17 .*, nor was it at the 9 steps before; the last good checkpoint is"
+    with pytest.raises(Failure, match=says) as caught:
+        run(tmp_path, options=SKIP)
+    assert "--on-nonfinite" not in str(caught.value)
+    assert_all_finite(where(tmp_path))
+
+
+def test_no_finite_step_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch, "loss", *range(6, 6 + MAX_SKIPPED_IN_A_ROW - 1))
+    with pytest.raises(Failure, match="at any step since the last line"):
+        run(tmp_path, options=SKIP)  # five steps a line, in these tests
 
 
 def test_weights_that_overflow_are_never_saved(tmp_path: Path) -> None:
@@ -201,11 +200,3 @@ def test_weights_that_overflow_are_never_saved(tmp_path: Path) -> None:
         one.decoder.head.weight[1, 1] = float("inf")
     with pytest.raises(NotFinite, match="the weights are not finite after step 0"):
         one.state()
-
-
-def test_a_run_without_such_a_step_says_nothing_of_it(tmp_path: Path, finished: RunFolder) -> None:
-    stop, skip = finished, run(tmp_path / "skip", options=SKIP)
-    assert_same_bits(final_weights(stop), final_weights(skip))
-    assert untimed(stop.metrics()) == untimed(skip.metrics())
-    assert not any("skipped" in line for line in stop.metrics())
-    assert stop.record().skipped_steps == 0

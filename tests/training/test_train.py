@@ -136,25 +136,15 @@ def test_a_state_that_takes_long_is_saved_seldom(
 
 
 def test_a_dataset_and_problems_made_as_needed_give_one_run(tmp_path: Path) -> None:
-    config = small(num_problems=100)  # 30 batches of 16: nearly five times over
+    config = small(num_problems=100, steps=15)  # 15 batches of 16: more than twice over
     bucket = Bucket(config.task, config.trained_digits, 0, "train")
     generate(tmp_path / "data", bucket, 100, shard_size=30)
     made = train(trainer(config))
     read = train(trainer(config, source=Dataset(tmp_path / "data")))
     assert_same_bits(weights(read), weights(made))
-    folder = run(tmp_path / "runs", config, options=TrainOptions(tmp_path / "data"), stop=11)
+    folder = run(tmp_path / "runs", config, options=TrainOptions(tmp_path / "data"), stop=8)
     assert_same_bits(final_weights(run(tmp_path / "runs", config)), weights(made))
     assert folder.record().data == Dataset(tmp_path / "data").manifest.sha256
-
-
-def test_other_seeds_are_other_runs() -> None:
-    config = small(steps=5)
-    runs_of_seeds = [weights(train(trainer(config, seed=seed))) for seed in (0, 1)]
-    name = "model/blocks.0.qkv.weight"
-    assert not torch.equal(runs_of_seeds[0][name], runs_of_seeds[1][name])
-    one, other = (trainer(config, seed=seed).batches.problems(0) for seed in (0, 1))
-    assert one[0].tokens.tobytes() != other[0].tokens.tobytes()
-    assert set(one[1].tolist()).isdisjoint(other[1].tolist())
 
 
 def test_a_finished_run_is_left_alone(tmp_path: Path, finished: RunFolder) -> None:
@@ -223,15 +213,6 @@ def test_an_extension_that_is_stopped_resumes_and_extends_again(finished: RunFol
     assert_same_bits(final_weights(folder), extended(55, small())[0])
 
 
-def test_an_extension_killed_before_its_record_is_the_old_run(finished: RunFolder) -> None:
-    folder = finished
-    first, record = final_weights(folder), folder.record()
-    extend_run(folder, 50)
-    folder.write_record(record)
-    continue_run(folder, should_stop=never)
-    assert_same_bits(final_weights(folder), first)
-
-
 def test_a_run_is_never_shortened(tmp_path: Path, finished: RunFolder) -> None:
     before = contents(tmp_path)
     for steps in (29, 0, -1):
@@ -241,11 +222,11 @@ def test_a_run_is_never_shortened(tmp_path: Path, finished: RunFolder) -> None:
 
 
 def test_a_run_without_cooldown_is_extended_from_its_end(tmp_path: Path) -> None:
-    config = small(cooldown=0.0)
+    config = small(cooldown=0.0, steps=10)
     folder = run(tmp_path, config)
-    extend_run(folder, 45)
+    extend_run(folder, 15)
     continue_run(folder, should_stop=never)
-    assert_same_bits(final_weights(folder), extended(45, config)[0])
+    assert_same_bits(final_weights(folder), extended(15, config)[0])
 
 
 # ---- what goes wrong -----------------------------------------------------------------------
