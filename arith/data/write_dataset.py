@@ -7,7 +7,7 @@ for any number of workers. Workers are threads, because numpy and hashlib releas
 
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -104,35 +104,32 @@ def _write_shards(
     workers: int,
     progress: Callable[[int], None],
 ) -> tuple[Shard, ...]:
+    """Write the shards that an earlier call did not finish; return all."""
     numbers = range(-(-identity.count // shard_size))
-    shards = {}
-    for number in numbers:
-        shard = _finished_shard(directory, identity, shard_size, number)
-        if shard is not None:
-            shards[number] = shard
-    done = sum(shard.count for shard in shards.values())
-    if done:
-        progress(done)
-    missing = [number for number in numbers if number not in shards]
+    # All notes are read first: nothing is written beside another dataset's shards.
+    noted = {number: _noted_shard(directory, identity, shard_size, number) for number in numbers}
+
+    def finish(number: int) -> Shard:
+        shard = noted[number]
+        if shard is not None and _is_intact(directory, shard):
+            return shard
+        return _write_shard(directory, identity, shard_size, number)
+
+    shards: list[Shard] = []
+    done = 0
     executor = ThreadPoolExecutor(workers)
     try:
-        futures = {
-            executor.submit(_write_shard, directory, identity, shard_size, number): number
-            for number in missing
-        }
-        for future in as_completed(futures):
-            shard = shards[futures[future]] = future.result()
+        for shard in executor.map(finish, numbers):
+            shards.append(shard)
             done += shard.count
             progress(done)
     finally:
         executor.shutdown(cancel_futures=True)
-    return tuple(shards[number] for number in numbers)
+    return tuple(shards)
 
 
-def _finished_shard(
-    directory: Path, identity: Identity, shard_size: int, number: int
-) -> Shard | None:
-    """Return a shard that an earlier call finished, if its files are still as it wrote them."""
+def _noted_shard(directory: Path, identity: Identity, shard_size: int, number: int) -> Shard | None:
+    """Return the shard that an earlier call finished, or None."""
     path = _note_path(directory, number)
     if not path.exists():
         return None
@@ -143,11 +140,13 @@ def _finished_shard(
             f"{directory} holds an unfinished dataset in shards of {note.shard_size:,} problems, "
             f"not {shard_size:,}: --fresh writes over it"
         )
+    return note.shard
+
+
+def _is_intact(directory: Path, shard: Shard) -> bool:
     # Hashing costs far less than writing it again.
-    intact = all(
-        file.exists() and sha256(file) == digest for file, _, digest in note.shard.files(directory)
-    )
-    return note.shard if intact else None
+    files = shard.files(directory)
+    return all(file.exists() and sha256(file) == digest for file, _, digest in files)
 
 
 def _write_shard(directory: Path, identity: Identity, shard_size: int, number: int) -> Shard:

@@ -237,11 +237,12 @@ def _joined_facts(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> dict[st
     >>> _joined_facts(earlier, {"dtype": "float32", "threshold": 0.0})
     {'dtype': 'bfloat16, float32', 'threshold': 0.1}
     """
-    joined: dict[str, Any] = {}
-    for key in {**earlier, **now}:
-        values = [facts[key] for facts in (earlier, now) if key in facts]
+    joined = {**earlier, **now}
+    for key, value in earlier.items():
         if key == "threshold":
-            joined[key] = max(values)
-        else:  # each may be several already
-            joined[key] = ", ".join(dict.fromkeys(", ".join(values).split(", ")))
+            joined[key] = max(value, joined[key])
+        elif joined[key] in value.split(", "):  # several already
+            joined[key] = value
+        else:
+            joined[key] = f"{value}, {joined[key]}"
     return joined

@@ -1,10 +1,9 @@
-"""What a task is, and how its problems become tokens: `a OP b = c` and the end token.
+"""The interface of a task, and how its problems become tokens: `a OP b = c` and the end token.
 
-A task is one file in `arith/tasks`, whose name is the task's name, or an entry point of the
-group `tape_arith.tasks` in an installed package. The base class lays out the tokens; a leaf says
-its version, its symbol and how the digits of its answer come about.
+A task is one file of this folder, named as after --task, or an entry point of the group
+`tape_arith.tasks` in an installed package.
 
-    n  problems        W  most digits of an operand        C  most digits of an answer
+n  problems        W  most digits of an operand
 
 Digits stand least significant first everywhere, in arrays as in tokens.
 """
@@ -36,7 +35,7 @@ class Digits(NamedTuple):
     values: UInt8
     """uint8[n, at least the longest length], in C order"""
     lengths: Int64
-    """int64[n]: how many digits each number has"""
+    """int64[n]: number of digits"""
 
 
 class Problems(NamedTuple):
@@ -55,7 +54,7 @@ class Problems(NamedTuple):
 
 
 def concatenate(parts: Sequence[Problems]) -> Problems:
-    """Problems end to end, of one part or more."""
+    """Join the problems of one part or more."""
     if len(parts) == 1:  # nothing to copy
         return parts[0]
     return Problems(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
@@ -82,40 +81,42 @@ class Task(ABC):
 
     @abstractmethod
     def answer_width(self, max_digits: int) -> int:
-        """The most digits that an answer has when no operand has more than `max_digits`."""
+        """Return the most digits of an answer if no operand has more than `max_digits`."""
 
     @abstractmethod
     def answer(self, a: Digits, b: Digits) -> Digits:
-        """The answers. `a` and `b` may be of different lengths, but their arrays have one shape."""
+        """Return the answers; the arrays of `a` and `b` have one shape, lengths may differ."""
 
     def carry_operands(
         self, operand_lengths: Int64, halves: npt.NDArray[np.uint32]
     ) -> tuple[Digits, Digits]:
-        """Operands of the split `carry`, hard for their digits rather than for their lengths:
-        int64[n, 2] and random half words uint32[n, 2 + W], all that may decide the digits.
+        """Return operands of the split `carry`, hard for their digits and not for their lengths.
 
-        Errors: UsageError, unless a leaf says which problems are hard.
+        operand_lengths  int64[n, 2]
+        halves           uint32[n, 2 + W], all that may decide the digits
+
+        Raises UsageError unless a leaf says which problems are hard.
         """
         raise UsageError(f"task {self.name} has no split 'carry': leave --split out")
 
     def carry_chains(self, a: Digits, b: Digits) -> Int64:
-        """int64[n]: the length of the longest carry chain of each problem.
+        """Return the length of the longest carry chain of each problem, int64[n].
 
-        Errors: UsageError, unless a leaf says what its carries are.
+        Raises UsageError unless a leaf says what its carries are.
         """
         raise UsageError(f"task {self.name} does not say what its carry chains are")
 
     def longest(self, max_digits: int) -> int:
-        """Tokens of the longest problem, the end token included."""
+        """Return the tokens of the longest problem, the end token included."""
         prompt = int(self.prompt_lengths(np.full((1, 2), max_digits))[0])
         return prompt + self.answer_width(max_digits) + 1
 
     def prompt_lengths(self, operand_lengths: Int64) -> Int64:
-        """int64[n] from int64[n, 2]: tokens through '=': the operands, the symbol and '='."""
+        """Return the tokens through '=', int64[n], for operands of int64[n, 2] digits."""
         return operand_lengths[:, 0] + operand_lengths[:, 1] + 2  # not sum(): 20 times slower
 
     def final_lengths(self, operand_lengths: Int64) -> Int64:
-        """int64[n] from int64[n, 2]: a bound on a problem's tokens, known from its prompt alone.
+        """Return a bound on a problem's tokens that its prompt alone tells: int64[n].
 
         Addition: prompt + max(operand_lengths) + 2, for the last carry and the end token.
         """
@@ -125,27 +126,29 @@ class Task(ABC):
         return bounds
 
     def problems(self, a: Digits, b: Digits, max_digits: int) -> Problems:
-        """The tokens of n problems whose operands have at most `max_digits` digits."""
+        """Return n problems whose operands have at most `max_digits` digits.
+
+        Raises UsageError if an answer has more digits than `answer_width`: they would be cut off.
+        """
         c = self.answer(a, b)
         widest, room = int(c.lengths.max(initial=0)), self.answer_width(max_digits)
-        if widest > room:  # digits would be cut off without a word
+        if widest > room:
             raise UsageError(
                 f"task {self.name} gives an answer of {widest} digits to operands of up to "
                 f"{max_digits}, and its answer_width says {room} at most: mend one of the two"
             )
-        # Each field has a fixed slot that starts where it may start at the earliest, PAD after its
-        # last token: dropping the PADs is then one selection for all problems. Twice as fast as
-        # working out each token's place.
-        width = max_digits
-        second, third = width + 1, 2 * width + 2
-        slots = np.empty((len(a.lengths), self.longest(max_digits)), dtype=np.uint8)
-        slots[:, :width] = _tokens(a)[:, :width]
-        slots[:, width] = vocabulary.token(self.symbol)
-        slots[:, second : second + width] = _tokens(b)[:, :width]
-        slots[:, second + width] = vocabulary.token("=")
-        slots[:, third:-1] = _tokens(c)[:, : slots.shape[1] - 1 - third]
-        slots[:, -1] = vocabulary.EOS
 
+        def column(token_id: int) -> UInt8:
+            return np.full((len(a.lengths), 1), token_id, np.uint8)
+
+        # Each field has a slot of one width, PAD after its last token: dropping the PADs is then
+        # one selection for all problems. Twice as fast as working out each token's place.
+        fields = [
+            *(_tokens(a, max_digits), column(vocabulary.token(self.symbol))),
+            *(_tokens(b, max_digits), column(vocabulary.token("="))),
+            *(_tokens(c, room), column(vocabulary.EOS)),
+        ]
+        slots = np.concatenate(fields, axis=1)
         operand_lengths = np.stack([a.lengths, b.lengths], axis=1)
         prompt_lengths = self.prompt_lengths(operand_lengths)
         return Problems(
@@ -157,29 +160,33 @@ class Task(ABC):
         )
 
     def text(self, a: int, b: int) -> str:
-        """One problem as it is written, without its end token: for examples and tests."""
+        """Return one problem as it is written, without its end token."""
         width = len(str(max(a, b)))
         problems = self.problems(_digits(a, width), _digits(b, width), width)
         return vocabulary.decode(problems.tokens[:-1])
 
 
 def task_places() -> list[Location]:
-    """Where tasks are written: the files of the folder, and what installed packages add; none of
-    them is imported."""
+    """Return the files of the folder and the tasks of installed packages, importing none."""
     files = in_folder(_TASKS, "tape_arith.arith.tasks")
-    ours = [place for place in files if place.name not in _NO_TASK]
-    return [*ours, *installed("tape_arith.tasks")]
+    return [
+        *(place for place in files if place.name not in _NO_TASK),
+        *installed("tape_arith.tasks"),
+    ]
 
 
 def tasks() -> list[str]:
-    """The names of all tasks, none of them imported."""
+    """Return the names of all tasks, importing none."""
     return sorted({place.name for place in task_places()})
 
 
 @lru_cache
 def load_task(name: str) -> Task:
-    """The task of this name. Errors: UsageError, naming the nearest, where there is none, and where
-    a package's is not one task or has a name that another has."""
+    """Return the task of this name.
+
+    Raises UsageError, naming the nearest, if there is none, and if a package's is not one task or
+    has a name that another has.
+    """
     if name not in tasks():
         raise unknown("task", name, tasks())
     place = select("task", task_places(), name)
@@ -191,10 +198,9 @@ def load_task(name: str) -> Task:
         and issubclass(value, Task)
         and (key == place.class_name if place.class_name else value.__module__ == module.__name__)
     ]
-    if not leaves and place.class_name:
-        raise UsageError(f"{place} defines no task '{place.class_name}'")
     if len(leaves) != 1:
-        raise UsageError(f"{place} must define exactly one task, not {len(leaves)}")
+        wanted = f"the task '{place.class_name}'" if place.class_name else "exactly one task"
+        raise UsageError(f"{place} must define {wanted}, not {len(leaves)}")
     task: Task = leaves[0]()
     task.name = name
     try:
@@ -204,25 +210,19 @@ def load_task(name: str) -> Task:
     return task
 
 
-def _tokens(digits: Digits) -> UInt8:
-    """The digits' ids, and PAD (0) after the last digit of each number."""
-    return digits.values + _digit_ids(digits.values.shape[1]).take(digits.lengths, axis=0)
-
-
-@lru_cache(maxsize=16)
-def _digit_ids(width: int) -> UInt8:
-    """uint8[width + 1, width]: row l holds l times the id of zero, then PAD."""
-    return prefixes(width) * np.uint8(vocabulary.DIGIT_ZERO)
+def _tokens(digits: Digits, width: int) -> UInt8:
+    """Return the ids of digits, uint8[n, width], and PAD (0) after the last of each number."""
+    offsets = prefixes(width) * np.uint8(vocabulary.DIGIT_ZERO)
+    return digits.values[:, :width] + offsets.take(digits.lengths, axis=0)
 
 
 @lru_cache(maxsize=16)
 def prefixes(width: int) -> UInt8:
-    """uint8[width + 1, width]: row l holds l ones, then zeros. Not to be written to."""
+    """Return uint8[width + 1, width]: row l holds l ones, then zeros. Not to be written to."""
     return np.tri(width + 1, width, k=-1, dtype=np.uint8)
 
 
 def _digits(number: int, width: int) -> Digits:
     text = str(number)[::-1]
-    values = np.zeros((1, width), dtype=np.uint8)
-    values[0, : len(text)] = [int(digit) for digit in text]
+    values = np.array([[int(digit) for digit in text.ljust(width, "0")]], dtype=np.uint8)
     return Digits(values, np.array([len(text)]))

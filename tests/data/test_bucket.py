@@ -61,7 +61,7 @@ def test_any_slicing_gives_the_same(max_digits: int, monkeypatch: pytest.MonkeyP
     assert same(whole, pieces)
 
 
-def test_nothing_is_asked_for() -> None:
+def test_no_problems_and_no_such_problems() -> None:
     bucket = Bucket("addition", 8, 0, "train")
     empty = bucket.problems(70, 70)
     assert [len(array) for array in empty] == [0, 0, 0, 0, 0]
@@ -69,6 +69,9 @@ def test_nothing_is_asked_for() -> None:
     assert len(bucket.keys(5, 5)) == 0 and list(bucket.pieces(5, 5)) == []
     with pytest.raises(ValueError, match="from 0 on"):
         bucket.problems(-1, 3)
+    for max_digits in (0, 701):
+        with pytest.raises(UsageError, match=f"1 to 700 digits, not {max_digits}"):
+            Bucket("addition", max_digits, 0, "train")
 
 
 def chi_square(counts: npt.NDArray[np.int64]) -> float:
@@ -97,7 +100,7 @@ def test_digits_are_uniform() -> None:
     assert chi_square(np.bincount(first * 10 + neighbour, minlength=100)) < 148.3
 
 
-def test_streams_differ_in_every_field() -> None:
+def test_streams_and_keys_differ_in_every_field() -> None:
     base = Bucket("addition", 8, 0, "train")
     others = [
         Bucket("addition", 8, 1, "train"),
@@ -105,29 +108,9 @@ def test_streams_differ_in_every_field() -> None:
         Bucket("addition", 9, 0, "train"),
     ]
     assert len({bucket.sha256(100) for bucket in [base, *others]}) == 4
-
-
-def test_keys_tell_apart_indices_draws_seeds_and_splits() -> None:
-    base = Bucket("addition", 8, 0, "train")
     keys = base.keys(0, 2000)
     assert keys.dtype == np.int64 and keys.min() >= 0
     assert keys.max() > 2**62  # all 63 bits are in use
     assert np.array_equal(keys[500:700], base.keys(500, 700))
-    many = [
-        keys,
-        base.keys(0, 2000, draw=1),
-        Bucket("addition", 8, 1, "train").keys(0, 2000),
-        Bucket("addition", 8, 0, "evaluation").keys(0, 2000),
-    ]
-    assert len(np.unique(np.concatenate(many))) == 8000
-
-
-@pytest.mark.parametrize("max_digits", [0, -3, 701])
-def test_lengths_out_of_range(max_digits: int) -> None:
-    with pytest.raises(UsageError, match=f"1 to 700 digits, not {max_digits}"):
-        Bucket("addition", max_digits, 0, "train")
-
-
-def test_unknown_task() -> None:
-    with pytest.raises(UsageError, match="did you mean 'addition'"):
-        Bucket("additon", 8, 0, "train")
+    drawn = [keys, base.keys(0, 2000, draw=1), *(bucket.keys(0, 2000) for bucket in others)]
+    assert len(np.unique(np.concatenate(drawn))) == 10_000
