@@ -31,7 +31,7 @@ try:
     from tape_arith.arith.runs.record import load_preset
     from tape_arith.models.attention import Backend, Needs
     from tape_arith.models.backends import BACKENDS, choose, load
-    from tape_arith.models.compile import cxx
+    from tape_arith.models.build import cxx
     from tape_arith.models.hardware import Hardware, detect
     from tape_arith.models.names.parse import parse
     from tape_arith.models.sequences import Sequences

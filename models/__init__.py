@@ -2,9 +2,9 @@
 
 encoding.py      the interface of an encoding; sequences.py is what its hooks receive
 decoder.py       the transformer around it, attention.py and cpu_kernels.py its computation
-build.py         from a name to an encoding and a decoder
+build.py         from a name to a decoder, prepared for its hardware: backend, compiled blocks
 contract.py      what every encoding promises, checked by `tape-arith check`
-hardware.py      device, precision and threads; compile.py compiles blocks
+hardware.py      device, precision and threads
 names/           names on the command line, read without torch
 encodings/       one file an encoding; families/ holds what several share
 extrapolations/  one file a change at test time

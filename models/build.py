@@ -1,9 +1,16 @@
-"""Build an encoding from its name, and a decoder around it."""
+"""Build a decoder from the name of its encoding, and prepare it for its hardware."""
 
+import inspect
+import logging
+import os
+import shutil
+import sys
+import warnings
 from typing import Any
 
 import torch
 
+from tape_arith.models.backends import choose
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import (
     Combination,
@@ -13,8 +20,38 @@ from tape_arith.models.encoding import (
     defines_attention,
 )
 from tape_arith.models.errors import UsageError
+from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.locate import locate
 from tape_arith.models.names.parse import Name, NamePart, parse
+
+MOST_GRAPHS = 32
+"""Graphs of one decoder whose blocks share them: the first, the last and those between, in training
+and in scoring, for new shapes once more. Past torch's own limit, 8, a function runs uncompiled
+without a word."""
+
+ISOLATES = "isolate_recompiles" in inspect.signature(torch.compile).parameters
+"""True if this torch can keep the graphs of each block apart, which threads of a CPU need."""
+
+CPU_OPTIONS: dict[str, Any] = {
+    "dynamic": True,  # the groups of a batch have ever new shapes, which one graph serves
+    "options": {
+        # One call of C++ for a graph, which lets other threads run beside it.
+        "cpp_wrapper": True,
+        # Keeps traced graphs on disk although blocks leave autocast for a while. Safe because its
+        # arguments stand in the graph and so in the key; a type that is not given does not, so code
+        # that enters autocast inside a block must name one.
+        "unsafe_marked_cacheable_functions": {
+            f"torch.amp.autocast_mode.{name}_autocast": "" for name in ("_enter", "_exit")
+        },
+    },
+    # torch moves the graph that was used last to the front of a list in which another thread may be
+    # searching; that thread misses its graph and compiles it again. A block's own list has a single
+    # graph for almost all shapes.
+    "isolate_recompiles": True,
+}
+
+_resets = 0
+"""Times that all graphs of this process were dropped."""
 
 
 def build(name: Name | str, setting: Setting) -> PositionalEncoding:
@@ -83,3 +120,86 @@ def _class(part: NamePart, kind: str, base: type) -> Any:
     if not isinstance(cls, type) or not issubclass(cls, base):
         raise UsageError(f"{location} is no {kind}: it must be a subclass of {base.__name__}")
     return cls
+
+
+def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
+    """Move `decoder` to `hardware`, choose its attention backend and compile its blocks if asked.
+
+    Raises UsageError if the backend cannot do what the encoding needs, or blocks cannot be
+    compiled.
+    """
+    check_compiler(hardware)
+    decoder.attend_with(choose(hardware.attention, decoder.needs, hardware))
+    if hardware.compiles and not decoder.wrapped:
+        compile_blocks(decoder, **(CPU_OPTIONS if hardware.device == "cpu" else {}))
+    decoder.compiled = hardware.compiles
+    return decoder.to(hardware.device)
+
+
+def compile_blocks(decoder: Decoder, **options: Any) -> None:
+    """Compile each block on its own, which takes a minute once; keeps the names of parameters.
+
+    `options` are keyword arguments of torch.compile. Drops the graphs of decoders that were
+    compiled before, so that they do not count.
+    """
+    global _resets
+    torch.compiler.reset()
+    _resets += 1
+    raise_graph_limit(blocks=len(decoder.blocks) if options.get("isolate_recompiles") else 1)
+    # With dynamic shapes torch takes the floats of a module for arguments until an operation wants
+    # a number, and then traces everything again.
+    torch._dynamo.config.specialize_float = True
+    # Its advice would make what is scored again in float32 as coarse as the first time.
+    warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
+    # That an operation has no entry of its own in torch's C interface is of no use to a reader.
+    logging.getLogger("torch._inductor.ir").addFilter(lambda r: "c-shim" not in r.getMessage())
+    for block in decoder.blocks:
+        block.compile(**options)
+    decoder.wrapped = decoder.compiled = True
+
+
+def compile_state_changed(decoder: Decoder, dtype: torch.dtype) -> bool:
+    """Record the next use, training or scoring in `dtype`; return whether it may need new graphs.
+
+    Threads that miss a graph at the same time would compile it once each.
+    """
+    use = (_resets, decoder.training, dtype) if decoder.compiled else None
+    before, decoder.last_use = decoder.last_use, use
+    return use != before
+
+
+def check_compiler(hardware: Hardware) -> None:
+    """Raises UsageError if compiling is requested on a CPU that is known not to support it."""
+    if hardware.device != "cpu" or not hardware.compiles:
+        return
+    if not ISOLATES:
+        raise UsageError("--compile on a CPU needs torch 2.13 or newer: install it, or do without")
+    if shutil.which(cxx()) is None:
+        raise UsageError(
+            f"--compile needs a C++ compiler, and there is no {cxx()}: install one, or name it in "
+            "CXX"
+        )
+
+
+def cxx() -> str:
+    """Name the C++ compiler that torch calls for code of a CPU."""
+    return os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+
+
+def compiling_failed(error: BaseException) -> bool:
+    """Tell whether code generation raised `error`, and not the code of a block."""
+    kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
+    return "torch._dynamo.exc.BackendCompilerFailed" in kinds
+
+
+def raise_graph_limit(decoders: int = 1, blocks: int = 1) -> None:
+    """Allow graphs for so many decoders at once, each of so many blocks that share none.
+
+    Since torch 2.12 the limit belongs to this context and its copies, which
+    `Hardware.parallel_map` hands to threads. A limit is never lowered.
+    """
+    config = torch._dynamo.config
+    stem = "recompile" if hasattr(config, "recompile_limit") else "cache_size"  # of torch 2.6
+    for limit in (f"{stem}_limit", f"accumulated_{stem}_limit"):
+        most = MOST_GRAPHS * decoders * blocks
+        setattr(config, limit, max(most, getattr(config, limit)))

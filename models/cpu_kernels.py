@@ -16,7 +16,7 @@ State = TypeVar("State", bound=tuple[Tensor, ...])
 
 
 def use_custom_backward(x: Tensor) -> bool:
-    """Whether operations on `x` take the functions of this module."""
+    """Tell whether operations on `x` take the functions of this module."""
     # Not `is_compiling`, which is true for all threads while one of them compiles.
     return x.device.type == "cpu" and not torch.compiler.is_dynamo_compiling()
 

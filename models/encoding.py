@@ -54,7 +54,7 @@ class Setting:
 
 
 class Workload(NamedTuple):
-    """How much a forward computes.
+    """The work of a forward, which decides its FLOPs.
 
     tokens     over all rows
     pairs      of a query and a key, over all rows

@@ -8,7 +8,7 @@ LONGEST = 80
 
 
 class UsageError(ValueError):
-    """What was asked for cannot be done as it was asked (exit code 2)."""
+    """A request that cannot be met as it was made (exit code 2)."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

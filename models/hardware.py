@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Hardware:
-    """Where and how to compute.
+    """A device, and how to compute on it.
 
     device               "cpu" or "cuda"
     dtype                of matrix products: bfloat16 if it is fast here, else float32; weights,
@@ -35,7 +35,7 @@ class Hardware:
 
     @property
     def compiles(self) -> bool:
-        """Whether blocks are compiled."""
+        """Tell whether blocks are compiled."""
         return self.device == "cuda" if self.compiled is None else self.compiled
 
     def autocast(self) -> torch.autocast:
@@ -47,7 +47,7 @@ class Hardware:
 
     @property
     def for_scoring(self) -> "Hardware":
-        """The same for scoring a grid, as `AttentionChoice.for_scoring`."""
+        """Return the same for scoring a grid, as `AttentionChoice.for_scoring`."""
         return self if self.compiled is not True else replace(self, compiled=None)
 
     def parallel_map(
@@ -110,13 +110,8 @@ def datasheet(name: str) -> float | None:
     >>> datasheet("NVIDIA H200"), datasheet("NVIDIA H100 PCIe")
     (989000000000000.0, None)
     """
-    known = [rate for part, rate in _DATASHEETS.items() if part in name]
-    return known[0] if known and not _SLOWER.search(name) else None
-
-
-_DATASHEETS = {"H100": 989e12, "H200": 989e12}
-_SLOWER = re.compile("PCIe|NVL|GH200")
-"""Parts that share a name with these and are not as fast."""
+    # Some parts share a name with these and are not as fast.
+    return 989e12 if re.search("H[12]00", name) and not re.search("PCIe|NVL|GH", name) else None
 
 
 @cache

@@ -47,7 +47,7 @@ from tape_arith.arith.runs.build import decoder_for, training_bucket
 from tape_arith.arith.tasks.vocabulary import SIZE
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.step import summed_loss
-from tape_arith.models.compile import prepare, raise_graph_limit
+from tape_arith.models.build import prepare, raise_graph_limit
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names.parse import parse
 

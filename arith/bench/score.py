@@ -28,7 +28,7 @@ from tape_arith.arith.scoring.score import PROBE_ROWS, Outcome, low_precision_th
 from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.arith.tasks.vocabulary import EOS, PAD
 from tape_arith.arith.training.config import Config
-from tape_arith.models.compile import prepare
+from tape_arith.models.build import prepare
 from tape_arith.models.decoder import Decoder, causal, matmuls
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names.parse import Name

@@ -24,7 +24,7 @@ from tape_arith.arith.bench.measure import (
 from tape_arith.arith.runs.build import decoder_for, training_bucket
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.compile import raise_graph_limit
+from tape_arith.models.build import raise_graph_limit
 from tape_arith.models.decoder import useful_training_flops
 from tape_arith.models.encoding import PositionalLayer
 from tape_arith.models.hardware import Hardware, datasheet, detect

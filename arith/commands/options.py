@@ -75,7 +75,7 @@ Threads = Annotated[
 Attention = Annotated[
     str,
     typer.Option(
-        help="What computes attention: auto, flash-attn, sdpa, flex, eager or fused. One that "
+        help="What computes attention: auto, flash-attn, sdpa, eager or fused. One that "
         "cannot do what the encoding needs here is refused, never replaced.",
         callback=known_backend,
         autocompletion=_complete_attention,

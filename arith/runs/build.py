@@ -27,8 +27,7 @@ from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.attention import Needs
 from tape_arith.models.backends import AUTO, AttentionChoice, choose
-from tape_arith.models.build import build_decoder, meta_decoder
-from tape_arith.models.compile import check_compiler
+from tape_arith.models.build import build_decoder, check_compiler, meta_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig, useful_training_flops
 from tape_arith.models.encoding import Setting, Workload
 from tape_arith.models.hardware import Hardware, detect

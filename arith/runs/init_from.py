@@ -18,7 +18,7 @@ from tape_arith.arith.terminal import say
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.compile import prepare
+from tape_arith.models.build import prepare
 from tape_arith.models.decoder import Decoder, shapes
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.parse import Name, Origin

@@ -17,7 +17,7 @@ from tape_arith.arith.data.rows import Rows, pack, pad
 from tape_arith.arith.scoring.score import score, sequences
 from tape_arith.arith.tasks.task import Problems, concatenate, take
 from tape_arith.arith.training.config import Config
-from tape_arith.models.compile import prepare
+from tape_arith.models.build import prepare
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 

@@ -1,7 +1,8 @@
 """Ways to compute attention beside the reference `attention.Eager`, one file each.
 
-sdpa.py, flex.py  torch's own; flash_attn.py is the library of that name
-fused.py          the Triton kernel of models/kernels
+sdpa.py        torch's own kernels
+flash_attn.py  the library of that name
+fused.py       the Triton kernel of models/kernels
 This file chooses among them, and imports torch only to do so.
 """
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 _CLASSES = {
     "eager": "attention.Eager",
     "flash-attn": "backends.flash_attn.FlashAttn",
-    "flex": "backends.flex.Flex",
     "fused": "backends.fused.Fused",
     "sdpa": "backends.sdpa.SDPA",
 }
@@ -25,7 +25,7 @@ BACKENDS = tuple(_CLASSES)
 """The names after --attention, besides "auto"."""
 
 # `auto` takes the first that meets the needs. On a CPU plain products are the fastest at these
-# lengths; "flex" is only used on request.
+# lengths.
 _PREFERENCE = {"cpu": ("eager",), "cuda": ("fused", "flash-attn", "sdpa", "eager")}
 
 

@@ -12,7 +12,7 @@ from tape_arith.models.sequences import Sequences
 
 
 class Fused(Backend):
-    """What an encoding gathers along with v costs no second map; nothing is padded."""
+    """Gathers up to three values by one attention map; pads nothing."""
 
     name = "fused"
     packs = True

@@ -1,4 +1,4 @@
-"""Which kernel runs, how large its tiles are, and what it is given.
+"""Choose a kernel and the sizes of its tiles, and launch it.
 
 The tiles were chosen from what the compiler reports for sm_90: no spilled registers, Hopper's wide
 products (wgmma) in bfloat16, and no more shared memory than smaller GPUs have, where that costs
@@ -34,16 +34,18 @@ class Blocks(NamedTuple):
 
 
 def is_short(q: Tensor, values: Sequence[Tensor], longest: int) -> bool:
-    """Whether one program can hold a sequence."""
+    """Tell whether one program can hold a sequence."""
     if q.dtype == torch.float32:
         return longest <= 32  # multiplied without tensor cores, which takes many registers
     return longest <= (128 if max(q.shape[-1], values[0].shape[-1]) <= 64 else 64)
 
 
 def short_tiles(longest: int) -> list[Tile]:
-    """Plan two launches if there are sequences of more than 64 tokens: shorter ones need not wait
-    for a processor to have room for a tile of 128. A program ends at once where its sequence is
-    of the other launch."""
+    """Plan two launches if there are sequences of more than 64 tokens.
+
+    Shorter ones need not wait for a processor with room for a tile of 128. A program ends at once
+    if its sequence belongs to the other launch.
+    """
     if longest <= 64:
         return [Tile(0, power_of_two(longest), 4)]
     return [Tile(0, 64, 4), Tile(65, 128, 8)]
@@ -133,8 +135,10 @@ def backward(
     scale: float,
     wanted: int,
 ) -> list[Tensor]:
-    """The gradients of q, k and the first `wanted` values from those of the outputs. `results`
-    are what `forward` returned, where sequences are long."""
+    """Compute the gradients of q, k and the first `wanted` values from those of the outputs.
+
+    `results` is what `forward` returned, for long sequences.
+    """
     tokens, heads = q.shape[:2]
     n = len(starts) - 1
     d_q, d_k, *d_values = everything = [x.new_empty(x.shape) for x in (q, k, *values[:wanted])]

@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # The body of a kernel is Triton's language: no types.
-"""What the kernels share: places in packed tensors, tiles read and written, the causal mask.
+"""Building blocks of the kernels: places in packed tensors, tiles, the causal mask.
 
 Legend: T tokens, H heads, W the width of a row (head dim or value width), W2 that rounded up to a
 power of two. A place is the address of one head's row at one token.
@@ -15,7 +15,7 @@ if INTERPRETED:
     # What Triton's interpreter does not do (seen from 3.6 to 3.9).
 
     def bound(x):
-        """What a loop counts to: numpy 2.4 takes no array of one number there (3.6)."""
+        """Return the end of a loop: numpy 2.4 takes no array of one number there (3.6)."""
         return x.handle.data.item()
 
     def product(a, b, total=None):
@@ -52,14 +52,14 @@ else:
 
 @inline
 def place(pointer, token, head, token_stride, head_stride):
-    """In 64 bits: 38,912 tokens x 16 heads x 64 are 2^25 numbers; a fused q, k, v of some twenty
-    times as many tokens is beyond 32 bits."""
+    """Return an address in 64 bits: 38,912 tokens x 16 heads x 64 are 2^25 numbers, and a fused
+    q, k, v of some twenty times as many tokens is beyond 32 bits."""
     return pointer + token.to(tl.int64) * token_stride + head.to(tl.int64) * head_stride
 
 
 @inline
 def inside(rows, count, W: tl.constexpr, W2: tl.constexpr):
-    """Which numbers of a tile there are."""
+    """Mask the numbers of a tile that lie in the tensor."""
     mask = (rows < count)[:, None]
     if W < W2:
         mask = mask & (tl.arange(0, W2) < W)[None, :]

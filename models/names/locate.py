@@ -99,7 +99,7 @@ class Location:
 
     @property
     def is_builtin(self) -> bool:
-        """Whether the file belongs to this suite, so that the suite's version identifies it."""
+        """Tell whether the file is of this suite, so that the suite's version identifies it."""
         return bool(self.module) and not self.package
 
     def source(self) -> bytes:

@@ -10,8 +10,8 @@ from tape_arith.arith.bench import train
 from tape_arith.arith.bench.measure import TURN, Options
 from tape_arith.arith.bench.train import compare, measure, mfu, prepare_candidates
 from tape_arith.arith.runs.build import training_bucket
-from tape_arith.models import compile as compilation
-from tape_arith.models.compile import MOST_GRAPHS
+from tape_arith.models import build
+from tape_arith.models.build import MOST_GRAPHS
 from tape_arith.models.decoder import useful_training_flops
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.parse import parse
@@ -90,7 +90,7 @@ def test_rates_are_medians_over_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_are_compiled_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of them forgets the others' graphs, or has too few: a step makes none any more."""
     monkeypatch.setattr(
-        compilation, "CPU_OPTIONS", compilation.CPU_OPTIONS | {"backend": "eager", "options": None}
+        build, "CPU_OPTIONS", build.CPU_OPTIONS | {"backend": "eager", "options": None}
     )
     hardware = Hardware("cpu", torch.float32, compiled=True)
     names = [parse(name) for name in ("rope", "fire", "tape")]

@@ -42,7 +42,6 @@ def weights_of_the_last(decoder: Decoder) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("name", ["rope", "rand-rope", "fire", "cope", "sinusoidal", "tape"])
 def test_with_a_table_of_zeros_it_is_the_other_part(name: str) -> None:
-    """In training and at test time."""
     ours, alone = decoder_for(f"abacus+{name}"), decoder_for(name)
     alone.load_state_dict(weights_of_the_last(ours))
     seqs = example_batch(48)
@@ -141,7 +140,7 @@ def test_parts_that_cannot_be_joined(name: str) -> None:
 
 
 def test_an_encoding_that_nobody_knows_of() -> None:
-    """What a part may do is read off what it overrides, not off a list of names."""
+    """The part that attends is known from the hooks it overrides, not from a list of names."""
 
     class Adds(PositionalEncoding):
         """Embeds only."""

@@ -14,9 +14,9 @@ from torch._functorch.compilers import nop
 
 from tape_arith.arith.data.rows import pack
 from tape_arith.arith.scoring.score import logits_of_answers, score
-from tape_arith.models import compile as compilation
+from tape_arith.models import build
 from tape_arith.models.attention import Eager
-from tape_arith.models.compile import (
+from tape_arith.models.build import (
     MOST_GRAPHS,
     compile_blocks,
     compile_state_changed,
@@ -36,7 +36,7 @@ def fresh() -> Iterator[None]:
 
 
 GXX = [
-    pytest.mark.skipif(not compilation.ISOLATES, reason="needs torch 2.13"),
+    pytest.mark.skipif(not build.ISOLATES, reason="needs torch 2.13"),
     pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++"),
 ]
 
@@ -55,7 +55,7 @@ def test_compiled_blocks(name: str, packs: bool, monkeypatch: pytest.MonkeyPatch
     """Traced as for a GPU, packed if the encoding can be; or with generated code, as on a CPU."""
     if packs:
         monkeypatch.setattr(Eager, "packs", True)
-        monkeypatch.setattr(compilation, "CPU_OPTIONS", {"backend": "aot_eager"})
+        monkeypatch.setattr(build, "CPU_OPTIONS", {"backend": "aot_eager"})
     plain, compiled = trainer(CONFIG, name), trainer(CONFIG, name, hardware=COMPILED)
     perturbed(plain.decoder)
     perturbed(compiled.decoder)
@@ -103,7 +103,7 @@ def test_how_many_are_scored_is_no_part_of_a_graph(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")  # torch's own
-@pytest.mark.skipif(not compilation.ISOLATES, reason="needs torch 2.13")
+@pytest.mark.skipif(not build.ISOLATES, reason="needs torch 2.13")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 def test_threads_share_a_compiled_decoder() -> None:
@@ -125,7 +125,7 @@ def test_threads_share_a_compiled_decoder() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-@pytest.mark.skipif(not compilation.ISOLATES, reason="needs torch 2.13")
+@pytest.mark.skipif(not build.ISOLATES, reason="needs torch 2.13")
 def test_nothing_is_traced_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is where a float turns out to be one that an operation wants as a number."""
     traced = []
@@ -135,7 +135,7 @@ def test_nothing_is_traced_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         return aot_autograd(fw_compiler=nop)(graph, inputs)
 
     monkeypatch.setattr(
-        compilation, "CPU_OPTIONS", compilation.CPU_OPTIONS | {"backend": keep, "options": None}
+        build, "CPU_OPTIONS", build.CPU_OPTIONS | {"backend": keep, "options": None}
     )
     one = trainer(replace(CONFIG, num_layers=2), "rope", hardware=COMPILED)
     for _ in range(2):

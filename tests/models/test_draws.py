@@ -1,4 +1,4 @@
-"""What encodings draw: uniformly, from each row's key alone, and what may number tokens anew.
+"""Encodings draw uniformly, from each row's key alone; some can be numbered anew at test time.
 
 Legend: B batch, T tokens, n sequences.
 """
@@ -52,7 +52,7 @@ def first_index(pe: PositionalEncoding, seqs: Sequences) -> Tensor:
 
 
 def first_row_of_table(pe: PositionalEncoding, seqs: Sequences) -> Tensor:
-    """Which row of a table the first token is given, int64 [n]."""
+    """Return the row of a table that the first token gets, int64 [n]."""
     table = pe.get_parameter("table")
     with torch.no_grad():
         table.copy_(torch.arange(len(table))[:, None].expand_as(table))

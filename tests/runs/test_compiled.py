@@ -14,10 +14,8 @@ from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.arith.training.step import explain_failures
-from tape_arith.models import compile as compilation
-from tape_arith.models import hardware
 from tape_arith.models.backends import AttentionChoice
-from tape_arith.models.compile import compiling_failed
+from tape_arith.models.build import compiling_failed
 from tape_arith.models.decoder import Block
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.parse import parse
@@ -35,7 +33,7 @@ TRAIN = ("train", "--pe", "rope", *settings(), "--no-score")
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with --threads 1, which a process is told before it looks for the first time."""
-    monkeypatch.setattr(hardware, "_threads", lambda: 1)
+    monkeypatch.setattr("tape_arith.models.hardware._threads", lambda: 1)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +65,7 @@ def test_without_a_compiler_nothing_begins(here: Path, monkeypatch: pytest.Monke
 def test_an_older_torch_compiles_nothing_on_a_cpu(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compilation, "ISOLATES", False)
+    monkeypatch.setattr("tape_arith.models.build.ISOLATES", False)
     with untouched(here):
         assert "needs torch 2.13 or newer" in refused(*TRAIN, "--compile")
 

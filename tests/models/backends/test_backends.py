@@ -16,7 +16,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from tape_arith.models.attention import Backend, Eager, Needs
 from tape_arith.models.backends import BACKENDS, choose, load, sdpa
 from tape_arith.models.backends.flash_attn import FlashAttn, kernel
-from tape_arith.models.backends.flex import Flex
 from tape_arith.models.backends.sdpa import SDPA
 from tape_arith.models.contract import assert_close, decoder_for, example_batch, forward
 from tape_arith.models.errors import UsageError
@@ -117,17 +116,6 @@ def test_sdpa_gets_masks_whose_keys_lie_side_by_side(
     decoder.attend_with(SDPA())
     assert_close(forward(decoder, seqs), exact, "sdpa")
     assert steps == [1] * len(decoder.blocks)
-
-
-@pytest.mark.parametrize("layout", [padded, packed])
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-def test_flex_agrees_forward(layout: Callable[[], Sequences]) -> None:
-    """Its backward exists on a GPU alone."""
-    seqs = layout()
-    q, k, *values = (x.detach() for x in inputs(seqs, (K, K)))
-    ours = Flex()(q, k, tuple(values), seqs, scale=0.7)
-    for a, b in zip(ours, loop(q, k, values, seqs, 0.7), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("rows", [1, B])
@@ -254,8 +242,8 @@ def test_the_fused_kernel_has_a_widest_head() -> None:
 
 
 def test_a_request_that_cannot_be_met_names_the_alternatives() -> None:
-    with pytest.raises(UsageError, match=r"'flex' has no backward on a CPU; .*auto, eager, sdpa"):
-        choose("flex", Needs(), CPU)
+    with pytest.raises(UsageError, match=r"'fused' adds no bias; .* here: auto, eager, sdpa$"):
+        choose("fused", Needs(bias="learned"), CPU)
     with pytest.raises(UsageError, match=r"'flash-attn' is not installed"):
         choose("flash-attn", Needs(), GPU)
     with pytest.raises(UsageError, match="did you mean 'sdpa'"):

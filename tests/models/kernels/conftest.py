@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def device() -> str:
-    """Where kernels run in these tests."""
+    """Return the device of the kernels in these tests."""
     from tape_arith.models.kernels.language import AVAILABLE, INTERPRETED
 
     if not AVAILABLE:

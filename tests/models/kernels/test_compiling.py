@@ -1,4 +1,4 @@
-"""What the compiler makes of the kernels for a GPU, on a machine without one."""
+"""Compile the kernels for a GPU, on a machine without one."""
 
 import json
 import os

@@ -281,8 +281,7 @@ def test_one_graph(lengths: list[int], device: str) -> None:
 
 @pytest.mark.slow
 def test_the_operators_are_what_they_declare(device: str) -> None:
-    """What torch.compile believes: the shapes of results, that no argument is written to, and that
-    no result is a view of one.
+    """Results have the declared shapes, no argument is written to, and no result is a view of one.
 
     In a new process: after hundreds of other tests in one process, torch's own checks ended twice
     in C++ ("vector::reserve") on operators with lists of tensors, and never in a new one.

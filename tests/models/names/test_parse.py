@@ -162,7 +162,7 @@ def test_options(annotation: str, text: str, value: Value) -> None:
 
 
 def test_files_are_found_without_importing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In packages, with and without __init__; a module that is no plain source has no file."""
+    """A module that is no plain source has no file; packages may lack an __init__."""
     monkeypatch.syspath_prepend(tmp_path)
     file = tmp_path / "zz_package" / "space" / "mine.py"
     file.parent.mkdir(parents=True)
