@@ -58,7 +58,7 @@ def run_sweep(
     folder = sweep_folder(sweep, out)
 
     def failed(end: JobEnd) -> None:
-        state = JobState("", "", "failed", code=end.code, reason=end.reason)
+        state = JobState(state="failed", code=end.code, reason=end.reason)
         write_state(log_file(folder, end.job.id), state)
 
     with lock_folder(folder, "sweep"):

@@ -32,7 +32,7 @@ def plan_sweep(names: str, **changed: Any) -> None:
 
 
 def note_failure(job: str, reason: str) -> None:
-    write_state(log_file(FOLDER, job), JobState("", "", "failed", code=1, reason=reason))
+    write_state(log_file(FOLDER, job), JobState(state="failed", code=1, reason=reason))
 
 
 @pytest.fixture
@@ -153,10 +153,10 @@ def test_where_a_remote_engine_has_a_job() -> None:
     log = log_file(FOLDER, YARN)
     assert "where" not in done("status", "mine").out
     for state, words in (("queued", "slurm: queued"), ("running", "slurm: running on n1")):
-        write_state(log, JobState("slurm", "a_0", state, "n1"))  # type: ignore[arg-type]  # str
+        write_state(log, JobState("slurm", state=state, host="n1"))  # type: ignore[arg-type]  # str
         assert (states()[YARN]["where"], states()[TRAIN]["where"]) == (words, None)
         assert f"waiting  {words}" in done("status", "mine").out
-    write_state(log, JobState("slurm", "a_0", "ended", "n1"))
+    write_state(log, JobState("slurm", state="ended"))
     assert states()[YARN]["where"] is None
     for text in ("", "[]", '{"engine": 1, "token": "t"}', '{"engine": "a", "state": "odd"}'):
         state_file(log).write_text(text)

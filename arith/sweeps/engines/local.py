@@ -4,7 +4,6 @@ import os
 import subprocess
 import time
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -107,14 +106,6 @@ def perform(job: Job, stopper: Stopper) -> bool:
     return grid.complete
 
 
-@dataclass
-class _Child:
-    job: Job
-    process: "subprocess.Popen[bytes]"
-    slot: int
-    log: Path
-
-
 class Subprocesses:
     """Runs up to `slots` jobs at a time as subprocesses, which log to `folder`.
 
@@ -124,7 +115,7 @@ class Subprocesses:
 
     def __init__(self, slots: int, folder: Path) -> None:
         self.slots, self.folder, self.gpus = slots, folder, visible_gpus()
-        self.children: list[_Child] = []
+        self.children: dict[subprocess.Popen[bytes], tuple[Job, int]] = {}
         self.stopping = False
 
     @property
@@ -132,40 +123,36 @@ class Subprocesses:
         return self.slots - len(self.children)
 
     def submit(self, job: Job, seconds: float | None) -> None:
-        slot = min(set(range(self.slots)) - {child.slot for child in self.children})
+        slot = min(set(range(self.slots)) - {slot for _, slot in self.children.values()})
         argv = job.argv
         if seconds is not None and job.kind in ("train", "score"):
             argv += ["--time-limit", f"{max(seconds, 1e-3):.3f}s"]
         share = {"OMP_NUM_THREADS": str(cores_per_slot(self.slots))}
         if self.gpus:
             share["CUDA_VISIBLE_DEVICES"] = self.gpus[slot % len(self.gpus)]
-        log = log_file(self.folder, job.id)
         try:
-            process = start_command(argv, log, share, own_session=True)
+            process = start_command(argv, log_file(self.folder, job.id), share, own_session=True)
         except OSError as error:
             raise Failure(f"cannot start {job.id}: {error}") from error
         say(f"started: {job.id}")
-        self.children.append(_Child(job, process, slot, log))
+        self.children[process] = job, slot
 
     def wait(self, seconds: float) -> list[JobEnd]:
         deadline = time.monotonic() + seconds
-        over: list[_Child] = []
-        while not over and time.monotonic() < deadline:
+        ended: list[JobEnd] = []
+        while not ended and time.monotonic() < deadline:
             time.sleep(SECONDS_BETWEEN_LOOKS)
-            over = [child for child in self.children if child.process.poll() is not None]
-        self.children = [child for child in self.children if child not in over]
-        return [_end(child) for child in over]
+            for process in [each for each in self.children if each.poll() is not None]:
+                job, _ = self.children.pop(process)
+                code, log = process.returncode, log_file(self.folder, job.id)
+                ended.append(JobEnd(job, code, last_line(log) or f"ended with {code}", log))
+        return ended
 
     def stop(self) -> None:
         """Ask once: a second signal would end the children as they stand."""
-        for child in self.children if not self.stopping else []:
-            child.process.terminate()
+        for process in self.children if not self.stopping else ():
+            process.terminate()
         self.stopping = True
-
-
-def _end(child: _Child) -> JobEnd:
-    code = child.process.returncode
-    return JobEnd(child.job, code, last_line(child.log) or f"ended with {code}", child.log)
 
 
 def default_slots() -> int:

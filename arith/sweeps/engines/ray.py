@@ -1,28 +1,20 @@
 """Ray: a job is a task of a Ray cluster whose nodes share the file system that it is sent from.
 
-Ray carries a small dictionary; the work is the command line on the node, as everywhere. Ray runs
-the tasks of a lost node again on another one, where they resume.
+A task is the path of a job's log; the work is the command line on the node, as everywhere. Ray
+runs the tasks of a lost node again on another one, where they resume.
 """
 
 import sys
 from contextlib import redirect_stdout
-from dataclasses import asdict
 from importlib.util import find_spec
 from logging import ERROR
 from math import inf
 from pathlib import Path
 from time import sleep
 from typing import Any
-from uuid import uuid4
 
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, UsageError
-from tape_arith.arith.sweeps.engines.worker import (
-    JobState,
-    Worker,
-    WorkItem,
-    hand_over,
-    write_state,
-)
+from tape_arith.arith.sweeps.engines.worker import JobState, Worker, write_state
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
 
 
@@ -70,9 +62,9 @@ class Ray:
         return self.slots - len(self.jobs)
 
     def submit(self, job: Job, seconds: float | None) -> None:
-        log = log_file(self.folder, job.id)
-        item = hand_over(job.argv, log, "ray", uuid4().hex, self.cores)
-        self.jobs[self.remote.options(name=job.id, **self.options).remote(asdict(item))] = job
+        log, argv = log_file(self.folder, job.id).absolute(), tuple(job.argv)
+        write_state(log, JobState("ray", "", argv, self.cores, str(Path.cwd())))
+        self.jobs[self.remote.options(name=job.id, **self.options).remote(str(log))] = job
 
     def wait(self, seconds: float) -> list[JobEnd]:
         if not self.jobs:
@@ -88,7 +80,7 @@ class Ray:
                 code, reason = self.ray.get(reference)
             except self.ray.exceptions.TaskCancelledError:
                 code, reason = EXIT_AGAIN, "cancelled"
-                write_state(log, JobState("ray", "", "stopped"))
+                write_state(log, JobState("ray", state="stopped"))
             except self.ray.exceptions.RayError as error:
                 code, reason = EXIT_FAILED, f"lost by Ray: {str(error).strip().splitlines()[0]}"
             ended.append(JobEnd(job, code, reason, log))
@@ -100,5 +92,5 @@ class Ray:
             self.ray.cancel(reference, force=False)
 
 
-def _on_node(item: dict[str, Any]) -> tuple[int, str]:
-    return Worker().perform(WorkItem(**item))
+def _on_node(log: str) -> tuple[int, str]:
+    return Worker().perform(Path(log))

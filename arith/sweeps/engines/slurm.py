@@ -1,8 +1,8 @@
 """Slurm: jobs go as arrays of batch jobs, sent with sbatch; nodes share the file system.
 
-A job is the program `worker` with a line of a file: nothing is pickled. Its state file says how it
-ended, and squeue which jobs are still there. Jobs go on without this process, and the next call
-finds them.
+A job is the program `worker` with a line of a file. Its state says what it does and how it ended,
+and squeue which jobs are still there. Jobs go on without this process, and the next call finds
+them.
 """
 
 import shlex
@@ -16,13 +16,7 @@ from uuid import uuid4
 
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, Failure
 from tape_arith.arith.files import write_text
-from tape_arith.arith.sweeps.engines.worker import (
-    JobState,
-    hand_over,
-    read_state,
-    state_file,
-    write_state,
-)
+from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
 from tape_arith.arith.terminal import say
 
@@ -104,21 +98,21 @@ class Slurm:
         array = f"tape-arith-{uuid4().hex[:12]}"
         place = (self.folder / "slurm" / array).absolute()
         tokens = {f"{array}_{number}": job for number, job in enumerate(jobs)}
-        items = [
-            hand_over(job.argv, log_file(self.folder, job.id), "slurm", token, self.cpus)
-            for token, job in tokens.items()
-        ]
-        write_text(Path(f"{place}.jsonl"), "".join(item.line() + "\n" for item in items))
+        logs = [log_file(self.folder, job.id).absolute() for job in jobs]
+        for log, (token, job) in zip(logs, tokens.items(), strict=True):
+            argv, directory = tuple(job.argv), str(Path.cwd())
+            write_state(log, JobState("slurm", token, argv, self.cpus, directory))
+        write_text(Path(f"{place}.txt"), "\n".join(map(str, logs)))
         script = f"""#!/bin/sh
-exec {shlex.join([sys.executable, "-m", WORKER, f"{place}.jsonl"])} \\
+exec {shlex.join([sys.executable, "-m", WORKER, f"{place}.txt"])} \\
     SLURM_ARRAY_TASK_ID scontrol requeue "$SLURM_JOB_ID"
 """
         named = (f"--job-name={array}", f"--output={place}_%a.out")
         numbers = f"--array=0-{len(jobs) - 1}{self.limit}"
         sent = _call("sbatch", "--parsable", *named, numbers, *self.options, script=script)
         if sent.returncode:
-            for item in items:
-                state_file(Path(item.log)).unlink()
+            for log in logs:
+                state_file(log).unlink()
             raise Failure(f"sbatch refuses: {sent.stderr.strip()}")
         say(f"array {sent.stdout.strip()} of {len(jobs)} jobs is in Slurm's queue")
         self.jobs |= tokens
@@ -144,7 +138,7 @@ exec {shlex.join([sys.executable, "-m", WORKER, f"{place}.jsonl"])} \\
             elif self.looked - self.missing.setdefault(token, self.looked) < self.patience:
                 continue
             else:
-                write_state(log, JobState("slurm", token, "stopped"))
+                write_state(log, JobState("slurm", token, state="stopped"))
                 self.lost[job.id] = times = self.lost.get(job.id, 0) + 1
                 reason = "left Slurm's queue without a word: cancelled, or killed"
                 code = EXIT_AGAIN if times < LOST_TIMES else EXIT_FAILED

@@ -108,9 +108,9 @@ def test_all_ready_jobs_are_one_array(fake: FakeSlurm, monkeypatch: pytest.Monke
     assert {"--partition=gpu", "--gpus=1", "--time=4:00:00", "--array=0-2%2"} <= set(sent)
     assert {"--requeue", "--signal=B:USR2@60", "--cpus-per-task=1"} <= set(sent)
     assert not any(word.startswith(("--account", "--mem")) for word in sent)
-    (file,) = (FOLDER / "slurm").glob("*.jsonl")
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [line["argv"] for line in lines] == [job.argv for job in jobs]
+    (file,) = (FOLDER / "slurm").glob("*.txt")
+    states = [read_state(Path(log)) for log in file.read_text().splitlines()]
+    assert [list(state.argv) for state in states if state] == [job.argv for job in jobs]
     change_state(jobs[1], state="ended", reason="said 0")
     (end,) = slurm.wait(0)
     assert (end.job, end.code, end.reason) == (jobs[1], 0, "said 0")

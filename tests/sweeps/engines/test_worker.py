@@ -14,7 +14,7 @@ import pytest
 from tape_arith.arith.runs import child_process
 from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.stopping import STOP_SIGNALS
-from tape_arith.arith.sweeps.engines.worker import Worker, WorkItem, main, read_state
+from tape_arith.arith.sweeps.engines.worker import JobState, Worker, main, read_state, write_state
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.sweep import load_sweep
 from tests.helpers.child_processes import wait_until
@@ -23,7 +23,6 @@ from tests.helpers.tiny_runs import contents, done
 from tests.sweeps.engines.trainings import STEPS, freeze, has_pending, trainings
 
 LOG = Path("sweep/logs/train.rope.log")
-
 SCRIPT = """
 import os, signal, sys, time
 from pathlib import Path
@@ -46,15 +45,19 @@ def script(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     Path("job.py").write_text(SCRIPT)
     monkeypatch.setattr(child_process, "COMMAND_LINE", (str(here / "job.py"),))
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
+    monkeypatch.setenv("NUMBER", "1")
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-def item(command: str, directory: str | None = None) -> WorkItem:
-    directory = directory or str(Path.cwd())
-    return WorkItem(command.split(), 3, directory, str(LOG.absolute()), "slurm", "a_0")
+def queued(command: str, directory: str = "") -> Path:
+    """Hand over a job; return its log."""
+    where = directory or str(Path.cwd())
+    write_state(LOG.absolute(), JobState("slurm", "a_0", tuple(command.split()), 3, where))
+    Path("logs.txt").write_text(f"\n{LOG.absolute()}\n")
+    return LOG.absolute()
 
 
 @contextmanager
@@ -79,12 +82,12 @@ def state() -> tuple[str, int]:
 
 @pytest.mark.usefixtures("script")
 def test_a_job_on_a_node() -> None:
-    assert Worker().perform(item("0 one")) == (0, f"0 one 3 {Path.cwd()}")
-    assert state() == ("ended", 0)
-    assert Worker().perform(item("2 two")) == (2, f"2 two 3 {Path.cwd()}")
-    assert state() == ("ended", 2)
-    code, reason = Worker().perform(item("0", "nowhere"))  # a folder that the node does not see
+    for code in (0, 2):
+        assert Worker().perform(queued(f"{code} one")) == (code, f"{code} one 3 {Path.cwd()}")
+        assert state() == ("ended", code)
+    code, reason = Worker().perform(queued("0", "nowhere"))  # a folder that the node does not see
     assert code == 1 and reason.startswith("cannot start on n7:") and "nowhere" in reason
+    assert Worker().perform(Path("elsewhere/logs/a.log"))[0] == 1
 
 
 @pytest.mark.usefixtures("script")
@@ -93,19 +96,16 @@ def test_a_job_that_is_killed_without_being_asked_failed() -> None:
     with once_begun(
         lambda: os.kill(worker.process.pid, signal.SIGKILL) if worker.process else None
     ):
-        assert worker.perform(item("0 sleep"))[0] == -signal.SIGKILL
+        assert worker.perform(queued("0 sleep"))[0] == -signal.SIGKILL
     assert state() == ("ended", -9)
 
 
 @pytest.mark.usefixtures("script")
 @pytest.mark.parametrize(("number", "requeued"), [(signal.SIGUSR2, True), (signal.SIGTERM, False)])
-def test_a_signal_is_passed_on(
-    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, requeued: bool
-) -> None:
-    Path("items.jsonl").write_text(f"{{}}\n{item('0 listen sleep').line()}\n")
-    monkeypatch.setenv("NUMBER", "1")
+def test_a_signal_is_passed_on(number: signal.Signals, requeued: bool) -> None:
+    queued("0 listen sleep")
     with once_begun(lambda: os.kill(os.getpid(), number)):
-        assert main(["items.jsonl", "NUMBER", "touch", "requeued"]) == 75
+        assert main(["logs.txt", "NUMBER", "touch", "requeued"]) == 75
     assert f"saved after {number.name}" in LOG.read_text()
     assert Path("requeued").exists() == requeued
     assert state()[0] == ("queued" if requeued else "stopped")
@@ -115,15 +115,14 @@ def test_a_signal_is_passed_on(
 def test_a_job_that_is_stopped_before_it_handles_signals_lost_nothing() -> None:
     worker = Worker()
     with once_begun(lambda: worker.pass_on(signal.SIGUSR2)):
-        assert worker.perform(item("0 sleep")) == (75, "stopped before it began")
-    assert worker.perform(item("0 two"))[0] == 75 and "two" not in LOG.read_text()
+        assert worker.perform(queued("0 sleep")) == (75, "stopped before it began")
+    assert worker.perform(queued("0 two"))[0] == 75 and "two" not in LOG.read_text()
 
 
 @pytest.mark.usefixtures("script")
-def test_a_job_whose_folder_is_locked_is_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("items.jsonl").write_text(item("75 locked").line() + "\n")
-    monkeypatch.setenv("NUMBER", "0")
-    assert main(["items.jsonl", "NUMBER", "touch", "requeued"]) == 75
+def test_a_job_whose_folder_is_locked_is_run_again() -> None:
+    queued("75 locked")
+    assert main(["logs.txt", "NUMBER", "touch", "requeued"]) == 75
     assert Path("requeued").exists()
 
 
@@ -137,12 +136,10 @@ def test_an_orphan_and_its_retry_never_share_a_folder(
     file = sweep_file("rope", steps=STEPS)
     done("sweep", file, "--out", "whole")
     (job, _) = plan(load_sweep(file).runs(Path("runs")), TrainOptions(), Path("runs"))
-    log = here / "runs/sweeps/mine/logs/x.log"
-    line = WorkItem(job.argv, 1, str(here), str(log), "slurm", "t").line()
-    Path("items.jsonl").write_text(line + "\n")
+    log = queued(" ".join(job.argv))
     module = "tape_arith.arith.sweeps.engines.worker"
-    command = [sys.executable, "-m", module, "items.jsonl", "NUMBER", "touch", "requeued"]
-    own = {**os.environ, "NUMBER": "0"}
+    command = [sys.executable, "-m", module, "logs.txt", "NUMBER", "touch", "requeued"]
+    own = {**os.environ, "NUMBER": "1"}
     with subprocess.Popen(command, env=own) as first:
         orphan, _ = freeze(120)
         first.kill()
