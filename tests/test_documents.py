@@ -351,14 +351,11 @@ def test_any_value_anywhere_is_read_or_refused(
     path.write_bytes(whole)
 
 
-def test_a_line_that_was_cut_short_is_left_out(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_line_that_was_cut_short_is_left_out(made: Path, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     whole = (made / "run/metrics.jsonl").read_text()
     folder.metrics_file.write_text(whole[:-9])
     assert [line["step"] for line in folder.metrics()] == [20]
-    assert "the last line was cut short" in capsys.readouterr().err
     folder.truncate_metrics(40)
     folder.add_metrics({**LINE, "step": 40})
     assert folder.metrics_file.read_text() == whole

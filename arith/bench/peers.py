@@ -43,7 +43,8 @@ from tape_arith.arith.bench.train import (
     warm_up,
 )
 from tape_arith.arith.data.rows import Rows, pad
-from tape_arith.arith.runs.build import decoder_for, training_bucket
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.datasets import training_bucket
 from tape_arith.arith.tasks.vocabulary import SIZE
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.step import summed_loss

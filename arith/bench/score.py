@@ -23,7 +23,7 @@ from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import existing_run
-from tape_arith.arith.runs.weights import final_weights, load_weights, trained_record
+from tape_arith.arith.runs.weights import final_weights, trained_record
 from tape_arith.arith.scoring.score import PROBE_ROWS, Outcome, low_precision_threshold, score
 from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.arith.tasks.vocabulary import EOS, PAD
@@ -60,7 +60,7 @@ class Subject(NamedTuple):
         sizes = replace(self.config, tested_digits=max(digits, self.config.tested_digits))
         decoder = decoder_for(sizes, Name(self.name.encoding), self.seed).to(hardware.device)
         if self.weights is not None and self.source is not None:
-            load_weights(decoder, self.weights, self.source)
+            decoder.load_state_dict(self.weights)
         return prepare(decoder, hardware).eval()
 
     def describe(self, hardware: Hardware) -> str:

@@ -21,7 +21,8 @@ from tape_arith.arith.bench.measure import (
     steps_of,
     time_trainings,
 )
-from tape_arith.arith.runs.build import decoder_for, training_bucket
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.datasets import training_bucket
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.build import raise_graph_limit

@@ -1,4 +1,4 @@
-"""From a run's config to its decoder, its problems, its trainer and its empty grid."""
+"""From a run's config to its decoder and its trainer, with the errors of users' encodings."""
 
 import platform
 import sys
@@ -6,18 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
-from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.machine import available_memory, commit, own_version
+from tape_arith.arith.machine import commit, own_version
+from tape_arith.arith.runs.datasets import open_training_data, training_bucket
 from tape_arith.arith.runs.record import RunRecord, TrainOptions, load_preset
-from tape_arith.arith.scoring.evaluation_set import check_size
-from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS, SIZE, token
 from tape_arith.arith.terminal import say
@@ -31,8 +28,8 @@ from tape_arith.models.build import build_decoder, check_compiler, meta_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig, useful_training_flops
 from tape_arith.models.encoding import Setting, Workload
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names.locate import USER_CODE_ERRORS, Location, describe_error, locate
-from tape_arith.models.names.parse import Encoding, Name, NamePart, parse, source_hashes
+from tape_arith.models.names.locate import USER_CODE_ERRORS, describe_error, locate
+from tape_arith.models.names.parse import Encoding, Name, source_hashes
 
 
 def check_trainable(config: Config, name: Name, compute: AttentionChoice = AUTO) -> None:
@@ -40,26 +37,17 @@ def check_trainable(config: Config, name: Name, compute: AttentionChoice = AUTO)
 
     Raises UsageError if it cannot, Failure if the code of a user's encoding fails at this size.
     """
-    _check_width(config)
+    hidden, width = config.hidden_size, config.num_heads * config.head_dim
+    if width != hidden:
+        heads = None if hidden % config.head_dim else f"num_heads={hidden // config.head_dim}"
+        raise UsageError(
+            f"num_heads x head_dim = {width} is not hidden_size={hidden}: set "
+            f"{heads or f'hidden_size={width}'}"
+        )
     Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
-    check_user_encoding(name.encoding)
+    if sources := _sources(name.encoding):
+        _check_promises(Encoding(name.encoding.parts), sources)
     resolve_attention(detect(*compute), blueprint(config, name).needs)
-
-
-def _check_width(config: Config) -> None:
-    """Raises UsageError unless the heads together are as wide as the decoder."""
-    hidden, heads, width = config.hidden_size, config.num_heads, config.head_dim
-    if heads * width == hidden:
-        return
-    right = [
-        f"{key}={hidden // given}"
-        for key, given in (("num_heads", width), ("head_dim", heads))
-        if hidden % given == 0
-    ]
-    raise UsageError(
-        f"num_heads x head_dim = {heads * width} is not hidden_size={hidden}: set "
-        f"{' or '.join([*right, f'hidden_size={heads * width}'])}"
-    )
 
 
 def resolve_attention(hardware: Hardware, needs: Needs) -> Hardware:
@@ -73,7 +61,7 @@ def resolve_attention(hardware: Hardware, needs: Needs) -> Hardware:
 
 
 def setting_for(config: Config) -> Setting:
-    """What an encoding may know of task and size: the preset's, however far it is scored.
+    """Return what an encoding may know of task and size: the preset's, however far it is scored.
 
     What [BOS] training puts in front counts: the longest sequence trained on is so much longer,
     and a tested problem may have as many in front of it, in studies of what they change.
@@ -92,7 +80,7 @@ def setting_for(config: Config) -> Setting:
     )
 
 
-def sizes_for(config: Config) -> DecoderConfig:
+def _sizes(config: Config) -> DecoderConfig:
     return DecoderConfig(
         vocabulary_size=SIZE,
         num_layers=config.num_layers,
@@ -105,7 +93,7 @@ def sizes_for(config: Config) -> DecoderConfig:
 
 def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
     """Build a fresh decoder; `@only-positional-from` freezes all but its encoding."""
-    decoder = build_decoder(sizes_for(config), name, setting_for(config), seed)
+    decoder = build_decoder(_sizes(config), name, setting_for(config), seed)
     origin = name.encoding.origin
     if origin is not None and origin.only_positional:
         decoder.requires_grad_(False)
@@ -114,91 +102,27 @@ def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
 
 
 def blueprint(config: Config, name: Name) -> Decoder:
-    """The decoder of `decoder_for` without memory for its weights; built once in a process.
+    """Return the decoder of `decoder_for` without memory for its weights; built once in a process.
 
     A user's encoding gets memory all the same, since its constructor may read a number off a
-    tensor. The decoder around it must fit into the free memory first, for `config` may come with a
-    run and ask for any size. Raises UsageError if it does not, Failure if the user's code fails.
+    tensor. Raises Failure if its code fails.
     """
-    if is_builtin(name.encoding):
-        return _blueprint(config, name, ())
-    num_bytes = _blueprint(config, parse("nope"), ()).num_bytes()
-    free = available_memory()
-    if num_bytes > free:
-        raise UsageError(
-            f"a decoder for {name.encoding} takes {num_bytes:,} bytes without it, and {free:,} are "
-            "free: take a smaller size"
-        )
-    return _blueprint(config, name, tuple(sorted(source_hashes(name.encoding).items())))
+    return _blueprint(config, name, _sources(name.encoding))
+
+
+_Sources = tuple[tuple[str, str], ...]
+
+
+def _sources(encoding: Encoding) -> _Sources:
+    """Return name and SHA-256 of each part that is not built in."""
+    return tuple(sorted(source_hashes(encoding).items()))
 
 
 @lru_cache(maxsize=64)
-def _blueprint(config: Config, name: Name, user_files: tuple[tuple[str, str], ...]) -> Decoder:
+def _blueprint(config: Config, name: Name, sources: _Sources) -> Decoder:
     with user_errors(name.encoding):
-        sizes, setting = sizes_for(config), setting_for(config)
-        return meta_decoder(sizes, name, setting, real_encoding=bool(user_files))
-
-
-def training_bucket(config: Config, seed: int) -> Bucket:
-    """The problems that a run of `seed` is trained on."""
-    return Bucket(config.task, config.trained_digits, seed, "train")
-
-
-def empty_grid(
-    record: RunRecord, bucket: Bucket, problems_per_cell: int, extrapolation: NamePart | None = None
-) -> Grid:
-    """What a run scores on the first problems of `bucket`, before any is scored."""
-    # Before they are made, for their hash.
-    check_size(bucket.max_digits, problems_per_cell, record.config.trained_digits)
-    split = {} if bucket.split == EVALUATION else {"split": bucket.split}
-    return Grid.empty(
-        record.encoding,
-        extrapolation=str(extrapolation) if extrapolation else None,
-        preset=record.preset,
-        seed=record.seed,
-        trained_digits=record.config.trained_digits,
-        budget=record.budget,
-        evaluation={
-            "task": bucket.task,
-            "version": bucket.version,
-            **split,
-            "seed": bucket.seed,
-            "max_digits": bucket.max_digits,
-            "problems_per_cell": problems_per_cell,
-            "sha256": bucket.sha256(problems_per_cell * bucket.num_pairs),
-        },
-        settings=record.settings,
-    )
-
-
-def open_training_data(
-    path: Path, config: Config, seed: int, began_on: str | None = None
-) -> Dataset:
-    """Open the dataset at `path`.
-
-    Raises UsageError unless it holds the problems that the run would make itself and has the hash
-    `began_on`, if that is given.
-    """
-    dataset, bucket = Dataset(path), training_bucket(config, seed)
-    if dataset.bucket != bucket:
-        given = dataset.bucket
-        raise UsageError(
-            f"{path} holds {given.task} to {given.max_digits} digits of seed {given.seed}, and "
-            f"this run trains on {bucket.task} to {bucket.max_digits} digits of seed "
-            f"{bucket.seed}: leave --data out, or give `tape-arith generate` the preset, settings "
-            "and seed of this run"
-        )
-    if dataset.manifest.count != config.num_problems:
-        raise UsageError(
-            f"{path} holds {dataset.manifest.count:,} problems and this run takes "
-            f"{config.num_problems:,}"
-        )
-    if began_on not in (None, dataset.manifest.sha256):
-        raise UsageError(
-            f"{path} is not the dataset that the run began on ({dataset.manifest.sha256[:12]}, not "
-            f"{began_on[:12]}): give that one, or leave --data out and the problems are made anew"
-        )
-    return dataset
+        sizes, setting = _sizes(config), setting_for(config)
+        return meta_decoder(sizes, name, setting, real_encoding=bool(sources))
 
 
 def build_trainer(
@@ -231,23 +155,13 @@ def build_trainer(
     )
 
 
-def is_builtin(encoding: Encoding) -> bool:
-    """Whether every part belongs to this suite."""
-    return not _user_locations(encoding)
-
-
-def check_user_encoding(encoding: Encoding) -> None:
-    """Run the checks without which training or scoring makes no sense; built-in ones pass.
-
-    Raises UsageError if the encoding cannot be built, sees later tokens or has a parameter without
-    a gradient.
-    """
-    if not is_builtin(encoding):
-        _check(Encoding(encoding.parts), tuple(sorted(source_hashes(encoding).items())))
-
-
 @lru_cache(maxsize=64)
-def _check(encoding: Encoding, sources: tuple[tuple[str, str], ...]) -> None:
+def _check_promises(encoding: Encoding, sources: _Sources) -> None:
+    """Run the checks of the contract without which training or scoring makes no sense.
+
+    A score is one teacher-forced pass, so that of an encoding that sees later tokens means nothing.
+    Raises UsageError if one fails.
+    """
     from tape_arith.models import contract
 
     for check in (
@@ -265,8 +179,10 @@ def _check(encoding: Encoding, sources: tuple[tuple[str, str], ...]) -> None:
 
 
 def as_user_error(error: BaseException, encoding: Encoding) -> Failure | None:
-    """A Failure that names the user's line; None if all is built in or the error is one line."""
-    locations = _user_locations(encoding)
+    """Return a Failure that names the user's line; None if all is built in or the error is one
+    line."""
+    locations = [locate("encoding", part.name) for part in encoding.parts]
+    locations = [location for location in locations if not location.is_builtin]
     if not locations or isinstance(error, UsageError | Failure | OSError):
         return None
     reason = describe_error(error, *locations)[:500]
@@ -285,11 +201,6 @@ def user_errors(encoding: Encoding) -> Iterator[None]:
         raise failure from error
 
 
-def _user_locations(encoding: Encoding) -> list[Location]:
-    locations = (locate("encoding", part.name) for part in encoding.parts)
-    return [location for location in locations if not location.is_builtin]
-
-
 SAMPLE = 4_096
 """Problems whose lengths give the mean tokens of a training within half a percent."""
 
@@ -304,7 +215,10 @@ class Cost:
 
 
 def cost(name: Name, config: Config | None = None) -> Cost:
-    """The cost at the size of `config` or the paper's. Raises Failure if a user's code fails."""
+    """Return the cost at the size of `config` or the paper's.
+
+    Raises Failure if a user's code fails.
+    """
     config = config or load_preset("paper-40")
     pe = blueprint(config, name).pe
     tokens = load_task(config.task).longest(config.trained_digits)
@@ -333,11 +247,6 @@ def training_flops_a_token(name: Name, config: Config) -> float:
     return flops / sum(lengths)
 
 
-# A resumed training equals an unbroken one bit for bit if these are equal. The commit is not one of
-# them: most commits change no bit, and a new version says if one did.
-DECIDES_BITS = (
-    *("tape-arith", "torch", "device", "hardware", "dtype", "attention", "compiled", "processes"),
-)
 _OF_SCORING = ("tape-arith", "commit", "torch", "hardware", "attention", "compiled")
 
 

@@ -12,10 +12,7 @@ from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.models.names.parse import Name, NamePart
 
-_ANEW = (
-    "train it anew, into another folder with --out, or with --fresh, which drops its grids too "
-    "(run.json has its settings)"
-)
+_ANEW = "train it anew, into another folder with --out, or with --fresh, which drops its grids too"
 
 
 def train_command(name: Name, preset: str | None, root: Path) -> str:

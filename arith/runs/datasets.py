@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.data.dataset import FILE, verify
+from tape_arith.arith.data.dataset import FILE, Dataset, verify
 from tape_arith.arith.data.formats import write_problems
 from tape_arith.arith.data.write_dataset import generate
 from tape_arith.arith.errors import UsageError, unknown
@@ -34,6 +34,36 @@ def dataset_folder(root: Path, config: Config, seed: int) -> Path:
     return root / f"{config.task}-bucket-{config.trained_digits}{suffix}"
 
 
+def training_bucket(config: Config, seed: int) -> Bucket:
+    """Return the problems that a run of `seed` is trained on."""
+    return Bucket(config.task, config.trained_digits, seed, "train")
+
+
+def open_training_data(
+    path: Path, config: Config, seed: int, began_on: str | None = None
+) -> Dataset:
+    """Open the dataset of a run at `path`.
+
+    Raises UsageError unless it holds the problems that the run would make itself and has the hash
+    `began_on`, if that is given.
+    """
+    dataset, bucket = Dataset(path), training_bucket(config, seed)
+    given, count = dataset.bucket, dataset.manifest.count
+    if (given, count) != (bucket, config.num_problems):
+        raise UsageError(
+            f"{path} holds {count:,} problems of {given.task} to {given.max_digits} digits of seed "
+            f"{given.seed}, and this run trains on {config.num_problems:,} of {bucket.task} to "
+            f"{bucket.max_digits} of seed {bucket.seed}: leave --data out, or give "
+            "`tape-arith generate` the preset, settings and seed of this run"
+        )
+    if began_on not in (None, dataset.manifest.sha256):
+        raise UsageError(
+            f"{path} is not the dataset that the run began on ({dataset.manifest.sha256[:12]}, not "
+            f"{began_on[:12]}): give that one, or leave --data out and the problems are made anew"
+        )
+    return dataset
+
+
 def generate_dataset(
     folder: Path,
     bucket: Bucket,
@@ -51,9 +81,9 @@ def generate_dataset(
     began = time.perf_counter()
     threads = workers or os.cpu_count() or 1
     # A complete dataset takes no lock: it may be where nobody can write.
-    whole = (folder / FILE).exists() and not (folder / NAME).exists() and not fresh
-    own = nullcontext() if whole else lock_folder(folder, "generate")
-    with own, bar(f"generate {folder.name}", count) as update:
+    complete = (folder / FILE).exists() and not (folder / NAME).exists() and not fresh
+    lock = nullcontext() if complete else lock_folder(folder, "generate")
+    with lock, bar(f"generate {folder.name}", count) as update:
 
         def progress(done: int) -> None:
             update(done)
@@ -76,33 +106,26 @@ def write(
 ) -> Path:
     """Write the training problems of a config in one of FORMATS; return their path.
 
-    Raises UsageError for an unknown format, a folder that holds something else, or `workers` with a
-    format that one thread writes.
+    Raises UsageError for an unknown format, or `workers` with one that a single thread writes.
     """
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
-    bucket = Bucket(config.task, config.trained_digits, seed, "train")
+    bucket = training_bucket(config, seed)
     number = config.num_problems
     if count is not None:
         number = config.with_settings({"num_problems": count}).num_problems
     folder = dataset_folder(Path("data"), config, seed)
+    path = out or folder.with_name(folder.name + FORMATS[form])
     if form == "tokens":
-        path = out or folder
         generate_dataset(path, bucket, number, workers=workers, fresh=fresh)
         return path
     if workers:
         raise UsageError(f"--workers goes with --format tokens: {form} is one file, in order")
-    path = out or folder.with_name(folder.name + FORMATS[form])
     with bar(f"generate {path.name}", number) as update:
         return write_problems(path, bucket, number, form, progress=update, fresh=fresh)
 
 
 def verified(folder: Path) -> str:
     """Check every hash of a dataset; return a line that says so. Raises Failure if one differs."""
-    if folder.is_file():
-        raise UsageError(
-            f"--verify takes the folder of a dataset, and {folder} is a file: text and parquet are "
-            "checked by the same `tape-arith generate --format ...` again"
-        )
     manifest = verify(folder)
     return f"{folder}: {manifest.count:,} problems, every hash is right ({manifest.sha256[:12]})"

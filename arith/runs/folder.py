@@ -1,4 +1,4 @@
-"""Runs on disk: where each thing of a run is, and how far the run is. No torch here.
+"""Runs on disk: where each thing of a run is, how far the run is, and how runs are found.
 
     RUNS/PRESET/PE/seed-S/
         run.json          what was asked for: encoding, seed, config, data
@@ -9,9 +9,10 @@
                           grid@carry.json: of the split carry)
         weights/          safetensors; everything but this is small enough to carry away
 
-Facts are read from the files, never from their names.
+Facts are read from the files, never from their names. Never imports torch.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,7 +34,7 @@ from tape_arith.arith.files import (
     write_text,
 )
 from tape_arith.arith.runs.lock import activity
-from tape_arith.arith.runs.metrics import CUT_SHORT, line_of, read_lines
+from tape_arith.arith.runs.metrics import read_lines
 from tape_arith.arith.runs.record import Environment, RunRecord, Timings
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
@@ -59,17 +60,29 @@ class ExpectedRun(Strict):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training or a scoring is. Done is what a sweep would not do again."""
+    """How far a training or a scoring is, in `step` of `steps` or in blocks of a grid.
+
+    done   what a sweep would not do again
+    error  why the run's files cannot be read
+    """
 
     done: bool = False
     running: bool = False
     step: int | None = None
-    """Of training, or blocks of a grid that are scored."""
     steps: int | None = None
     loss: float | None = None
     seconds_left: float | None = None
     error: str | None = None
-    """Why the run's files cannot be read."""
+
+
+class _File:
+    """A path inside the folder of a run."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, folder: "RunFolder", owner: type) -> Path:
+        return folder.path / self.name
 
 
 @dataclass(frozen=True)
@@ -78,46 +91,20 @@ class RunFolder:
 
     path: Path
 
-    @property
-    def record_file(self) -> Path:
-        return self.path / "run.json"
-
-    @property
-    def metrics_file(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def tracking(self) -> Path:
-        """What trackers write of it."""
-        return self.path / "tracking"
-
-    @property
-    def environment_file(self) -> Path:
-        return self.path / "environment.json"
-
-    @property
-    def timings_file(self) -> Path:
-        return self.path / "timings.json"
-
-    @property
-    def final(self) -> Path:
-        """Weights after the last step."""
-        return self.path / "weights" / "final.safetensors"
-
-    @property
-    def latest(self) -> Path:
-        """Where an unfinished training goes on."""
-        return self.path / "weights" / "latest.safetensors"
-
-    @property
-    def previous(self) -> Path:
-        """The state that was saved before the latest, for when that one is damaged."""
-        return self.path / "weights" / "previous.safetensors"
-
-    @property
-    def before_cooldown(self) -> Path:
-        """From where `train RUN --steps N` goes on."""
-        return self.path / "weights" / "before-cooldown.safetensors"
+    record_file = _File("run.json")
+    metrics_file = _File("metrics.jsonl")
+    environment_file = _File("environment.json")
+    timings_file = _File("timings.json")
+    tracking = _File("tracking")
+    """The folder that trackers write."""
+    final = _File("weights/final.safetensors")
+    """Weights after the last step."""
+    latest = _File("weights/latest.safetensors")
+    """The checkpoint from which an unfinished training goes on."""
+    previous = _File("weights/previous.safetensors")
+    """The checkpoint before the latest, for when that one is damaged."""
+    before_cooldown = _File("weights/before-cooldown.safetensors")
+    """The checkpoint from which `train RUN --steps N` goes on."""
 
     def grid_file(
         self,
@@ -141,31 +128,35 @@ class RunFolder:
         return self.record_file.exists()
 
     def unfinished(self) -> bool:
-        """A training has stopped, or been stopped, on its way. A kill between the two moves of a
-        saving leaves only the previous state."""
+        """Whether a training has stopped on its way.
+
+        A kill between the two moves of a save leaves only the previous checkpoint.
+        """
         return self.latest.exists() or self.previous.exists()
 
     def checkpoints(self) -> list[Path]:
-        """From where training can go on, in the order in which they are tried. The steps before
-        the cool-down are the same whatever the budget, so the state there is always one of them."""
+        """Return the checkpoints from which training can go on, in the order of trial.
+
+        The steps before the cool-down are the same whatever the budget, so the checkpoint there is
+        always one of them.
+        """
         files = (self.latest, self.previous, self.before_cooldown)
         return [file for file in files if file.exists()]
 
     def finished(self) -> bool:
-        """Trained to the end of its budget."""
+        """Whether it is trained to the end of its budget."""
         return self.final.exists() and not self.unfinished()
-
-    def has_results_without_weights(self) -> bool:
-        """Scored, if only in part, and here without weights, as a run is that was carried away or
-        committed."""
-        return not (self.final.exists() or self.checkpoints()) and self.has_results()
 
     def has_results(self) -> bool:
         """Whether there is any grid."""
         return any(self.path.glob("grid*.json"))
 
+    def has_results_without_weights(self) -> bool:
+        """Whether it was carried away or committed: scored, if only in part, without weights."""
+        return not (self.final.exists() or self.checkpoints()) and self.has_results()
+
     def matching_record(self, expected: ExpectedRun) -> RunRecord | None:
-        """Return the record if it is of the `expected` run; None if it is not, or not readable."""
+        """Return the record if it can be read and is of the `expected` run."""
         with suppress(Failure):
             record = self.record()
             return record if expected.matches(record) else None
@@ -185,7 +176,7 @@ class RunFolder:
         return False
 
     def train_progress(self, expected: ExpectedRun | None = None) -> Progress:
-        """How far training is, by the files of the run; of another run than `expected` nothing."""
+        """How far training is, by the files of the run; none if it is not the `expected` run."""
         running = activity(self.path) == "train"
         if not self.exists():
             return Progress(running=running)
@@ -221,11 +212,13 @@ class RunFolder:
             grid = Grid.load(file)
         except Failure as error:
             return Progress(error=str(error))
-        if grid.extrapolation != extrapolation or not _is_of_run(grid, record):
-            return Progress(running=running)
         tested_digits = record.config.tested_digits
         scored_set = EvaluationSet(grid.split, grid.max_digits).normalized(tested_digits)
-        if scored_set != evaluation_set.normalized(tested_digits):
+        if (
+            grid.extrapolation != extrapolation
+            or not _is_of_run(grid, record)
+            or scored_set != evaluation_set.normalized(tested_digits)
+        ):
             return Progress(running=running)
         blocks = grid.evaluation["problems_per_cell"]
         return Progress(grid.complete, running, grid.blocks_done, blocks)
@@ -241,43 +234,8 @@ class RunFolder:
         """Read environment.json. Raises Failure if there is none or it is corrupt."""
         return read_document(self.environment_file, Environment)
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """Read metrics.jsonl; [] if there is no file.
-
-        Leaves out a last line that was cut short, and says so. Raises Corrupt if another line is
-        not what training writes.
-        """
-        lines, faults = self._metrics_and_faults()
-        if faults == [CUT_SHORT]:
-            say(f"note: left out of {self.metrics_file}: {CUT_SHORT}")
-        elif faults:
-            remedy = "put back a whole copy, or remove that line: it only logs"
-            raise Corrupt(f"{self.metrics_file} is corrupt: {faults[0]}; {remedy}")
-        return lines
-
-    def _metrics_and_faults(self) -> tuple[list[dict[str, Any]], list[str]]:
-        return read_lines(self.metrics_file) if self.metrics_file.exists() else ([], [])
-
-    def add_metrics(self, content: dict[str, Any]) -> None:
-        """Add a line to metrics.jsonl. Errors: Failure where the disk refuses."""
-        append_line(self.metrics_file, line_of(content))
-
-    def truncate_metrics(self, step: int) -> None:
-        """Drop the lines of steps that will be taken again, and corrupt ones, naming those."""
-        lines, faults = self._metrics_and_faults()
-        for fault in faults:
-            say(f"note: left out of {self.metrics_file}: {fault}")
-        kept = (line_of(line) + "\n" for line in lines if line["step"] <= step)
-        write_text(self.metrics_file, "".join(kept))
-
-    def remove_partial(self) -> None:
-        """Drop what a kill in the middle of writing left; it is never read."""
-        for path in self.path.rglob(".*.partial"):
-            if not path.is_dir():  # an export, which its own writers see to
-                path.unlink()
-
     def timings(self) -> dict[str, float]:
-        """Return the seconds of each stage, {} if there is no file. Raises Failure."""
+        """Return the seconds of each stage; {} if there is no file. Raises Failure."""
         if not self.timings_file.exists():
             return {}
         return read_document(self.timings_file, Timings).seconds
@@ -285,6 +243,32 @@ class RunFolder:
     def write_timing(self, stage: str, seconds: float) -> None:
         stages = self.timings() | {stage: round(seconds, 3)}
         write_document(self.timings_file, {"seconds": stages}, Timings.kind)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Read metrics.jsonl; [] if there is no file. Raises Corrupt for a line that is wrong."""
+        lines, faults = read_lines(self.metrics_file)
+        if faults:
+            remedy = "put back a whole copy, or remove that line: it only logs"
+            raise Corrupt(f"{self.metrics_file} is corrupt: {faults[0]}; {remedy}")
+        return lines
+
+    def add_metrics(self, content: dict[str, Any]) -> None:
+        """Add a line to metrics.jsonl. Raises Failure if the disk refuses."""
+        append_line(self.metrics_file, json.dumps(content, allow_nan=False))
+
+    def truncate_metrics(self, step: int) -> None:
+        """Drop the lines of steps that will be taken again, and corrupt ones, naming those."""
+        lines, faults = read_lines(self.metrics_file)
+        for fault in faults:
+            say(f"note: left out of {self.metrics_file}: {fault}")
+        earlier = (json.dumps(line) + "\n" for line in lines if line["step"] <= step)
+        write_text(self.metrics_file, "".join(earlier))
+
+    def remove_partial(self) -> None:
+        """Remove the temporary files that a kill left; they are never read."""
+        for path in self.path.rglob(".*.partial"):
+            if not path.is_dir():  # an export, whose writer removes it
+                path.unlink()
 
 
 def _is_of_run(grid: Grid, record: RunRecord) -> bool:
@@ -294,26 +278,34 @@ def _is_of_run(grid: Grid, record: RunRecord) -> bool:
 
 
 def _seconds_left(metrics: list[dict[str, Any]], steps: int) -> float | None:
-    """What the pace of the last line says; None if it says nothing, or nothing is left."""
-    earlier, last = [{"step": 0, "seconds": 0.0}, *metrics][-2:] if metrics else ({}, {})
-    if "seconds" not in last or not earlier["step"] < last["step"] < steps:
+    """Estimate by the pace of the last line; None if there is none, or nothing is left."""
+    before, last = [{"step": 0, "seconds": 0.0}, *metrics][-2:] if metrics else ({}, {})
+    if "seconds" not in last or not before["step"] < last["step"] < steps:
         return None
-    pace = (last["seconds"] - earlier["seconds"]) / (last["step"] - earlier["step"])
+    pace = (last["seconds"] - before["seconds"]) / (last["step"] - before["step"])
     return round(float(pace * (steps - last["step"])), 1)
 
 
 def run_folder(root: Path, preset: str, encoding: Encoding | str, seed: int) -> RunFolder:
-    """Where a run lives. Its parts are names, so nothing in them can lead elsewhere."""
+    """Return where a run lives. Its parts are names, so nothing in them can lead elsewhere."""
     return RunFolder(root / preset / slug(str(encoding)) / f"seed-{seed}")
 
 
 def slug(name: str) -> str:
-    """A name as part of a path that every file system takes."""
+    """Return a name as part of a path that every file system takes."""
     return re.sub(r"[^A-Za-z0-9.+=_-]", "@", name)
 
 
+def existing_run(path: Path) -> RunFolder:
+    """Return the run at `path`. Raises UsageError if there is none."""
+    folder = RunFolder(path)
+    if not folder.exists():
+        raise UsageError(f"{path} holds no run: `tape-arith list` shows where runs are")
+    return folder
+
+
 def find_runs(root: Path) -> list[RunFolder]:
-    """Every run below `root`, sorted by path."""
+    """Return every run below `root`, sorted by path."""
     return [RunFolder(file.parent) for file in sorted(root.glob("*/*/seed-*/run.json"))]
 
 
@@ -323,29 +315,25 @@ def find_grids(
     names: Sequence[Name] | None = None,
     evaluation_set: EvaluationSet = DEFAULT_SET,
 ) -> list[Grid]:
-    """Return the grids below `root` on what is `evaluation_set`: all, or those of `names`.
+    """Return the grids below `root` on `evaluation_set`: all, or those of `names`.
 
     A corrupt grid is named on stderr and left out; of `names`, the runs of other encodings are not
     opened. Raises UsageError if the runs of one encoding are of two versions of the user's file.
     """
-    if names is None:
-        folders = list(map(RunFolder, sorted(root.glob(f"{preset or '*'}/*/seed-*"))))
-        check_one_source(folders)
-        return [
-            grid
-            for folder in folders
-            for grid in _on(evaluation_set, folder, [*read_grids(folder).values()])
-        ]
+    slugs = ["*"] if names is None else [slug(str(name.encoding)) for name in names]
+    wanted = None if names is None else set(map(str, names))
     result = []
-    for encoding in dict.fromkeys(name.encoding for name in names):
-        ways = [name for name in names if name.encoding == encoding]
-        wanted = [str(name) for name in ways]
-        paths = sorted(root.glob(f"{preset or '*'}/{slug(str(encoding))}/seed-*"))
-        check_one_source([RunFolder(path) for path in paths])
-        for path in paths:
-            folder = RunFolder(path)
-            grids = [grid for grid in read_grids(folder).values() if grid.name in wanted]
-            result += _on(evaluation_set, folder, grids)
+    for encoding in dict.fromkeys(slugs):
+        paths = sorted(root.glob(f"{preset or '*'}/{encoding}/seed-*"))
+        folders = list(map(RunFolder, paths))
+        check_one_source(folders)
+        for folder in folders:
+            grids = [
+                grid
+                for grid in read_grids(folder).values()
+                if wanted is None or grid.name in wanted
+            ]
+            result += _on_set(evaluation_set, folder, grids)
     return result
 
 
@@ -380,41 +368,21 @@ def read_grids(folder: RunFolder) -> dict[str, Grid]:
     return grids
 
 
-def _on(evaluation_set: EvaluationSet, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
+def _on_set(evaluation_set: EvaluationSet, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
     """Select the grids on `evaluation_set`; one of hard problems gets the standard grid too."""
-    chosen = _select_set(evaluation_set, folder, grids)
-    if evaluation_set.split != EVALUATION:
-        usual = _select_set(DEFAULT_SET, folder, grids)
-        for grid in chosen:
-            grid.usual = next((other for other in usual if other.name == grid.name), None)
-    return chosen
-
-
-def _select_set(evaluation_set: EvaluationSet, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
-    of_split = [grid for grid in grids if grid.split == evaluation_set.split]
-    digits = evaluation_set.max_digits
-    if digits is None and of_split:
-        digits = _tested_digits(folder)
-        if digits is None:
-            # A grid is worth showing without its record, where it is the only one of its name.
-            if len({grid.name for grid in of_split}) < len(of_split):
+    selected = of_split = [grid for grid in grids if grid.split == evaluation_set.split]
+    if evaluation_set.max_digits is not None:
+        selected = [g for g in of_split if g.max_digits == evaluation_set.max_digits]
+    elif of_split:
+        try:
+            tested_digits = folder.record().config.tested_digits
+            selected = [g for g in of_split if g.max_digits == tested_digits]
+        except Failure:  # a grid is shown without its record if it is the only one of its name
+            selected = of_split if len({g.name for g in of_split}) == len(of_split) else []
+            if not selected:
                 say(f"note: left out: {folder.path}: its run.json does not say which grid is meant")
-                return []
-            return of_split
-    return [grid for grid in of_split if grid.max_digits == digits]
-
-
-def _tested_digits(folder: RunFolder) -> int | None:
-    """Return the setting `tested_digits` of a run; None if its record cannot be read."""
-    try:
-        return folder.record().config.tested_digits
-    except Failure:
-        return None
-
-
-def existing_run(path: Path) -> RunFolder:
-    """Return the run at `path`. Raises UsageError if there is none."""
-    folder = RunFolder(path)
-    if not folder.exists():
-        raise UsageError(f"{path} holds no run: `tape-arith list` shows where runs are")
-    return folder
+    if selected and evaluation_set.split != EVALUATION:
+        standard = {grid.name: grid for grid in _on_set(DEFAULT_SET, folder, grids)}
+        for grid in selected:
+            grid.usual = standard.get(grid.name)
+    return selected

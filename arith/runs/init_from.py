@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tape_arith.arith.data.rows import pad
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import sha256
-from tape_arith.arith.runs.build import blueprint, decoder_for, training_bucket
+from tape_arith.arith.runs.build import blueprint, decoder_for
+from tape_arith.arith.runs.datasets import training_bucket
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import InitFrom, RunRecord
 from tape_arith.arith.runs.weights import final_weights, identity, trained_decoder
@@ -23,14 +23,14 @@ from tape_arith.models.decoder import Decoder, shapes
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.parse import Name, Origin
 
-SHARED_SETTINGS = (
+_SHARED_SETTINGS = (
     *("task", "trained_digits"),
     *("num_layers", "hidden_size", "num_heads", "head_dim", "mlp_size"),
 )
 """Settings that a run shares with the one that it begins from."""
-# Held-out problems over which the first logits are compared with the other run's.
-PROBE_PROBLEMS = 32
-PLAIN = Hardware("cpu", torch.float32)
+_PROBE_PROBLEMS = 32
+"""Held-out problems over which the first logits are compared with the other run's."""
+_PLAIN = Hardware("cpu", torch.float32)
 
 
 def with_origin(name: Name, source: RunRecord, only_positional: bool) -> Name:
@@ -51,7 +51,7 @@ def init_from_record(
 
     Raises UsageError if a run of `config`, `name` and `seed` cannot begin from its weights.
     """
-    for key in SHARED_SETTINGS:
+    for key in _SHARED_SETTINGS:
         new, old = getattr(config, key), getattr(source.config, key)
         if new != old:
             raise UsageError(
@@ -70,7 +70,7 @@ def init_from_record(
             f"{name.encoding.own} has no parameters of its own: leave --only-positional out"
         )
     right = shapes(expected.state_dict())
-    for key, shape in shapes(_source_weights(folder, source)).items():
+    for key, shape in shapes(final_weights(folder, source, "cpu")).items():
         if right.get(key) != shape:
             raise UsageError(
                 f"{name.encoding.own} has no place for {key} of {folder.path} "
@@ -95,32 +95,26 @@ def write_first_state(folder: RunFolder, record: RunRecord, source: RunFolder) -
     """
     config, origin = record.config, source.record()
     decoder = decoder_for(config, record.name, record.seed)
-    weights = _source_weights(source, origin)
+    weights = final_weights(source, origin, "cpu")
     decoder.load_state_dict(weights, strict=False)  # init_from_record has compared the shapes
     bucket = training_bucket(config, record.seed)
-    state, facts = Trainer(decoder, bucket, config, PLAIN).state()
+    state, facts = Trainer(decoder, bucket, config, _PLAIN).state()
     checkpoint.save(folder.latest, state, facts | identity(record))
     other, _ = trained_decoder(source, origin.name, origin)
     new = sum(p.numel() for key, p in decoder.named_parameters() if key not in weights)
     say(
         f"{record.encoding} begins from {source.path} ({origin.config.steps:,} steps): "
         f"{new:,} new parameters; its first logits differ "
-        f"by {logit_difference(decoder, other, record):.2g} at most, over {PROBE_PROBLEMS} problems"
+        f"by {_logit_difference(decoder, other, record):.2g} at most"
     )
 
 
-def _source_weights(folder: RunFolder, source: RunRecord) -> dict[str, Tensor]:
-    tensors = final_weights(folder, source, "cpu")
-    return {key.removeprefix("model/"): tensor for key, tensor in tensors.items()}
-
-
-def logit_difference(one: Decoder, other: Decoder, record: RunRecord) -> float:
+def _logit_difference(one: Decoder, other: Decoder, record: RunRecord) -> float:
     """Return the largest difference of two decoders' logits, over held-out problems of the trained
     lengths, in float32."""
     bucket = replace(training_bucket(record.config, record.seed), split="held-out")
-    problems, keys = bucket.problems(0, PROBE_PROBLEMS), bucket.keys(0, PROBE_PROBLEMS)
-    rows = pad(problems, keys, np.arange(PROBE_PROBLEMS))
-    first, second = (
-        answer_logits(prepare(decoder.eval().cpu(), PLAIN), rows, PLAIN) for decoder in (one, other)
-    )
+    problems, keys = bucket.problems(0, _PROBE_PROBLEMS), bucket.keys(0, _PROBE_PROBLEMS)
+    rows = pad(problems, keys, np.arange(_PROBE_PROBLEMS))
+    decoders = (prepare(decoder.eval().cpu(), _PLAIN) for decoder in (one, other))
+    first, second = (answer_logits(decoder, rows, _PLAIN) for decoder in decoders)
     return float((first - second).abs().max())

@@ -3,17 +3,15 @@
 A holder refreshes its lease from a thread. The lease of a process that is gone is taken over at
 once on its own machine, and after LEASE seconds without a refresh from another one. A holder that
 stood still for so long may lose its lease while it lives: it finds out before its next write, and
-writes nothing. No torch here.
+writes nothing. Never imports torch.
 """
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from filelock import LeaseSettingsMismatch, SoftFileLease, Timeout
 
@@ -21,39 +19,19 @@ from tape_arith.arith.errors import EXIT_AGAIN, Failure
 from tape_arith.arith.files import read_text, remove_stale_temporaries
 from tape_arith.arith.machine import is_alive
 
-if TYPE_CHECKING:
-    from tape_arith.arith.runs.folder import RunFolder
-
 NAME, ACTIVITY = ".lock", ".activity"
 LEASE = 60.0
 """Seconds without a refresh after which another process may take the lock."""
 _ATTEMPT, _MARGIN, _POLL = 0.2, 5.0, 0.05
 
-P = ParamSpec("P")
-R = TypeVar("R")
+_held: dict[Path, SoftFileLease] = {}
+"""The folders that this process has locked."""
 
 
 class Busy(Failure):
     """Another process is at work on this folder."""
 
     exit_code = EXIT_AGAIN
-
-
-_held: dict[Path, SoftFileLease] = {}
-"""The folders that this process has locked."""
-
-
-def locked(
-    function: "Callable[Concatenate[RunFolder, P], R]",
-) -> "Callable[Concatenate[RunFolder, P], R]":
-    """Decorate a function that writes the run of its first argument: it locks the folder."""
-
-    @wraps(function)
-    def with_lock(folder: "RunFolder", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with lock_folder(folder.path):
-            return function(folder, *args, **kwargs)
-
-    return with_lock
 
 
 @contextmanager
@@ -69,9 +47,15 @@ def lock_folder(folder: Path, activity: str = "train") -> Iterator[None]:
         return
     lease = SoftFileLease(key / NAME, lease_duration=LEASE, thread_local=False)
     try:
-        _acquire(lease, folder)
-        _held[key] = lease
-        _write_activity(folder, activity)
+        try:
+            _acquire(lease, folder)
+            _held[key] = lease
+            (folder / ACTIVITY).write_text(activity)
+        except (Timeout, LeaseSettingsMismatch):
+            raise Busy(f"{folder} is being written by {_describe(lease, folder)}") from None
+        except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
+            reason = getattr(error, "strerror", None) or error
+            raise Failure(f"cannot write {folder}: {reason}") from error
         yield
     finally:
         _held.pop(key, None)
@@ -95,14 +79,14 @@ def check_lock(folder: Path) -> None:
 
 def activity(folder: Path) -> str | None:
     """Return what a living process that has locked `folder` does, None if there is none."""
-    lease = _held.get(folder.resolve())
-    if lease is None:
-        owner = SoftFileLease(folder / NAME, lease_duration=LEASE).owner
-        if owner is None or _is_silent(folder):
-            return None
-        if _host_name(owner.hostname) == socket.gethostname() and not is_alive(owner.pid):
-            return None
-    return _read_activity(folder)
+    owner = SoftFileLease(folder / NAME, lease_duration=LEASE).owner
+    if owner is None or _is_silent(folder):
+        return None
+    if _host_name(owner.hostname) == socket.gethostname() and not is_alive(owner.pid):
+        return None
+    with suppress(Failure):
+        return read_text(folder / ACTIVITY, limit=1_000)
+    return ""
 
 
 def remove_stale(folder: Path) -> None:
@@ -115,31 +99,21 @@ def remove_stale(folder: Path) -> None:
 
 
 def _acquire(lease: SoftFileLease, folder: Path) -> None:
-    try:
-        for _ in range(3):
-            # The last holder removes an empty folder, at any moment of this.
-            with suppress(FileNotFoundError):
-                folder.mkdir(parents=True, exist_ok=True)
-                remove_stale_temporaries(folder)
-                silent = _is_silent(folder)
-                if silent and (folder / NAME).lstat().st_size == 0:
-                    lease.force_break()  # its writer was killed before it could say who it is
-                if (
-                    lease.is_lock_held_by_us
-                ):  # of this process, which has not locked it: its work was broken off
-                    lease.force_break()
-                # To take a silent lease over, filelock must watch it for all of its duration.
-                lease.acquire(LEASE + _MARGIN if silent else _ATTEMPT, _POLL)
-                return
-    except (Timeout, LeaseSettingsMismatch):
-        raise Busy(f"{folder} is being written by {_describe(lease, folder)}") from None
-    except OSError as error:
-        raise Failure(f"cannot write {folder}: {error.strerror or error}") from error
-    except RuntimeError as error:  # no thread can be started
-        raise Failure(
-            f"cannot lock {folder}: {error}, see `ulimit -u`; free some, or wait"
-        ) from error
-    raise Failure(f"cannot write {folder}: no such folder can be made")
+    for attempt in range(3):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            remove_stale_temporaries(folder)
+            silent = _is_silent(folder)
+            # Its writer was killed before it could say who it is, or a call of this process, which
+            # has not locked it, was broken off.
+            if (silent and not (folder / NAME).lstat().st_size) or lease.is_lock_held_by_us:
+                lease.force_break()
+            # To take a silent lease over, filelock must watch it for all of its duration.
+            lease.acquire(LEASE + _MARGIN if silent else _ATTEMPT, _POLL)
+            return
+        except FileNotFoundError:  # the last holder removes an empty folder, at any moment of this
+            if attempt == 2:
+                raise
 
 
 def _is_ours(lease: SoftFileLease) -> bool:
@@ -159,28 +133,13 @@ def _describe(lease: SoftFileLease, folder: Path) -> str:
     owner = lease.owner
     if owner is None:  # it has just begun, or ended
         return "another process: try again"
-    try:
+    work = ""
+    with suppress(OSError, Failure):
         since = datetime.fromtimestamp((folder / ACTIVITY).stat().st_mtime)
-        words = f" ({_read_activity(folder)}) since {since:%Y-%m-%d %H:%M:%S}"
-    except OSError:
-        words = ""
-    host = _host_name(owner.hostname)
-    return f"process {owner.pid} on {host}{words}: wait for it, or end it"
+        work = f" ({read_text(folder / ACTIVITY, limit=1_000)}) since {since:%Y-%m-%d %H:%M:%S}"
+    return f"process {owner.pid} on {_host_name(owner.hostname)}{work}: wait for it, or end it"
 
 
 def _host_name(recorded: str) -> str:
     # filelock adds the namespace of process ids after a question mark.
     return recorded.partition("?")[0]
-
-
-def _write_activity(folder: Path, activity: str) -> None:
-    try:
-        (folder / ACTIVITY).write_text(activity)
-    except OSError as error:
-        raise Failure(f"cannot write {folder}: {error.strerror or error}") from error
-
-
-def _read_activity(folder: Path) -> str:
-    with suppress(Failure):
-        return read_text(folder / ACTIVITY, limit=1_000)
-    return ""

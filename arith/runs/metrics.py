@@ -5,10 +5,9 @@ tracker that fails is reported once and left out. Never imports torch.
 """
 
 import hashlib
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
@@ -31,8 +30,6 @@ from tape_arith.arith.terminal import say
 if TYPE_CHECKING:
     from tape_arith.arith.runs.record import RunRecord
 
-CUT_SHORT = "the last line was cut short"
-"""By a kill, or because a training is writing it."""
 LAST_STATES = 5
 
 Line = Mapping[str, Any]
@@ -63,19 +60,15 @@ class _MetricsLine(Part):
     skipped: Count = 0
 
 
-def line_of(content: dict[str, Any]) -> str:
-    """Return the line that says `content`, without its end."""
-    return json.dumps(content, allow_nan=False)
-
-
 def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the content of each line, and what is wrong with those that are left out.
 
-    Raises Failure if the file cannot be read as text.
+    A last line without its end is left out: a training is writing it, or was killed. Raises
+    Failure if the file cannot be read as text.
     """
-    *texts, rest = read_text(path).split("\n")
     lines: list[dict[str, Any]] = []
-    faults = []
+    faults: list[str] = []
+    *texts, _ = read_text(path).split("\n") if path.exists() else [""]
     for number, text in enumerate(texts, start=1):
         try:
             line = parse_json(text)
@@ -85,7 +78,7 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
             lines.append(line)
         except ValueError as error:
             faults.append(f"line {number}: {error}")
-    return lines, [*faults, CUT_SHORT] if rest else faults
+    return lines, faults
 
 
 class LastStates(NamedTuple):
@@ -132,11 +125,11 @@ def states(lines: Sequence[Line]) -> dict[str, list[tuple[int, list[float]]]]:
 
 
 class _Tracker(Protocol):
-    """Takes each line of metrics; its name is that of the package that it needs."""
+    """Opened for a run at a step, given each line of metrics, closed at the end."""
 
     def __init__(self, folder: Path, record: "RunRecord", step: int) -> None: ...
 
-    def __call__(self, line: Line) -> None: ...
+    def log(self, step: int, numbers: dict[str, float]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -146,13 +139,13 @@ class _TensorBoard:
 
     def __init__(self, folder: Path, record: "RunRecord", step: int) -> None:
         # By its name: whoever reads metrics does without torch.
-        writer = import_module("torch.utils.tensorboard.writer")
+        writer = import_module("torch.utils.tensorboard.writer").SummaryWriter
         # What an earlier process wrote of the steps that are taken again is not shown.
-        self.writer = writer.SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+        self.writer = writer(str(folder / "tensorboard"), purge_step=step + 1)
 
-    def __call__(self, line: Line) -> None:
-        for name, value in _scalars(line).items():
-            self.writer.add_scalar(name, value, line["step"])
+    def log(self, step: int, numbers: dict[str, float]) -> None:
+        for name, value in numbers.items():
+            self.writer.add_scalar(name, value, step)
         self.writer.flush()
 
     def close(self) -> None:
@@ -179,14 +172,15 @@ class _Wandb:
             settings=wandb.Settings(console="off", silent=True, disable_git=True),
         )
 
-    def __call__(self, line: Line) -> None:
-        self.run.log(_scalars(line), step=line["step"])
+    def log(self, step: int, numbers: dict[str, float]) -> None:
+        self.run.log(numbers, step=step)
 
     def close(self) -> None:
         self.run.finish()
 
 
 _TRACKERS: dict[str, type[_Tracker]] = {"tensorboard": _TensorBoard, "wandb": _Wandb}
+"""By name, which is that of the package that each needs."""
 
 
 def tracker_names() -> list[str]:
@@ -199,67 +193,55 @@ def parse_trackers(text: str | None) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
     for name in names:
         if name not in _TRACKERS:
-            raise unknown("tracker", name, sorted(_TRACKERS))
+            raise unknown("tracker", name, tracker_names())
         try:
             import_module(name)
         except ImportError as error:
-            raise UsageError(
-                f"--track {name} needs {name}: pip install 'tape-arith[tracking]'"
-            ) from error
+            install = "pip install 'tape-arith[tracking]'"
+            raise UsageError(f"--track {name} needs {name}: {install}") from error
     return names
 
 
 @contextmanager
 def tracked(
     names: Sequence[str], folder: Path, record: "RunRecord", step: int
-) -> Iterator[list["_SafeTracker"]]:
-    """Open the trackers of `names` for a run at `step`; close them when the block ends."""
-    with ExitStack() as stack:
-        trackers = [_SafeTracker(name, folder, record, step) for name in names]
-        for tracker in trackers:
-            stack.callback(tracker.close)
-        yield trackers
+) -> Iterator[Callable[[Line], None]]:
+    """Open the trackers of `names` for a run at `step`; yield what gives them a line of metrics.
 
-
-class _SafeTracker:
-    """A tracker whose first error becomes a line on stderr and ends it, and not the run."""
-
-    def __init__(self, name: str, folder: Path, record: "RunRecord", step: int) -> None:
-        self.name = name
-        self.tracker: _Tracker | None = None
-        with self._guard():
-            self.tracker = _TRACKERS[name](folder, record, step)
-
-    def __call__(self, line: Line) -> None:
-        if self.tracker is not None:
-            with self._guard():
-                self.tracker(line)
-
-    def close(self) -> None:
-        tracker, self.tracker = self.tracker, None
-        if tracker is not None:
-            with self._guard():
-                tracker.close()
+    The first error of a tracker becomes a line on stderr and ends it, but never the run.
+    """
+    trackers: dict[str, _Tracker] = {}
 
     @contextmanager
-    def _guard(self) -> Iterator[None]:
+    def guard(name: str) -> Iterator[None]:
         try:
             yield
         except Exception as error:  # whatever somebody else's code may raise
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            say(f"note: {self.name} failed, the run goes on without it ({reason})")
-            failed, self.tracker = self.tracker, None
-            if failed is not None:
+            say(f"note: {name} failed, the run goes on without it ({reason})")
+            if failed := trackers.pop(name, None):
                 with suppress(Exception):
                     failed.close()
 
+    def log(line: Line) -> None:
+        numbers = dict(_numbers({key: line[key] for key in line if key != "step"}, ""))
+        for name, tracker in list(trackers.items()):
+            with guard(name):
+                tracker.log(line["step"], numbers)
 
-def _scalars(line: Line) -> dict[str, float]:
-    """Return the numbers of a line by path, as in "small_grid/by_length/3", without the step."""
-    return dict(_numbers({key: value for key, value in line.items() if key != "step"}, ""))
+    for name in names:
+        with guard(name):
+            trackers[name] = _TRACKERS[name](folder, record, step)
+    try:
+        yield log
+    finally:
+        for name in list(trackers):
+            with guard(name):
+                trackers.pop(name).close()
 
 
 def _numbers(value: Any, path: str) -> Iterator[tuple[str, float]]:
+    """Yield the numbers inside a line by path, as in "small_grid/by_length/3"."""
     if isinstance(value, dict | list):
         parts = value.items() if isinstance(value, dict) else enumerate(value)
         for key, part in parts:

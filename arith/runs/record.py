@@ -157,21 +157,15 @@ class RunRecord(Strict):
     @property
     def budget(self) -> dict[str, Any]:
         """Facts that must be equal for two results to be compared."""
-        return {
+        budget = {
             "steps": self.config.steps,
             "first_steps": self.first_steps,
             "batch_size": self.config.batch_size,
             "config_sha256": self.config.sha256,
-            **self._origin_budget,
         }
-
-    @property
-    def _origin_budget(self) -> dict[str, int | float | str]:
-        """Training of the run that this one began from; equal for all seeds."""
-        origin = self.init_from
-        if origin is None:
-            return {}
-        return {"steps_before": origin.steps, "config_before": origin.config_sha256[:12]}
+        if (origin := self.init_from) is not None:  # its training, equal for all seeds
+            budget |= {"steps_before": origin.steps, "config_before": origin.config_sha256[:12]}
+        return budget
 
     @property
     def settings(self) -> dict[str, int | float | str]:
@@ -180,9 +174,8 @@ class RunRecord(Strict):
         Without the preset, which may be another version's, no difference is known.
         """
         before = {} if self.init_from is None else {"steps_before": self.init_from.steps}
-        if self.preset not in presets():
-            return {**before}
-        return {**before, **changed_settings(self.config, self.preset)}
+        known = self.preset in presets()
+        return {**before, **(changed_settings(self.config, self.preset) if known else {})}
 
     @property
     def is_current(self) -> bool:

@@ -4,16 +4,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.runs.build import empty_grid, scoring_facts, user_errors
+from tape_arith.arith.runs.build import scoring_facts, user_errors
 from tape_arith.arith.runs.command_lines import why_no_weights
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.lock import check_lock, lock_folder, remove_stale
-from tape_arith.arith.runs.record import check_can_continue
+from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.scoring.comparable import is_same_run
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet, check_size
 from tape_arith.arith.scoring.grid import GRID_REMEDY, Grid
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.terminal import bar
@@ -31,31 +31,26 @@ def score_run(
     fresh: bool = False,
     should_stop: Callable[[], bool],
 ) -> Grid:
-    """Return the grid of a finished run on what is `evaluation_set`; resume an interrupted scoring.
+    """Return the grid of a finished run on `evaluation_set`; resume an interrupted scoring.
 
-    Raises UsageError if training is not finished or was on another version of the task, or if the
-    task has no such split.
+    A complete grid is returned without weights too: a committed run has none. Raises UsageError if
+    training is not finished or was on another version of the task, or if the task has no such
+    split.
     """
-    # A complete grid is returned without weights too: a committed run has none.
-    carried = folder.has_results_without_weights()
-    if carried:
-        record = folder.record()
-        check_can_continue(folder.path, record)
-    else:
-        record = trained_record(folder)
+    without_weights = folder.has_results_without_weights()
+    record = folder.record() if without_weights else trained_record(folder)
+    check_can_continue(folder.path, record)
     config = record.config
     evaluation_set = evaluation_set.normalized(config.tested_digits)
     digits = evaluation_set.max_digits or config.tested_digits
     file = folder.grid_file(extrapolation, evaluation_set)
     bucket = Bucket(config.task, digits, config.evaluation_seed, evaluation_set.split)
     empty = empty_grid(record, bucket, config.problems_per_cell, extrapolation)
-    grid = empty
-    if file.exists() and not fresh:
-        grid = _begun(file, empty)
-        if grid.complete:
-            remove_stale(folder.path)
-            return grid
-    if carried:
+    grid = _begun(file, empty, fresh)
+    if grid.complete:
+        remove_stale(folder.path)
+        return grid
+    if without_weights:
         raise UsageError(why_no_weights(folder))
     name = Name(record.name.encoding, extrapolation)
     decoder, hardware = trained_decoder(folder, name, record, compute)
@@ -64,9 +59,8 @@ def score_run(
     began = time.perf_counter()
     title = f"score {name} seed {record.seed}{evaluation_set}"
     with lock_folder(folder.path, f"score {file.name}"), bar(title, rows, done) as update:
-        if file.exists() and not fresh:  # another process may have gone on before we held it
-            grid = _begun(file, empty)
-            done = grid.blocks_done * bucket.num_pairs
+        grid = _begun(file, empty, fresh)  # another process may have gone on before we held it
+        done = grid.blocks_done * bucket.num_pairs
 
         def progress(count: int) -> None:
             nonlocal done
@@ -94,8 +88,40 @@ def score_run(
     return grid
 
 
-def _begun(file: Path, empty: Grid) -> Grid:
-    """Load the unfinished grid in `file`; raise unless it is of the same run as `empty`."""
+def empty_grid(
+    record: RunRecord, bucket: Bucket, problems_per_cell: int, extrapolation: NamePart | None = None
+) -> Grid:
+    """Return the grid of a run on the first problems of `bucket`, before any is scored."""
+    # Before they are made, for their hash.
+    check_size(bucket.max_digits, problems_per_cell, record.config.trained_digits)
+    split = {} if bucket.split == EVALUATION else {"split": bucket.split}
+    return Grid.empty(
+        record.encoding,
+        extrapolation=str(extrapolation) if extrapolation else None,
+        preset=record.preset,
+        seed=record.seed,
+        trained_digits=record.config.trained_digits,
+        budget=record.budget,
+        evaluation={
+            "task": bucket.task,
+            "version": bucket.version,
+            **split,
+            "seed": bucket.seed,
+            "max_digits": bucket.max_digits,
+            "problems_per_cell": problems_per_cell,
+            "sha256": bucket.sha256(problems_per_cell * bucket.num_pairs),
+        },
+        settings=record.settings,
+    )
+
+
+def _begun(file: Path, empty: Grid, fresh: bool) -> Grid:
+    """Load the grid in `file`; return `empty` if there is none, or none is wanted.
+
+    Raises UsageError unless it is of the same run as `empty`.
+    """
+    if fresh or not file.exists():
+        return empty
     grid = Grid.load(file)
     if not is_same_run(grid, empty):
         raise UsageError(f"{file} is of another run or evaluation set: --fresh scores again")

@@ -1,7 +1,8 @@
 """Train a run or extend its budget; a repeated call goes on where the last one stopped."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,16 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import write_document
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.build import (
-    DECIDES_BITS,
-    as_user_error,
     build_trainer,
     check_trainable,
     environment,
-    open_training_data,
-    training_bucket,
+    user_errors,
 )
 from tape_arith.arith.runs.command_lines import why_no_weights
+from tape_arith.arith.runs.datasets import open_training_data, training_bucket
 from tape_arith.arith.runs.folder import RunFolder, run_folder
 from tape_arith.arith.runs.init_from import init_from_record, with_origin, write_first_state
-from tape_arith.arith.runs.lock import check_lock, locked
+from tape_arith.arith.runs.lock import check_lock, lock_folder
 from tape_arith.arith.runs.metrics import tracked
 from tape_arith.arith.runs.record import (
     DEFAULTS,
@@ -37,15 +36,15 @@ from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup
 from tape_arith.arith.training.evaluation import Metrics
+from tape_arith.arith.training.step import is_out_of_memory
 from tape_arith.arith.training.trainer import NotFinite
-from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.locate import USER_CODE_ERRORS
 from tape_arith.models.names.parse import Name, source_hashes
 
-"""In steps. Every saved state is evaluated, for the spread over the last ones; where saving takes
-long, not every evaluated one is saved."""
-MAX_EARLIER = 50
-"""How many environments of earlier calls are kept."""
+# A resumed training equals an unbroken one bit for bit if these are equal. The commit is not one of
+# them: most commits change no bit, and a new version says if one did.
+_DECIDES_BITS = (
+    *("tape-arith", "torch", "device", "hardware", "dtype", "attention", "compiled", "processes"),
+)
 
 
 def train_run(
@@ -64,7 +63,7 @@ def train_run(
 ) -> RunFolder:
     """Train the run of `name` and `seed` below `root`, or go on training it.
 
-    source           a finished run from whose weights this one begins
+    source           a finished run from whose weights this one begins; it is not needed afterwards
     only_positional  with `source`: train the encoding's own parameters alone
     fresh            delete an earlier run of this folder first
 
@@ -79,7 +78,7 @@ def train_run(
     dataset = None
     if options.data is not None:
         config = replace(config, num_problems=Dataset(options.data).manifest.count)
-        dataset = open_training_data(options.data, config, seed)
+        dataset = open_training_data(options.data, config, seed).manifest.sha256
     init_from = None
     if source is not None and origin is not None:
         init_from = init_from_record(source, origin, config, name, seed)
@@ -93,92 +92,78 @@ def train_run(
         config=config,
         task_version=training_bucket(config, seed).version,
         first_steps=config.steps,
-        data=None if dataset is None else dataset.manifest.sha256,
+        data=dataset,
         version=own_version(),
         sources=source_hashes(name.encoding),
         init_from=init_from,
         on_nonfinite=options.on_nonfinite or "stop",
     )
-    create_run(folder, record, fresh, source)
-    _check_same_run(folder, record, source)
-    return continue_run(folder, options, processes=processes, should_stop=should_stop)
+    with lock_folder(folder.path):
+        if fresh or not folder.exists():
+            _delete_run(folder)  # a killed --fresh leaves files without a record
+            if source is not None:
+                write_first_state(folder, record, source)
+            folder.write_record(record)
+        _check_same_run(folder, record, source)
+        _train(folder, options, processes, should_stop)
+    return folder
 
 
 def _check_same_run(folder: RunFolder, requested: RunRecord, source: RunFolder | None) -> None:
-    """Raises UsageError if `folder` holds another run than the one requested."""
+    """Raise UsageError if `folder` holds another run than the one requested."""
     recorded, steps = folder.record(), requested.config.steps
+    differences = recorded.config.differences(requested.config)
     remedy = "train into another folder with --out, or start this one over with --fresh"
-    if recorded.config != requested.config == replace(recorded.config, steps=steps):
-        longer = f"`tape-arith train {folder.path} --steps {steps}` extends it"
-        shorter = "train into another folder with --out"
-        raise UsageError(
-            f"{folder.path} has a budget of {recorded.config.steps} steps, not {steps}: "
-            f"{longer if steps > recorded.config.steps else shorter}, --fresh starts it over"
-        )
-    identity = (requested.config, requested.encoding, requested.seed)
-    if (recorded.config, recorded.encoding, recorded.seed) != identity:
-        differences = recorded.config.differences(requested.config)
+    if (recorded.encoding, recorded.seed) != (requested.encoding, requested.seed):
         differences = differences or f"{recorded.encoding}, seed {recorded.seed}"
+    elif requested.config == replace(recorded.config, steps=steps) and (
+        steps > recorded.config.steps
+    ):
+        remedy = f"`tape-arith train {folder.path} --steps {steps}` extends it, or {remedy}"
+    elif source is not None and recorded.init_from != requested.init_from:
+        differences = differences or f"it began from other weights than those of {source.path}"
+    if differences:
         raise UsageError(f"{folder.path} holds another run ({differences}): {remedy}")
-    if source is not None and recorded.init_from != requested.init_from:
-        raise UsageError(
-            f"{folder.path} began from other weights than those of {source.path}: {remedy}"
-        )
 
 
-@locked
-def create_run(
-    folder: RunFolder, record: RunRecord, fresh: bool = False, source: RunFolder | None = None
-) -> None:
-    """Write the record of a run, unless its folder holds one and `fresh` is not set.
-
-    The weights of `source` are copied first; training does not need that run afterwards.
-    """
-    if fresh or not folder.exists():  # a killed --fresh leaves files without a record
-        delete_run_files(folder)
-        if source is not None:
-            write_first_state(folder, record, source)
-        folder.write_record(record)
-
-
-@locked
 def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> None:
     """Raise the budget of a run to `steps`; training goes on from before the cool-down.
 
     Raises UsageError if the run is not finished or was trained further; otherwise as
     `continue_run`.
     """
-    record = folder.record()
-    check_can_continue(folder.path, record)
-    if steps == record.config.steps:
-        return
-    if not folder.finished() and not _has_final_weights(folder, record):
-        raise UsageError(why_no_weights(folder))
-    if steps < record.config.steps:
-        raise UsageError(f"{folder.path} was trained for {record.config.steps} steps already")
-    extended = replace(record, config=record.config.with_settings({"steps": steps}))
-    saved_step = record.schedule.cooldown_start
-    if extended.schedule.cooldown_start < saved_step:
-        raise UsageError(
-            f"{steps} steps would cool down before step {saved_step}, from where training goes on: "
-            "give more steps"
-        )
-    if data is not None:
-        open_training_data(data, record.config, record.seed, record.data)
-    try:
-        tensors, facts = load_state(folder.before_cooldown, record, "cpu")
-    except Failure as error:
-        raise Failure(
-            f"{error}; without it the run cannot be extended: train anew for {steps} steps, into "
-            "another folder with --out"
-        ) from error
-    # The unfinished state comes first: whatever kills us next, the run reads as unfinished.
-    checkpoint.save(folder.latest, tensors, facts)
-    for grid in folder.path.glob("grid*.json"):
-        earlier = folder.path / f"at-{record.config.steps}-steps" / grid.name
-        earlier.parent.mkdir(exist_ok=True)
-        grid.replace(earlier)
-    folder.write_record(extended)
+    with lock_folder(folder.path):
+        record = folder.record()
+        check_can_continue(folder.path, record)
+        if steps == record.config.steps:
+            return
+        if not folder.finished() and not _has_final_weights(folder, record):
+            raise UsageError(why_no_weights(folder))
+        if steps < record.config.steps:
+            raise UsageError(f"{folder.path} was trained for {record.config.steps} steps already")
+        extended = replace(record, config=replace(record.config, steps=steps))
+        saved_step = record.schedule.cooldown_start
+        if extended.schedule.cooldown_start < saved_step:
+            raise UsageError(
+                f"{steps} steps would cool down before step {saved_step}, from where training "
+                "goes on: give more steps"
+            )
+        if data is not None:
+            open_training_data(data, record.config, record.seed, record.data)
+        try:
+            tensors, facts = load_state(folder.before_cooldown, record, "cpu")
+        except Failure as error:
+            raise Failure(
+                f"{error}; without it the run cannot be extended: train anew for {steps} steps, "
+                "into another folder with --out"
+            ) from error
+        # The unfinished state comes first: whatever kills us next, the run reads as unfinished.
+        checkpoint.save(folder.latest, tensors, facts)
+        for grid in folder.path.glob("grid*.json"):
+            earlier = folder.path / f"at-{record.config.steps}-steps" / grid.name
+            earlier.parent.mkdir(exist_ok=True)
+            grid.replace(earlier)
+        folder.write_record(extended)
 
 
 def _has_final_weights(folder: RunFolder, record: RunRecord) -> bool:
@@ -188,7 +173,6 @@ def _has_final_weights(folder: RunFolder, record: RunRecord) -> bool:
     return load_state(folder.final, record, "cpu")[1].get("step") == record.config.steps
 
 
-@locked
 def continue_run(
     folder: RunFolder,
     options: TrainOptions = DEFAULTS,
@@ -199,16 +183,26 @@ def continue_run(
     """Train the run in `folder` from its last checkpoint to the end of its budget.
 
     Stops after a step and saves if `should_stop` returns True: see `RunFolder.finished`. Of
-    several `processes` this is the first one: the others call
-    `train_as_worker`. After a kill, trackers may get
-    a line twice. Raises UsageError if the run began on another version of the task or on other
-    data, Failure if the loss or its gradient is not finite.
+    several `processes` this is the first one; the others call `train_as_worker`. After a kill,
+    trackers may get a line twice. Raises UsageError if the run began on another version of the
+    task or on other data, Failure if the loss or its gradient is not finite.
     """
+    with lock_folder(folder.path):
+        _train(folder, options, processes, should_stop)
+    return folder
+
+
+def _train(
+    folder: RunFolder,
+    options: TrainOptions,
+    processes: ProcessGroup,
+    should_stop: Callable[[], bool],
+) -> None:
     record = folder.record()
     check_can_continue(folder.path, record)
     if folder.finished():
         processes.broadcast_text("")
-        return folder
+        return
     if options.on_nonfinite not in (None, record.on_nonfinite):
         record = replace(record, on_nonfinite=options.on_nonfinite)
         folder.write_record(record)
@@ -218,7 +212,7 @@ def continue_run(
         raise Failure(f"{folder.latest} is missing: it holds the weights that the run begins from")
     trainer = build_trainer(record, options, processes)
     hardware = trainer.hardware
-    record_environment(folder, hardware, processes)
+    _record_environment(folder, environment(hardware) | {"processes": processes.size})
     checkpoints = TrainingCheckpoints(folder, record, trainer)
     checkpoints.resume()
     processes.broadcast_text(str(folder.path.absolute()))
@@ -232,7 +226,6 @@ def continue_run(
         + (f", {processes.size} processes" if processes.size > 1 else "")
         + (f", from step {trainer.step}" if trainer.step else "")
     )
-
     note = ""
 
     def log(metrics: Metrics) -> None:
@@ -240,36 +233,53 @@ def continue_run(
         check_lock(folder.path)
         line = metrics.content()
         folder.add_metrics(line)
-        for tracker in trackers:
-            tracker(line)
+        track(line)
         exact = "" if metrics.exact_match is None else f"exact {metrics.exact_match:.1%}, "
         note = f"loss {metrics.loss:.4f}, {exact}{metrics.tokens_per_second:,.0f} tokens/s"
 
-    steps = record.schedule.steps
+    title = f"train {record.encoding} seed {record.seed}"
     with (
-        tracked(options.trackers, folder.tracking, record, trainer.step) as trackers,
-        bar(f"train {record.encoding} seed {record.seed}", steps, trainer.step) as update,
+        tracked(options.trackers, folder.tracking, record, trainer.step) as track,
+        bar(title, record.config.steps, trainer.step) as update,
+        user_errors(record.name.encoding),
+        _explained(checkpoints),
     ):
-        try:
-            finished = trainer.run(
-                should_stop,
-                log=log,
-                tick=lambda step: update(step, note),
-                save=checkpoints.save,
-                keep=checkpoints.keep,
-            )
-        except USER_CODE_ERRORS as error:
-            failure = checkpoints.explain(error) or as_user_error(error, record.name.encoding)
-            if failure is None:
-                raise
-            raise failure from error
+        finished = trainer.run(
+            should_stop,
+            log=log,
+            tick=lambda step: update(step, note),
+            save=checkpoints.save,
+            keep=checkpoints.keep,
+        )
     if finished:
         # Metadata before the last rename: a kill cannot leave a finished run without it.
         folder.write_timing("train", trainer.seconds)
         if trainer.skipped != record.skipped_steps:
             folder.write_record(replace(record, skipped_steps=trainer.skipped))
         checkpoints.finish()
-    return folder
+
+
+@contextmanager
+def _explained(checkpoints: TrainingCheckpoints) -> Iterator[None]:
+    """Say what to do about values that are not finite and about too little memory."""
+    try:
+        yield
+    except NotFinite as error:
+        resumable = "there is no checkpoint yet"
+        if checkpoints.last_good is not None:
+            path, step = checkpoints.last_good
+            resumable = f"the last good checkpoint is {path}, step {step}"
+        remedy = "train anew with a lower learning_rate"
+        if error.may_skip and checkpoints.record.on_nonfinite == "stop":
+            command = f"tape-arith train {checkpoints.folder.path} --on-nonfinite skip"
+            remedy += f", or leave such steps out: {command}"
+        raise Failure(f"{error}; {resumable}: {remedy}") from error
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = " ".join(str(error).split())[:200]
+        step = checkpoints.trainer.step + 1
+        raise Failure(f"out of memory at step {step}: {reason}") from error
 
 
 def train_as_worker(
@@ -280,49 +290,39 @@ def train_as_worker(
     The first process alone writes the run's folder and prints messages; all read the folder.
     Raises Failure for what the code of a user's encoding raises in this process.
     """
-    record: RunRecord | None = None
     try:
         path = processes.broadcast_text()
         if not path:  # there is nothing to train
             return True
         record = RunFolder(Path(path)).record()
-        trainer = build_trainer(record, options, processes)
-        trainer.sync_from_first()
-        trainer.run(should_stop)
+        with user_errors(record.name.encoding):
+            trainer = build_trainer(record, options, processes)
+            trainer.sync_from_first()
+            trainer.run(should_stop)
     except (PeerLost, NotFinite):  # the first process says so
         return False
-    except USER_CODE_ERRORS as error:
-        failure = None if record is None else as_user_error(error, record.name.encoding)
-        if failure is None:
-            raise
-        raise Failure(f"process {processes.rank}: {failure}") from error
     return True
 
 
-def record_environment(
-    folder: RunFolder, hardware: Hardware, processes: ProcessGroup = SINGLE
-) -> None:
+def _record_environment(folder: RunFolder, now: dict[str, Any]) -> None:
     """Write environment.json, keeping the environments of earlier calls.
 
     Notes on stderr what keeps a resumed run from being bit for bit an unbroken one.
     """
-    now = environment(hardware) | {"processes": processes.size}
-    earlier: list[dict[str, Any]] = []
+    environments: list[dict[str, Any]] = []
     if folder.environment_file.exists():
-        recorded = folder.environment().model_dump(by_alias=True)
-        earlier = [*recorded["earlier"], {key: recorded[key] for key in now}]
-    if earlier and folder.unfinished():
-        before = earlier[-1]
-        changed = [key for key in DECIDES_BITS if before[key] != now[key]]
-        if changed:
-            changes = ", ".join(f"{key} {before[key]}, now {now[key]}" for key in changed)
+        last = folder.environment().model_dump(by_alias=True)
+        environments = [*last.pop("earlier"), last]
+        changed = [key for key in _DECIDES_BITS if last[key] != now[key]]
+        if changed and folder.unfinished():
+            changes = ", ".join(f"{key} {last[key]}, now {now[key]}" for key in changed)
             say(f"note: this will not be bit for bit an unbroken run: it began with {changes}")
-    different = [one for n, one in enumerate(earlier) if one != now and one not in earlier[:n]]
-    kept = {"earlier": different[-MAX_EARLIER:]} if different else {}
-    write_document(folder.environment_file, {**now, **kept}, Environment.kind)
+    earlier = [e for n, e in enumerate(environments) if e != now and e not in environments[:n]]
+    content = {**now, "earlier": earlier} if earlier else now
+    write_document(folder.environment_file, content, Environment.kind)
 
 
-def delete_run_files(folder: RunFolder) -> None:
+def _delete_run(folder: RunFolder) -> None:
     """Remove the files of a run; the record first, so that a kill leaves nothing that reads as a
     run."""
     names = ("run.json", "environment.json", "metrics.jsonl", "timings.json", "grid*.json")

@@ -14,8 +14,7 @@ from tape_arith.arith.runs.lock import check_lock
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training import checkpoint
-from tape_arith.arith.training.step import is_out_of_memory
-from tape_arith.arith.training.trainer import NotFinite, Trainer
+from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.backends import AUTO, AttentionChoice
 from tape_arith.models.decoder import Decoder, shapes
 from tape_arith.models.hardware import Hardware, detect
@@ -46,41 +45,33 @@ def load_state(
 
 
 def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str, Tensor]:
-    """Load the final weights of a run. Raises Failure, which says how to restore corrupt ones."""
+    """Load the final weights of a run, by the names of its decoder.
+
+    Raises Failure, which says what to do, if they are corrupt, do not fit or are of another budget.
+    """
+    path = folder.final
     try:
-        tensors, facts = load_state(folder.final, record, device)
+        tensors, facts = load_state(path, record, device)
     except Corrupt as error:
         raise Corrupt(f"{error}: {how_to_restore_weights(folder)}") from error
     if facts.get("step") != record.config.steps:
         raise Failure(
-            f"{folder.final} is of step {facts.get('step')}, and the run is trained for "
+            f"{path} is of step {facts.get('step')}, and the run is trained for "
             f"{record.config.steps}: {how_to_restore_weights(folder)}"
         )
-    return tensors
-
-
-def check_shapes(expected: Decoder, tensors: dict[str, Tensor], path: Path) -> None:
-    """Raises Failure if a checkpoint has other shapes or types, or numbers that are not finite."""
-    right = {f"model/{name}": shape for name, shape in shapes(expected.state_dict()).items()}
-    actual = shapes(tensors)
-    for name in sorted(right.keys() | actual.keys()):
-        if right.get(name) != actual.get(name):
+    weights = {name.removeprefix("model/"): tensor for name, tensor in tensors.items()}
+    # Before the decoder is built: a record may ask for more memory than there is.
+    expected = shapes(blueprint(record.config, record.name).state_dict())
+    actual = shapes(weights)
+    for name in sorted(expected.keys() | actual.keys()):
+        if actual.get(name) != expected.get(name):
             raise Failure(
                 f"{path} does not fit the run's decoder: {name} is {actual.get(name, 'missing')}, "
-                f"not {right.get(name, 'of it')}"
+                f"not {expected.get(name, 'of it')}"
             )
-        if not tensors[name].isfinite().all():
+        if not weights[name].isfinite().all():
             raise Failure(f"{path} holds weights that are not finite: {name}")
-
-
-def load_weights(decoder: Decoder, tensors: dict[str, Tensor], path: Path) -> None:
-    """Load a checkpoint into `decoder`. Raises Failure if it does not fit."""
-    weights = {name.removeprefix("model/"): tensor for name, tensor in tensors.items()}
-    try:
-        decoder.load_state_dict(weights)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise Failure(f"{path} does not fit the run's decoder: {reason}") from error
+    return weights
 
 
 def trained_record(folder: RunFolder) -> RunRecord:
@@ -103,17 +94,15 @@ def trained_decoder(
     `name` is the run's encoding, with an extrapolation or without.
     """
     hardware = detect(*compute)
-    tensors = final_weights(folder, record, hardware.device)
-    # A record may ask for more memory than there is; the weights are no larger than their file.
-    check_shapes(blueprint(record.config, name), tensors, folder.final)
+    weights = final_weights(folder, record, hardware.device)
     decoder = decoder_for(record.config, name, record.seed)
     hardware = resolve_attention(hardware, decoder.needs)
-    load_weights(decoder, tensors, folder.final)
+    decoder.load_state_dict(weights)
     return decoder.to(hardware.device), hardware
 
 
 class TrainingCheckpoints:
-    """Saves and resumes the checkpoints of a run that is being trained.
+    """Saves and resumes the checkpoints of a run that is being trained: the last two are kept.
 
     `last_good` is the last checkpoint from which training can go on, with its step.
     """
@@ -123,35 +112,36 @@ class TrainingCheckpoints:
         self.record = record
         self.trainer = trainer
         self.last_good: tuple[Path, int] | None = None
-        self.corrupt: list[Path] = []
 
     def resume(self) -> None:
         """Put the newest good checkpoint into the trainer, if there is any.
 
-        A corrupt one is named and passed over. It is removed by the next save only: until then it
-        is what marks the run as unfinished. Raises Failure if all are corrupt, or one belongs to
-        another run or version.
+        Names the corrupt ones and replaces them by it. Raises Failure if all are corrupt, or one
+        belongs to another run or version.
         """
         corrupt: dict[Path, Corrupt] = {}
         for path in self.folder.checkpoints():
             try:
                 tensors, facts = load_state(path, self.record, self.trainer.hardware.device)
+                break
             except Corrupt as error:
                 corrupt[path] = error
-                continue
-            self.trainer.restore(tensors, facts, path)
-            self.last_good = path, self.trainer.step
-            break
         else:
             if corrupt:
                 first = next(iter(corrupt.values()))
                 raise Failure(
                     f"{first}; no older checkpoint is good: start the run over with --fresh"
                 ) from first
+            return
+        self.trainer.restore(tensors, facts, path)
+        self.last_good = path, self.trainer.step
         if corrupt:
             reasons = "; ".join(map(str, corrupt.values()))
             say(f"note: {reasons}: training goes on from {path.name}, step {self.trainer.step}")
-        self.corrupt = list(corrupt)
+            # Saved first: without any of these files the run would count as finished.
+            self._save(self.folder.latest)
+            for other in corrupt.keys() - {self.folder.latest}:
+                remove(other)
 
     def save(self) -> None:
         """Save the checkpoint that training resumes from; the one before is kept beside it."""
@@ -164,16 +154,8 @@ class TrainingCheckpoints:
     def _save(self, target: Path, keep: Path | None = None) -> None:
         tensors, facts = self.trainer.state()
         check_lock(self.folder.path)
-        if target in self.corrupt:  # never kept in place of a good one
-            keep = None
-            if target.is_dir():
-                remove(target)
         checkpoint.save(target, tensors, facts | identity(self.record), keep)
         self.last_good = target, self.trainer.step
-        for path in self.corrupt:
-            if path != target:
-                remove(path)
-        self.corrupt = []
 
     def finish(self) -> None:
         """Save the final weights and remove the checkpoints; with the last of them gone, the run
@@ -185,20 +167,3 @@ class TrainingCheckpoints:
         checkpoint.save(self.folder.final, weights, facts | identity(self.record))
         remove(self.folder.previous)
         remove(self.folder.latest)
-
-    def explain(self, error: BaseException) -> Failure | None:
-        """A Failure with its remedy for the error that ended training; None for an unknown one."""
-        if isinstance(error, NotFinite):
-            resumable = "there is no checkpoint yet"
-            if self.last_good is not None:
-                path, step = self.last_good
-                resumable = f"the last good checkpoint is {path}, step {step}"
-            remedy = "train anew with a lower learning_rate"
-            if error.may_skip and self.record.on_nonfinite == "stop":
-                command = f"tape-arith train {self.folder.path} --on-nonfinite skip"
-                remedy += f", or leave such steps out: {command}"
-            return Failure(f"{error}; {resumable}: {remedy}")
-        if is_out_of_memory(error):
-            reason = " ".join(str(error).split())[:200]
-            return Failure(f"out of memory at step {self.trainer.step + 1}: {reason}")
-        return None

@@ -19,10 +19,10 @@ from tape_arith.arith.runs.build import (
     blueprint,
     decoder_for,
     resolve_attention,
-    training_bucket,
     training_flops_a_token,
     training_tokens,
 )
+from tape_arith.arith.runs.datasets import training_bucket
 from tape_arith.arith.sweeps.engines.local import cores_per_slot, visible_gpus
 from tape_arith.arith.sweeps.jobs import Job, done_jobs
 from tape_arith.arith.sweeps.sweep import Run, Sweep

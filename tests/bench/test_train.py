@@ -9,7 +9,7 @@ from torch._dynamo.utils import counters
 from tape_arith.arith.bench import train
 from tape_arith.arith.bench.measure import TURN, Options
 from tape_arith.arith.bench.train import compare, measure, mfu, prepare_candidates
-from tape_arith.arith.runs.build import training_bucket
+from tape_arith.arith.runs.datasets import training_bucket
 from tape_arith.models import build
 from tape_arith.models.build import MOST_GRAPHS
 from tape_arith.models.decoder import useful_training_flops

@@ -6,9 +6,11 @@ from pathlib import Path
 import torch
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
-from tape_arith.arith.runs.build import decoder_for, empty_grid, training_bucket
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.datasets import training_bucket
 from tape_arith.arith.runs.folder import RunFolder, run_folder
 from tape_arith.arith.runs.record import RunRecord
+from tape_arith.arith.runs.score import empty_grid
 from tape_arith.arith.runs.weights import identity
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.tasks.vocabulary import EOS

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,16 +12,11 @@ import pytest
 
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.terminal import LossyStderr
+from tests.helpers.child_processes import COMMAND_LINE
 from tests.helpers.tiny_runs import done, settings
 
-ROOT = Path(__file__).parents[2]
 TRAIN = ("train", "--pe", "tape", "--no-score", *settings(steps=300, num_problems=4096))
 FOLDER = RunFolder(Path("runs/mini/tape/seed-0"))
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def start(
@@ -38,8 +32,8 @@ def start(
             os.setsid()
 
     return subprocess.Popen(
-        [sys.executable, "-c", "from tape_arith import cli; cli.main()", *command],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        [*COMMAND_LINE, *command],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=out,
@@ -50,15 +44,15 @@ def start(
 
 def wait_for(
     condition: Callable[[], bool], process: "subprocess.Popen[bytes]", screen: int
-) -> bytes:
-    """What came to the screen until then."""
-    shown, deadline = b"", time.monotonic() + 120
+) -> None:
+    """Wait, reading the screen."""
+    os.set_blocking(screen, False)
+    deadline = time.monotonic() + 120
     while not condition():
-        assert process.poll() is None and time.monotonic() < deadline, shown
+        assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
         with suppress(BlockingIOError):
-            shown += os.read(screen, 2**16)
-    return shown
+            os.read(screen, 2**16)
 
 
 def trains() -> bool:
@@ -66,58 +60,49 @@ def trains() -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("told_first", [False, True])
-def test_a_terminal_that_goes_leaves_a_run_that_resumes(told_first: bool) -> None:
-    """As where a connection breaks; a shell tells its jobs while the terminal still stands."""
-    ours, theirs = os.openpty()
-    os.set_blocking(ours, False)
-    process = start(*TRAIN, terminal=theirs)
-    os.close(theirs)
-    assert b"tape" in wait_for(trains, process, ours)
-    if told_first:
+@pytest.mark.parametrize("where", ["terminal", "terminal that signals first", "pipe"])
+def test_a_reader_that_goes_leaves_a_run_that_resumes(here: Path, where: str) -> None:
+    """As where a connection breaks, or the tee of `train 2>&1 | tee log` goes with it; a shell
+    tells its jobs while the terminal still stands."""
+    if where == "pipe":
+        screen, end = os.pipe()
+        process = start(*TRAIN, out=end)
+    else:
+        screen, end = os.openpty()
+        process = start(*TRAIN, terminal=end)
+    os.close(end)
+    wait_for(trains, process, screen)
+    if where == "terminal that signals first":
         os.killpg(process.pid, signal.SIGHUP)
-    os.close(ours)
+    os.close(screen)
+    if where == "pipe":
+        os.killpg(process.pid, signal.SIGHUP)
     assert process.wait(timeout=60) == 75
     assert FOLDER.latest.exists() and not FOLDER.finished()
     assert "from step" in done(*TRAIN).err
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_ends_nothing() -> None:
-    """As in `train 2>&1 | tee log`, whose tee goes with the terminal."""
-    ours, theirs = os.pipe()
-    os.set_blocking(ours, False)
-    process = start(*TRAIN, out=theirs)
-    os.close(theirs)
-    wait_for(trains, process, ours)
-    os.close(ours)
-    os.killpg(process.pid, signal.SIGHUP)
-    assert process.wait(timeout=60) == 75
-    assert FOLDER.latest.exists() and not FOLDER.finished()
-
-
-@pytest.mark.slow
-def test_workers_that_generate_end_with_their_terminal() -> None:
+def test_workers_that_generate_end_with_their_terminal(here: Path) -> None:
     """In good order: a hangup reaches all that the terminal runs, and the parent alone heeds it."""
     generate = ("generate", "--workers", "2", "--count", "3000000", "--out", "data")
-    data, said = Path("data"), Path("said")
-    with open(said, "wb") as file:
+    data, log = Path("data"), Path("log")
+    with open(log, "wb") as file:
         process = start(*generate, out=file.fileno())
-    ours, theirs = os.pipe()
-    os.close(theirs)
-    wait_for(lambda: len(list(data.glob("shard-*.json"))) > 0, process, ours)
-    os.close(ours)
+    while not list(data.glob("shard-*.json")):
+        assert process.poll() is None
+        time.sleep(0.02)
     os.killpg(process.pid, signal.SIGHUP)
     assert process.wait(timeout=60) == 75
-    assert "Traceback" not in said.read_text() and not list(data.glob(".*.partial"))
+    assert "Traceback" not in log.read_text() and not list(data.glob(".*.partial"))
     assert not (data / "manifest.json").exists()
     assert done(*generate).out == "data\n"
     done("generate", "--verify", "data")
 
 
-def test_talk_to_nobody() -> None:
-    ours, theirs = os.pipe()
-    with LossyStderr(theirs, "w") as talk:
-        assert talk.write(b"abc") == 3 and os.read(ours, 9) == b"abc"
-        os.close(ours)
-        assert talk.write(memoryview(b"abcd")) == 4
+def test_messages_to_nobody() -> None:
+    reader, writer = os.pipe()
+    with LossyStderr(writer, "w") as stream:
+        assert stream.write(b"abc") == 3 and os.read(reader, 9) == b"abc"
+        os.close(reader)
+        assert stream.write(memoryview(b"abcd")) == 4

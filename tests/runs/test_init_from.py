@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tape_arith.arith.compare.panels import budget_preference
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.rows import pad
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import sha256
 from tape_arith.arith.runs import build
@@ -21,15 +22,15 @@ from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.runs.train import continue_run, extend_run, train_run
-from tape_arith.arith.runs.weights import load_state, load_weights, trained_decoder
+from tape_arith.arith.runs.weights import load_state, trained_decoder
 from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.parse import parse
-from tape_arith.models.sequences import Sequences
 from tests.helpers.small_training import (
     assert_same_bits,
     cpu,
@@ -64,16 +65,9 @@ def rope(rope_made_once: Path, here: Path) -> RunFolder:
 def logits(decoder: Decoder) -> Tensor:
     """float64, over problems of all lengths."""
     bucket = Bucket("addition", 3, 0, "evaluation")
-    problems = bucket.problems(0, 18)
-    width = int(problems.lengths.max())
-    rows = torch.zeros(18, width, dtype=torch.int64)
-    start = 0
-    for i, length in enumerate(problems.lengths.tolist()):
-        rows[i, :length] = torch.from_numpy(problems.tokens[start : start + length].astype(int))
-        start += length
-    finals, keys = torch.from_numpy(problems.final_lengths), torch.from_numpy(bucket.keys(0, 18))
+    rows = pad(bucket.problems(0, 18), bucket.keys(0, 18), np.arange(18))
     with torch.no_grad():
-        return decoder.double().eval().cpu()(Sequences(rows, finals, keys))
+        return decoder.double().eval().cpu()(sequences(rows, "cpu"))
 
 
 def before_the_first_step(
@@ -90,13 +84,15 @@ def before_the_first_step(
     tensors, facts = load_state(folder.latest, record, "cpu")
     assert facts["step"] == 0
     assert not any(tensor.any() for key, tensor in tensors.items() if not key.startswith("model/"))
-    model = {key: tensor for key, tensor in tensors.items() if key.startswith("model/")}
-    load_weights(decoder, model, folder.latest)
+    decoder.load_state_dict(
+        {key.removeprefix("model/"): tensors[key] for key in tensors if key.startswith("model/")}
+    )
     return folder, decoder
 
 
-@pytest.mark.parametrize("name", ["tape", "tape-heads"])
-@pytest.mark.parametrize("option", [[], ["--only-positional"]])
+@pytest.mark.parametrize(
+    ("name", "option"), [("tape", []), ("tape", ["--only-positional"]), ("tape-heads", [])]
+)
 def test_the_first_logits_are_those_of_rope(
     rope: RunFolder, name: str, option: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,8 +138,9 @@ def test_the_record(rope: RunFolder) -> None:
 
 
 def test_tables_never_mix_them_with_plain_runs(rope: RunFolder) -> None:
-    for name in ("tape", "rope"):
+    for name in ("tape+yarn", "rope"):
         done("train", "--pe", name, "--init-from", rope.path)
+    done("score", "runs/mini/tape@from=rope/seed-0")
     with untouched(rope.path):
         line = refused("leaderboard", "--compare", "rope,tape@from=rope")
         assert "tape@from=rope and rope cannot stand in one figure" in line
@@ -154,6 +151,7 @@ def test_tables_never_mix_them_with_plain_runs(rope: RunFolder) -> None:
         assert left in whole.err and "@from=rope |" not in whole.out and "| rope |" in whole.out
         partners = done("leaderboard", "--compare", "tape@from=rope,rope@from=rope").out
         assert "| tape@from=rope |" in partners and "| rope@from=rope |" in partners
+        done("leaderboard", "--compare", "tape@from=rope+yarn")
         listed = json.loads(done("list", "--json").out)["runs"]
     assert [run["encoding"] for run in listed] == ["rope", "rope@from=rope", "tape@from=rope"]
 
@@ -166,25 +164,19 @@ def test_those_of_the_presets_own_steps_do_not_stand_for_it() -> None:
     assert not budget_preference("mini", {**own, "steps_before": 8})[0]
 
 
-def test_scored_with_an_extrapolation(rope: RunFolder) -> None:
-    done("train", "--pe", "tape+yarn", "--init-from", rope.path)
-    folder = RunFolder(Path("runs/mini/tape@from=rope/seed-0"))
-    assert Grid.load(folder.path / "grid+yarn.json").name == "tape@from=rope+yarn"
-    done("leaderboard", "--compare", "tape@from=rope+yarn")
-
-
 # ---- in this process -----------------------------------------------------------------------
 
 SMALL = small(steps=12)
 
 
 @pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs that save every few steps, in float32 on one thread."""
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """A finished run of rope; runs save every few steps, in float32 on one thread."""
     monkeypatch.setattr(Trainer, "log_every", 2)
     monkeypatch.setattr(Trainer, "evaluate_every", 4)
     monkeypatch.setattr(Trainer, "save_every", 4)
     monkeypatch.setattr(build, "detect", lambda *choice: Hardware("cpu", torch.float32))
+    return train(tmp_path, "rope")
 
 
 def train(root: Path, name: str, config: Config = SMALL, **options: Any) -> RunFolder:
@@ -212,27 +204,24 @@ def by_hand(source: RunFolder, name: str, *, frozen: bool = False) -> dict[str, 
     return weights(trainer)
 
 
-@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("frozen", [False, True])
-@pytest.mark.parametrize("name", ["tape"])
-def test_training_goes_on_whatever_kills_it(tmp_path: Path, name: str, frozen: bool) -> None:
-    source = train(tmp_path, "rope")
+def test_training_goes_on_whatever_kills_it(
+    tmp_path: Path, source: RunFolder, frozen: bool
+) -> None:
     begin: dict[str, Any] = {"source": source, "only_positional": frozen}
     for stops in (1, 5, 6):  # before the first save, and after
-        folder = train(tmp_path, name, should_stop=stop_after(stops), **begin)
+        folder = train(tmp_path, "tape", should_stop=stop_after(stops), **begin)
         assert (folder.finished(), folder.latest.exists()) == (stops == 6, stops < 6)
-    assert_same_bits(final_weights(folder), by_hand(source, name, frozen=frozen))
+    assert_same_bits(final_weights(folder), by_hand(source, "tape", frozen=frozen))
     marker = "only-positional-from" if frozen else "from"
-    assert folder.path.parent.name == f"{name}@{marker}=rope"
+    assert folder.path.parent.name == f"tape@{marker}=rope"
     first = final_weights(source)
     for key, tensor in final_weights(folder).items():
         unchanged = key in first and torch.equal(tensor, first[key])
         assert unchanged == (frozen and not key.startswith("model/pe.")), key
 
 
-@pytest.mark.usefixtures("in_process")
-def test_it_needs_its_source_no_more(tmp_path: Path) -> None:
-    source = train(tmp_path, "rope")
+def test_it_needs_its_source_no_more(tmp_path: Path, source: RunFolder) -> None:
     whole = train(tmp_path / "whole", "tape", source=source)
     folder = train(tmp_path, "tape", source=source, should_stop=stop_after(5))
     source.final.unlink()
@@ -246,9 +235,7 @@ def test_it_needs_its_source_no_more(tmp_path: Path) -> None:
     assert checkpoint.load(folder.final, "cpu")[1]["step"] == 20
 
 
-@pytest.mark.usefixtures("in_process")
-def test_it_never_goes_on_from_weights_of_its_own(tmp_path: Path) -> None:
-    source = train(tmp_path, "rope")
+def test_it_never_goes_on_from_weights_of_its_own(tmp_path: Path, source: RunFolder) -> None:
     folder = train(tmp_path, "tape", source=source, should_stop=stop_after(1))
     folder.latest.unlink()
     folder.previous.unlink()
@@ -256,9 +243,7 @@ def test_it_never_goes_on_from_weights_of_its_own(tmp_path: Path) -> None:
         continue_run(folder, should_stop=never)
 
 
-@pytest.mark.usefixtures("in_process")
-def test_what_is_refused(tmp_path: Path) -> None:
-    source = train(tmp_path, "rope")
+def test_wrong_sources_are_refused(tmp_path: Path, source: RunFolder) -> None:
     unfinished = train(tmp_path, "nope", should_stop=stop_after(1))
     tape = train(tmp_path, "tape")
 
@@ -292,8 +277,3 @@ def test_commands_that_make_no_sense(rope: RunFolder) -> None:
         assert "keeps its settings" in refused("train", rope.path, "--init-from", rope.path)
         assert "holds no run" in refused("train", "--pe", "tape", "--init-from", "nowhere")
         assert "begins from a finished run" in refused("train", "--pe", "tape@from=rope", *TINY)
-
-
-def test_a_name_that_extrapolates_before_it_began() -> None:
-    with pytest.raises(UsageError, match="yarn is for test time and comes last"):
-        parse("tape+yarn@from=rope")

@@ -98,7 +98,7 @@ def test_a_preset_that_is_wrong(mine: Path, old: str, new: str, told: str) -> No
         ("learning_rate=nan", "'learning_rate' must be a finite number, not 'nan'"),
         ("warmup=1", "'warmup' must be less than 1, not '1'"),
         ("num_heads=3", "num_heads x head_dim = 24 is not hidden_size=16: set num_heads=2"),
-        ("num_heads=4", "= 32 is not hidden_size=16: set num_heads=2 or head_dim=4"),
+        ("num_heads=4", "= 32 is not hidden_size=16: set num_heads=2"),
         ("head_dim=7 hidden_size=14", "even head_dim, not 7"),
         ("task=additon", "unknown task 'additon': did you mean 'addition'?"),
     ],

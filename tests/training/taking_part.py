@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 
-from tape_arith.arith.runs.build import decoder_for, training_bucket
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.datasets import training_bucket
 from tape_arith.arith.training.distributed import ProcessGroup, process_group
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware

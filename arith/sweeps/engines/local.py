@@ -16,9 +16,8 @@ from tape_arith.arith.errors import (
     Failure,
     UsageError,
 )
-from tape_arith.arith.runs.build import training_bucket
 from tape_arith.arith.runs.child_process import last_line, start_command
-from tape_arith.arith.runs.datasets import generate_dataset
+from tape_arith.arith.runs.datasets import generate_dataset, training_bucket
 from tape_arith.arith.runs.score import score_run
 from tape_arith.arith.runs.train import train_run
 from tape_arith.arith.stopping import Stopped, Stopper

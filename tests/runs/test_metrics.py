@@ -1,0 +1,185 @@
+"""Lines of metrics: the curves in them, and trackers, which get every line and change nothing."""
+
+import json
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tape_arith.arith.runs import metrics
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.metrics import by_length, curve, last_states, states
+from tape_arith.arith.training.trainer import Trainer
+from tests.helpers.small_training import assert_same_bits, final_weights, untimed
+from tests.helpers.tiny_runs import done, refused, settings
+
+STEPS = list(range(2, 13, 2))
+
+
+def line(step: int, inside: float, outside: float | None) -> dict[str, object]:
+    grid = {"in_distribution": inside, "out_of_distribution": outside, "by_length": {"1": inside}}
+    return {"step": step, "loss": 1.0, "exact_match": inside, "small_grid": grid}
+
+
+def test_the_last_five_states() -> None:
+    lines: list[dict[str, object]] = []
+    for k in range(1, 10):
+        lines += [{"step": 100 * k - 50, "loss": 2.0, "exact_match": None}]
+        lines += [line(100 * k, 0.9 + 0.01 * (k % 3), 0.1 * (k % 4))]
+    last = last_states(lines)
+    assert last is not None
+    assert last.steps == (500, 600, 700, 800, 900)
+    assert last.values == pytest.approx((0.1, 0.2, 0.3, 0.0, 0.1))
+    fewer = last_states(lines[:6])
+    assert fewer is not None and fewer.steps == (100, 200, 300)
+    assert last_states(lines[:2]) is None and last_states([]) is None
+    assert curve(lines[:1], "in_distribution") == [] and by_length(lines[:1]) == {}
+    nothing_longer = [line(100, 0.5, None), line(200, 0.7, None)]
+    assert last_states(nothing_longer) is None
+    assert last_states(nothing_longer, "in_distribution") == ((100, 200), (0.5, 0.7))
+
+
+def test_a_run_is_the_same_with_and_without_curves(here: Path) -> None:
+    options = settings(steps=4, num_layers=2)
+    done("train", "--pe", "tape", *options, "--no-score")
+    done("train", "--pe", "tape", *options, "--no-score", "--no-curves", "--out", "blind")
+    watched, blind = (RunFolder(Path(root, "mini/tape/seed-0")) for root in ("runs", "blind"))
+    assert curve(watched.metrics(), "out_of_distribution")[0][0] == 4
+    assert list(by_length(watched.metrics())) == [1, 2, 3]
+    assert states(watched.metrics())["norm"][0][1][0] == pytest.approx(2**0.5)
+    assert "small_grid" not in blind.metrics()[-1] and "state" in blind.metrics()[-1]
+    assert watched.final.read_bytes() == blind.final.read_bytes()
+    assert watched.record() == blind.record()
+
+
+@pytest.fixture
+def every_other_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of metrics every other step."""
+    monkeypatch.setattr(Trainer, "log_every", 2)
+    monkeypatch.setattr(Trainer, "evaluate_every", 6)
+
+
+def train(out: str, *track: str) -> tuple[RunFolder, str]:
+    """A run of twelve steps, and its messages."""
+    options = ["--out", out, "--no-score", *settings(steps=12)]
+    result = done("train", "--pe", "rope", *options, *(("--track", *track) if track else ()))
+    return RunFolder(Path(result.out.strip())), result.err
+
+
+class Fake:
+    """A tracker that keeps what it gets and fails in one of its calls."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.fails, self.steps, self.closed = fails, list[int](), 0
+
+    def open(self, folder: Path, record: object, step: int) -> "Fake":
+        self._may_fail("opened")
+        return self
+
+    def log(self, step: int, numbers: dict[str, float]) -> None:
+        if step > 4:
+            self._may_fail("called")
+        assert "loss" in numbers and "step" not in numbers
+        self.steps.append(step)
+
+    def close(self) -> None:
+        self.closed += 1
+        self._may_fail("closed")
+
+    def _may_fail(self, call: str) -> None:
+        if self.fails == call:
+            raise OSError(f"no route\nto host, {call}")
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch, every_other_step: None) -> Callable[[Fake], Fake]:
+    def use(fake: Fake) -> Fake:
+        monkeypatch.setitem(metrics._TRACKERS, "tensorboard", fake.open)
+        monkeypatch.setitem(sys.modules, "tensorboard", ModuleType("tensorboard"))
+        return fake
+
+    return use
+
+
+def test_a_tracker_changes_no_run(here: Path, use: Callable[[Fake], Fake]) -> None:
+    plain, _ = train("plain")
+    for fails, steps, closed in (
+        ("", STEPS, 1),
+        ("opened", [], 0),
+        ("called", [2, 4], 1),
+        ("closed", STEPS, 1),
+    ):
+        fake = use(Fake(fails))
+        tracked, messages = train(f"tracked {fails}", "tensorboard")
+        assert_same_bits(final_weights(tracked), final_weights(plain))
+        assert untimed(tracked.metrics()) == untimed(plain.metrics())
+        assert fake.steps == steps and fake.closed == closed
+        notes = [line for line in messages.splitlines() if "tensorboard" in line]
+        failure = f"failed, the run goes on without it (OSError: no route to host, {fails})"
+        assert notes == ([f"note: tensorboard {failure}"] if fails else [])
+
+
+def test_a_run_that_fails_closes_its_trackers(
+    here: Path, use: Callable[[Fake], Fake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = use(Fake())
+    monkeypatch.setattr(RunFolder, "add_metrics", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train("out", "tensorboard")
+    assert fake.closed == 1 and fake.steps == []
+
+
+def test_many_runs_are_tracked_each(here: Path, use: Callable[[Fake], Fake]) -> None:
+    fake = use(Fake())
+    done("run", "--pe", "rope,nope", "--track", "tensorboard", *settings(steps=12))
+    assert fake.steps == STEPS * 2 and fake.closed == 2
+
+
+def test_trackers_that_are_not_there_are_refused_before_training(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv = ["train", "--pe", "rope", *settings()]
+    assert "did you mean 'wandb'" in refused(*argv, "--track", "wandbb")
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    message = refused(*argv, "--track", "wandb")
+    assert message == "--track wandb needs wandb: pip install 'tape-arith[tracking]'"
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(find_spec("tensorboard") is None, reason="needs tensorboard")
+def test_tensorboard_reads_what_was_written(here: Path, every_other_step: None) -> None:
+    reader = import_module("tensorboard.backend.event_processing.event_accumulator")
+    run, messages = train("tracked", "tensorboard")
+    assert "failed" not in messages
+    events = reader.EventAccumulator(str(run.tracking / "tensorboard"))
+    events.Reload()
+    for key in ("loss", "learning_rate", "exact_match"):
+        points = [(event.step, event.value) for event in events.Scalars(key)]
+        expected = [(m["step"], pytest.approx(m[key])) for m in run.metrics() if m[key] is not None]
+        assert points == expected
+    assert [e.step for e in events.Scalars("small_grid/in_distribution")] == [6, 12]
+    done("train", "--pe", "rope", "--out", "tracked", "--no-score", "--fresh", *settings(steps=12))
+    assert not run.tracking.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(find_spec("wandb") is None, reason="needs wandb")
+def test_wandb_keeps_it_offline(
+    here: Path, every_other_step: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):
+        monkeypatch.setenv(name, str(here / "wandb-own"))
+    run, messages = train("tracked", "wandb")
+    assert "failed" not in messages, messages
+    (file,) = run.tracking.glob("wandb/offline-run-*/*.wandb")
+    # The layout of the file is wandb's own affair; numbers stand in it as JSON.
+    content = file.read_bytes()
+    for line in run.metrics():
+        assert json.dumps(line["loss"]).encode() in content
