@@ -60,7 +60,10 @@ class Subject(NamedTuple):
         sizes = replace(self.config, tested_digits=max(digits, self.config.tested_digits))
         decoder = decoder_for(sizes, Name(self.name.encoding), self.seed).to(hardware.device)
         if self.weights is not None and self.source is not None:
-            decoder.load_state_dict(self.weights)
+            try:
+                decoder.load_state_dict(self.weights)
+            except RuntimeError as error:  # a table of lengths is shorter
+                raise Failure(f"the weights of {self.source} do not fit: {error}") from error
         return prepare(decoder, hardware).eval()
 
     def describe(self, hardware: Hardware) -> str:

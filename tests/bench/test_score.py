@@ -77,7 +77,7 @@ def test_a_run_is_scored_with_its_weights_and_left_as_it_was(
     weights = subject.decoder(3, cpu()).state_dict()
     random = decoder_for(subject.config, parse("abacus"), 0).state_dict()
     assert subject.weights is not None
-    assert all(torch.equal(weights[k], subject.weights[f"model/{k}"]) for k in weights)
+    assert all(torch.equal(weights[k], subject.weights[k]) for k in weights)
     assert not all(torch.equal(weights[key], random[key]) for key in random)
     result = call("bench", "score", "--run", run, "--pe", "rope", "--quick")
     assert result.code == 2 and "a run keeps its settings" in result.err

@@ -1,6 +1,8 @@
 """Hard sums beside the usual ones: each in a grid of its own, and never in one figure."""
 
 import json
+import shutil
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +27,23 @@ ROPE = Path("runs/mini/rope/seed-0")
 HARD = "hard sums: long carry chains"
 
 
-def hard(*names: str) -> None:
-    """Score both seeds of each encoding on hard sums."""
-    for name in names:
-        for seed in (0, 1):
+@pytest.fixture(scope="module")
+def scored_once(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The comparison, with rope and fire scored on hard sums too. Not to be changed."""
+    folder = tmp_path_factory.mktemp("hard") / "place"
+    shutil.copytree(trained, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name, seed in product(("rope", "fire"), (0, 1)):
             done("score", f"runs/mini/{name}/seed-{seed}", "--split", CARRY)
+    return folder
+
+
+@pytest.fixture
+def hard(scored_once: Path, here: Path) -> Path:
+    """A working folder with a copy of it."""
+    shutil.copytree(scored_once, here, dirs_exist_ok=True)
+    return here
 
 
 def test_a_grid_beside_the_usual_one(comparison: Path) -> None:
@@ -68,82 +82,64 @@ def test_each_way_of_scoring_has_its_file(comparison: Path) -> None:
     assert "did you mean 'carry'" in refused("score", ROPE, "--split", "carries")
 
 
-def test_a_figure_shows_one_split(comparison: Path) -> None:
-    usual = done("leaderboard", "--compare", "rope,fire").out
-    hard("rope", "fire")
-    assert done("leaderboard", "--compare", "rope,fire").out == usual
-    told = done("leaderboard", "--compare", "rope,fire", "--split", CARRY).out
-    assert f"addition, {HARD}, trained" in told and "| rope | rotary | 2 |" in told
-
-    drawn = done("heatmap", "--compare", "rope,fire", "--split", CARRY)
-    assert drawn.out == "runs/mini/rope-fire@carry.png\n"
-    done("heatmap", "--compare", "rope,fire")
-    assert Path("runs/mini/rope-fire.png").exists()
-
+def test_a_figure_shows_one_split(hard: Path) -> None:
+    table = done("leaderboard", "--compare", "rope,fire", "--split", CARRY).out
+    assert f"addition, {HARD}, trained" in table and "| rope | rotary | 2 |" in table
+    figure = done("heatmap", "--compare", "rope,fire", "--split", CARRY)
+    assert figure.out == "runs/mini/rope-fire@carry.png\n"
+    assert done("heatmap", "--compare", "rope,fire").out == "runs/mini/rope-fire.png\n"
     assert done("report", "--split", CARRY).out == "runs/mini/report@carry.html\n"
     page = Path("runs/mini/report@carry.html").read_text("utf-8")
     assert HARD in page and "tape-arith report --preset mini --split carry" in page
     assert "tape-arith score runs/mini/rope/seed-1 --split carry" in page
-    done("report")
-    usual = Path("runs/mini/report.html").read_text("utf-8")
-    assert HARD not in usual and "uniform digits" in usual and "--split" not in usual
 
-    ours, _ = select_panels(Path("runs"), "rope,fire")
-    theirs, _ = select_panels(Path("runs"), "rope,fire", evaluation_set=EvaluationSet(CARRY))
-    assert f"Task addition, {HARD}, trained to 2 digits" in captions.footnote(theirs)
-    assert "hard sums" not in captions.footnote(ours)
+    standard, _ = select_panels(Path("runs"), "rope,fire")
+    carry, _ = select_panels(Path("runs"), "rope,fire", evaluation_set=EvaluationSet(CARRY))
+    assert f"Task addition, {HARD}, trained to 2 digits" in captions.footnote(carry)
+    assert "hard sums" not in captions.footnote(standard)
     with pytest.raises(UsageError, match=r"differs from rope seed 0 .split carry, not eval"):
-        captions.checked_panels([ours[0], theirs[1]])
+        captions.checked_panels([standard[0], carry[1]])
 
 
-def test_what_is_missing_is_scored_by(comparison: Path) -> None:
-    hard("rope")
-    told = refused("heatmap", "--compare", "rope,fire,tape+yarn,nope", "--split", CARRY)
-    assert "no scored run of fire, tape+yarn, nope in runs/mini on the split carry" in told
-    assert "tape-arith score runs/mini/fire/seed-0 --split carry;" in told
-    assert "tape-arith score runs/mini/tape/seed-0 --with yarn --split carry;" in told
-    assert "tape-arith train --pe nope --preset mini" in told and "rope/" not in told
+def test_missing_grids_are_named_with_their_commands(hard: Path) -> None:
+    line = refused("heatmap", "--compare", "rope,fire,tape+yarn,nope", "--split", CARRY)
+    assert "no scored run of tape+yarn, nope in runs/mini on the split carry" in line
+    assert "tape-arith score runs/mini/tape/seed-0 --with yarn --split carry;" in line
+    assert "tape-arith train --pe nope --preset mini" in line and "rope/" not in line
     left_out = done("leaderboard", "--split", CARRY).err
-    assert "fire seeds 0, 1; tape seeds 0, 1: not scored on the split carry yet" in left_out
-
-
-def test_a_run_that_is_scored_on_hard_sums_alone(comparison: Path) -> None:
-    hard("rope")
+    assert "tape seeds 0, 1: not scored on the split carry yet" in left_out
     for seed in (0, 1):
         Path(f"runs/mini/rope/seed-{seed}/grid.json").unlink()
-    told = refused("heatmap", "--compare", "rope,fire")
-    assert "tape-arith score runs/mini/rope/seed-0" in told
+    assert "tape-arith score runs/mini/rope/seed-0" in refused("heatmap", "--compare", "rope,fire")
     assert "rope seeds 0, 1: not scored yet" in done("leaderboard").err
-    # The usual sums say what converged.
+    # The standard grid says what converged.
     board = json.loads(done("leaderboard", "--split", CARRY, "--format", "json").out)
-    assert board["sections"][0]["rows"][0]["mark"] == "convergence unknown"
+    marks = {row["encoding"]: row["mark"] for row in board["sections"][0]["rows"]}
+    assert marks["rope"] == "convergence unknown"
 
 
-def test_hard_sums_do_not_say_what_converged(comparison: Path) -> None:
-    hard("rope")
+def test_hard_sums_do_not_say_what_converged(hard: Path) -> None:
     grids = find_grids(Path("runs"), names=parse_list("rope"), evaluation_set=EvaluationSet(CARRY))
     assert [grid.converged for grid in grids] == [False, False]
     assert captions.convergence(grids) == "not converged"
     assert "in distribution on the usual sums." in captions.footnote([grids])
     for seed in (0, 1):
         file = Path(f"runs/mini/rope/seed-{seed}/grid.json")
-        usual = Grid.load(file)
-        usual.exact[:], usual.right_sum[:] = usual.total, usual.total
-        usual.save(file)
+        grid = Grid.load(file)
+        grid.exact[:], grid.right_sum[:] = grid.total, grid.total
+        grid.save(file)
     [panel], _ = select_panels(Path("runs"), "rope", evaluation_set=EvaluationSet(CARRY))
     assert captions.convergence(panel) is None and panel[0].mean("in_distribution").value == 0.0
 
 
-def test_a_split_is_read_from_the_grid(comparison: Path) -> None:
-    hard("rope", "fire")
+def test_a_split_is_read_from_the_grid(hard: Path) -> None:
     (ROPE / "grid.json").unlink()
     (ROPE / "grid@carry.json").rename(ROPE / "grid.json")  # whatever the file is called
-    usual, told = done("leaderboard").out, done("leaderboard", "--split", CARRY).out
-    assert "| rope | rotary | 1 (" in usual and "| rope | rotary | 2 |" in told
+    standard, carry = done("leaderboard").out, done("leaderboard", "--split", CARRY).out
+    assert "| rope | rotary | 1 (" in standard and "| rope | rotary | 2 |" in carry
 
 
-def test_a_longer_budget_keeps_the_earlier_grids_apart(comparison: Path) -> None:
-    hard("rope")
+def test_a_longer_budget_keeps_the_earlier_grids_apart(hard: Path) -> None:
     done("train", ROPE, "--steps", 8)
     assert (ROPE / "at-4-steps/grid@carry.json").exists()
     assert not (ROPE / "grid@carry.json").exists() and (ROPE / "grid.json").exists()
@@ -159,9 +155,7 @@ def test_a_grid_that_counts_its_blocks_wrongly(comparison: Path, blocks: int) ->
 
 
 def test_a_task_without_hard_sums(comparison: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = type(load_task("addition"))
-    monkeypatch.delattr(task, "carry_operands")
-    before = contents(comparison)
-    told = refused("score", ROPE, "--split", CARRY)
-    assert told == "task addition has no split 'carry': leave --split out"
-    assert contents(comparison) == before
+    monkeypatch.delattr(type(load_task("addition")), "carry_operands")
+    with untouched(comparison):
+        line = refused("score", ROPE, "--split", CARRY)
+    assert line == "task addition has no split 'carry': leave --split out"
