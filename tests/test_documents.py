@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import Manifest
-from tape_arith.arith.data.formats import write_problems
 from tape_arith.arith.data.write_dataset import ShardNote, generate
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import read_content, read_document, with_checksum, write_document
@@ -58,10 +57,6 @@ KINDS = {
     "grid": Kind("run/grid.json", lambda path: Grid.load(path).content()),
     "dataset": Kind("set/manifest.json", lambda path: Manifest.load(path.parent)),
     "dataset shard": Kind("set/shard-00000.json", lambda path: read_document(path, ShardNote)),
-    "exported dataset": Kind(
-        "problems.txt.json",
-        lambda path: write_problems(path.with_suffix(""), BUCKET, COUNT, "text"),
-    ),
     "sweep": Kind("mine.toml", lambda path: load_sweep(str(path)), False),
     "preset": Kind("presets/mine.toml", read_preset, False),
 }
@@ -87,7 +82,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         **manifest.identity.model_dump(), shard_size=SHARD_SIZE, shard=manifest.shards[0]
     )
     write_document(folder / "set/shard-00000.json", note.model_dump(), note.kind)
-    write_problems(folder / "problems.txt", BUCKET, COUNT, "text")
     (folder / "mine.toml").write_text(SWEEP)
     (folder / "presets").mkdir()
     (folder / "presets/mine.toml").write_text((record.PRESETS_FOLDER / "mini.toml").read_text())
@@ -242,8 +236,6 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("dataset", {"shards": [{}]}, "'shards.0.tokens' is missing"),
     ("dataset shard", {"shard_size": 0}, "'shard_size' must be at least 1"),
     ("dataset shard", {"shard": {"tokens": "../x.npy"}}, "'shard.tokens' must match"),
-    ("exported dataset", {"bytes": -1}, "'bytes' must be at least 0, not -1; --fresh"),
-    ("exported dataset", {"sha256": SHA256}, "not as the hash"),
     ("grid", {"extrapolation": ""}, "'extrapolation' must have at least 1 character"),
     ("grid", {"preset": "../x"}, "'preset' must match"),
     ("grid", {"seed": True}, "'seed' must be a valid integer"),

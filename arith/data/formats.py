@@ -1,39 +1,17 @@
-"""Problems in other people's formats: text and Parquet.
+"""Problems in other people's formats: text and Parquet."""
 
-Beside PATH stands PATH.json, with what the file holds and its SHA-256.
-"""
-
+import filecmp
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO, ClassVar
+from typing import BinaryIO
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import Identity
-from tape_arith.arith.data.write_dataset import check_identity
-from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.files import (
-    Count,
-    Sha256,
-    Text,
-    atomic,
-    read_document,
-    sha256,
-    write_document,
-)
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.files import atomic
 from tape_arith.arith.tasks import vocabulary
 from tape_arith.arith.tasks.task import Problems
-
-
-class _ExportNote(Identity):
-    """PATH.json: what PATH holds."""
-
-    kind: ClassVar[str] = "exported dataset"
-    remedy: ClassVar[str] = "--fresh writes it again"
-
-    format: Text
-    bytes: Count
-    sha256: Sha256
 
 
 def write_problems(
@@ -49,7 +27,7 @@ def write_problems(
 
     Text has a problem a line, "a+b=c", digits least significant first, without the end token. The
     columns of Parquet are text, first_length and second_length (digits of the operands). A `path`
-    that holds the same already is left as it is; `fresh` writes over anything.
+    that exists is replaced if it has the same bytes, or with `fresh`.
 
     Raises UsageError if `path` holds something else or pyarrow is not installed, Failure if the
     disk refuses.
@@ -58,10 +36,6 @@ def write_problems(
         raise UsageError(f"a dataset has at least 1 problem, not {count}")
     if path.is_dir():
         raise UsageError(f"{path} is a folder: {form} is written to one file")
-    identity, note_path = Identity.of(bucket, count), path.with_name(f"{path.name}.json")
-    if path.exists() and not fresh:
-        _check_same(path, note_path, identity, form)
-        return path
 
     def pieces() -> Iterator[Problems]:
         done = 0
@@ -74,27 +48,12 @@ def write_problems(
     with atomic(path) as temporary:
         with open(temporary, "wb") as file:
             write(file, pieces())
-        note = _ExportNote(
-            **identity.model_dump(),
-            format=form,
-            bytes=temporary.stat().st_size,
-            sha256=sha256(temporary),
-        )
-        # Before the file: a kill in between leaves a note of nothing, never a file without one.
-        write_document(note_path, note.model_dump(), note.kind)
+        if path.exists() and not fresh and not filecmp.cmp(path, temporary, shallow=False):
+            raise UsageError(
+                f"{path} is damaged or not of {Identity.of(bucket, count)} as {form}: choose "
+                "another --out, or --fresh to write over it"
+            )
     return path
-
-
-def _check_same(path: Path, note_path: Path, identity: Identity, form: str) -> None:
-    if not note_path.exists():
-        raise UsageError(f"{path} is there and not ours: choose another --out, or --fresh")
-    note = read_document(note_path, _ExportNote)
-    check_identity(path, note, identity)
-    if note.format != form:
-        raise UsageError(f"{path} is {note.format}, not {form}: choose another --out, or --fresh")
-    # The size first: a file that was blown up is not read to its end.
-    if path.stat().st_size != note.bytes or sha256(path) != note.sha256:
-        raise Failure(f"{path} is not as the hash in {note_path} says: --fresh writes it again")
 
 
 def _write_text(file: BinaryIO, pieces: Iterator[Problems]) -> None:
@@ -111,8 +70,7 @@ def _write_parquet(file: BinaryIO, pieces: Iterator[Problems]) -> None:
     schema = arrow.schema(list(types.items()))
     with parquet.ParquetWriter(file, schema) as writer:
         for piece in pieces:
-            lines = _lines(piece).decode().splitlines()
-            columns = [lines, *piece.operand_lengths.T]
+            columns = [_lines(piece).decode().splitlines(), *piece.operand_lengths.T]
             arrays = [arrow.array(c, t) for c, t in zip(columns, types.values(), strict=True)]
             writer.write_table(arrow.table(arrays, schema=schema))
 

@@ -75,7 +75,7 @@ def generate(
             _remove(directory, _SHARD_FILE)
         if (directory / FILE).exists():
             manifest = Manifest.load(directory)
-            check_identity(directory, manifest, identity)
+            _check_identity(directory, manifest, identity, "")
             progress(count)
         else:
             shards = _write_shards(directory, identity, shard_size, workers, progress)
@@ -88,12 +88,11 @@ def generate(
     return manifest
 
 
-def check_identity(path: Path, document: Identity, identity: Identity, what: str = "") -> None:
-    """Raise UsageError unless the `document` at `path` is of the problems of `identity`."""
+def _check_identity(directory: Path, document: Identity, identity: Identity, state: str) -> None:
     if document.identity != identity:
         raise UsageError(
-            f"{path} holds {what}{document.identity}, not {identity}: choose another --out, or "
-            "--fresh to write over it"
+            f"{directory} holds {state}{document.identity}, not {identity}: choose another --out, "
+            "or --fresh to write over it"
         )
 
 
@@ -134,7 +133,7 @@ def _noted_shard(directory: Path, identity: Identity, shard_size: int, number: i
     if not path.exists():
         return None
     note = read_document(path, ShardNote)
-    check_identity(directory, note, identity, "an unfinished dataset of ")
+    _check_identity(directory, note, identity, "an unfinished dataset of ")
     if note.shard_size != shard_size:
         raise UsageError(
             f"{directory} holds an unfinished dataset in shards of {note.shard_size:,} problems, "

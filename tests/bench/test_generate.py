@@ -62,7 +62,7 @@ def test_the_limit_is_the_slowest_of_three(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match="a dataset has at least 1 problem, not -1"):
+    with pytest.raises(Failure, match="Invalid value for '--count'"):
         generate._run_command(tmp_path, CONFIG, -1, workers=1)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")

@@ -44,11 +44,16 @@ def test_the_forms(here: Path) -> None:
 
 
 def test_a_second_call_finds_it_done(here: Path) -> None:
-    for form in ("tokens", "text"):
-        done("generate", "--format", form, *settings())
-        times = {path: path.stat().st_mtime_ns for path in Path("data").rglob("*")}
-        done("generate", "--format", form, *settings())
-        assert {path: path.stat().st_mtime_ns for path in Path("data").rglob("*")} == times
+    folder = Path(done("generate", *settings()).out.strip())
+    times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    done("generate", *settings())
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times
+    text = Path(done("generate", "--format", "text", *settings()).out.strip())
+    with untouched(here):
+        done("generate", "--format", "text", *settings())
+        assert f"{text} is damaged or not of 64" in refused(
+            "generate", "--format", "text", "--out", text, *settings(), "--seed", 1, after=True
+        )
 
 
 @pytest.mark.parametrize("form", ["tokens", "text"])
