@@ -14,7 +14,7 @@ from tape_arith.arith.export.citations import bibtex, cited_papers
 from tape_arith.arith.export.folder import exported, render
 from tape_arith.arith.export.hub_folder import PREFIX, WEIGHTS, Model, write_folder
 from tape_arith.arith.export.lm_eval import write_tasks
-from tape_arith.arith.figures.tables import percent
+from tape_arith.arith.figures.captions import percent
 from tape_arith.arith.files import write_text
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.build import setting_for

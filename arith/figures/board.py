@@ -252,42 +252,34 @@ def to_csv(board: Board) -> str:
 
     The columns of `tables.to_csv` are there under the same names.
     """
-    return tables.csv_text(
-        [_flat(row, section, board) for section in board.sections for row in section.rows]
-    )
+    lines = []
+    for section in board.sections:
+        for row in section.rows:
+            line: dict[str, object] = {"section": section.title, "rank": row.rank}
+            line["kind"] = row.kind
+            line |= tables.flat(row)
+            for region, values in row.values.items():
+                line[f"{region}_seeds"] = _joined(values, "{:.6f}")
+            for share, length in row.solved_to.items():
+                line[f"solved_to_{share * 100:g}"] = length
+            for name, test in row.tests.items():
+                line[f"difference_from_{name}"] = test.welch and f"{test.welch.difference:.6f}"
+                line[f"p_{name}"] = test.welch and test.welch.p
+                line[f"p_holm_{name}"] = test.p_holm
+                line[f"no_test_{name}"] = test.why_not
+            states = row.last_states_range
+            line["last_states_range"] = None if states is None else f"{states:.6f}"
+            line["train_seconds"] = _joined(row.train_seconds)
+            if board.costs:
+                line |= {"parameters": row.parameters, "flops": row.flops_a_token}
+                for name in Training.__dataclass_fields__:
+                    line[name] = _joined([getattr(training, name) for training in row.trainings])
+            lines.append(line)
+    return tables.csv_text(lines)
 
 
-def _flat(row: Row, section: Section, board: Board) -> dict[str, str]:
-    line = {"section": section.title, "rank": _exact(row.rank), "kind": row.kind}
-    line |= tables.flat(row)
-    for region, values in row.values.items():
-        line[f"{region}_seeds"] = " ".join(map(_share, values))
-    for share, length in row.solved_to.items():
-        line[f"solved_to_{share * 100:g}"] = _exact(length)
-    for name, test in row.tests.items():
-        line[f"difference_from_{name}"] = _share(test.welch and test.welch.difference)
-        line[f"p_{name}"] = _exact(test.welch and test.welch.p)
-        line[f"p_holm_{name}"] = _exact(test.p_holm)
-        line[f"no_test_{name}"] = test.why_not or ""
-    line["last_states_range"] = _share(row.last_states_range)
-    line["train_seconds"] = _list(row.train_seconds)
-    if board.costs:
-        line |= {"parameters": _exact(row.parameters), "flops": _exact(row.flops_a_token)}
-        for name in Training.__dataclass_fields__:
-            line[name] = _list([getattr(training, name) for training in row.trainings])
-    return line
-
-
-def _exact(value: float | None) -> str:
-    return "" if value is None else repr(value)
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.6f}"
-
-
-def _list(values: Sequence[float | None]) -> str:
-    return " ".join("-" if value is None else repr(value) for value in values)
+def _joined(values: Sequence[float | None], form: str = "{!r}") -> str:
+    return " ".join("-" if value is None else form.format(value) for value in values)
 
 
 def to_json(board: Board) -> str:

@@ -15,27 +15,21 @@ Panel = Sequence[Grid]
 """The grids of one encoding, one a seed."""
 
 NBSP = "\N{NO-BREAK SPACE}"
-
 MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution", "all_cells")
 """The means that every figure prints, in this order."""
-
 SPLITS = {EVALUATION: "", CARRY: "hard sums: long carry chains"}
 """The problems of a split in words; nothing for the usual one."""
-
 RANGES = f"Where ± would leave 0 to 100{NBSP}%, the lowest and the highest seed are in brackets."
-
-_MOST_SETTINGS = 4
-"""Settings named in a footnote; further ones are counted."""
-
-_MOST_OTHERS = 4
-"""Encodings named for having other seeds than most; of more their number is given."""
+_MOST_NAMED = 4
+"""Settings named in a footnote, and encodings that have other seeds than most; further ones are
+counted."""
 
 
 def checked_panels(panels: Sequence[Panel], seed: int | None = None) -> list[list[Grid]]:
     """Return the grids to compare, seeds in order; with `seed` only that one of each encoding.
 
-    Raises UsageError if there is nothing to compare, a seed is missing or there twice, a panel
-    holds several encodings, or the grids must not be compared (`check_comparable`).
+    Raises UsageError if there is nothing to compare, a seed is missing or there twice, or the grids
+    must not be compared (`check_comparable`).
     """
     if not panels or not all(panels):
         raise UsageError("nothing to compare: give at least one scored grid for each encoding")
@@ -43,8 +37,6 @@ def checked_panels(panels: Sequence[Panel], seed: int | None = None) -> list[lis
     for panel in panels:
         grids = sorted(panel, key=lambda grid: grid.seed)
         name, seeds = grids[0].name, [grid.seed for grid in grids]
-        if any(grid.name != name for grid in grids):
-            raise UsageError(f"a panel shows one encoding, not {name} and {grids[-1].name}")
         if len(set(seeds)) < len(seeds):
             raise UsageError(f"{name} has two grids of one seed among {_listed(seeds)}")
         if seed is not None:
@@ -52,30 +44,28 @@ def checked_panels(panels: Sequence[Panel], seed: int | None = None) -> list[lis
             if not grids:
                 raise UsageError(f"{name} has no seed {seed}: it has {_listed(seeds)}")
         checked.append(grids)
-    names = [grids[0].name for grids in checked]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"{twice} is named twice: name each encoding once")
     check_comparable([grid for grids in checked for grid in grids])
     return checked
 
 
-def percent(interval: Interval, seeds: Sequence[float | None] = ()) -> str:
-    """Return a mean with its interval: "18.2 ± 3.1 %".
+def percent(interval: Interval | None, seeds: Sequence[float | None] = ()) -> str:
+    """Return a mean with its interval in percent: "18.2 ± 3.1"; "-" for no mean.
 
     A ± that would leave 0 to 100 % is no possible value: then the lowest and the highest of
-    `seeds` stand in its place, "45.3 (4.1\N{EN DASH}91.2) %". A mean that rounds up to what
-    counts as converged is written with one more digit: "98.95".
+    `seeds` stand in its place, "45.3 (4.1\N{EN DASH}91.2)". A mean that rounds up to what counts as
+    converged is written with one more digit: "98.95".
     """
+    if interval is None:
+        return "-"
     mean, half = 100 * interval.mean, 100 * interval.half_width
     text = f"{mean:.{decimals(interval.mean)}f}"
     known = [100 * value for value in seeds if value is not None]
     middle, arm = round(10 * mean), round(10 * half)  # as printed
     if len(known) > 1 and arm and not 0 <= middle - arm <= middle + arm <= 1000:
         low, high = f"{min(known):.1f}", f"{max(known):.1f}"
-        return f"{text} %" if low == high else f"{text} ({low}\N{EN DASH}{high}) %"
+        return text if low == high else f"{text} ({low}\N{EN DASH}{high})"
     # An arm that rounds to nothing is not nothing.
-    return f"{text} ± {'<0.1' if 0 < half < 0.05 else f'{half:.1f}'} %"
+    return f"{text} ± {'<0.1' if 0 < half < 0.05 else f'{half:.1f}'}"
 
 
 def decimals(share: float) -> int:
@@ -97,7 +87,7 @@ def mean_line(panel: Panel, region: Region, labels: Mapping[Region, str] = REGIO
     interval = over_seeds(panel, region)
     if interval is None:
         return f"{label}: {missing_cells(panel, region)} missing"
-    return f"{label} {percent(interval, [grid.mean(region).value for grid in panel])}"
+    return f"{label} {percent(interval, [grid.mean(region).value for grid in panel])} %"
 
 
 def difference_line(one: Panel, other: Panel, region: Region) -> str:
@@ -172,17 +162,17 @@ def source(panels: Sequence[Panel]) -> str:
 
 def preset_words(preset: str, settings: Mapping[str, int | float | str]) -> str:
     """Return "mini", or "mini with steps=2,000, batch_size=64"."""
+
+    def text(value: int | float | str) -> str:
+        return (
+            value if isinstance(value, str) else f"{value:{',' if isinstance(value, int) else 'g'}}"
+        )
+
     if not settings:
         return preset
-    named = [f"{key}={_setting(value)}" for key, value in settings.items()][:_MOST_SETTINGS]
-    others = len(settings) - len(named)
-    return f"{preset} with {', '.join(named)}" + (f" and {others} more" if others else "")
-
-
-def _setting(value: int | float | str) -> str:
-    if isinstance(value, str):
-        return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+    named = [f"{key}={text(value)}" for key, value in settings.items()][:_MOST_NAMED]
+    more = len(settings) - len(named)
+    return f"{preset} with {', '.join(named)}" + (f" and {more} more" if more else "")
 
 
 def describe_seeds(seeds: Mapping[str, Sequence[int]]) -> str:
@@ -191,16 +181,14 @@ def describe_seeds(seeds: Mapping[str, Sequence[int]]) -> str:
     >>> describe_seeds({"rope": (0, 1), "fire": (0, 1), "tape": (0,)})
     'seeds 0, 1 (tape: 0)'
     """
-    each = [tuple(of) for of in seeds.values()]
+    each = [tuple(numbers) for numbers in seeds.values()]
     common = max(each, key=lambda numbers: (each.count(numbers), len(numbers)))
-    others = {name: tuple(of) for name, of in seeds.items() if tuple(of) != common}
-    told = [f"{name}: {', '.join(map(str, of))}" for name, of in others.items()]
-    if len(told) > _MOST_OTHERS:
-        told = [
-            f"{count} encoding{'s' * (count > 1)}: {', '.join(map(str, of))}"
-            for of, count in Counter(others.values()).most_common()
-        ]
-    return _listed(common) + (f" ({'; '.join(told)})" if told else "")
+    others = {name: tuple(numbers) for name, numbers in seeds.items() if tuple(numbers) != common}
+    if len(others) > _MOST_NAMED:
+        counts = Counter(others.values()).most_common()
+        others = {f"{count} encoding{'s' * (count > 1)}": numbers for numbers, count in counts}
+    words = [f"{name}: {', '.join(map(str, numbers))}" for name, numbers in others.items()]
+    return _listed(common) + (f" ({'; '.join(words)})" if words else "")
 
 
 def _listed(seeds: Sequence[int]) -> str:

@@ -8,6 +8,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Annotation
 
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.board import Board, Section
@@ -55,25 +56,21 @@ def compose(board: Board) -> Figure:
         ax.set_xticks([step * n for n in range(int(end / step) + 1)])
         ax.xaxis.set_major_formatter("{x:g}")
         ax.set_xlabel(f"exact match out of distribution,{NBSP}%")
-        names = [style.fit(row.encoding, _NAMES, _LETTERS) for row in placed.values()]
-        ax.set_yticks(list(placed), [name for name, _ in names])
+        names = {y: style.fit(row.encoding, _NAMES, _LETTERS) for y, row in placed.items()}
+        ax.set_yticks(list(placed), [name for name, _ in names.values()])
         style.finish(ax, grid="x", letters=_LETTERS)
         ax.spines.left.set_visible(False)
         ax.tick_params(axis="y", length=0, pad=3)
         for head, end_of_column in _COLUMNS.items():
             _write(ax, end_of_column, -0.6, head, style.GREY)
-        for label, (_, size), (y, row) in zip(
-            ax.get_yticklabels(), names, placed.items(), strict=True
-        ):
-            colour = COLOUR if row.rank else NOT_RANKED
+        for label, (y, row) in zip(ax.get_yticklabels(), placed.items(), strict=True):
             ink = "black" if row.rank else NOT_RANKED
             ax.axhline(y, color="#efefef", linewidth=0.5, zorder=0)
-            draw_seeds(ax, y, row, "out_of_distribution", colour)
-            label.set(fontsize=size, color=ink, va="center_baseline")
-            numbers = [_percent(row.mean(r)) for r in ("out_of_distribution", "in_distribution")]
-            for text, end_of_column in zip(
-                [*numbers, str(len(row.seeds))], _COLUMNS.values(), strict=True
-            ):
+            draw_seeds(ax, y, row, "out_of_distribution", COLOUR if row.rank else NOT_RANKED)
+            label.set(fontsize=names[y][1], color=ink, va="center_baseline")
+            outside, inside = row.mean("out_of_distribution"), row.mean("in_distribution")
+            numbers = [_percent(outside), _percent(inside), str(len(row.seeds))]
+            for text, end_of_column in zip(numbers, _COLUMNS.values(), strict=True):
                 _write(ax, end_of_column, y, text, ink)
         for y, section in titles.items():
             _write_title(figure, ax, y, section)
@@ -130,35 +127,30 @@ def seed_signs(rows: Sequence[Row], *, grey: bool = False) -> list[Line2D]:
 
 def _write_title(figure: Figure, ax: Axes, y: float, section: Section) -> None:
     """Write a section's title from the left edge of the page, and why it stands apart."""
-    look: dict[str, Any] = {"va": "center_baseline", "annotation_clip": False}
-    look |= {"xycoords": (figure.transFigure, ax.transData), "textcoords": "offset points"}
-    title = ax.annotate(section.title, (0, y), (4, 0), fontsize=_LETTERS, fontweight="bold", **look)
-    title.set_in_layout(False)
+    place: dict[str, Any] = {"xycoords": (figure.transFigure, ax.transData)}
+    _annotate(ax, section.title, (0, y), 4, fontweight="bold", **place)
     if section.why:
         start = 8 + style.text_width(section.title, _LETTERS, "bold")
         why, size = style.fit(section.why, 72 * _WIDTH - start - 4, _LETTERS)
         # The lines of the grid stop at the words.
         paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-        text = ax.annotate(
-            why, (0, y), (start, 0), fontsize=size, color=style.GREY, bbox=paper, **look
-        )
-        text.set_in_layout(False)
+        _annotate(ax, why, (0, y), start, size=size, color=style.GREY, bbox=paper, **place)
 
 
 def _write(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
     """Write `text` to end `x` points right of the axes, `y` rows down."""
-    ax.annotate(
-        text,
-        (1, y),
-        (x, 0),
-        xycoords=ax.get_yaxis_transform(),
-        textcoords="offset points",
-        annotation_clip=False,
-        fontsize=_LETTERS,
-        color=colour,
-        ha="right",
-        va="center_baseline",
-    )
+    place: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "ha": "right"}
+    _annotate(ax, text, (1, y), x, color=colour, **place).set_in_layout(True)
+
+
+def _annotate(
+    ax: Axes, text: str, at: tuple[float, float], x: float, *, size: float = _LETTERS, **look: Any
+) -> Annotation:
+    """Write `text` `x` points right of a place, without room for it in the layout."""
+    look |= {"textcoords": "offset points", "annotation_clip": False, "va": "center_baseline"}
+    note = ax.annotate(text, at, (x, 0), fontsize=size, **look)
+    note.set_in_layout(False)
+    return note
 
 
 def _percent(mean: float | None) -> str:

@@ -1,6 +1,7 @@
 """The page, letters, colours and file formats that all figures share."""
 
 from collections.abc import Iterable, Sequence
+from itertools import cycle
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Literal
@@ -25,7 +26,6 @@ MARKERS = "osD^vPX*"
 GREY = "#444444"
 _MARGIN = 0.08
 """Around a page, in inches."""
-_FORMATS = ("png", "svg", "pdf")
 _DPI = 300
 # Text as text in PDF (type 42, as journals ask), and the same bytes for the same figure.
 STYLE: Any = {
@@ -35,20 +35,15 @@ STYLE: Any = {
     "hatch.linewidth": 0.5,
     "axes.linewidth": 0.6,
 }
-_UNDATED: dict[str, dict[str, Any]] = {
-    "png": {},
-    "svg": {"Date": None},
-    "pdf": {"CreationDate": None},
-}
-_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.4)), (0, (1, 1.1)), (0, (5, 1.2, 1, 1.2)))
-"""Solid, dashed, dotted, dash-dotted."""
+_UNDATED: dict[str, Any] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+_DASHES: Any = ("-", (0, (4, 1.4)), (0, (1, 1.1)), (0, (5, 1.2, 1, 1.2)))
 _SCALE_ENDS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 def figure_format(path: Path) -> str:
     """Return the format that a figure's ending asks for. Raises UsageError for another ending."""
     kind = path.suffix.lower().removeprefix(".")
-    if kind not in _FORMATS:
+    if kind not in _UNDATED:
         raise UsageError(f"cannot draw {path}: a figure's name ends in .png, .svg or .pdf")
     return kind
 
@@ -80,14 +75,9 @@ def page(
     legend_height = 1.65 * letters / 72 * -(-len(handles) // columns)
     foot = note_height + (legend_height + _MARGIN if handles else 0.0)
     total = height + foot
-    layout = ConstrainedLayoutEngine(
-        w_pad=0.06,
-        h_pad=0.05,
-        wspace=0.03,
-        hspace=0.03,
-        rect=(0, foot / total, 1, height / total),
-        compress=compress,
-    )
+    pads: dict[str, Any] = {"w_pad": 0.06, "h_pad": 0.05, "wspace": 0.03, "hspace": 0.03}
+    pads["rect"] = (0, foot / total, 1, height / total)
+    layout = ConstrainedLayoutEngine(**pads, compress=compress)
     figure = Figure(figsize=(width, total), dpi=_DPI, layout=layout)
     FigureCanvasAgg(figure)
     left = _MARGIN / width
@@ -131,11 +121,8 @@ def finish(
 
 def series_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return the colour and the mark of each series."""
-    palette = sns.color_palette("colorblind")
-    return {
-        name: {"color": palette[i % len(palette)], "marker": MARKERS[i % len(MARKERS)]}
-        for i, name in enumerate(names)
-    }
+    looks = zip(cycle(sns.color_palette("colorblind")), cycle(MARKERS), names, strict=False)
+    return {name: {"color": colour, "marker": marker} for colour, marker, name in looks}
 
 
 def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -143,17 +130,12 @@ def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
     Neighbours differ in both, as some of the ten colours are near to each other.
 
-    >>> [style["linestyle"] for style in line_styles("abcde").values()]
-    ['-', (0, (4, 1.4)), (0, (1, 1.1)), (0, (5, 1.2, 1, 1.2)), '-']
     >>> len({str(style) for style in line_styles(map(str, range(40))).values()})
     40
     """
     palette = sns.color_palette("colorblind")
     return {
-        name: {
-            "color": palette[i % len(palette)],
-            "linestyle": _DASHES[(i + i // len(palette)) % len(_DASHES)],
-        }
+        name: {"color": palette[i % 10], "linestyle": _DASHES[(i + i // 10) % len(_DASHES)]}
         for i, name in enumerate(names)
     }
 
@@ -179,12 +161,9 @@ def percent_tick(share: float, _position: float = 0) -> str:
 def lines(text: str, width: float, size: float) -> list[str]:
     """Break `text` into lines of at most `width`, in letters of `size`, all in points."""
     letters = int(width / (0.51 * size))  # of prose; digits and signs are wider
-    while letters > 1:
-        made = wrap(text, letters)
-        if all(text_width(line, size) <= width for line in made):
-            return made
+    while any(text_width(line, size) > width for line in wrap(text, letters)) and letters > 1:
         letters -= 1
-    return wrap(text, 1)
+    return wrap(text, letters)
 
 
 def text_width(text: str, size: float, weight: str = "normal") -> float:

@@ -119,7 +119,7 @@ class Row:
 
     def percent(self, region: Region) -> str:
         """Return "18.2 ± 3.1", in percent; "-" for no mean."""
-        return percent(self.means[region], self.values[region])
+        return captions.percent(self.means[region], self.values[region])
 
     def median_training(self, name: str) -> float | None:
         """The median of a fact of Training over the seeds that have it."""
@@ -160,11 +160,6 @@ def median_known(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def percent(mean: Interval | None, seeds: Sequence[float | None] = ()) -> str:
-    """Return "18.2 ± 3.1" (`captions.percent`) without its sign; "-" for no mean."""
-    return captions.percent(mean, seeds).removesuffix(" %") if mean else "-"
-
-
 def seeds(row: Row) -> str:
     """Return how many seeds there are, and what the ± of a single one covers."""
     return str(len(row.seeds)) if len(row.seeds) > 1 else f"1 {OVER_PROBLEMS}"
@@ -187,24 +182,24 @@ def to_csv(rows: Sequence[Row]) -> str:
     return csv_text([flat(row) for row in rows])
 
 
-def flat(row: Row) -> dict[str, str]:
+def flat(row: Row) -> dict[str, object]:
     """Return a row by the names of CSV's columns."""
-    facts = {
+    facts: dict[str, object] = {
         "encoding": row.encoding,
         "seeds": " ".join(map(str, row.seeds)),
         "converged": row.mark or "yes",
         "interval": "seeds" if len(row.seeds) > 1 else "this run only",
     }
-    for region, mean in row.means.items():
+    for region, interval in row.means.items():
         for part in ("mean", "half_width", "low", "high"):
             column = region if part == "mean" else f"{region}_{part}"
-            facts[column] = f"{getattr(mean, part):.6f}" if mean else ""
+            facts[column] = f"{getattr(interval, part):.6f}" if interval else ""
     return facts
 
 
-def csv_text(lines: Sequence[Mapping[str, str]]) -> str:
+def csv_text(lines: Sequence[Mapping[str, object]]) -> str:
     """Format CSV with the names of the first line's columns as its head."""
-    return pd.DataFrame(lines).to_csv(index=False, lineterminator="\n")
+    return pd.DataFrame(lines, dtype=object).to_csv(index=False, lineterminator="\n")
 
 
 def pipe_table(head: Sequence[str], align: str, body: Cells) -> str:

@@ -243,8 +243,6 @@ def test_a_papers_width() -> None:
         ([], None, "nothing to compare"),
         ([[]], None, "nothing to compare"),
         ([[grid("tape"), grid("tape")]], None, "two grids of one seed"),
-        ([[grid("tape"), grid("fire", 1)]], None, "one encoding, not tape and fire"),
-        ([[grid("tape")], [grid("tape", 1)]], None, "tape is named twice"),
         ([[grid("tape")], [grid("fire", size=9)]], None, "max digits 9, not 8"),
         ([panel("tape")], 7, "tape has no seed 7: it has seeds 0, 1, 2"),
     ],
