@@ -5,11 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
 
 from tape_arith.arith.compare.order import figure_path
 from tape_arith.arith.data.bucket import EVALUATION
-from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import heatmap
 from tape_arith.arith.figures.tables import Row, ranked, rows, to_csv, to_markdown
 from tape_arith.arith.files import write_text
@@ -24,7 +22,7 @@ from tape_arith.arith.studies import ablations
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.engines.worker import JobState, write_state
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, Outcome, log_file, plan, run_jobs
-from tape_arith.arith.sweeps.sweep import Run, Sweep, load_sweep, sweep_copy, sweep_folder
+from tape_arith.arith.sweeps.sweep import Run, Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import say
 from tape_arith.models.backends import AUTO
 from tape_arith.models.names.parse import Name
@@ -62,26 +60,8 @@ def run_sweep(
         write_state(log_file(folder, end.job.id), state)
 
     with lock_folder(folder, "sweep"):
-        _warn_if_overwriting(sweep, out)
         write_text(sweep_copy(folder), sweep.text)
         return run_jobs(jobs, engine, stopper, failed)
-
-
-def _warn_if_overwriting(sweep: Sweep, out: Path) -> None:
-    """Warn if the last sweep of this name had runs that `sweep` does not have."""
-    folder = sweep_folder(sweep, out)
-    try:
-        earlier = load_sweep(str(sweep_copy(folder))).runs(out)
-    except UsageError:  # none, or one that is replaced without a word
-        return
-    runs = {(run.folder.path, run.expected) for run in sweep.runs(out)}
-    names = [str(run.name) for run in earlier if (run.folder.path, run.expected) not in runs]
-    if names:
-        say(
-            f"note: {folder} was of other runs, of {', '.join(dict.fromkeys(names))}: its tables "
-            "are replaced, the runs stay. Are these two sweeps? Then give their files different "
-            "names"
-        )
 
 
 # ---- the comparison of `run` -------------------------------------------------------------------
@@ -120,14 +100,6 @@ def _panels(names: Sequence[Name], grids: Sequence[Grid]) -> list[list[Grid]]:
 # ---- the tables of a sweep ---------------------------------------------------------------------
 
 _FORMATS = {"md": to_markdown, "csv": to_csv}
-
-
-class Choice(NamedTuple):
-    """The learning rate that one encoding takes: nothing out of distribution decides."""
-
-    name: Name
-    learning_rate: float
-    panel: list[Grid]
 
 
 def write_tables(sweep: Sweep, out: Path) -> list[Path]:
@@ -189,10 +161,11 @@ def scored_panels(
 
 def choices(
     sweep: Sweep, out: Path, evaluation_set: EvaluationSet = DEFAULT_SET
-) -> Iterator[Choice]:
+) -> Iterator[tuple[float, list[Grid]]]:
     """Choose the learning rate of each encoding that is best in distribution, the first of equals.
 
-    Skips an encoding unless every rate has the same seeds: that would be another search.
+    Yields it with its grids: nothing out of distribution decides. Skips an encoding unless every
+    rate has the same seeds: that would be another search.
     """
     by_rate = {
         rate: {panel[0].name: panel for panel in scored_panels(sweep, out, evaluation_set, rate)}
@@ -203,7 +176,7 @@ def choices(
         seeds = {tuple(sorted(grid.seed for grid in panel)) for panel in panels.values()}
         if len(seeds) == 1 and seeds != {()}:
             best = max(panels, key=lambda rate: _in_distribution(panels[rate]))
-            yield Choice(name, best, panels[best])
+            yield best, panels[best]
 
 
 def _table(sweep: Sweep, out: Path, split: str) -> list[Row]:
@@ -211,9 +184,9 @@ def _table(sweep: Sweep, out: Path, split: str) -> list[Row]:
         panels = scored_panels(sweep, out, EvaluationSet(split))
         return rows(panels) if panels else []
     return ranked(
-        replace(row, encoding=f"{row.encoding} (learning_rate {choice.learning_rate:g})")
-        for choice in choices(sweep, out, EvaluationSet(split))
-        for row in rows([choice.panel])
+        replace(row, encoding=f"{row.encoding} (learning_rate {rate:g})")
+        for rate, panel in choices(sweep, out, EvaluationSet(split))
+        for row in rows([panel])
     )
 
 

@@ -18,7 +18,6 @@ first, and scored if it is named. Runs with settings of their own go to a folder
 sweep, never among the preset's. Nothing but the learning rate is tuned.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,14 +72,6 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Group:
-    """Encodings that have the same seeds."""
-
-    names: tuple[Name, ...]
-    seeds: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Sweep:
     """The content of a sweep's file, checked: every name is known."""
 
@@ -88,7 +79,8 @@ class Sweep:
     summary: str
     preset: str
     config: Config
-    groups: tuple[Group, ...]
+    seeds: dict[Name, tuple[int, ...]]
+    """Of each encoding, in the file's order."""
     splits: tuple[str, ...] = (EVALUATION,)
     learning_rates: tuple[float, ...] = ()
     """Of the tuned track: one is chosen for each encoding, by the mean in distribution."""
@@ -98,7 +90,7 @@ class Sweep:
     @property
     def names(self) -> list[Name]:
         """All encodings, in the file's order."""
-        return list(dict.fromkeys(name for group in self.groups for name in group.names))
+        return list(self.seeds)
 
     def root(self, out: Path, learning_rate: float | None = None) -> Path:
         """The folder of the runs below `out`; each learning rate of the tuned track has its own."""
@@ -113,11 +105,10 @@ class Sweep:
             configs = {r: replace(self.config, learning_rate=r) for r in self.learning_rates}
         return [
             Run(name, seed, self.preset, config, self.root(out, rate))
-            for seed in dict.fromkeys(seed for group in self.groups for seed in group.seeds)
-            for group in self.groups
-            for name in group.names
+            for seed in dict.fromkeys(seed for own in self.seeds.values() for seed in own)
+            for name, own in self.seeds.items()
             for rate, config in configs.items()
-            if seed in group.seeds
+            if seed in own
         ]
 
 
@@ -188,41 +179,30 @@ def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
         config.with_settings({"learning_rate": rate})
     summary = text.split("\n")[0].removeprefix("#").strip() if text.startswith("#") else ""
     splits = tuple(map(known_split, file.splits))
-    return Sweep(name, summary, file.preset, config, _groups(file), splits, rates, text)
+    return Sweep(name, summary, file.preset, config, _seeds(file), splits, rates, text)
 
 
-def _groups(file: _SweepFile) -> tuple[Group, ...]:
+def _seeds(file: _SweepFile) -> dict[Name, tuple[int, ...]]:
+    """The seeds of each encoding; "*" stands for those that the file does not name."""
     if (file.groups is None) == (file.encodings is None and file.seeds is None):
         raise UsageError("give encodings and seeds, or [[groups]] that have them")
     tables = file.groups or [
         validated({"encodings": file.encodings, "seeds": file.seeds}, _GroupTable)
     ]
-    texts = [text for table in tables for text in table.encodings]
-    if texts.count("*") > 1:
-        raise UsageError("* is named twice")
-    named = [parse(text) for text in texts if text != "*"]
-    for name, times in Counter(named).items():
-        if times > 1:
-            raise UsageError(f"{name} is named twice")
-    written = {str(name) for name in named}
-    rest = [parse(n) for n in known_names("encoding") if n not in written]
-    result = []
+    named = {str(parse(text)) for table in tables for text in table.encodings if text != "*"}
+    rest = [name for name in known_names("encoding") if name not in named]
+    seeds: dict[Name, tuple[int, ...]] = {}
     for table in tables:
-        names = [
-            name for text in table.encodings for name in (rest if text == "*" else [parse(text)])
-        ]
-        result.append(Group(tuple(names), tuple(dict.fromkeys(table.seeds))))
-    first, *more = [name for group in result for name in group.names]
-    for name in more:
-        if _earlier_trainings(name) != _earlier_trainings(first):
+        for text in table.encodings:
+            for name in map(parse, rest if text == "*" else [text]):
+                if name in seeds:
+                    raise UsageError(f"{name} is named twice")
+                seeds[name] = tuple(dict.fromkeys(table.seeds))
+    first, *others = seeds
+    for name in others:  # a training before each "from="
+        if str(name).count("from=") != str(first).count("from="):
             raise UsageError(
                 f"{first} and {name} do not begin alike, so they never stand in one table: give "
                 "each a sweep of its own (what a run begins from is trained in any case)"
             )
-    return tuple(result)
-
-
-def _earlier_trainings(name: Name) -> int:
-    """The number of trainings before the one of `name`."""
-    origin = name.encoding.origin
-    return 0 if origin is None else 1 + _earlier_trainings(Name(origin.encoding))
+    return seeds

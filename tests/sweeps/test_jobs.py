@@ -124,12 +124,11 @@ class FakeEngine:
         self.stops += 1
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def quick(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SECONDS_BEFORE_AGAIN", 0.02)
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("slots", [1, 3])
 def test_every_job_runs_once_after_those_it_depends_on(slots: int) -> None:
     jobs, engine = marked_jobs("rope+yarn", "rope", "fire", "nope"), FakeEngine(slots)
@@ -145,7 +144,6 @@ def test_every_job_runs_once_after_those_it_depends_on(slots: int) -> None:
     assert run_jobs(jobs, again, Stopper()).exit_code == 0 and again.submitted == []
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_failure_stops_only_what_depends_on_it() -> None:
     jobs = marked_jobs("rope", "fire", "nope")
     outcome = run_jobs(jobs, FakeEngine(2, {TRAIN_ROPE: [1]}), Stopper())
@@ -157,14 +155,12 @@ def test_a_failure_stops_only_what_depends_on_it() -> None:
     assert engine.submitted == [TRAIN_ROPE, SCORE_ROPE]  # the next call does what is left
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(("fire", "code"), [(2, 2), (1, 1)])
 def test_usage_errors_alone_give_exit_code_2(fire: int, code: int) -> None:
     engine = FakeEngine(1, {TRAIN_ROPE: [2], TRAIN_FIRE: [fire]})
     assert run_jobs(marked_jobs("rope", "fire"), engine, Stopper()).exit_code == code
 
 
-@pytest.mark.usefixtures("quick")
 def test_an_exit_code_alone_makes_nothing_done() -> None:
     engine = FakeEngine(1)
     engine.leaves_files = False
@@ -172,7 +168,6 @@ def test_an_exit_code_alone_makes_nothing_done() -> None:
     assert outcome.exit_code == 1 and "its files are not there" in outcome.failed[0].reason
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_preempted_job_runs_again(capsys: pytest.CaptureFixture[str]) -> None:
     engine = FakeEngine(1, {TRAIN_ROPE: [75, 75]})
     assert run_jobs(marked_jobs("rope", "fire"), engine, Stopper()).exit_code == 0
@@ -181,7 +176,6 @@ def test_a_preempted_job_runs_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{TRAIN_ROPE}: said 75" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_job_that_another_process_did_meanwhile_does_not_start() -> None:
     jobs, engine = marked_jobs("rope", "fire"), FakeEngine(1)
     engine.meanwhile = jobs[2].finish
@@ -189,7 +183,6 @@ def test_a_job_that_another_process_did_meanwhile_does_not_start() -> None:
     assert TRAIN_FIRE not in engine.submitted and jobs[3].id in engine.submitted
 
 
-@pytest.mark.usefixtures("quick")
 def test_the_time_limit_is_passed_on_and_leaves_the_rest() -> None:
     jobs, engine = marked_jobs("rope", "fire"), FakeEngine(1, {SCORE_ROPE: [3]})
     outcome = run_jobs(jobs, engine, Stopper(1e6))
@@ -200,7 +193,6 @@ def test_the_time_limit_is_passed_on_and_leaves_the_rest() -> None:
     assert late.submitted == [] and late.stops == 1
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("code", [75, 130, -signal.SIGTERM, 3, 1])
 def test_a_signal_stops_running_jobs_and_starts_no_other(code: int) -> None:
     stopper, engine = Stopper(), FakeEngine(2, {TRAIN_ROPE: [code]})
@@ -211,7 +203,6 @@ def test_a_signal_stops_running_jobs_and_starts_no_other(code: int) -> None:
     assert bool(outcome.failed) == (code == 1)  # a failure while stopping is one
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("error", [OSError(28, "No space left"), RuntimeError("No space left")])
 def test_in_this_process_an_error_ends_no_other_job(
     error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,8 @@ from tape_arith.arith.runs import lock
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.sweeps import estimate
-from tape_arith.arith.sweeps.engines import local
-from tape_arith.arith.sweeps.jobs import Job, plan
+from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.run_sweep import choices
 from tape_arith.arith.sweeps.sweep import Run, load_sweep
 from tests.helpers.child_processes import wait_until
@@ -166,49 +163,6 @@ def test_a_job_that_fails_does_not_stop_the_others(here: Path) -> None:
     assert rows == json.loads(result.out)["jobs"] and "holds another run" in rows[0]["reason"]
 
 
-def test_another_sweep_of_the_same_name_is_noted(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(estimate, "seconds_per_flop", lambda *_: 1e-6)
-
-    def notes(file: str) -> list[str]:
-        stopped = call("sweep", file, "--time-limit", "0.000001s")  # listed, and nothing done
-        assert stopped.code == 3
-        return [line for line in stopped.err.splitlines() if "the runs stay" in line]
-
-    assert notes(sweep_file("rope,fire")) == []
-    assert notes(sweep_file("rope,fire,nope", "[0, 1]")) == []  # it grew: nothing is lost
-    (note,) = notes(sweep_file("nope", steps=6))
-    assert note.startswith("note: runs/sweeps/mine was of other runs, of rope, fire, nope: ")
-    (FOLDER / "mine.toml").write_text("corrupt")  # replaced without a word
-    assert notes(sweep_file("nope")) == []
-
-
-@pytest.mark.slow
-def test_stopped_at_every_job_it_ends_as_an_unbroken_one(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = sweep_file("rope+yarn,tape", "[0, 1]")
-    done("sweep", file, "--out", "whole")
-    perform, codes = local.perform, []
-    for allowed in range(1, 30):
-        left = iter([True] * allowed)
-
-        def some(job: Job, stopper: Stopper, left: Iterator[bool] = left) -> bool:
-            if next(left, None) is None:
-                raise KeyboardInterrupt  # as dead as it gets in this process
-            return perform(job, stopper)
-
-        monkeypatch.setattr(local, "perform", some)
-        codes.append(call("sweep", file).code)
-        if codes[-1] == 0:
-            break
-        assert not list(Path("runs").rglob(".*"))  # no lock, nothing half-written
-    # One job the first time, two the second, ...: 8 take three stops and a last call.
-    assert codes == [130] * 3 + [0]
-    assert kept(Path("runs/mine")) == kept(Path("whole/mine")) != {}
-
-
 def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
     file = sweep_file("rope,fire", tune="[1e-3, 3e-3]")
     done("sweep", file)
@@ -232,7 +186,7 @@ def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
     assert table.count("\n") == 4
     # A search that is not the same for all is none.
     Path("runs/mine/learning_rate=0.003/mini/rope/seed-0/grid.json").unlink()
-    assert [str(choice.name) for choice in choices(load_sweep(file), Path("runs"))] == ["fire"]
+    assert [panel[0].name for _, panel in choices(load_sweep(file), Path("runs"))] == ["fire"]
 
 
 def test_a_family_has_a_table_and_a_figure_of_its_own(here: Path) -> None:

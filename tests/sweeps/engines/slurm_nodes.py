@@ -82,48 +82,48 @@ def slurm(folder: Path) -> Iterator[dict[str, "subprocess.Popen[bytes]"]]:
         start("munged", "munged", "--foreground", "--force", *files)
         wait_until((folder / "munge.socket").exists)
         start("slurmctld", "slurmctld", "-D", "-i")
-        wait_until(lambda: "UP" in told("scontrol", "ping"))
+        wait_until(lambda: "UP" in output_of("scontrol", "ping"))
         for node in NODES:
             start(node, "slurmd", "-D", "-N", node)
-        wait_until(lambda: told("sinfo", "-h", "-t", "idle", "-o", "%D") == "2")
+        wait_until(lambda: output_of("sinfo", "-h", "-t", "idle", "-o", "%D") == "2")
         yield daemons
     finally:
         for daemon in daemons.values():
             daemon.kill()
             daemon.wait()
-        for pid in [*of_jobs(conf), *keepers()]:
+        for pid in [*job_processes(conf), *step_daemons()]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
 
-def of_jobs(conf: Path, node: str | None = None) -> list[int]:
+def job_processes(conf: Path, node: str | None = None) -> list[int]:
     """The processes of jobs of that cluster, on all nodes or one, and what looks after them."""
-    found = set()
+    pids = set()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            told = (entry / "environ").read_bytes().split(b"\0")
+            variables = (entry / "environ").read_bytes().split(b"\0")
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            keeper = Path(f"/proc/{parent}/comm").read_text().strip()
+            parent_name = Path(f"/proc/{parent}/comm").read_text().strip()
         except OSError:  # gone meanwhile, or not ours
             continue
         on = b"SLURMD_NODENAME=" + (node or "").encode()
-        if f"SLURM_CONF={conf}".encode() in told and any(v.startswith(on) for v in told):
-            found |= {int(entry.name)} | ({parent} if keeper == "slurmstepd" else set())
-    return sorted(found)
+        if f"SLURM_CONF={conf}".encode() in variables and any(v.startswith(on) for v in variables):
+            pids |= {int(entry.name)} | ({parent} if parent_name == "slurmstepd" else set())
+    return sorted(pids)
 
 
-def keepers() -> list[int]:
+def step_daemons() -> list[int]:
     """What looks after jobs of this folder, whether they still live or not."""
-    found = []
+    pids = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             keeps = (entry / "comm").read_text().strip() == "slurmstepd"
             if keeps and os.readlink(entry / "cwd") == str(Path.cwd()):
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
-def told(*command: str) -> str:
+def output_of(*command: str) -> str:
     """What a command of Slurm says."""
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 

@@ -65,8 +65,8 @@ def test_a_node_dies_in_mid_job(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
         out, err = conductor.communicate(timeout=400)
         assert conductor.returncode == 0, err
     # Raylets of the killed node's cluster may log to the inherited stdout after the document.
-    told, _ = json.JSONDecoder().raw_decode(out)
-    assert {job["state"] for job in told["jobs"]} == {"trained", "scored"}
+    content, _ = json.JSONDecoder().raw_decode(out)
+    assert {job["state"] for job in content["jobs"]} == {"trained", "scored"}
     assert kept(Path("runs/mine")) == kept(Path("whole/mine")) != {}
     assert "stopped in good order" in log_of(name) and "from step" in log_of(name)
     assert trainings() == {} and not list(Path("runs").rglob(lock.NAME))

@@ -21,7 +21,7 @@ from tests.helpers.child_processes import wait_until
 from tests.helpers.sweeps import kept, marked_jobs, sweep_file
 from tests.helpers.tiny_runs import done
 from tests.sweeps.engines import slurm_nodes
-from tests.sweeps.engines.slurm_nodes import keepers, of_jobs, slurm, told
+from tests.sweeps.engines.slurm_nodes import job_processes, output_of, slurm, step_daemons
 from tests.sweeps.engines.trainings import STEPS, freeze, has_pending, log_of, trainings, watching
 
 FOLDER = Path("runs/sweeps/mine")
@@ -39,7 +39,7 @@ def conf(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 def queue() -> list[tuple[str, str]]:
     """State and node of each of our jobs."""
-    lines = told("squeue", "-r", "-h", "-p", "usual", "-o", "%T %N").splitlines()
+    lines = output_of("squeue", "-r", "-h", "-p", "usual", "-o", "%T %N").splitlines()
     return [(state, node) for state, _, node in (line.partition(" ") for line in lines)]
 
 
@@ -202,7 +202,7 @@ def test_preempted_and_a_node_dead(here: Path, conf: Path) -> None:
             assert [row["where"] for row in rows if row["state"] == "running"] == [where]
             assert [row["where"] for row in rows].count("slurm: queued") == 1
             urgent = ("--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null")
-            told("sbatch", *urgent, "--wrap=true")
+            output_of("sbatch", *urgent, "--wrap=true")
             wait_until(lambda: has_pending(pid, signal.SIGUSR2))
             conductor.kill()
         os.kill(pid, signal.SIGCONT)
@@ -213,17 +213,17 @@ def test_preempted_and_a_node_dead(here: Path, conf: Path) -> None:
             node = running()
             assert node is not None
             daemons[node].kill()
-            for each in of_jobs(conf, node):
+            for each in job_processes(conf, node):
                 os.kill(each, signal.SIGKILL)
             out, err = conductor.communicate(timeout=400)
         assert conductor.returncode == 0, err
         assert err.count("in Slurm's queue already") == 2
         assert {job["state"] for job in json.loads(out)["jobs"]} == {"trained", "scored"}
-        assert told("squeue", "-h") == ""
+        assert output_of("squeue", "-h") == ""
     assert kept(Path("runs/mine")) == kept(Path("whole/mine")) != {}
     assert not list(Path("runs").rglob(lock.NAME))
     logs = [log_of(name) for name in ("rope", "fire")]
     assert sum(log.count("$ tape-arith train") for log in logs) == 4
     assert sum("stopped in good order" in log for log in logs) == 1
     assert any("from step 1" in log for log in logs)  # the preempted one went on
-    assert of_jobs(conf) == keepers() == [] and trainings() == {}
+    assert job_processes(conf) == step_daemons() == [] and trainings() == {}

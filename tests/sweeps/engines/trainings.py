@@ -27,13 +27,13 @@ def watching(*sweep: str) -> Iterator["subprocess.Popen[str]"]:
 
 def trainings() -> dict[int, str]:
     """The encoding that each trains, by process."""
-    found = {}
+    names = {}
     for pid in processes():
         with suppress(OSError):  # gone meanwhile
             words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
             if "train" in words:
-                found[pid] = words[words.index("--pe") + 1]
-    return found
+                names[pid] = words[words.index("--pe") + 1]
+    return names
 
 
 def step(name: str) -> int:
