@@ -13,8 +13,7 @@ from torch import Tensor
 
 from tape_arith.models import contract
 from tape_arith.models.build import build
-from tape_arith.models.decoder import Decoder
-from tape_arith.models.encoding import PositionalEncoding, Setting, Workload
+from tape_arith.models.encoding import PositionalEncoding, Workload
 from tape_arith.models.encodings.rand_fire import RandFIRE
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.learned_table import draw
@@ -116,19 +115,13 @@ def test_draws_of_different_encodings_are_independent() -> None:
     assert abs(float(torch.corrcoef(both.double())[0, 1])) < 0.2
 
 
-def test_a_sequence_as_long_as_the_table_starts_at_its_beginning() -> None:
-    pe = build("learned-offset", SMALL).train()
-    assert not first_index(pe, same_rows(20, SMALL.max_length)).any()
-
-
 # ---- randomized positions ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("name", RANDOMIZED)
-def test_indices_are_a_uniform_subset(name: str, training: bool) -> None:
+def test_indices_are_a_uniform_subset(training: bool) -> None:
     """All 56 subsets of 3 of 0 .. 7 are drawn equally often, in training and at test time."""
-    pe = build(f"{name}:l_max=8", setting(trained_length=3, max_length=6)).train(training)
+    pe = build("rand-rope:l_max=8", setting(trained_length=3, max_length=6)).train(training)
     seqs = replace(same_rows(final_length=3), tokens=same_rows().tokens[:, :3])
     subsets = [tuple(row) for row in pe.indices(seqs).tolist()]
     assert all(a < b < c for a, b, c in subsets)
@@ -158,21 +151,14 @@ def rows_of(length: int, count: int = 300) -> Sequences:
     return Sequences(tokens, torch.full((count,), length), torch.arange(count))
 
 
-def plain_twin(decoder: Decoder, name: str) -> Decoder:
-    """The decoder of the same weights whose positions are not randomized."""
-    twin = contract.decoder_for(name.removeprefix("rand-"))
-    weights = decoder.state_dict()
-    if "pe.table" in weights:
-        weights["pe.table"] = weights["pe.table"][: len(twin.state_dict()["pe.table"])]
-    twin.load_state_dict(weights)
-    return twin
-
-
 @pytest.mark.parametrize("name", RANDOMIZED)
 def test_plain_numbers_make_it_its_plain_twin(name: str) -> None:
     """And nothing else does: in a published suite RandPE is RoPE, bit for bit."""
     decoder, seqs = contract.decoder_for(name), contract.example_batch()
-    twin = plain_twin(decoder, name)
+    twin, weights = contract.decoder_for(name.removeprefix("rand-")), decoder.state_dict()
+    if "pe.table" in weights:
+        weights["pe.table"] = weights["pe.table"][: len(twin.state_dict()["pe.table"])]
+    twin.load_state_dict(weights)
     change = contract.forward(decoder, seqs) - contract.forward(twin, seqs)
     assert float(change.abs().amax((1, 2)).min()) > 0.01
     renumbered = contract.decoder_for(f"{name}+plain")
@@ -200,7 +186,7 @@ def numbers(name: str, finals: list[int]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("numbering", NUMBERINGS)
-@pytest.mark.parametrize("name", RANDOMIZED)
+@pytest.mark.parametrize("name", ["rand-rope", "rand-learned"])
 def test_training_never_sees_another_numbering(name: str, numbering: str) -> None:
     changed, usual = contract.decoder_for(f"{name}+{numbering}"), contract.decoder_for(name)
     seqs = contract.example_batch()
@@ -253,14 +239,14 @@ def test_a_numbering_needs_randomized_positions(numbering: str) -> None:
 def test_fourier_frequencies_are_half_normal_and_no_type_rounds_them(name: str) -> None:
     """|N(0, 1)| radians a token: those of the kernel exp(-distance^2 / 2)."""
 
-    def made(seed: int, where: Setting) -> Rotary:
+    def made(seed: int) -> Rotary:
         torch.manual_seed(seed)
-        pe = build(name, where)
+        pe = build(name, wide)
         assert isinstance(pe, Rotary)
         return pe
 
     wide = setting(num_layers=1, num_heads=1, head_dim=4000)
-    pe, other = made(1, wide), made(2, wide)
+    pe, other = made(1), made(2)
     theta = pe.frequencies()
     assert theta.dtype == torch.float64 and len(theta) == 2000 and bool((theta > 0).all())
     for distance in (0.5, 1.0, 2.0):

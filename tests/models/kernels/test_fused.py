@@ -21,8 +21,7 @@ CPU, GPU = Hardware("cpu", torch.float32), Hardware("cuda", torch.bfloat16)
 
 
 @pytest.mark.parametrize("layout", [padded, packed])
-@pytest.mark.parametrize("widths", [(K,), (K, 24)], ids=str)
-@pytest.mark.parametrize("scale", [None, 0.7])
+@pytest.mark.parametrize(("widths", "scale"), [((K,), None), ((K, 24), 0.7)], ids=str)
 def test_both_layouts(
     layout: Callable[[], Sequences], widths: tuple[int, ...], scale: float | None, device: str
 ) -> None:
