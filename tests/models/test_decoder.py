@@ -1,4 +1,4 @@
-"""The decoder: its size, how it begins, and what comes out of it."""
+"""The decoder has the paper's size and initial weights; its logits are float32."""
 
 from pathlib import Path
 from typing import Any

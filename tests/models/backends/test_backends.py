@@ -43,18 +43,14 @@ def packed(lengths: list[int] = LENGTHS) -> Sequences:
 
 
 def inputs(seqs: Sequences, widths: tuple[int, ...] = (K,)) -> list[Tensor]:
-    """q, k and one value of each width; values beyond the first are shared by rows and heads."""
+    """Draw q, k and a value of each width; values beyond the first are shared by rows and heads."""
     generator = torch.Generator().manual_seed(0)
     rows, tokens = seqs.tokens.shape
-
-    def made(*shape: int) -> Tensor:
-        noise = torch.randn(*shape, generator=generator, dtype=torch.float64)
-        return noise.requires_grad_()
-
     shared = 1 if seqs.starts is None else rows
-    values = [made(rows, tokens, H, widths[0])]
-    values += [made(shared, tokens, 1, width) for width in widths[1:]]
-    return [made(rows, tokens, H, K), made(rows, tokens, H, K), *values]
+    shapes = [(rows, tokens, H, width) for width in (K, K, widths[0])]
+    shapes += [(shared, tokens, 1, width) for width in widths[1:]]
+    drawn = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    return [x.requires_grad_() for x in drawn]
 
 
 def loop(q: Tensor, k: Tensor, values: list[Tensor], seqs: Sequences, scale: float) -> list[Tensor]:
@@ -143,9 +139,12 @@ def test_a_bias_and_its_gradient(rows: int) -> None:
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
-    """A module `flash_attn` whose function checks its arguments as the real one does."""
-    calls: list[dict[str, object]] = []
+def library(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """Install a module `flash_attn` whose function checks its arguments as the real one does.
+
+    Returns the scales of the calls.
+    """
+    scales: list[float | None] = []
 
     def flash_attn_varlen_func(
         q: Tensor,
@@ -165,21 +164,18 @@ def library(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
         assert all(x.stride(-1) == 1 for x in (q, k, v)) and causal and dropout_p == 0
         assert max_seqlen_q == max_seqlen_k and int(cu_seqlens_q[-1]) == len(q)
         assert int(cu_seqlens_q.diff().max()) <= max_seqlen_q
-        calls.append({"scale": softmax_scale})
-        n = len(cu_seqlens_q) - 1
+        scales.append(softmax_scale)
         tokens = torch.zeros(1, len(q), dtype=torch.int64)
-        seqs = Sequences(
-            tokens, torch.ones(n), torch.ones(n), starts=cu_seqlens_q, longest=max_seqlen_q
-        )
-        scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
-        (out,) = loop(q[None].double(), k[None].double(), [v[None].double()], seqs, scale)
+        seqs = Sequences(tokens, tokens, tokens, starts=cu_seqlens_q, longest=max_seqlen_q)
+        exact_q, exact_k, exact_v = (x[None].double() for x in (q, k, v))
+        (out,) = loop(exact_q, exact_k, [exact_v], seqs, softmax_scale or 1.0)
         return out[0].to(q.dtype)
 
     module = ModuleType("flash_attn")
     module.flash_attn_varlen_func = flash_attn_varlen_func  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "flash_attn", module)
     kernel.cache_clear()
-    return calls
+    return scales
 
 
 @pytest.fixture(autouse=True)
@@ -191,38 +187,38 @@ def a_gpu_to_choose_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("layout", [padded, packed])
 def test_flash_attn_calls_once_for_each_value(
-    layout: Callable[[], Sequences], library: list[dict[str, object]]
+    layout: Callable[[], Sequences], library: list[float | None]
 ) -> None:
     seqs = layout()
     q, k, *values = (x.detach().bfloat16() for x in inputs(seqs, (K, K, K)))
     # As TAPE calls it: its state is float32.
     values[1:] = [v.float() for v in values[1:]]
     ours = FlashAttn()(q, k, tuple(values), seqs, scale=0.3)
-    assert [call["scale"] for call in library] == [0.3] * 3
+    assert library == [0.3] * 3
     assert [o.dtype for o in ours] == [torch.bfloat16, torch.float32, torch.float32]
     wide = [x.to(torch.bfloat16).double() for x in (q, k, *values)]
     for a, b in zip(ours, loop(wide[0], wide[1], wide[2:], seqs, 0.3), strict=True):
         torch.testing.assert_close(a.double(), b, rtol=2e-2, atol=2e-2)
 
 
-def test_flash_attn_says_what_it_lacks(library: list[dict[str, object]]) -> None:
+def test_flash_attn_says_what_it_lacks(
+    library: list[float | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     flash = FlashAttn()
     assert flash.why_unsupported(Needs(values=3), GPU) is None
     assert "bias" in str(flash.why_unsupported(Needs(bias="fixed"), GPU))
     assert "queries" in str(flash.why_unsupported(Needs(query=2), GPU))
     assert "float32" in str(flash.why_unsupported(Needs(), GPU.in_float32()))
     assert "CUDA" in str(flash.why_unsupported(Needs(), CPU))
-
-
-def test_a_namespace_of_that_name_is_not_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "flash_attn", ModuleType("flash_attn"))
-    assert "not installed" in str(FlashAttn().why_unsupported(Needs(), GPU))
+    monkeypatch.setitem(sys.modules, "flash_attn", ModuleType("flash_attn"))  # a mere namespace
+    kernel.cache_clear()
+    assert "not installed" in str(flash.why_unsupported(Needs(), GPU))
 
 
 # ---- the choice ---------------------------------------------------------------------------------
 
 
-def test_auto_takes_the_first_that_meets_all_needs(library: list[dict[str, object]]) -> None:
+def test_auto_takes_the_first_that_meets_all_needs(library: list[float | None]) -> None:
     biased, scores = Needs(bias="learned", packed=False), Needs(bias="scores", packed=False)
     for needs in (Needs(), Needs(values=3), biased, scores):
         assert choose("auto", needs, CPU).name == "eager"
