@@ -55,15 +55,6 @@ def usable_cores() -> float:
     return min(cores, int(quota) / int(period)) if quota.isdecimal() else cores
 
 
-def available_memory() -> int:
-    """Return the bytes that this process may still take, within its control group's limit."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        free = next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line)
-    except (OSError, StopIteration):
-        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit, used = _cgroup("memory.max"), _cgroup("memory.current")
-    return min(free, int(limit) - int(used)) if limit.isdecimal() and used.isdecimal() else free
 
 
 def _cgroup(name: str) -> str:

@@ -27,9 +27,3 @@ def test_cores(
     assert machine.usable_cores() == cores
 
 
-def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "CGROUP", tmp_path)
-    assert machine.available_memory() > 0
-    (tmp_path / "memory.max").write_text("1500000000\n")
-    (tmp_path / "memory.current").write_text("500000000\n")
-    assert machine.available_memory() == 1_000_000_000

@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,26 +28,13 @@ from tape_arith.arith.bench.measure import (
 from tape_arith.arith.errors import Failure
 from tape_arith.models.hardware import Hardware, detect
 
-STAGE = "limits"
-OPTIONS = frozenset({"directory"})
-
 _ROUNDS = 3
 _SQUARES = {"cpu": (512, 1024, 2048), "cuda": (2048, 4096, 8192)}
 _QUICK_SQUARES = (64, 128)
-_BLOCK = 2**22
-
-
-class _Scale(NamedTuple):
-    """Seconds of a round; bytes copied, written and hashed and digits drawn at once."""
-
-    seconds: float = 0.1
-    copied: int = 2**27
-    written: int = 2**28
-    hashed: int = 2**24
-    digits: int = 2**22
-
-
-_FULL, _QUICK = _Scale(), _Scale(0.002, 2**18, 2**20, 2**16, 2**14)
+_SECONDS, _QUICK_SECONDS = 0.1, 0.002  # of a round
+_QUICK_PART = 2**9
+"""Divides the bytes and digits of a call with --quick."""
+_BLOCK = 2**19
 
 
 class Limit(NamedTuple):
@@ -63,7 +49,7 @@ class Limit(NamedTuple):
 
 
 def measure(options: Options) -> Iterator[Result]:
-    """Every limit, of one thread and of all."""
+    """Measure every limit, of one thread and of all."""
     hardware = detect()
     for threads in sorted({1, hardware.threads}):
         some = replace(hardware, threads=threads)
@@ -79,12 +65,14 @@ def measure(options: Options) -> Iterator[Result]:
 
 
 def _line(limit: Limit, unit: str, note: str) -> Result:
-    return Result.of(STAGE, limit.name, limit.rates, unit, note=note)
+    return Result.of("limits", limit.name, limit.rates, unit, note=note)
 
 
 def product_limit(hardware: Hardware, quick: bool = False) -> Limit:
-    """FLOP/s of square matrix products in `hardware.dtype`, of the size that is fastest; on a CPU
-    each thread has products of its own. Training and scoring are read beside it."""
+    """Measure FLOP/s of square matrix products in `hardware.dtype`, of the size that is fastest.
+
+    On a CPU each thread has products of its own. Training and scoring are read beside it.
+    """
     return _product_limit(replace(hardware, attention="auto", compiled=None), quick)
 
 
@@ -107,8 +95,8 @@ def _squares(hardware: Hardware, size: int, quick: bool) -> Limit:
 
 @cache
 def _copy_limit(hardware: Hardware, quick: bool) -> Limit:
-    """Bytes copied a second, from arrays to arrays that no cache holds."""
-    size = _scale(quick).copied
+    """Measure bytes copied a second, from arrays to arrays that no cache holds."""
+    size = 2**27 // (_QUICK_PART if quick else 1)
 
     def prepare() -> Callable[[], object]:
         source = torch.ones(size, dtype=torch.uint8, device=hardware.device)
@@ -120,8 +108,8 @@ def _copy_limit(hardware: Hardware, quick: bool) -> Limit:
 
 @cache
 def hash_limit(threads: int, quick: bool = False) -> Limit:
-    """Bytes a second through SHA-256."""
-    data = bytes(_scale(quick).hashed)
+    """Measure bytes a second through SHA-256."""
+    data = bytes(2**24 // (_QUICK_PART if quick else 1))
 
     def prepare() -> Callable[[], object]:
         return lambda: hashlib.sha256(data).digest()
@@ -131,8 +119,8 @@ def hash_limit(threads: int, quick: bool = False) -> Limit:
 
 @cache
 def digit_limit(threads: int, quick: bool = False) -> Limit:
-    """Random digits a second, as numpy's Philox draws them."""
-    count = _scale(quick).digits
+    """Measure random digits a second, as numpy's Philox draws them."""
+    count = 2**22 // (_QUICK_PART if quick else 1)
 
     def prepare() -> Callable[[], object]:
         generator = np.random.Generator(np.random.Philox())
@@ -143,13 +131,12 @@ def digit_limit(threads: int, quick: bool = False) -> Limit:
 
 @cache
 def disk_limit(folder: Path, writers: int, quick: bool = False) -> Limit:
-    """Bytes a second to new files in `folder`, one a writer, until they are synced.
+    """Measure bytes a second to new files in `folder`, one a writer, until they are synced.
 
     Raises Failure if the disk refuses.
     """
-    written = _scale(quick).written
-    block = np.random.default_rng(0).bytes(min(_BLOCK, written))
-    blocks = max(1, written // len(block) // writers)
+    block = np.random.default_rng(0).bytes(_BLOCK)
+    blocks = max(1, 2**28 // (_QUICK_PART if quick else 1) // _BLOCK // writers)
 
     def write(_: int) -> None:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".bench-") as file:
@@ -177,15 +164,17 @@ def _limit(
     amount: float,
     quick: bool,
 ) -> Limit:
-    """The rate of one worker a thread, all at once; each has work of its own from `prepare`, of
-    which a call does `amount`."""
+    """Measure the rate of one worker a thread, all at once.
+
+    Each has work of its own from `prepare`, of which a call does `amount`.
+    """
     work = [prepare() for _ in range(hardware.threads)]
-    seconds = _scale(quick).seconds
+    seconds = _QUICK_SECONDS if quick else _SECONDS
     alone = Timer("call()", globals={"call": work[0]}).blocked_autorange(min_run_time=seconds / 4)
     calls = max(1, round(seconds / alone.median))
 
     def call_often(call: Callable[[], object]) -> None:
-        for _ in repeat(None, calls):
+        for _ in range(calls):
             call()
 
     def call_all(_: int) -> None:
@@ -197,10 +186,6 @@ def _limit(
     return Limit(rates, f"{name}, {describe_threads(hardware)}{at_once}")
 
 
-def _scale(quick: bool) -> _Scale:
-    return _QUICK if quick else _FULL
-
-
 def _threads(threads: int) -> Hardware:
-    """Threads for work that is not torch's."""
+    """Return threads for work that is not torch's."""
     return Hardware("cpu", torch.float32, threads)

@@ -1,8 +1,7 @@
 """One measured result, the options of a stage, and how compared work is timed.
 
-A stage is a module with `measure(options)`, which yields a Result as soon as it is measured, and
-OPTIONS, the fields of Options that it takes besides `seconds`, `quick` and `threads`. Time is taken
-by torch.utils.benchmark, which waits for a GPU before it reads the clock.
+A stage is a module with `measure(options)`, which yields a Result as soon as it is measured. Time
+is taken by torch.utils.benchmark, which waits for a GPU before it reads the clock.
 """
 
 import os
@@ -19,11 +18,11 @@ from torch.utils.benchmark import Timer, timer
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.training.config import Config
-from tape_arith.models.backends import AttentionChoice
+from tape_arith.models.backends import AUTO, AttentionChoice
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.parse import Name, parse
 
-Key = TypeVar("Key", bound=Hashable)
+_Key = TypeVar("_Key", bound=Hashable)
 
 TURN = 4
 """Consecutive steps of one training before the next one has its turn."""
@@ -76,7 +75,7 @@ class Result:
     def of(
         cls, stage: str, name: str, values: Sequence[float], unit: str, **context: Any
     ) -> "Result":
-        """The median of repeats, with their spread.
+        """Return the median of repeats, with their spread.
 
         >>> line = Result.of("train", "rope", [3.0, 1.0, 2.0], "s")
         >>> line.value, line.spread, line.repeats
@@ -86,11 +85,6 @@ class Result:
         spread = (high - low) / 2
         return cls(stage, name, median, unit, **context, spread=spread, repeats=len(values))
 
-    @classmethod
-    def missing(cls, stage: str, name: str, unit: str, reason: str) -> "Result":
-        """The line of what could not be measured here."""
-        return cls(stage, name, None, unit, note=reason)
-
     @property
     def ratio(self) -> float | None:
         """Value / limit; None where either is missing.
@@ -98,9 +92,7 @@ class Result:
         >>> Result("train", "rope", 30.0, "tokens/s", 60.0, "the peer's").ratio
         0.5
         """
-        if self.value is None or not self.limit:
-            return None
-        return self.value / self.limit
+        return None if self.value is None or not self.limit else self.value / self.limit
 
 
 @dataclass(frozen=True)
@@ -109,8 +101,6 @@ class Options:
 
     encodings  empty: the stage's own choice
     lengths    in digits or tokens as the stage says; empty: the stage's own choice
-    attention  the backend of attention, "auto" or as in models/backends
-    compiled   whether blocks are compiled; None: on a GPU
     seconds    about how long a stage may take
     quick      the smallest sizes that still run every line: for tests, not for figures
     """
@@ -122,15 +112,10 @@ class Options:
     directory: Path | None = None
     count: int | None = None
     run: Path | None = None
-    attention: str = "auto"
-    compiled: bool | None = None
+    compute: AttentionChoice = AUTO
     seconds: float = 60.0
     quick: bool = False
     threads: int | None = None
-
-    @property
-    def compute(self) -> AttentionChoice:
-        return AttentionChoice(self.attention, self.compiled)
 
     @property
     def cores(self) -> int:
@@ -139,26 +124,27 @@ class Options:
 
     @property
     def folder(self) -> Path:
-        """Where files are written: --dir, else the system's folder for temporary files."""
+        """Folder that files are written to."""
         return self.directory or Path(tempfile.gettempdir())
 
     def names(self, *default: str) -> tuple[Name, ...]:
-        """The encodings of --pe, else `default`. Raises UsageError for an extrapolation, which has
-        no training of its own."""
+        """Return the encodings of --pe, else `default`.
+
+        Raises UsageError for an extrapolation, which has no training of its own.
+        """
         for name in self.encodings:
             if name.extrapolation is not None:
                 raise UsageError(f"{name} trains as {name.encoding} does: measure {name.encoding}")
         return self.encodings or tuple(parse(name) for name in default)
 
     def config(self, preset: str, sizes: Mapping[str, object] | None = None) -> Config:
-        """The config of --preset, else `preset` with `sizes`; --set goes on top of either."""
+        """Return the config of --preset, else `preset` with `sizes`; --set goes on top."""
         if self.preset is not None:
-            return load_preset(self.preset).with_settings(self.settings)
-        default = {key: str(value) for key, value in (sizes or {}).items()}
-        return load_preset(preset).with_settings({**default, **self.settings})
+            preset, sizes = self.preset, None
+        return load_preset(preset).with_settings({**(sizes or {}), **self.settings})
 
     def training_config(self, hardware: Hardware) -> Config:
-        """Like `config`; by default the paper's on a GPU, and one that suits a CPU elsewhere."""
+        """Return a config as above: the paper's on a GPU, one that suits a CPU elsewhere."""
         if self.quick:
             return self.config("mini", TINY)
         if hardware.device == "cuda":
@@ -178,10 +164,6 @@ def describe_threads(hardware: Hardware) -> str:
     return f"{hardware.threads} thread{'s' if hardware.threads > 1 else ''}"
 
 
-def describe_compiled(hardware: Hardware) -> str:
-    return ", blocks compiled" if hardware.compiles else ""
-
-
 def rounds(most: int, seconds: float) -> Iterator[int]:
     """Count rounds: at most `most`, none begun after `seconds`, one at the least."""
     deadline = monotonic() + seconds
@@ -192,39 +174,39 @@ def rounds(most: int, seconds: float) -> Iterator[int]:
 
 
 def time_call(function: Callable[[], object]) -> float:
-    """Seconds of one call, the GPU's work included, without a call before it."""
+    """Time one call, the GPU's work included, without a call before it."""
     began = timer()
     function()
     return timer() - began
 
 
 def time_interleaved(
-    functions: Mapping[Key, Callable[[int], object]],
+    functions: Mapping[_Key, Callable[[int], object]],
     *,
     most: int,
     seconds: float = float("inf"),
     fill: float = _ONE_CALL,
-) -> dict[Key, list[float]]:
-    """Seconds a call of several functions, called in turn with the number of the round.
+) -> dict[_Key, list[float]]:
+    """Time several functions, called in turn with the number of the round; seconds a call.
 
     In turn, so that a machine that is busy for a while slows all alike. In each round a function is
     first called off the clock, for caches are full of what the others left, and oneDNN and
     torch.compile make their kernels at the first call. Then it is called as often as fills `fill`
     seconds: on a GPU a short call takes less time than to wait for it.
     """
-    taken: dict[Key, list[float]] = {key: [] for key in functions}
+    times: dict[_Key, list[float]] = {key: [] for key in functions}
     for number in rounds(most, seconds):
         for key, function in functions.items():
             context = {"function": function, "number": number}
             measured = Timer("function(number)", globals=context)
-            taken[key] += measured.blocked_autorange(min_run_time=fill).times
-    return taken
+            times[key] += measured.blocked_autorange(min_run_time=fill).times
+    return times
 
 
 def time_trainings(
-    trainings: Mapping[Key, Callable[[int], object]], *, most: int, seconds: float
-) -> dict[Key, list[float]]:
-    """Seconds of each turn of TURN steps, of trainings that take turns.
+    trainings: Mapping[_Key, Callable[[int], object]], *, most: int, seconds: float
+) -> dict[_Key, list[float]]:
+    """Time trainings in turns of TURN steps; seconds of each turn.
 
     A training is called with the number of a step. All take the same steps, each of them twice, of
     which the second counts (see `time_interleaved`).
@@ -238,7 +220,7 @@ def time_trainings(
 
 
 def steps_of(turn: int) -> range:
-    """The steps of a turn.
+    """Return the steps of a turn.
 
     >>> steps_of(1)
     range(4, 8)

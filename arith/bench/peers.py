@@ -14,7 +14,7 @@ GPU too. --attention is ours alone.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.benchmark import set_torch_threads
@@ -30,18 +29,11 @@ from torch.utils.benchmark import set_torch_threads
 from tape_arith.arith.bench.measure import (
     Options,
     Result,
-    describe_compiled,
     describe_threads,
     steps_of,
     time_trainings,
 )
-from tape_arith.arith.bench.train import (
-    MOST_TURNS,
-    QUICK_TURNS,
-    Candidate,
-    trainer_for,
-    warm_up,
-)
+from tape_arith.arith.bench.train import MOST_TURNS, QUICK_TURNS, Candidate, warm_up
 from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.datasets import training_bucket
@@ -51,9 +43,6 @@ from tape_arith.arith.training.step import summed_loss
 from tape_arith.models.build import prepare, raise_graph_limit
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names.parse import parse
-
-STAGE = "peers"
-OPTIONS = frozenset({"preset", "settings", "attention", "compiled"})
 
 _ROOM = 2048
 """The longest sequence that the peers make room for: nothing is learned of it."""
@@ -126,111 +115,95 @@ PEERS = (
 )
 
 
-def import_peer(package: str) -> tuple[Any, str]:
-    """A package and its version. Raises ImportError if it is not installed."""
+def _import(package: str) -> tuple[Any, str]:
+    """Return a package and its version. Raises ImportError if it is not installed."""
     return import_module(package.replace("-", "_")), version(package)
 
 
 def measure(options: Options) -> Iterator[Result]:
-    """Real tokens a second of all contenders, in turn; then ours beside each peer's best."""
+    """Measure real tokens a second of all, in turn; then ours beside each peer's best."""
     hardware = detect(*options.compute)
     config = options.training_config(hardware)
-    ours = [as_the_suite_trains(config, hardware), on_one_batch(config, hardware)]
+    ours = [_as_the_suite_trains(config, hardware), _on_one_batch(config, hardware)]
     peers: list[Contender] = []
     for peer in PEERS:
         try:
-            peers.append(contender_of(peer, config, hardware))
+            peers.append(_contender(peer, config, hardware))
         except ImportError:
             reason = f"{peer.package} is not installed (pip install {peer.package})"
-            yield Result.missing(STAGE, f"{peer.package} {peer.name}", "tokens/s", reason)
-    rates = measure_rates([*ours, *peers], config, hardware, options)
+            yield Result("peers", f"{peer.package} {peer.name}", None, "tokens/s", note=reason)
+    rates = _rates([*ours, *peers], config, hardware, options)
     lines: dict[str, Result] = {}
     for each in [*peers, *ours]:
         more = each.parameters - ours[0].parameters
-        parameters = f"{each.parameters:,} parameters" + (f" ({more:+,})" if more else "")
-        lines[each.name] = Result.of(
-            STAGE,
-            f"{each.name}: real tokens",
-            rates[each.name],
-            "tokens/s",
-            note=f"{each.note}, {parameters}",
-        )
+        note = f"{each.note}, {each.parameters:,} parameters" + (f" ({more:+,})" if more else "")
+        name = f"{each.name}: real tokens"
+        lines[each.name] = Result.of("peers", name, rates[each.name], "tokens/s", note=note)
         yield lines[each.name]
-    fastest = {each.name: lines[each.name].value or 0.0 for each in peers}
+    speed = {name: line.value or 0.0 for name, line in lines.items()}
     for own in ours:
-        for other in choose_best(peers, fastest):
-            yield Result(
-                STAGE,
-                f"{own.name} / {other.name.removeprefix(other.package).strip()}",
-                lines[own.name].value,
-                "tokens/s",
-                fastest[other.name],
-                other.name,
-            )
+        for package in dict.fromkeys(peer.package for peer in peers):
+            settings = [peer.name for peer in peers if peer.package == package]
+            best = max(settings, key=speed.__getitem__)
+            name = f"{own.name} / {best.removeprefix(package).strip()}"
+            yield Result("peers", name, speed[own.name], "tokens/s", speed[best], best)
 
 
-def measure_rates(
+def _rates(
     contenders: Sequence[Contender], config: Config, hardware: Hardware, options: Options
 ) -> dict[str, list[float]]:
-    """Real tokens a second of each turn: inputs, padding excluded."""
+    """Measure real tokens a second of each turn: inputs, padding excluded."""
     if hardware.compiles:
         raise_graph_limit(len(contenders), blocks=config.num_layers)
     for contender in contenders:
         warm_up(contender.train, hardware)
-    taken = time_trainings(
+    turns = time_trainings(
         {contender.name: contender.train for contender in contenders},
         most=QUICK_TURNS if options.quick else MOST_TURNS // 2,
         seconds=options.seconds,
     )
     return {
         name: [
-            sum(real_tokens(config, step) for step in steps_of(turn)) / seconds
+            sum(_real_tokens(config, step) for step in steps_of(turn)) / seconds
             for turn, seconds in enumerate(times)
         ]
-        for name, times in taken.items()
+        for name, times in turns.items()
     }
 
 
-def choose_best(peers: Sequence[Contender], rates: Mapping[str, float]) -> Iterator[Contender]:
-    """Of each package the fastest of its settings."""
-    for package in dict.fromkeys(peer.package for peer in peers):
-        settings = [peer for peer in peers if peer.package == package]
-        yield max(settings, key=lambda peer: rates[peer.name])
-
-
-def as_the_suite_trains(config: Config, hardware: Hardware) -> Contender:
-    """A step of `tape-arith train --pe rope`."""
-    name = parse("rope")
-    candidate = Candidate(name, trainer_for(name, config, hardware))
+def _as_the_suite_trains(config: Config, hardware: Hardware) -> Contender:
+    """Return a contender that takes the steps of `tape-arith train --pe rope`."""
+    candidate = Candidate.of(parse("rope"), config, hardware)
     trainer = candidate.trainer
     groups = len(list(trainer.groups(*trainer.batches.problems(0))))
-    batches = "1 batch" if groups == 1 else f"{groups} groups"
     where = "" if hardware.device == "cuda" else f" on {describe_threads(hardware)}"
-    note = (
-        f"{hardware.dtype_name}, {batches}{where}, {100 * candidate.padding([0]):.0f} % padding"
-        f"{describe_compiled(hardware)}"
-    )
+    note = f"{hardware.dtype_name}, {groups} groups{where}, "
+    note += f"{100 * candidate.padding([0]):.0f} % padding{_compiled(hardware)}"
     parameters = trainer.decoder.num_parameters()
     return Contender("ours, as the suite trains", parameters, candidate.train, note)
 
 
-def on_one_batch(config: Config, hardware: Hardware) -> Contender:
-    """Our decoder on the peers' batch."""
+def _on_one_batch(config: Config, hardware: Hardware) -> Contender:
+    """Return a contender that trains our decoder on the peers' batch."""
     decoder = prepare(decoder_for(config, parse("rope"), seed=0), hardware)
 
     def loss(rows: Rows) -> Tensor:
         return summed_loss(decoder, rows, hardware.device) / len(rows.answers)
 
-    train = padded_training(decoder, loss, config, hardware)
-    note = _describe(hardware, config) + describe_compiled(hardware)
+    train = _padded_training(decoder, loss, config, hardware)
+    note = _describe(hardware, config) + _compiled(hardware)
     return Contender("ours, one padded batch", decoder.num_parameters(), train, note)
 
 
-def contender_of(peer: Peer, config: Config, hardware: Hardware) -> Contender:
-    """A peer that trains. Raises ImportError if its package is not installed."""
+def _compiled(hardware: Hardware) -> str:
+    return ", blocks compiled" if hardware.compiles else ""
+
+
+def _contender(peer: Peer, config: Config, hardware: Hardware) -> Contender:
+    """Return a peer that trains. Raises ImportError if its package is not installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its own use of torch
-        package, number = import_peer(peer.package)
+        package, number = _import(peer.package)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = peer.build(package, config).to(hardware.device)
@@ -245,19 +218,19 @@ def contender_of(peer: Peer, config: Config, hardware: Hardware) -> Contender:
         logits = getattr(output, "logits", output).flatten(0, 1).index_select(0, answers)
         return F.cross_entropy(logits.float(), targets)
 
-    train = padded_training(model, loss, config, hardware)
+    train = _padded_training(model, loss, config, hardware)
     count = sum(parameter.numel() for parameter in model.parameters())
     note = f"{_describe(hardware, config)}, version {number}" + (", compiled" if compiled else "")
     return Contender(f"{peer.package} {peer.name}", count, train, note, peer.package)
 
 
-def padded_training(
+def _padded_training(
     model: nn.Module,
     loss: Callable[[Rows], Tensor],
     config: Config,
     hardware: Hardware,
 ) -> Callable[[int], object]:
-    """Forward, backward and AdamW on one padded batch, shared by torch's threads."""
+    """Return forward, backward and AdamW on one padded batch, shared by torch's threads."""
     model.train()
     optimizer = torch.optim.AdamW(
         model.parameters(),
@@ -282,26 +255,22 @@ def padded_training(
 
 @lru_cache(maxsize=8)
 def padded_batch(config: Config, step: int) -> Rows:
-    """The problems that the suite trains on in this step, as one padded batch in their order."""
+    """Return the problems of a step of the suite as one padded batch in their order."""
     bucket = training_bucket(config, seed=0)
     first, last = step * config.batch_size, (step + 1) * config.batch_size
     problems, keys = bucket.problems(first, last), bucket.keys(first, last)
     return pad(problems, keys, np.arange(config.batch_size))
 
 
-def real_tokens(config: Config, step: int) -> int:
-    return int(_lengths(padded_batch(config, step)).sum())
-
-
-def _lengths(rows: Rows) -> NDArray[np.int64]:
-    """Real inputs of each row."""
-    return rows.prompt_lengths + rows.answer_tokens - 1
+def _real_tokens(config: Config, step: int) -> int:
+    rows = padded_batch(config, step)
+    return int((rows.prompt_lengths + rows.answer_tokens - 1).sum())
 
 
 def _describe(hardware: Hardware, config: Config) -> str:
-    """A step on one padded batch, in words."""
+    """Describe a step on one padded batch."""
     rows = padded_batch(config, 0)
-    padding = 1 - real_tokens(config, 0) / rows.inputs.size
+    padding = 1 - _real_tokens(config, 0) / rows.inputs.size
     batch = f"{hardware.dtype_name}, 1 batch of {len(rows.inputs)} x {rows.inputs.shape[1]}"
     shared = "" if hardware.device == "cuda" else f" shared by {describe_threads(hardware)}"
     return f"{batch}{shared}, {100 * padding:.0f} % padding"

@@ -1,19 +1,11 @@
-"""Running stages: each result is shown as soon as it is measured, and kept as JSON.
-
-torch.utils.benchmark.Compare lays out times alone; rates, limits and ratios get a table of ours.
-"""
+"""Running stages: each result is shown as soon as it is measured, and kept as JSON."""
 
 import os
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from tape_arith.arith.bench import ALL, STAGES
 from tape_arith.arith.bench.measure import Options, Result
@@ -23,78 +15,56 @@ from tape_arith.arith.runs.build import environment
 from tape_arith.arith.runs.record import known_preset
 from tape_arith.models.hardware import detect
 
-COLUMNS = ("stage", "what", "measured", "limit or peer", "ratio", "note")
-_WIDTHS = (9, 56, 20, 52, 7)  # of the plain table; the note takes what it needs
-_COMMON_OPTIONS = frozenset({"seconds", "quick", "threads"})
-_FLAGS = {
-    "encodings": "--pe",
-    "settings": "--set",
-    "directory": "--dir",
-    "compiled": "--compile",
-}
+_COLUMNS = ("stage", "what", "measured", "limit or peer", "ratio", "note")
+_WIDTHS = (9, 56, 20, 52, 7, 0)  # the note takes what it needs
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"))
 
 
 def run(names: Sequence[str], options: Options, file: Path | None = None) -> bool:
-    """Measure the stages `names`, print their results, keep them in `file` (JSON, whole after each
-    stage). False if one of several stages failed: its last line says why.
+    """Measure the stages `names`, print their results as Markdown, keep them in `file`.
 
-    Raises UsageError for an unknown stage and for an option that no stage takes; Failure and
-    UsageError of a stage that is alone.
+    The file is JSON, complete after each stage. Returns False if one of several stages failed: its
+    last line says why. Raises UsageError for an unknown stage; Failure and UsageError of a stage
+    that is alone.
     """
-    stages = choose_stages(names)
-    known_preset(options.preset)
-    _check_options(stages, options)
-    facts = environment(detect(*options.compute)) | {"cores": os.cpu_count(), "stages": stages}
-    failed: list[str] = []
-    results: list[Result] = []
-
-    def keep(complete: bool) -> None:
-        if file is not None:
-            write_results(file, results, facts, complete)
-
-    def measure_all() -> Iterator[Result]:
-        for stage in stages:
-            try:
-                yield from load_stage(stage).measure(options)
-            except (Failure, UsageError) as error:
-                if len(stages) == 1:
-                    raise
-                failed.append(stage)
-                yield Result.missing(stage, "the rest of this stage", "", str(error))
-            keep(complete=False)
-
-    for result in show(measure_all(), describe_machine(facts)):
-        results.append(result)
-    keep(complete=not failed)
-    return not failed
-
-
-def choose_stages(names: Sequence[str]) -> list[str]:
-    """The stages `names`, each once; "all" is all of them. Raises UsageError if one is unknown."""
     for name in names:
         if name not in (*STAGES, ALL):
             raise unknown("stage", name, [*STAGES, ALL])
-    return list(STAGES) if ALL in names else list(dict.fromkeys(names))
+    stages = list(STAGES) if ALL in names else list(dict.fromkeys(names))
+    known_preset(options.preset)
+    facts = environment(detect(*options.compute)) | {"cores": os.cpu_count(), "stages": stages}
+    rules = ("---", "---", "---:", "---", "---:", "---")
+    print(f"{_describe_machine(facts)}\n\n{_markdown(_COLUMNS)}\n{_markdown(rules)}", flush=True)
+    results: list[Result] = []
+    failed = False
+    for stage in stages:
+        try:
+            for result in _measure(stage, options):
+                results.append(result)
+                print(_markdown(_cells(result)), flush=True)
+        except (Failure, UsageError) as error:
+            if len(stages) == 1:
+                raise
+            failed = True
+            results.append(Result(stage, "the rest of this stage", None, "", note=str(error)))
+            print(_markdown(_cells(results[-1])), flush=True)
+        if file is not None:
+            # `ratio` is value / limit; `complete` is false while a stage is still to be done.
+            measurements = [{**asdict(result), "ratio": result.ratio} for result in results]
+            complete = stage == stages[-1] and not failed
+            content = {"complete": complete, "environment": facts, "measurements": measurements}
+            write_document(file, content, "bench")
+    return not failed
 
 
-def load_stage(stage: str) -> Any:
-    """The module of a stage: its `measure(options)`, and OPTIONS, the options that it takes."""
-    return import_module(f"tape_arith.arith.bench.{stage}")
+def _measure(stage: str, options: Options) -> Iterator[Result]:
+    measured: Iterator[Result] = import_module(f"tape_arith.arith.bench.{stage}").measure(options)
+    return measured
 
 
-def _check_options(stages: Sequence[str], options: Options) -> None:
-    taken = _COMMON_OPTIONS.union(*(load_stage(stage).OPTIONS for stage in stages))
-    default = Options()
-    for name in (field.name for field in fields(Options)):
-        if name not in taken and getattr(options, name) != getattr(default, name):
-            flag = _FLAGS.get(name, f"--{name}")
-            raise UsageError(f"{', '.join(stages)} would drop {flag}: leave it out")
-
-
-def describe_machine(facts: Mapping[str, Any]) -> str:
-    """The machine and the versions that all results of a call belong to."""
+def _describe_machine(facts: dict[str, Any]) -> str:
+    """Name the machine and the versions that all results of a call belong to."""
     version = f"tape-arith {facts['tape-arith']} {facts['commit'] or ''}".strip()
     threads = "" if facts["device"] == "cuda" else f", threads: {facts['threads']}"
     return (
@@ -103,26 +73,8 @@ def describe_machine(facts: Mapping[str, Any]) -> str:
     )
 
 
-def show(results: Iterable[Result], heading: str) -> Iterator[Result]:
-    """Pass `results` on, each printed on stdout as it comes: a growing table in a terminal, a table
-    of Markdown elsewhere."""
-    if sys.stdout.isatty():
-        table = Table(*COLUMNS, caption=heading)
-        with Live(table, console=Console(), vertical_overflow="visible") as live:
-            for result in results:
-                table.add_row(*cells(result))
-                live.refresh()
-                yield result
-        return
-    rules = ("---", "---", "---:", "---", "---:", "---")
-    print(f"{heading}\n\n{_markdown(COLUMNS)}\n{_markdown(rules)}", flush=True)
-    for result in results:
-        print(_markdown(cells(result)), flush=True)
-        yield result
-
-
-def cells(result: Result) -> tuple[str, ...]:
-    """One row of the table, in the order of COLUMNS."""
+def _cells(result: Result) -> tuple[str, ...]:
+    """Return one row of the table, in the order of _COLUMNS."""
     measured = format_value(result.value, result.unit)
     if result.value and result.spread is not None and result.repeats and result.repeats > 1:
         measured += f" ±{abs(100 * result.spread / result.value):.0f}%"
@@ -134,13 +86,12 @@ def cells(result: Result) -> tuple[str, ...]:
 
 
 def _markdown(row: Sequence[str]) -> str:
-    """A row of Markdown whose columns are aligned."""
-    padded = [text.ljust(width) for text, width in zip(row, _WIDTHS, strict=False)]
-    return f"| {' | '.join([*padded, row[-1]])} |"
+    """Return a row of Markdown whose columns are aligned."""
+    return f"| {' | '.join(t.ljust(w) for t, w in zip(row, _WIDTHS, strict=True))} |"
 
 
 def format_value(value: float | None, unit: str) -> str:
-    """A value with its unit, in three digits and the prefix that fits.
+    """Return a value with its unit, in three digits and the prefix that fits.
 
     >>> format_value(41_234.0, "tokens/s"), format_value(0.0123, "s"), format_value(None, "s")
     ('41.2 k tokens/s', '12.3 ms', 'not measured')
@@ -158,22 +109,9 @@ def format_value(value: float | None, unit: str) -> str:
 
 
 def _three_digits(value: float) -> str:
-    """Three digits, never an exponent.
+    """Return three digits, never an exponent.
 
     >>> [_three_digits(value) for value in (0.5, 1.234, 1234.5, 0.00123)]
     ['0.5', '1.23', '1,234', '0.00123']
     """
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def write_results(
-    path: Path, results: Iterable[Result], facts: Mapping[str, Any], complete: bool
-) -> None:
-    """Write the JSON of --json, whole or not at all. Raises Failure if the disk refuses.
-
-    `value` null was not measured, and `note` says why; `ratio` is value / limit. `complete` is
-    false while a stage is still to be done.
-    """
-    measurements = [{**asdict(result), "ratio": result.ratio} for result in results]
-    content = {"complete": complete, "environment": facts, "measurements": measurements}
-    write_document(path, content, "bench")

@@ -24,7 +24,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.weights import final_weights, trained_record
-from tape_arith.arith.scoring.score import PROBE_ROWS, Outcome, low_precision_threshold, score
+from tape_arith.arith.scoring.score import PROBE_ROWS, low_precision_threshold, score
 from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.arith.tasks.vocabulary import EOS, PAD
 from tape_arith.arith.training.config import Config
@@ -34,19 +34,15 @@ from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names.parse import Name
 from tape_arith.models.sequences import Sequences
 
-STAGE = "score"
-OPTIONS = frozenset({"encodings", "preset", "settings", "run", "lengths"})
-
 #: The sample: rows of cells in the middle of each quarter of a grid to so many digits.
 _DIGITS, _QUICK_DIGITS = 80, 6
 _PARTS = (0.25, 0.75)
 _ROWS_PER_CELL, _QUICK_ROWS_PER_CELL = 100, 3
 _ROUNDS = 3
 _BLOCKS_AT_ONCE = 8
-_ONE_PASS, _LOOP = "one pass", "token by token"
 
 
-class Subject(NamedTuple):
+class _Subject(NamedTuple):
     """A decoder to be scored: of a run, or with random weights."""
 
     name: Name
@@ -56,7 +52,7 @@ class Subject(NamedTuple):
     source: Path | None = None
 
     def decoder(self, digits: int, hardware: Hardware) -> Decoder:
-        """With room for so many digits. Raises Failure if its weights end before them."""
+        """Build it with room for so many digits. Raises Failure if its weights end before them."""
         sizes = replace(self.config, tested_digits=max(digits, self.config.tested_digits))
         decoder = decoder_for(sizes, Name(self.name.encoding), self.seed).to(hardware.device)
         if self.weights is not None and self.source is not None:
@@ -66,36 +62,36 @@ class Subject(NamedTuple):
                 raise Failure(f"the weights of {self.source} do not fit: {error}") from error
         return prepare(decoder, hardware).eval()
 
-    def describe(self, hardware: Hardware) -> str:
-        weights = "random weights" if self.source is None else f"weights of {self.source}"
-        return f"{weights}, {hardware.dtype_name}"
+    @property
+    def origin(self) -> str:
+        return "random weights" if self.source is None else f"weights of {self.source}"
 
 
 def measure(options: Options) -> Iterator[Result]:
-    """The preset's whole grid, then the sample, by one pass and by the loop."""
+    """Measure the preset's whole grid, then the sample, by one pass and by the loop."""
     hardware = detect()
-    for subject in find_subjects(options, hardware):
+    for subject in _subjects(options, hardware):
         yield from _score_grid(subject, hardware, options)
         for digits in options.lengths or (_QUICK_DIGITS if options.quick else _DIGITS,):
             yield from _compare_with_loop(subject, digits, hardware, options)
 
 
-def find_subjects(options: Options, hardware: Hardware) -> list[Subject]:
-    """The run of --run, or a decoder with random weights for each of --pe (rope, if none)."""
+def _subjects(options: Options, hardware: Hardware) -> list[_Subject]:
+    """Return the run of --run, or random weights for each of --pe (rope, if none)."""
     if options.run is None:
         preset = "paper-40" if hardware.device == "cuda" and not options.quick else "mini"
         config = options.config(preset, TINY if options.quick else None)
-        return [Subject(name, config) for name in options.names("rope")]
+        return [_Subject(name, config) for name in options.names("rope")]
     if options.encodings or options.preset or options.settings:
         raise UsageError("a run keeps its settings: neither --pe, --preset nor --set with --run")
     folder = existing_run(options.run)
     record = trained_record(folder)
     weights = final_weights(folder, record, hardware.device)
-    return [Subject(record.name, record.config, record.seed, weights, options.run)]
+    return [_Subject(record.name, record.config, record.seed, weights, options.run)]
 
 
-def _score_grid(subject: Subject, hardware: Hardware, options: Options) -> Iterator[Result]:
-    """The work of `tape-arith score`: problems, threshold and one pass, without its files."""
+def _score_grid(subject: _Subject, hardware: Hardware, options: Options) -> Iterator[Result]:
+    """Do the work of `tape-arith score`: problems, threshold and one pass, without its files."""
     config = subject.config
     decoder = subject.decoder(config.tested_digits, hardware)
     side, count = config.tested_digits, config.problems_per_cell
@@ -108,31 +104,22 @@ def _score_grid(subject: Subject, hardware: Hardware, options: Options) -> Itera
         stop = blocks * bucket.num_pairs
         score(decoder, bucket.problems(start, stop), bucket.keys(start, stop), hardware, threshold)
     seconds, rows = perf_counter() - began, blocks * bucket.num_pairs
+    note = f"{config.num_layers} layers, hidden {config.hidden_size}; {subject.origin}"
+    note += "; compiling is part of it" if hardware.compiles else ""
+    if blocks < count:
+        total = count * bucket.num_pairs
+        note = f"the time was up after {rows:,} of {total:,} rows; {note}"
     name = f"{subject.name}: the {side}x{side} grid, {count} a cell"
-    note = (
-        f"{config.num_layers} layers, hidden {config.hidden_size}; "
-        f"{subject.describe(hardware)}" + ("; compiling is part of it" if hardware.compiles else "")
-    )
-    if blocks == count:
-        yield Result(STAGE, name, seconds, "s", note=note)
-    else:
-        reason = f"the time was up after {rows:,} of {count * bucket.num_pairs:,} rows"
-        yield Result.missing(STAGE, name, "s", f"{reason}; {note}")
-    yield Result(STAGE, f"{subject.name}: rows of the grid", rows / seconds, "rows/s")
+    yield Result("score", name, seconds if blocks == count else None, "s", note=note)
+    yield Result("score", f"{subject.name}: rows of the grid", rows / seconds, "rows/s")
     problems = bucket.problems(0, rows)
     answers = int((problems.lengths - problems.prompt_lengths).sum())
     workload = causal((problems.lengths - 1).tolist())
     flops = sum(p.forward for p in matmuls(decoder.config, decoder.pe, workload, answers))
     limit = limits.product_limit(hardware, options.quick)
-    yield Result(
-        STAGE,
-        f"{subject.name}: useful FLOPs of the grid",
-        flops / seconds,
-        "FLOP/s",
-        limit.rate,
-        limit.name,
-        "by formula, one pass; rows scored again in float32 are not counted",
-    )
+    name = f"{subject.name}: useful FLOPs of the grid"
+    note = "by formula, one pass; rows scored again in float32 are not counted"
+    yield Result("score", name, flops / seconds, "FLOP/s", limit.rate, limit.name, note)
 
 
 def _threshold(decoder: Decoder, bucket: Bucket, rows: int, hardware: Hardware) -> float:
@@ -142,16 +129,16 @@ def _threshold(decoder: Decoder, bucket: Bucket, rows: int, hardware: Hardware) 
 
 
 def _compare_with_loop(
-    subject: Subject, digits: int, hardware: Hardware, options: Options
+    subject: _Subject, digits: int, hardware: Hardware, options: Options
 ) -> Iterator[Result]:
-    """Both sides on the same rows of the grid to `digits` digits."""
-    config = subject.config
+    """Score the same rows of the grid to `digits` digits by one pass and by the loop."""
+    config, one_pass = subject.config, f"{subject.name}: one pass"
     try:
         decoder = subject.decoder(digits, hardware)
     except Failure:  # a table has no rows for more
         end = config.tested_digits
         reason = f"its weights end at {end} digits: --lengths {end} measures it"
-        yield Result.missing(STAGE, f"{subject.name}: {_ONE_PASS}", "rows/s", reason)
+        yield Result("score", one_pass, None, "rows/s", note=reason)
         return
     bucket = Bucket(config.task, digits, config.evaluation_seed, "evaluation")
     rows = _QUICK_ROWS_PER_CELL if options.quick else _ROWS_PER_CELL
@@ -162,42 +149,32 @@ def _compare_with_loop(
     cells = [pad(*sample, np.arange(rows)) for sample in samples]
     threshold = _threshold(decoder, bucket, len(keys), hardware)
     prepare(decoder, hardware)
-    outcomes: list[Outcome] = []
-    exact: list[NDArray[np.bool_]] = []
-
-    def one_pass() -> None:
-        outcomes.append(score(decoder, problems, keys, hardware, threshold))
-
-    def loop() -> None:
-        exact.append(np.concatenate(decode_cells(decoder, cells, hardware)))
-
-    one_pass()  # compiles, or makes the kernels of its shapes
-    decode_cells(decoder, [cells[0], cells[-1]] if hardware.compiles else cells[:1], hardware)
-    taken: dict[str, list[float]] = {_LOOP: [], _ONE_PASS: []}
+    outcome = score(decoder, problems, keys, hardware, threshold)  # also compiles
+    exact = np.concatenate(decode_cells(decoder, cells, hardware))
+    passes, loops = [], []
     for _ in rounds(_ROUNDS, 0.4 * options.seconds):
-        taken[_ONE_PASS].append(time_call(one_pass))
-        taken[_LOOP].append(time_call(loop))
-    rates = {name: [len(keys) / seconds for seconds in times] for name, times in taken.items()}
-    close = float((np.abs(outcomes[0].margin) < threshold).mean())
-    agree = float((exact[0] == outcomes[0].exact).mean())
+        passes.append(time_call(lambda: score(decoder, problems, keys, hardware, threshold)))
+        loops.append(time_call(lambda: decode_cells(decoder, cells, hardware)))
+    close = float((np.abs(outcome.margin) < threshold).mean())
+    agree = float((exact == outcome.exact).mean())
     by_loop = Result.of(
-        STAGE,
-        f"{subject.name}: {_LOOP}, batches of {rows}, whole sequence again",
-        rates[_LOOP],
+        "score",
+        f"{subject.name}: token by token, batches of {rows}, whole sequence again",
+        [len(keys) / seconds for seconds in loops],
         "rows/s",
-        note=f"the yardstick; {subject.describe(hardware)}; same exact answers on "
-        f"{100 * agree:.1f} % of rows, {int(exact[0].sum())} exact",
+        note=f"the yardstick; {subject.origin}, {hardware.dtype_name}; same exact answers on "
+        f"{100 * agree:.1f} % of rows, {int(exact.sum())} exact",
     )
     yield by_loop
     yield Result.of(
-        STAGE,
-        f"{subject.name}: {_ONE_PASS}",
-        rates[_ONE_PASS],
+        "score",
+        one_pass,
+        [len(keys) / seconds for seconds in passes],
         "rows/s",
         limit=by_loop.value,
-        limit_name=_LOOP,
+        limit_name="token by token",
         note=f"the same {len(keys):,} rows, {rows} of each of 4 cells spread over the "
-        f" {digits}x{digits} grid, {problems.lengths.mean():.1f} tokens a row; "
+        f"{digits}x{digits} grid, {problems.lengths.mean():.1f} tokens a row; "
         f"{100 * close:.0f} % of them again in float32",
     )
 
@@ -205,7 +182,7 @@ def _compare_with_loop(
 def sample_cells(
     bucket: Bucket, cells: Sequence[tuple[int, int]], count: int
 ) -> list[tuple[Problems, NDArray[np.int64]]]:
-    """The first `count` problems of each cell, one of each block, and their keys."""
+    """Return the first `count` problems of each cell, one of each block, and their keys."""
     lengths = bucket.operand_lengths(0, count * bucket.num_pairs)
     samples = []
     for cell in cells:
@@ -224,10 +201,10 @@ def decode_cells(
 
 
 def decode_cell(decoder: Decoder, cell: Rows, hardware: Hardware) -> NDArray[np.bool_]:
-    """Which answers are exact, bool [n]: greedy decoding that reads the whole sequence again for
-    each token, until every row has ended or is longer than any answer.
+    """Decode greedily and return which answers are exact, bool [n].
 
-    `cell` holds n rows whose prompts have one length.
+    Reads the whole sequence again for each token, until every row has ended or is longer than any
+    answer. `cell` holds n rows whose prompts have one length.
     """
     (prompt,) = set(cell.prompt_lengths.tolist())
     tokens, final_lengths, keys = (

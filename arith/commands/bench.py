@@ -9,7 +9,7 @@ from tape_arith.arith.bench import ALL, STAGES
 from tape_arith.arith.commands.job_options import use_threads, whole_numbers
 from tape_arith.arith.commands.options import Compiled, Preset, Settings, Threads, complete_encoding
 from tape_arith.arith.errors import EXIT_PARTLY
-from tape_arith.models.backends import known_backend
+from tape_arith.models.backends import AttentionChoice, known_backend
 from tape_arith.models.names.parse import parse_list
 
 EXAMPLE = "tape-arith bench train --pe rope,tape --lengths 20,40"
@@ -72,8 +72,7 @@ def command(
         directory=directory,
         count=count,
         run=run,
-        attention=attention,
-        compiled=compiled,
+        compute=AttentionChoice(attention, compiled),
         seconds=seconds,
         quick=quick,
         threads=threads,

@@ -25,8 +25,7 @@ QUICK = Options(quick=True)
 
 
 def tiny(**settings: object) -> Config:
-    chosen = {**TINY, **settings}
-    return load_preset("mini").with_settings({key: str(value) for key, value in chosen.items()})
+    return load_preset("mini").with_settings({**TINY, **settings})
 
 
 class Counting(nn.Module):
@@ -54,7 +53,7 @@ def find(package: str) -> tuple[None, str]:
 @pytest.fixture
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     """One package that is there, and one that is not."""
-    monkeypatch.setattr(peers, "import_peer", find)
+    monkeypatch.setattr(peers, "_import", find)
     missing = STAND_IN._replace(package="not-there")
     monkeypatch.setattr(peers, "PEERS", (STAND_IN, missing))
 
@@ -86,7 +85,7 @@ def test_all_train_on_the_problems_of_the_suite(step: int) -> None:
         assert np.array_equal(rows.targets[i, : length - 1], tokens[1:])
         # After them the end token, which no answer is read from, and padding.
         assert not rows.inputs[i, length:].any() and not rows.is_answer[i, length - 1 :].any()
-    assert peers.real_tokens(config, step) == int((problems.lengths - 1).sum())
+    assert peers._real_tokens(config, step) == int((problems.lengths - 1).sum())
 
 
 def test_tokens_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,30 +99,30 @@ def test_tokens_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
         return {"one": [0.5, 2.0]}
 
     monkeypatch.setattr(peers, "time_trainings", timed)
-    rates = peers.measure_rates([contender], config, CPU, QUICK)["one"]
+    rates = peers._rates([contender], config, CPU, QUICK)["one"]
     assert steps == [0, 7]  # the first warms up
-    tokens = [peers.real_tokens(config, step) for step in range(2 * TURN)]
+    tokens = [peers._real_tokens(config, step) for step in range(2 * TURN)]
     assert rates == pytest.approx([sum(tokens[:TURN]) / 0.5, sum(tokens[TURN:]) / 2.0])
 
 
 def trainer_of(config: Config) -> Any:
     """The trainer inside the contender that trains as the suite does."""
-    train: Any = peers.as_the_suite_trains(config, CPU).train
+    train: Any = peers._as_the_suite_trains(config, CPU).train
     return train.__self__.trainer
 
 
 def test_one_padded_batch_is_the_same_training() -> None:
     """The same weights, problems and loss as the suite's groups; peers get this batch."""
     config = tiny()
-    losses = [float(peers.on_one_batch(config, CPU).train(0))]  # type: ignore[arg-type]
+    losses = [float(peers._on_one_batch(config, CPU).train(0))]  # type: ignore[arg-type]
     losses.append(float(trainer_of(config).train_step()[0]))
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_a_peers_loss_is_that_of_the_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "import_peer", find)
+    monkeypatch.setattr(peers, "_import", find)
     config, given = tiny(), Counting()
-    contender = peers.contender_of(
+    contender = peers._contender(
         STAND_IN._replace(build=lambda package, config: given), config, CPU
     )
     rows = peers.padded_batch(config, 0)
@@ -150,21 +149,15 @@ def test_threads_are_shared_in_a_step_and_given_back() -> None:
         return model(torch.from_numpy(rows.inputs)).square().mean()
 
     hardware = Hardware("cpu", torch.float32, threads=2)
-    peers.padded_training(model, loss, tiny(), hardware)(0)
+    peers._padded_training(model, loss, tiny(), hardware)(0)
     assert seen == [2] and torch.get_num_threads() == before
-
-
-def test_the_best_of_each_package() -> None:
-    rates = {"a slow": 1.0, "a fast": 3.0, "b": 2.0}
-    contenders = [peers.Contender(name, 1, lambda step: None, "", name[0]) for name in rates]
-    assert [best.name for best in peers.choose_best(contenders, rates)] == ["a fast", "b"]
 
 
 def installed(peer: peers.Peer) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return peers.import_peer(peer.package)[0]
+            return peers._import(peer.package)[0]
         except ImportError:
             pytest.skip(f"{peer.package} is not installed")
 
@@ -177,8 +170,8 @@ EACH = pytest.mark.parametrize("peer", peers.PEERS, ids=lambda peer: peer.name)
 def test_a_real_peer_is_of_our_size_and_learns(peer: peers.Peer) -> None:
     installed(peer)
     config = tiny(learning_rate=0.003)
-    contender = peers.contender_of(peer, config, CPU)
-    ours = peers.on_one_batch(config, CPU).parameters
+    contender = peers._contender(peer, config, CPU)
+    ours = peers._on_one_batch(config, CPU).parameters
     # x-transformers keeps a bias in the gate and value of each MLP.
     biases = 0 if peer.package == "transformers" else 2 * config.mlp_size * config.num_layers
     assert contender.parameters == ours + biases

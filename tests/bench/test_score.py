@@ -73,7 +73,7 @@ def test_a_run_is_scored_with_its_weights_and_left_as_it_was(
     assert contents(tmp_path) == before
     assert {line.name.split(":")[0] for line in lines} == {"abacus"} and lines[-1].value
     assert any("weights of runs/mini/abacus/seed-0" in line.note for line in lines)
-    (subject,) = stage.find_subjects(options, cpu())
+    (subject,) = stage._subjects(options, cpu())
     weights = subject.decoder(3, cpu()).state_dict()
     random = decoder_for(subject.config, parse("abacus"), 0).state_dict()
     assert subject.weights is not None
@@ -167,14 +167,3 @@ def test_the_loop_reads_the_whole_sequence_for_each_token_until_all_have_ended()
     prompt, longest = 7, int(problems.lengths.max()) - 7
     assert endless.shapes == [(5, prompt + place) for place in range(longest)]
     assert ended.shapes == [(5, prompt)]
-
-
-def test_sampled_rows_are_of_the_evaluation_set() -> None:
-    _, (problems, keys) = sample_cells(BUCKET, [(1, 1), (2, 5)], 4)
-    assert problems.operand_lengths.tolist() == [[2, 5]] * 4
-    whole = BUCKET.problems(0, 4 * BUCKET.num_pairs)
-    indices = [i for i, cell in enumerate(whole.operand_lengths.tolist()) if cell == [2, 5]]
-    ends = np.cumsum(whole.lengths)
-    expected = [whole.tokens[ends[i] - whole.lengths[i] : ends[i]] for i in indices]
-    assert np.array_equal(problems.tokens, np.concatenate(expected))
-    assert np.array_equal(keys, BUCKET.keys(0, 4 * BUCKET.num_pairs)[indices])

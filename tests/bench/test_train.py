@@ -8,20 +8,22 @@ from torch._dynamo.utils import counters
 
 from tape_arith.arith.bench import train
 from tape_arith.arith.bench.measure import TURN, Options
-from tape_arith.arith.bench.train import compare, measure, mfu, prepare_candidates
+from tape_arith.arith.bench.train import _compare, _mfu, _prepare, measure
 from tape_arith.arith.runs.datasets import training_bucket
 from tape_arith.models import build
+from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.build import MOST_GRAPHS
 from tape_arith.models.decoder import useful_training_flops
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.parse import parse
 from tests.helpers.small_training import cpu, small
 
+SDPA = AttentionChoice("sdpa", None)
 CONFIG = small(trained_digits=5, tested_digits=5, batch_size=24)
 
 
 def test_rope_is_always_measured_along_for_each_length() -> None:
-    options = Options(quick=True, encodings=(parse("fire"),), lengths=(2, 3), attention="sdpa")
+    options = Options(quick=True, encodings=(parse("fire"),), lengths=(2, 3), compute=SDPA)
     found = list(measure(options))
     lines = {line.name: line for line in found}
     assert len(lines) == len(found)
@@ -45,7 +47,7 @@ def lengths_of_step(step: int) -> NDArray[np.int64]:
 
 
 def test_real_tokens_flops_and_padding() -> None:
-    (each,) = prepare_candidates([parse("tape")], CONFIG, cpu())
+    (each,) = _prepare([parse("tape")], CONFIG, cpu())
     lengths, before = lengths_of_step(1), each.trainer.tokens
     each.train(1)
     assert each.tokens(1) == int(lengths.sum()) == each.trainer.tokens - before
@@ -73,7 +75,7 @@ def test_rates_are_medians_over_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns of 1, 2 and 4 seconds, in place of what the clock says."""
     seconds = [1.0, 2.0, 4.0]
     monkeypatch.setattr(train, "time_trainings", lambda each, **_: dict.fromkeys(each, seconds))
-    found = compare([parse("rope")], CONFIG, cpu(), Options(quick=True))
+    found = _compare([parse("rope")], CONFIG, cpu(), Options(quick=True))
     lines = {line.name: line for line in found}
     tokens = [
         sum(int(lengths_of_step(step).sum()) for step in range(TURN * turn, TURN * (turn + 1)))
@@ -95,7 +97,7 @@ def test_all_are_compiled_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> 
     hardware = Hardware("cpu", torch.float32, compiled=True)
     names = [parse(name) for name in ("rope", "fire", "tape")]
     with torch._dynamo.config.patch(recompile_limit=1, accumulated_recompile_limit=1):
-        candidates = prepare_candidates(names, CONFIG, hardware)
+        candidates = _prepare(names, CONFIG, hardware)
         made = counters["stats"]["unique_graphs"]
         for each in candidates:
             each.train(1)
@@ -122,7 +124,7 @@ def test_mfu_is_of_the_datasheet(
     part: str, peak: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Gpu, "part", part)
-    line = mfu("rope", [400e12], Gpu("cuda", torch.bfloat16))
+    line = _mfu("rope", [400e12], Gpu("cuda", torch.bfloat16))
     if peak is None:
         assert line.value is None and part in line.note
     else:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.bench.attention import group_by_needs
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs import train
 from tape_arith.arith.runs.build import blueprint, cost, training_flops_a_token
@@ -79,7 +78,6 @@ def test_it_is_looked_at_without_memory_for_the_decoder(here: Path) -> None:
     assert cost(parse("mine.py:Mine")).parameters == own
     rates = [training_flops_a_token(parse(name), config) for name in ("mine.py:Mine", "nope")]
     assert rates[0] == rates[1] > 0
-    assert list(group_by_needs([parse("mine.py:Mine")], config)) == [mine.needs]
 
 
 def test_what_cannot_be_built_at_a_size_is_blamed(here: Path) -> None:
