@@ -1,4 +1,4 @@
-"""This process's machine, the cores and memory it may use, and the version of this suite."""
+"""This machine, the cores that a process may use, and the version of this suite."""
 
 import os
 import socket
@@ -51,17 +51,11 @@ def usable_cores() -> float:
     """Return the cores that this process may use, by affinity and its control group's quota."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = float(len(affinity(0)) if affinity else os.cpu_count() or 1)
-    quota, _, period = _cgroup("cpu.max").partition(" ")
-    return min(cores, int(quota) / int(period)) if quota.isdecimal() else cores
-
-
-
-
-def _cgroup(name: str) -> str:
     try:
-        return (CGROUP / name).read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
+        quota, period = (CGROUP / "cpu.max").read_text(encoding="ascii").split()
+        return min(cores, int(quota) / int(period))
+    except (OSError, ValueError):  # "max": no limit
+        return cores
 
 
 def project() -> dict[str, Any] | None:

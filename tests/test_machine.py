@@ -25,5 +25,3 @@ def test_cores(
     monkeypatch.setattr(machine, "CGROUP", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
     assert machine.usable_cores() == cores
-
-
