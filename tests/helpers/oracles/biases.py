@@ -1,8 +1,6 @@
-"""Oracles of the relative biases: loops from their papers' formulas (see decoder.py)."""
+"""Oracles of the relative biases, from their papers' formulas (see decoder.py)."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,7 +9,7 @@ from tests.helpers.oracles.decoder import NoPE
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
-    """2^(-8h/H), h = 1 .. H. Where H is no power of two: the slopes of the largest power of two P
+    """2^(-8h/H), h = 1 .. H. If H is no power of two: the slopes of the largest power of two P
     below it, then every other slope (the first, the third, ...) of 2P heads (arXiv 2108.12409)."""
     power = 1
     while 2 * power <= num_heads:
@@ -34,117 +32,104 @@ class Bias(NoPE):
         return super().score(layer, head, t, i, q, k) + self.bias(layer, head, t, i)
 
 
-@dataclass
 class ALiBi(Bias):
-    """b = -m_h distance, m_h fixed (arXiv 2108.12409); m_h = 0 for a head without positions (NAPE,
-    arXiv 2506.16640)."""
+    """b = -m_h distance, m_h fixed (arXiv 2108.12409)."""
 
-    slopes: Sequence[float]
+    def slope(self, head: int) -> float:
+        return alibi_slopes(self.num_heads)[head]
 
     def bias(self, layer: int, head: int, t: int, i: int) -> float:
-        return -self.slopes[head] * self.distance(t, i)
+        return -self.slope(head) * self.distance(t, i)
+
+
+class NAPE(ALiBi):
+    """ALiBi on the first half of the heads, with slopes 1/h, or its own (arXiv 2506.16640)."""
+
+    def slope(self, head: int) -> float:
+        half = self.num_heads // 2
+        if head >= half:
+            return 0.0
+        geometric = self.options.get("slopes") == "geometric"
+        return alibi_slopes(half)[head] if geometric else 1.0 / (head + 1)
 
 
 def t5_bucket(distance: int, buckets: int, max_distance: int) -> int:
-    """Which of `buckets` a distance >= 0 falls into, where no query sees a later key: half of them
-    hold one distance each, half are logarithmic up to `max_distance`, the last holds what lies
-    beyond (arXiv 1910.10683)."""
+    """The bucket of a distance >= 0, if no query sees a later key: half of them hold one distance
+    each, half are logarithmic up to `max_distance`, the last holds what lies beyond
+    (arXiv 1910.10683)."""
     exact = buckets // 2
     if distance < exact:
         return distance
-    # The small number is for logarithms whose ratio is whole but for rounding.
+    # The small number is for logarithms whose ratio is an integer but for rounding.
     share = math.log(distance / exact) / math.log(max_distance / exact) + 1e-13
     return min(exact + math.floor(share * (buckets - exact)), buckets - 1)
 
 
-@dataclass
 class T5(Bias):
     """b = r_h[bucket(distance)]; one table [buckets, H] for all layers (arXiv 1910.10683)."""
 
-    max_distance: int
-
     def bias(self, layer: int, head: int, t: int, i: int) -> Tensor:
-        table = self.weights["pe.table"]
-        return table[t5_bucket(self.distance(t, i), table.shape[0], self.max_distance), head]
+        table, max_distance = self.weights["pe.table"], self.options.get("max_distance", 128)
+        return table[t5_bucket(self.distance(t, i), len(table), max_distance), head]
 
 
-@dataclass
 class KerpleLog(Bias):
     """b = -p_h ln(1 + a_h distance), p, a [H] > 0 (arXiv 2205.09921)."""
 
-    prefix: str = "pe"
-
     def bias(self, layer: int, head: int, t: int, i: int) -> Tensor:
-        p, a = self.weights[f"{self.prefix}.p"], self.weights[f"{self.prefix}.a"]
-        return -p[head] * torch.log(1.0 + a[head] * self.distance(t, i))
+        p, a = self.weights["pe.p"][head], self.weights["pe.a"][head]
+        return -p * torch.log(1.0 + a * self.distance(t, i))
 
 
 class KerplePower(Bias):
     """b = -a_h distance^p_h, a > 0, 0 < p <= 2 [H] (arXiv 2205.09921)."""
 
     def bias(self, layer: int, head: int, t: int, i: int) -> Tensor:
-        p, a, distance = self.weights["pe.p"], self.weights["pe.a"], self.distance(t, i)
-        if distance == 0:
-            # 0^p = 0 for every p > 0, and so is its derivative.
-            return torch.zeros((), dtype=a.dtype)
-        return -a[head] * torch.exp(p[head] * math.log(distance))
+        p, a = self.weights["pe.p"][head], self.weights["pe.a"][head]
+        # 0^p = 0 for every p > 0, and so is its derivative.
+        return -a * torch.exp(p * math.log(self.distance(t, i))) if i < t else 0 * a
 
 
-@dataclass
 class Sandwich(Bias):
     """b = (sum_k cos(distance / 10000^(2k/d)) - d/2) / (8h/H), k = 0 .. d/2 - 1, h = 1 .. H: the
     inner product of two sinusoidal embeddings of width d (arXiv 2212.10356). The constant d/2 is
-    the same for a whole row of scores, which the softmax takes away."""
-
-    width: int
+    the same for a row of scores, which the softmax takes away."""
 
     def bias(self, layer: int, head: int, t: int, i: int) -> float:
-        inner = 0.0
-        for k in range(self.width // 2):
-            frequency = 10_000.0 ** (-2.0 * k / self.width)
+        width, inner = self.options.get("width", 128), 0.0
+        for k in range(width // 2):
+            frequency = 10_000.0 ** (-2.0 * k / width)
             # sin x sin y + cos x cos y, as the embeddings have it.
             x, y = self.index[t] * frequency, self.index[i] * frequency
             inner = inner + math.sin(x) * math.sin(y) + math.cos(x) * math.cos(y)
-        return (inner - self.width / 2) / (8.0 * (head + 1) / self.shape.num_heads)
+        return (inner - width / 2) / (8.0 * (head + 1) / self.num_heads)
 
 
-@dataclass
 class FIRE(Bias):
     """b = MLP(psi(t - i) / psi(max(t, L))), psi(x) = ln(|c| x + 1) (arXiv 2310.04418)."""
 
-    init_l: float
-    prefix: str = "pe.layers.{}"
-
-    def named(self, layer: int, name: str) -> Tensor:
-        return self.weights[f"{self.prefix.format(layer)}.{name}"]
-
     def bias(self, layer: int, head: int, t: int, i: int) -> Tensor:
-        c = self.named(layer, "c")
-        threshold = abs(self.named(layer, "l_multiplier") * self.init_l)
-        query_index = torch.tensor(float(self.index[t]), dtype=c.dtype)
-        normalizer = query_index if query_index > threshold else threshold
-        distance = self.distance(t, i)
-        ratio = torch.log(abs(c) * distance + 1.0) / (torch.log(abs(c) * normalizer + 1.0) + 1e-6)
-        bias = self.named(layer, "output.bias")[head]
-        for unit in range(self.named(layer, "hidden.bias").shape[0]):
-            into = self.named(layer, "hidden.weight")[unit, 0] * ratio
-            into = into + self.named(layer, "hidden.bias")[unit]
-            if into > 0:
-                bias = bias + self.named(layer, "output.weight")[head, unit] * into
-        return bias
+        c = abs(self.named(layer, "c"))
+        init_l = self.options.get("init_l", float(self.setting.trained_length))
+        threshold = abs(self.named(layer, "l_multiplier") * init_l)
+        normalizer = self.index[t] if self.index[t] > threshold else threshold
+        ratio = torch.log(c * self.distance(t, i) + 1.0) / (torch.log(c * normalizer + 1.0) + 1e-6)
+        hidden = self.named(layer, "hidden.weight")[:, 0] * ratio + self.named(layer, "hidden.bias")
+        output, last = self.named(layer, "output.weight"), self.named(layer, "output.bias")
+        return output[head] @ (hidden * (hidden > 0)) + last[head]
 
 
-@dataclass
 class HardALiBi(NoPE):
-    """A head with a window w sees the w latest keys, itself among them; one without sees them all
+    """The first heads see the w latest keys each, themselves among them; the others see all
     (Jelassi et al. 2024, arXiv 2402.01032)."""
 
-    windows: Sequence[int | None]
-
-    def weigh(self, layer: int, head: int, t: int, scores: dict[int, Tensor]) -> dict[int, Tensor]:
-        window = self.windows[head]
-        near = {i: s for i, s in scores.items() if window is None or self.distance(t, i) < window}
-        return super().weigh(layer, head, t, near)
+    def weigh(self, layer: int, head: int, t: int, scores: Tensor) -> Tensor:
+        if head >= self.options.get("windowed", self.num_heads // 2):
+            return super().weigh(layer, head, t, scores)
+        window = head + 1 if self.options.get("windows") == "consecutive" else 2**head
+        seen = [i for i in range(t + 1) if self.distance(t, i) < window]
+        near = super().weigh(layer, head, t, scores[seen])
+        return torch.cat((near.new_zeros(t + 1 - len(seen)), near))
 
 
 class Shaw(NoPE):
@@ -153,5 +138,6 @@ class Shaw(NoPE):
 
     def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
         table = self.named(layer, "keys")
-        row = table[min(self.distance(t, i), table.shape[0] - 1)]
-        return super().score(layer, head, t, i, q, k + row)
+        return super().score(
+            layer, head, t, i, q, k + table[min(self.distance(t, i), len(table) - 1)]
+        )

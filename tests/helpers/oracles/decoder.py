@@ -1,68 +1,62 @@
-"""The decoder as loops, and the base of every oracle.
+"""The decoder, and the base of every oracle.
 
-Weights come as a mapping from the decoder's parameter names to tensors; give them `requires_grad`
-and the result can be differentiated, so that gradients are compared name by name.
-
-Shapes: T tokens, D hidden, H heads, K head dim, M MLP, V vocabulary.
-Token t asks (query), token i answers (key). Scores are what stands before the softmax.
+T tokens, D hidden, H heads, K head dim, F = K/2. Token t asks (query), token i answers (key).
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-Weights = Mapping[str, Tensor]
-# Attention[h][t][i]: the weight of key i for query t in head h; a key that t cannot see is absent.
-Attention = list[list[dict[int, Tensor]]]
+from tape_arith.models.encoding import PositionalEncoding
+from tape_arith.models.names.parse import Name
+from tape_arith.models.sequences import Sequences
+
+PAD = 0
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The sizes that cannot be read off the weights alone."""
+class Row:
+    """One row of a batch: all that an oracle may know."""
 
-    num_layers: int
-    num_heads: int
-    head_dim: int
+    name: Name
+    #: By the decoder's parameter names; they may require gradients.
+    weights: dict[str, Tensor]
+    pe: PositionalEncoding
+    seqs: Sequences
+    row: int
 
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.name.encoding.parts[-1].options)
 
-def softmax(scores: dict[int, Tensor]) -> dict[int, Tensor]:
-    """exp(score), divided by their sum; the largest score is subtracted, which changes nothing."""
-    highest = max(float(score.detach()) for score in scores.values())
-    raised = {i: torch.exp(score - highest) for i, score in scores.items()}
-    total = sum(raised.values(), torch.zeros((), dtype=torch.float64))
-    return {i: value / total for i, value in raised.items()}
+    @property
+    def tokens(self) -> list[int]:
+        tokens: list[int] = self.seqs.tokens[self.row].tolist()
+        return [token for token in tokens if token != PAD]
 
+    @property
+    def counted(self) -> list[int]:
+        """The index of each token if nothing is drawn."""
+        return [self.seqs.offset + t for t in range(len(self.tokens))]
 
-def sigmoid(x: Tensor) -> Tensor:
-    return 1.0 / (1.0 + torch.exp(-x))
-
-
-def silu(x: Tensor) -> Tensor:
-    return x * sigmoid(x)
-
-
-def causal_filter(kernel: Tensor, inputs: Sequence[Tensor], t: int) -> Tensor:
-    """Token t of inputs[t] [C], each channel filtered on its own by kernel [C, n]; tap j of n is
-    n - 1 - j tokens back."""
-    taps = kernel.shape[1]
-    total = torch.zeros(kernel.shape[0], dtype=kernel.dtype)
-    for tap in range(taps):
-        source = t - (taps - 1 - tap)
-        if source >= 0:
-            total = total + kernel[:, tap] * inputs[source]
-    return total
+    def drawn(self, pe: PositionalEncoding | None = None) -> list[int]:
+        """The index that `pe` reports of each token, which may be drawn from the row's key."""
+        index = (pe or self.pe).indices(self.seqs)
+        drawn: list[int] = index.expand(len(self.seqs.tokens), -1)[self.row].tolist()
+        return drawn[: len(self.tokens)]
 
 
-@dataclass
 class NoPE:
-    """No positional encoding: the causal mask alone knows the order. `index` of each token."""
+    """No positional encoding: the causal mask alone knows the order."""
 
-    weights: Weights
-    shape: Shape
-    index: Sequence[int]
+    def __init__(self, row: Row, index: list[int] | None = None) -> None:
+        self.row, self.weights, self.options = row, row.weights, row.options
+        self.index = row.counted if index is None else index
+        self.setting = row.pe.setting
+        self.num_heads, self.half = self.setting.num_heads, self.setting.head_dim // 2
 
     def named(self, layer: int, name: str) -> Tensor:
         return self.weights[f"pe.layers.{layer}.{name}"]
@@ -71,32 +65,45 @@ class NoPE:
         return self.index[t] - self.index[i]
 
     def embed(self, t: int, x: Tensor) -> Tensor:
-        """The embedding of token t (`x` [D]) with what an absolute encoding adds to it."""
+        """The embedding x [D] of token t with what an absolute encoding adds."""
         return x
 
-    def before_attention(
-        self, layer: int, normed: list[Tensor], q: list[list[Tensor]], k: list[list[Tensor]]
-    ) -> None:
-        """Receives the block's normalized input [t] [D], and queries and keys, [h][t] [K]."""
+    def before_attention(self, layer: int, x: Tensor, q: Tensor, k: Tensor) -> None:
+        """Receives the block's normalized input [T, D], and queries and keys [H, T, K]."""
 
     def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
-        """The score of query t (`q` [K]) for key i (`k` [K])."""
-        return q @ k / math.sqrt(self.shape.head_dim)
+        """The score of query t (q [K]) for key i (k [K])."""
+        return q @ k / math.sqrt(len(q))
 
-    def weigh(self, layer: int, head: int, t: int, scores: dict[int, Tensor]) -> dict[int, Tensor]:
-        """The weight that query t gives to each key, from its scores for all keys it sees."""
-        return softmax(scores)
+    def weigh(self, layer: int, head: int, t: int, scores: Tensor) -> Tensor:
+        """The weights that query t gives to keys 0 .. t, from its scores for them, [t + 1]."""
+        raised = torch.exp(scores - scores.max().detach())
+        return raised / raised.sum()
 
-    def after_attention(self, layer: int, attention: Attention, mixed: list[list[Tensor]]) -> None:
-        """Receives the attention weights and `mixed`[t][h] [K], before the output matrix."""
+    def after_attention(self, layer: int, weights: Tensor, mixed: Tensor) -> None:
+        """Receives attention weights [H, T, T] and its output [H, T, K]."""
 
-    def after_mlp(self, layer: int, mlp_out: list[Tensor]) -> None:
-        """Receives the output of the MLP, `mlp_out`[t] [D], before the residual is added."""
+    def after_mlp(self, layer: int, mlp_out: Tensor) -> None:
+        """Receives the output of the MLP [T, D], before the residual is added."""
+
+
+def silu(x: Tensor) -> Tensor:
+    return x / (1.0 + torch.exp(-x))
+
+
+def causal_filter(kernel: Tensor, inputs: Tensor, t: int) -> Tensor:
+    """Filter each channel of inputs [T, C] at token t by kernel [C, n].
+
+    Tap j of n is n - 1 - j tokens back.
+    """
+    taps = kernel.shape[1]
+    sources = [(tap, t - (taps - 1 - tap)) for tap in range(taps)]
+    return torch.stack([kernel[:, tap] * inputs[s] for tap, s in sources if s >= 0]).sum(0)
 
 
 def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
-    """`x` [D] divided by the root of its mean square (plus 1e-6), times `weight` [D]."""
-    return weight * x / torch.sqrt((x * x).sum() / x.shape[0] + 1e-6)
+    """x [T, D] divided by the root of its mean square (plus 1e-6), times weight [D]."""
+    return weight * x / torch.sqrt((x * x).mean(1, keepdim=True) + 1e-6)
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -104,50 +111,37 @@ def gelu(x: Tensor) -> Tensor:
     return x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))
 
 
-def decode(weights: Weights, shape: Shape, tokens: Sequence[int], pe: NoPE) -> Tensor:
-    """Logits [T, V] of one sequence; `pe` holds this sequence's positions and is used up."""
-    num_heads, head_dim = shape.num_heads, shape.head_dim
-    xs = [pe.embed(t, weights["embedding.weight"][token]) for t, token in enumerate(tokens)]
-    for layer in range(shape.num_layers):
-
-        def named(name: str, layer: int = layer) -> Tensor:
-            return weights[f"blocks.{layer}.{name}.weight"]
-
-        normed = [rms_norm(x, named("attention_norm")) for x in xs]
-        projected = [named("qkv") @ x for x in normed]
-        # q[h][t], k[h][t] and v[h][t] are [K].
-        q, k, v = (
-            [
-                [row[(part * num_heads + h) * head_dim :][:head_dim] for row in projected]
-                for h in range(num_heads)
-            ]
-            for part in range(3)
-        )
+def decode(row: Row, pe: NoPE) -> Tensor:
+    """Logits [T, V] of one row; `pe` is used up."""
+    weights, setting, tokens = row.weights, row.pe.setting, row.tokens
+    length, heads = len(tokens), range(setting.num_heads)
+    x = torch.stack([pe.embed(t, weights["embedding.weight"][n]) for t, n in enumerate(tokens)])
+    for layer in range(setting.num_layers):
+        block = {
+            name: weights[f"blocks.{layer}.{name}.weight"]
+            for name in ("attention_norm", "qkv", "output", "mlp_norm", "gate_value", "down")
+        }
+        normed = rms_norm(x, block["attention_norm"])
+        qkv = (normed @ block["qkv"].T).reshape(length, 3, setting.num_heads, setting.head_dim)
+        q, k, v = qkv.permute(1, 2, 0, 3)
         pe.before_attention(layer, normed, q, k)
-        attention: Attention = []
-        for h in range(num_heads):
-            rows = []
-            for t in range(len(xs)):
-                scores = {i: pe.score(layer, h, t, i, q[h][t], k[h][i]) for i in range(t + 1)}
-                rows.append(pe.weigh(layer, h, t, scores))
-            attention.append(rows)
-        mixed = []
-        for t in range(len(xs)):
-            heads = []
-            for h in range(num_heads):
-                out = torch.zeros(head_dim, dtype=torch.float64)
-                for i, share in attention[h][t].items():
-                    out = out + share * v[h][i]
-                heads.append(out)
-            mixed.append(heads)
+        attention = torch.stack(
+            [
+                torch.stack([_weights(pe, layer, h, t, q[h], k[h]) for t in range(length)])
+                for h in heads
+            ]
+        )
+        mixed = attention @ v
         pe.after_attention(layer, attention, mixed)
-        xs = [x + named("output") @ torch.cat(heads) for x, heads in zip(xs, mixed, strict=True)]
-        mlp_out = []
-        for x in xs:
-            gate, value = (named("gate_value") @ rms_norm(x, named("mlp_norm"))).chunk(2)
-            mlp_out.append(named("down") @ (gelu(gate) * value))
+        x = x + mixed.transpose(0, 1).flatten(1) @ block["output"].T
+        gate, value = (rms_norm(x, block["mlp_norm"]) @ block["gate_value"].T).chunk(2, 1)
+        mlp_out = (gelu(gate) * value) @ block["down"].T
         pe.after_mlp(layer, mlp_out)
-        xs = [x + m for x, m in zip(xs, mlp_out, strict=True)]
-    return torch.stack(
-        [weights["head.weight"] @ rms_norm(x, weights["final_norm.weight"]) for x in xs]
-    )
+        x = x + mlp_out
+    return rms_norm(x, weights["final_norm.weight"]) @ weights["head.weight"].T
+
+
+def _weights(pe: NoPE, layer: int, head: int, t: int, q: Tensor, k: Tensor) -> Tensor:
+    """The weights of query t, [T], zero at future keys."""
+    scores = torch.stack([pe.score(layer, head, t, i, q[t], k[i]) for i in range(t + 1)])
+    return torch.cat((pe.weigh(layer, head, t, scores), scores.new_zeros(len(k) - t - 1)))

@@ -1,17 +1,16 @@
-"""Oracles of the rotary encodings and of TAPE: loops from their papers' formulas (see decoder.py).
+"""Oracles of the rotary encodings and of TAPE, from their papers' formulas (see decoder.py).
 
-Channels f and f + F of a head are one pair. F = K/2 frequencies; `thetas` in radians a token, and
-`magnitude` on cosine and sine, are what an extrapolation changes.
+Channels f and f + F of a head are one pair, F = K/2.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from tests.helpers.oracles.decoder import Attention, NoPE, causal_filter, silu
+from tape_arith.models.families.rotary import Rotary
+from tests.helpers.oracles.decoder import NoPE, Row, causal_filter, silu
 
 BASE = 10_000.0
 
@@ -21,17 +20,6 @@ BASE = 10_000.0
 def frequencies(head_dim: int) -> list[float]:
     """theta_f = 10000^(-2f/K), f = 0 .. K/2 - 1, in radians a token (RoPE, arXiv 2104.09864)."""
     return [BASE ** (-2.0 * f / head_dim) for f in range(head_dim // 2)]
-
-
-def p_rope_frequencies(head_dim: int, p: float) -> list[float]:
-    """The floor(pF) highest of the F frequencies; the rest do not turn (arXiv 2410.06205)."""
-    kept = math.floor(p * (head_dim // 2))
-    return [theta if f < kept else 0.0 for f, theta in enumerate(frequencies(head_dim))]
-
-
-def pi(head_dim: int, scale: float) -> list[float]:
-    """theta_f / s: positions squeezed into the trained range (PI, arXiv 2306.15595)."""
-    return [theta / scale for theta in frequencies(head_dim)]
 
 
 def ntk(head_dim: int, scale: float) -> list[float]:
@@ -69,77 +57,109 @@ def paper_ramp(head_dim: int, trained_length: int) -> list[float]:
     return [min(1.0, max(0.0, (r - 1.0) / 31.0)) for r in turns]
 
 
-def yarn(head_dim: int, gammas: Sequence[float], scale: float) -> tuple[list[float], float]:
-    """Frequencies and magnitude (on cosine and sine) at `scale` = final / trained length >= 1."""
-    stretched = [
-        (1.0 - gamma) * theta / scale + gamma * theta
-        for gamma, theta in zip(gammas, frequencies(head_dim), strict=True)
-    ]
-    return stretched, 0.1 * math.log(scale) + 1.0
+def extrapolated(row: Row, width: int, usual: Sequence[float]) -> tuple[Sequence[float], float]:
+    """Frequencies of `width` rotated channels, and the magnitude of cosine and sine, of a row."""
+    part = row.name.extrapolation
+    if part is None or row.pe.training:
+        return usual, 1.0
+    options, setting = dict(part.options), row.pe.setting
+    length = int(row.seqs.final_length[row.row])
+    if options.get("scale") == "static":
+        length = setting.max_length
+    trained = setting.trained_length
+    scale = max(1.0, length / trained)
+    if part.name == "pi":  # positions squeezed into the trained range (arXiv 2306.15595)
+        return [theta / scale for theta in usual], 1.0
+    if part.name == "ntk":
+        return ntk(width, scale), 1.0
+    if part.name == "ntk-dynamic":
+        factor = options.get("factor", setting.max_length / trained)
+        assert isinstance(factor, float)
+        return ntk(width, factor * scale - (factor - 1.0)), 1.0
+    ramp = paper_ramp if options.get("ramp") == "paper" else index_ramp
+    kept = zip(usual, ramp(width, trained), strict=True)
+    yarn = [(1.0 - gamma) * theta / scale + gamma * theta for theta, gamma in kept]
+    return yarn, 0.1 * math.log(scale) + 1.0
 
 
 # ---- encodings ---------------------------------------------------------------------------------
 
 
-@dataclass
-class Rotary(NoPE):
-    thetas: Sequence[float]
-    magnitude: float = 1.0
-
-    def turned_product(self, f: int, angle: float, q: Tensor, k: Tensor, half: int) -> Tensor:
-        """q.k of channels f and f + half, the query turned ahead of the key by `angle`."""
-        turned = torch.complex(q[f], q[f + half]) * complex(math.cos(angle), math.sin(angle))
-        return (turned * torch.complex(k[f], k[f + half]).conj()).real * self.magnitude**2
-
-
-@dataclass
-class RoPE(Rotary):
+class RoPE(NoPE):
     """Each pair is one complex number, turned by theta_f a token (arXiv 2104.09864).
 
-    Written with the distance alone: a rotation of both by their own angle never appears here.
-    The first 2 len(thetas) channels turn and the others are left alone, as in partial rotations
-    (GPT-NeoX, arXiv 2204.06745, and transformers' code of it).
+    Written with the distance alone: a rotation of both by their own angle never appears here. The
+    channels behind `width` are left alone, as in partial rotations (GPT-NeoX, arXiv 2204.06745).
     """
 
+    def __init__(self, row: Row, index: list[int] | None = None) -> None:
+        super().__init__(row, index)
+        thetas, self.magnitude = extrapolated(row, self.width(), frequencies(self.width()))
+        self.thetas = torch.tensor(self.turning(thetas), dtype=torch.float64)
+
+    def width(self) -> int:
+        return self.setting.head_dim
+
+    def turning(self, thetas: Sequence[float]) -> Sequence[float]:
+        return thetas
+
+    def decay(self, distance: int) -> Tensor | float:
+        """A factor of each frequency's product."""
+        return 1.0
+
     def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
-        half, total = len(self.thetas), torch.zeros((), dtype=q.dtype)
-        for f, theta in enumerate(self.thetas):
-            total = total + self.turned_product(f, theta * self.distance(t, i), q, k, half)
-        total = total + q[2 * half :] @ k[2 * half :]
-        return total / math.sqrt(self.shape.head_dim)
+        half, distance = len(self.thetas), self.distance(t, i)
+        turn = torch.polar(torch.ones_like(self.thetas), self.thetas * distance)
+        ahead = torch.complex(q[:half], q[half : 2 * half]) * turn
+        products = (ahead * torch.complex(k[:half], k[half : 2 * half]).conj()).real
+        total = (products * self.decay(distance)).sum() * self.magnitude**2
+        return (total + q[2 * half :] @ k[2 * half :]) / math.sqrt(len(q))
 
 
-@dataclass
-class XPos(Rotary):
+class RoPEPartial(RoPE):
+    """The first int(fraction K) channels turn, an even number of them."""
+
+    def width(self) -> int:
+        return 2 * int(self.options.get("fraction", 0.25) * self.setting.head_dim / 2)
+
+
+class PRoPE(RoPE):
+    """The floor(pF) highest of the F frequencies; the rest do not turn (arXiv 2410.06205).
+
+    An extrapolation acts on all of them before.
+    """
+
+    def turning(self, thetas: Sequence[float]) -> Sequence[float]:
+        kept = math.floor(self.options.get("p", 0.75) * self.half)
+        return [theta if f < kept else 0.0 for f, theta in enumerate(thetas)]
+
+
+class XPos(RoPE):
     """RoPE whose frequency f decays by zeta_f^(distance/S), zeta_f = (2f/K + 0.4) / 1.4
     (arXiv 2212.10554, Algorithm 1: gamma = 0.4 and 0 <= 2f/K < 1)."""
 
-    scale_base: float = math.nan
-
-    def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
-        distance, total = self.distance(t, i), torch.zeros((), dtype=q.dtype)
-        for f, theta in enumerate(self.thetas):
-            zeta = (2.0 * f / self.shape.head_dim + 0.4) / 1.4
-            inner = self.turned_product(f, theta * distance, q, k, len(self.thetas))
-            total = total + zeta ** (distance / self.scale_base) * inner
-        return total / math.sqrt(self.shape.head_dim)
+    def decay(self, distance: int) -> Tensor:
+        scale_base = self.options.get("scale_base", self.setting.trained_length / 2)
+        zeta = (2.0 * torch.arange(self.half).double() / self.setting.head_dim + 0.4) / 1.4
+        return zeta ** (distance / scale_base)
 
 
-class PoPE(Rotary):
+class PoPE(RoPE):
     """sum_c softplus(q_c) softplus(k_c) cos((i - t) theta_c + delta_c) / sqrt(K), theta_c =
     10000^(-c/K), c = 0 .. K - 1: every channel a magnitude with a phase of its own, delta [H, K]
     of each layer within [-2 pi, 0] (arXiv 2509.10534)."""
 
+    def width(self) -> int:
+        """That of a RoPE with as many frequencies."""
+        return 2 * self.setting.head_dim
+
     def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
-        total = torch.zeros((), dtype=q.dtype)
-        for c, theta in enumerate(self.thetas):
-            delta = self.named(layer, "phase")[head, c].clamp(-2.0 * math.pi, 0.0)
-            magnitudes = torch.log(1.0 + torch.exp(q[c])) * torch.log(1.0 + torch.exp(k[c]))
-            total = total + magnitudes * torch.cos(delta - self.distance(t, i) * theta)
-        return total * self.magnitude**2 / math.sqrt(self.shape.head_dim)
+        delta = self.named(layer, "phase")[head].clamp(-2.0 * math.pi, 0.0)
+        magnitudes = torch.log(1.0 + torch.exp(q)) * torch.log(1.0 + torch.exp(k))
+        total = (magnitudes * torch.cos(delta - self.distance(t, i) * self.thetas)).sum()
+        return total * self.magnitude**2 / math.sqrt(len(q))
 
 
-@dataclass
 class SelectiveRoPE(NoPE):
     """RoPE whose angle at token t is the sum of what tokens 0 .. t say (arXiv 2511.17388):
 
@@ -149,101 +169,82 @@ class SelectiveRoPE(NoPE):
     T_f = 500000^(-2f/K).
     """
 
-    #: angles[t] [H, F] of the present layer.
-    angles: list[Tensor] = field(default_factory=list)
-
-    def before_attention(
-        self, layer: int, normed: list[Tensor], q: list[list[Tensor]], k: list[list[Tensor]]
-    ) -> None:
-        heads, half = self.shape.num_heads, self.shape.head_dim // 2
-        projected = []
-        for x in normed:
-            parts = [part / torch.sqrt((part * part).sum() + 1e-6) for part in x.chunk(heads)]
-            low = self.named(layer, "down.weight") @ torch.cat(parts)
-            projected.append(self.named(layer, "up.weight") @ low)
-        temperature = torch.tensor([500_000.0 ** (-f / half) for f in range(half)]).double()
-        self.angles = []
-        total = torch.zeros(heads, half, dtype=torch.float64)
-        for t in range(len(normed)):
+    def before_attention(self, layer: int, x: Tensor, q: Tensor, k: Tensor) -> None:
+        parts = x.reshape(len(x), self.num_heads, -1)
+        parts = parts / torch.sqrt((parts * parts).sum(2, keepdim=True) + 1e-6)
+        low = parts.flatten(1) @ self.named(layer, "down.weight").T
+        projected = low @ self.named(layer, "up.weight").T
+        temperature = 500_000.0 ** (-torch.arange(self.half).double() / self.half)
+        self.angles, total = [], x.new_zeros(self.num_heads, self.half)
+        for t in range(len(x)):
             phi = causal_filter(self.named(layer, "taps"), projected, t)
-            total = total + temperature * phi.reshape(heads, half)
+            total = total + temperature * phi.reshape(self.num_heads, self.half)
             self.angles.append(total)
 
     def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
-        half, total = self.shape.head_dim // 2, torch.zeros((), dtype=q.dtype)
-        for f in range(half):
-            angle = self.angles[t][head, f] - self.angles[i][head, f]
-            total = total + torch.cos(angle) * (q[f] * k[f] + q[f + half] * k[f + half])
-            total = total + torch.sin(angle) * (q[f] * k[f + half] - q[f + half] * k[f])
-        return total / math.sqrt(self.shape.head_dim)
+        angle = self.angles[t][head] - self.angles[i][head]
+        (a, b), (c, d) = q.chunk(2), k.chunk(2)
+        total = torch.cos(angle) * (a * c + b * d) + torch.sin(angle) * (a * d - b * c)
+        return total.sum() / math.sqrt(len(q))
 
 
 # ---- TAPE --------------------------------------------------------------------------------------
 
-# e[t][h][f]: a matrix [L, D].
-State = list[list[list[Tensor]]]
 
+class Contextual(NoPE):
+    """Base: e [T, H, F, L, D], a matrix for every token, head and frequency."""
 
-@dataclass
-class Contextual(Rotary):
-    """Base: every token, head and frequency has a matrix e; `table` [T, ...] holds the rows of a
-    learned start, one for each token, its columns as halves of the last axis."""
+    def __init__(self, row: Row) -> None:
+        super().__init__(row)
+        self.context = self.options.get("context", "full")
+        start, heads = self.options.get("start", "rope"), (1, self.num_heads, 1, 1, 1)
+        if start == "learned":
+            table = row.weights["pe.table"][self.index]  # columns are halves of the last axis
+            pairs = torch.stack(table.chunk(2, -1), -1)
+            self.e = self.from_table(pairs)[:, None].repeat(heads)
+            return
+        usual = frequencies(self.setting.head_dim)
+        if start == "fourier":  # drawn when the encoding was built; test_draws.py tests it
+            assert isinstance(row.pe, Rotary)
+            usual = row.pe.frequencies().tolist()
+        thetas, magnitude = extrapolated(row, self.setting.head_dim, usual)
+        angles = torch.tensor(self.index)[:, None] * torch.tensor(thetas, dtype=torch.float64)
+        first = self.first(magnitude * torch.cos(angles), magnitude * torch.sin(angles))
+        self.e = first[:, None].repeat(heads)
 
-    context: str = "full"
-    clamp: float = 0.0
-    width: int = 48
-    table: Tensor | None = None
-    e: State = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        for t, position in enumerate(self.index):
-            matrices = []
-            for f, theta in enumerate(self.thetas):
-                c = self.magnitude * math.cos(theta * position)
-                s = self.magnitude * math.sin(theta * position)
-                matrix = self.first(c, s) if self.table is None else self.from_row(self.table[t], f)
-                matrices.append(matrix)
-            self.e.append([list(matrices) for _ in range(self.shape.num_heads)])
-
-    def first(self, c: float, s: float) -> Tensor:
+    def first(self, c: Tensor, s: Tensor) -> Tensor:
+        """e at first, [T, F, L, D], from cosines and sines [T, F]."""
         raise NotImplementedError
 
-    def from_row(self, row: Tensor, f: int) -> Tensor:
+    def from_table(self, pairs: Tensor) -> Tensor:
+        """e at first from the rows of a learned table, [T, (L,) F, 2]."""
         raise NotImplementedError
-
-    def is_last(self, layer: int) -> bool:
-        """Whether nobody reads the state after this layer, which therefore has no update."""
-        return layer == self.shape.num_layers - 1
-
-    def gather(self, attention: Attention, t: int, head: int, f: int) -> Tensor:
-        """sum_i A_ti e_i (Eq. 7)."""
-        total = torch.zeros_like(self.e[0][head][f])
-        for i, share in attention[head][t].items():
-            total = total + share * self.e[i][head][f]
-        return total
-
-    def clamp_norms(self) -> None:
-        """e / max(1, ||e||_F / clamp); as it is where `clamp` is 0."""
-
-        def one(matrix: Tensor) -> Tensor:
-            norm = torch.sqrt((matrix * matrix).sum())
-            return matrix / (norm / self.clamp) if 0 < self.clamp < norm else matrix
-
-        self.e = [[[one(matrix) for matrix in head] for head in token] for token in self.e]
-
-    def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
-        half, total = self.shape.head_dim // 2, torch.zeros((), dtype=q.dtype)
-        for f in range(half):
-            q_pair = torch.stack([q[f], q[f + half]])
-            k_pair = torch.stack([k[f], k[f + half]])
-            total = total + q_pair @ self.inner(self.e[t][head][f], self.e[i][head][f]) @ k_pair
-        return total / math.sqrt(self.shape.head_dim)
 
     def inner(self, query: Tensor, key: Tensor) -> Tensor:
+        """The 2x2 matrix between q and k of a pair, [F, 2, 2], from e [F, L, D] of both."""
         raise NotImplementedError
 
+    def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
+        between = self.inner(self.e[t, head], self.e[i, head])
+        q_pairs, k_pairs = torch.stack(q.chunk(2), 1), torch.stack(k.chunk(2), 1)
+        return (q_pairs[:, None] @ between @ k_pairs[:, :, None]).sum() / math.sqrt(len(q))
 
-@dataclass
+    def is_last(self, layer: int) -> bool:
+        """Tell whether no layer reads the state after this one, which therefore has no update."""
+        return layer == self.setting.num_layers - 1
+
+    def gathered(self, weights: Tensor) -> Tensor:
+        """sum_i A_ti e_i (Eq. 7)."""
+        return torch.einsum("hti,ihfld->thfld", weights, self.e)
+
+    def clamp_norms(self) -> None:
+        """e / max(1, ||e||_F / clamp)."""
+        clamp = self.options.get("clamp", 0.0)
+        norms = torch.sqrt((self.e * self.e).sum((-2, -1), keepdim=True))
+        if clamp:
+            self.e = torch.where(norms > clamp, self.e / (norms / clamp), self.e)
+
+
 class TAPE(Contextual):
     """TAPE by the paper's Eq. 6 to 8, with its options `context`, `form` and `clamp`.
 
@@ -252,50 +253,43 @@ class TAPE(Contextual):
     vector's one number a is a I, and a vector is (cos, sin, cos, sin) / sqrt 2 at the start.
     """
 
-    form: str = "tensor"
+    @property
+    def is_vector(self) -> bool:
+        return self.options.get("form") == "vector"
 
-    def first(self, c: float, s: float) -> Tensor:
-        if self.form == "vector":
-            return torch.tensor([[c, s, c, s]], dtype=torch.float64) / math.sqrt(2.0)
-        return torch.tensor([[c, s], [-s, c]], dtype=torch.float64)
+    def first(self, c: Tensor, s: Tensor) -> Tensor:
+        if self.is_vector:
+            return torch.stack([c, s, c, s], -1)[:, :, None] / math.sqrt(2.0)
+        return torch.stack([torch.stack([c, s], -1), torch.stack([-s, c], -1)], -2)
 
-    def from_row(self, row: Tensor, f: int) -> Tensor:
-        matrix = row[:, [f, self.shape.head_dim // 2 + f]]
-        if self.form == "vector":
-            return torch.cat((matrix, matrix), 1) / math.sqrt(2.0)
-        return matrix
+    def from_table(self, pairs: Tensor) -> Tensor:
+        e = pairs.transpose(1, 2)
+        return torch.cat((e, e), -1) / math.sqrt(2.0) if self.is_vector else e
 
     def inner(self, query: Tensor, key: Tensor) -> Tensor:
-        inner = query @ key.T
-        return inner[0, 0] * torch.eye(2, dtype=key.dtype) if self.form == "vector" else inner
+        inner = query @ key.transpose(1, 2)
+        return inner * torch.eye(2, dtype=key.dtype) if self.is_vector else inner
 
-    def after_attention(self, layer: int, attention: Attention, mixed: list[list[Tensor]]) -> None:
+    def after_attention(self, layer: int, weights: Tensor, mixed: Tensor) -> None:
         if self.is_last(layer):
             return
-        updated: State = []
-        for t, at_token in enumerate(self.e):
-            heads = []
-            for head, at_head in enumerate(at_token):
-                matrices = []
-                for f, matrix in enumerate(at_head):
-                    gathered = matrix
-                    if self.context != "no-attention":
-                        gathered = self.gather(attention, t, head, f)
-                    # Eq. 8, and the residual around the whole block.
-                    matrices.append(matrix + self.change(layer, head, gathered, mixed[t][head]))
-                heads.append(matrices)
-            updated.append(heads)
-        self.e = updated
+        gathered = self.e if self.context == "no-attention" else self.gathered(weights)
+        changes = [
+            [self.change(layer, h, gathered[t, h], mixed[h, t]) for h in range(self.num_heads)]
+            for t in range(len(self.e))
+        ]
+        # Eq. 8, and the residual around the whole block.
+        self.e = self.e + torch.stack([torch.stack(heads) for heads in changes])
         self.clamp_norms()
 
     def change(self, layer: int, head: int, gathered: Tensor, output: Tensor) -> Tensor:
-        """What is added to e [L, D], from e~ (`gathered`) and the head's output [K]."""
+        """What is added to e [F, L, D], from e~ (`gathered`) and the head's output [K]."""
         if self.context == "no-mlp":
             return self.named(layer, "s")[head] * gathered
-        psi = self.named(layer, "psi.weight") @ output + self.named(layer, "psi.bias")
-        matrix = self.named(layer, "w2") @ torch.diag(silu(psi)) @ self.named(layer, "w1")
-        if self.form == "non-equivariant":
-            return (matrix @ gathered.reshape(4)).reshape(2, 2)
+        psi = silu(self.named(layer, "psi.weight") @ output + self.named(layer, "psi.bias"))
+        matrix = self.named(layer, "w2") @ torch.diag(psi) @ self.named(layer, "w1")
+        if self.options.get("form") == "non-equivariant":
+            return (gathered.reshape(-1, 4) @ matrix.T).reshape(-1, 2, 2)
         return matrix @ gathered
 
 
@@ -305,48 +299,30 @@ class TAPEHeads(Contextual):
     Every update of that code treats cosine and sine alike; e is [[a, -b], [b, a]] and q~ = e q.
     """
 
-    def first(self, c: float, s: float) -> Tensor:
-        return torch.tensor([[c, -s], [s, c]], dtype=torch.float64)
+    def first(self, c: Tensor, s: Tensor) -> Tensor:
+        return torch.stack([torch.stack([c, -s], -1), torch.stack([s, c], -1)], -2)
 
-    def from_row(self, row: Tensor, f: int) -> Tensor:
-        a, b = row[f], row[self.shape.head_dim // 2 + f]
-        return torch.stack([torch.stack([a, -b]), torch.stack([b, a])])
+    def from_table(self, pairs: Tensor) -> Tensor:
+        return self.first(pairs[..., 0], pairs[..., 1])
 
     def inner(self, query: Tensor, key: Tensor) -> Tensor:
-        return query.T @ key
+        return query.transpose(1, 2) @ key
 
-    def after_attention(self, layer: int, attention: Attention, mixed: list[list[Tensor]]) -> None:
+    def after_attention(self, layer: int, weights: Tensor, mixed: Tensor) -> None:
         """e <- e + s_h (A e), head by head."""
-        if self.is_last(layer) or self.context == "no-attention":
-            return
-        s = self.named(layer, "s")
-        self.e = [
-            [
-                [e + s[h] * self.gather(attention, t, h, f) for f, e in enumerate(at_head)]
-                for h, at_head in enumerate(at_token)
-            ]
-            for t, at_token in enumerate(self.e)
-        ]
+        if not self.is_last(layer) and self.context != "no-attention":
+            share = self.named(layer, "s")[:, None, None, None]
+            self.e = self.e + share * self.gathered(weights)
 
-    def after_mlp(self, layer: int, mlp_out: list[Tensor]) -> None:
+    def after_mlp(self, layer: int, mlp_out: Tensor) -> None:
         """e <- e + Wd diag(SiLU(Wx m)) Wu e, across heads, token by token; then the clamp."""
         if self.is_last(layer):
             return
         if self.context != "no-mlp":
-            self.e = [self.mix(layer, e, m) for e, m in zip(self.e, mlp_out, strict=True)]
+            updated = []
+            for e, m in zip(self.e, mlp_out, strict=True):
+                gate = torch.diag(silu(self.named(layer, "wx") @ m))
+                mixing = self.named(layer, "wd") @ gate @ self.named(layer, "wu")  # [H, H]
+                updated.append(e + torch.einsum("gh,hfld->gfld", mixing, e))
+            self.e = torch.stack(updated)
         self.clamp_norms()
-
-    def mix(self, layer: int, e: list[list[Tensor]], mlp_out: Tensor) -> list[list[Tensor]]:
-        gate = silu(self.named(layer, "wx") @ mlp_out)
-        mixing = self.named(layer, "wd") @ torch.diag(gate) @ self.named(layer, "wu")  # [H, H]
-        heads, half = range(self.shape.num_heads), range(self.shape.head_dim // 2)
-        updated = []
-        for head in heads:
-            matrices = []
-            for f in half:
-                total = e[head][f]
-                for other in heads:
-                    total = total + mixing[head, other] * e[other][f]
-                matrices.append(total)
-            updated.append(matrices)
-        return updated

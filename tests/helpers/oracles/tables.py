@@ -1,21 +1,21 @@
-"""Oracles of what is added to token embeddings: by a token's place in its sequence, and by its
-place in its number (task-structured encodings); loops from the papers' formulas (see decoder.py).
+"""Oracles of what is added to token embeddings: by a token's index, or by its place in its number.
+
+From the papers' formulas (see decoder.py).
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from tests.helpers.oracles.decoder import NoPE
+from tests.helpers.oracles.decoder import NoPE, Row
 from tests.helpers.oracles.rotary import RoPE
 
 
 def abacus_indices(tokens: Sequence[int], digits: Sequence[int], start: int) -> list[int]:
     """0 for what is no digit; the digits of a run get start + 1, start + 2, ... from its first, the
-    least significant one where numbers are reversed (arXiv 2405.17399)."""
+    least significant one if numbers are reversed (arXiv 2405.17399)."""
     indices = []
     for t, token in enumerate(tokens):
         if token not in digits:
@@ -62,44 +62,35 @@ class Sinusoidal(NoPE):
     10000^(-2k/D) (Vaswani et al. 2017, arXiv 1706.03762, section 3.4 and 3.5)."""
 
     def embed(self, t: int, x: Tensor) -> Tensor:
-        width = x.shape[0]
+        width = len(x)
         waves = [10_000.0 ** (-2.0 * k / width) for k in range(width // 2)]
         sines = [math.sin(self.index[t] * w) for w in waves]
         cosines = [math.cos(self.index[t] * w) for w in waves]
         return math.sqrt(width) * x + torch.tensor(sines + cosines, dtype=x.dtype)
 
 
-@dataclass
 class Table(NoPE):
     """x + table[index]: learned positions (Gehring et al. 2017, arXiv 1705.03122), and those of
     Abacus and Position Coupling, which differ in the index alone."""
 
-    table: Tensor
-
     def embed(self, t: int, x: Tensor) -> Tensor:
-        return x + self.table[self.index[t]]
+        return x + self.weights["pe.table"][self.index[t]]
 
 
-@dataclass
 class BiPE(RoPE):
     """x + table[place in the segment], and RoPE by the segment's number (arXiv 2401.16421)."""
 
-    places: Sequence[int] = ()
+    def __init__(self, row: Row) -> None:
+        pairs = bipe_indices(row.tokens, row.pe.setting.separator_ids)
+        segments, self.places = zip(*pairs, strict=True)
+        super().__init__(row, list(segments))
+        if row.pe.training:  # find the row of the table that the first token, of place 0, is given
+            table = row.pe.get_parameter("table").detach()
+            zeros = torch.zeros(*row.seqs.tokens.shape, table.shape[1], dtype=table.dtype)
+            first = row.pe.embed(zeros, row.pe.indices(row.seqs), row.seqs)[row.row, 0].detach()
+            (shift,) = [p for p in range(len(table)) if torch.equal(table[p], first)]
+            self.places = tuple(place + shift for place in self.places)
 
     def embed(self, t: int, x: Tensor) -> Tensor:
         table = self.weights["pe.table"]
-        return x + table[min(self.places[t], table.shape[0] - 1)]
-
-
-@dataclass
-class Joined(NoPE):
-    """The embedding of one encoding and the scores of another."""
-
-    embedding: NoPE
-    attention: NoPE
-
-    def embed(self, t: int, x: Tensor) -> Tensor:
-        return self.embedding.embed(t, x)
-
-    def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
-        return self.attention.score(layer, head, t, i, q, k)
+        return x + table[min(self.places[t], len(table) - 1)]
