@@ -84,3 +84,21 @@ def logits_of(decoder: Decoder, seqs: Sequences) -> Tensor:
 def error(ours: Tensor, theirs: Tensor) -> float:
     """Largest difference, relative to the largest of `theirs`."""
     return float((ours - theirs).abs().max() / theirs.abs().max())
+
+
+_SIGNS = {"+": 14, "=": 17, "$": 3, " ": 0} | {str(digit): 4 + digit for digit in range(10)}
+
+
+def digits(*texts: str) -> Sequences:
+    """Encode problems, right-padded with spaces; each row has another key."""
+    width = max(map(len, texts))
+    tokens = torch.tensor([[_SIGNS[c] for c in text.ljust(width)] for text in texts])
+    return Sequences(tokens, torch.full((len(texts),), width + 3), torch.arange(len(texts)) + 7)
+
+
+def packed_digits(*texts: str) -> Sequences:
+    """Encode problems end to end."""
+    apart, lengths = digits(*texts), [len(text) for text in texts]
+    tokens = torch.tensor([[_SIGNS[c] for c in "".join(texts)]])
+    starts = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
+    return replace(apart, tokens=tokens, starts=starts, longest=max(lengths))

@@ -3,9 +3,6 @@
 The other tests move the weights first, so that nothing else would notice another start.
 """
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -16,119 +13,140 @@ from tape_arith.models.names.locate import known_names
 from tests.helpers.small_decoders import setting
 
 WIDE = setting(num_layers=3, num_heads=8, head_dim=16, hidden_size=128, max_length=64)
-FROM_NORMAL = {
-    "path": ("down", "up", "taps", "beta.weight"),
-    "selective-rope": ("down.weight", "up.weight", "taps"),
-    "fox": ("gate.weight",),
-    "tape-heads": ("wx", "wd"),
-    "t5": ("table",),
-    "abacus": ("table",),
-    "coupling": ("table",),
-    "bipe": ("table",),
-    "learned": ("table",),
-    "learned-offset": ("table",),
-    "rand-learned": ("table",),
+Law = tuple[str, float]
+Starts = dict[str, tuple[tuple[int, ...], Law]]
+NORMAL, ZERO = ("normal", 0.02), ("constant", 0.0)
+FIRE: Starts = {
+    "layers.c": ((), ("constant", 0.1)),
+    "layers.l_multiplier": ((), ("constant", 1.0)),
+    # torch's linear maps: uniform within 1/sqrt(inputs).
+    "layers.hidden.weight": ((32, 1), ("uniform", 1.0)),
+    "layers.hidden.bias": ((32,), ("uniform", 1.0)),
+    "layers.output.weight": ((8, 32), ("uniform", 32**-0.5)),
+    "layers.output.bias": ((8,), ("uniform", 32**-0.5)),
 }
-
-
-def drawn(name: str, parameter: str, **changes: Any) -> Tensor:
-    """A parameter of all layers that have it, one after another."""
-    torch.manual_seed(0)
-    pe = build(name, replace(WIDE, **changes))
-    values = [p for key, p in pe.named_parameters() if f".{key}".endswith(f".{parameter}")]
-    assert values
-    return torch.cat([p.detach().flatten() for p in values])
-
-
-@pytest.mark.parametrize(
-    ("name", "parameter"), [(name, p) for name, parts in FROM_NORMAL.items() for p in parts]
+KERPLE: Starts = {"p": ((8,), ("range", 2.0)), "a": ((8,), ("range", 1.0))}
+PSI: Starts = {
+    "layers.psi.weight": ((48, 16), ("uniform", 0.25)),
+    "layers.psi.bias": ((48,), ("uniform", 0.25)),
+}
+#: Shape and law of every parameter of every encoding that has any; one of each layer is "layers.".
+STARTS: dict[str, Starts] = {
+    # K = 1.25 x the digits of the longest tested operand, here 20, and L1 + 1 more rows.
+    "abacus": {"table": ((25 + 64 + 1, 128), NORMAL)},
+    "abacus:k=0": {"table": ((65, 128), NORMAL)},
+    "bipe": {"table": ((28, 128), NORMAL)},
+    "bipe:rows=5:k=2": {"table": ((7, 128), NORMAL)},
+    "cope": {"layers.table": ((64, 16), ZERO)},
+    "coupling": {"table": ((25 + 64 + 1, 128), NORMAL)},
+    "dape": {
+        "layers.mlp_hidden.weight": ((32, 16), ("uniform", 0.25)),
+        "layers.mlp_hidden.bias": ((32,), ("uniform", 0.25)),
+        "layers.mlp_output.weight": ((8, 32), ("uniform", 32**-0.5)),
+        "layers.mlp_output.bias": ((8,), ("uniform", 32**-0.5)),
+        **{f"base.{name}": start for name, start in KERPLE.items()},
+    },
+    "fire": FIRE,
+    "fox": {"layers.gate.weight": ((8, 128), NORMAL), "layers.gate.bias": ((8,), ZERO)},
+    "fox:b_f=5": {
+        "layers.gate.weight": ((8, 128), NORMAL),
+        "layers.gate.bias": ((8,), ("constant", 5.0)),
+    },
+    "kerple-log": KERPLE,
+    "kerple-power": KERPLE,
+    "learned": {"table": ((64, 128), NORMAL)},
+    "learned-offset": {"table": ((64, 128), NORMAL)},
+    "path": {
+        "layers.down": ((32, 128), NORMAL),
+        "layers.up": ((128, 32), NORMAL),
+        "layers.taps": ((128, 3), NORMAL),
+        "layers.beta.weight": ((8, 128), NORMAL),
+        "layers.beta.bias": ((8,), ZERO),
+    },
+    "pope": {"layers.phase": ((8, 16), ZERO)},
+    "pope:phase=uniform": {"layers.phase": ((8, 16), ("range", -2 * torch.pi))},
+    "rand-fire": FIRE,
+    "rand-learned": {"table": ((128, 128), NORMAL)},
+    "selective-rope": {
+        "layers.down.weight": ((32, 128), NORMAL),
+        "layers.up.weight": ((64, 32), NORMAL),
+        "layers.taps": ((64, 4), NORMAL),
+    },
+    "shaw": {"layers.keys": ((29, 16), ("normal", 16**-0.5))},
+    "t5": {"table": ((32, 8), NORMAL)},
+    "tape": {
+        **PSI,
+        "layers.w1": ((48, 2), ("uniform", 2**-0.5)),
+        "layers.w2": ((2, 48), ZERO),
+    },
+    "tape:form=vector": {
+        **PSI,
+        "layers.w1": ((48, 1), ("uniform", 1.0)),
+        "layers.w2": ((1, 48), ZERO),
+    },
+    "tape:form=non-equivariant": {
+        **PSI,
+        "layers.w1": ((48, 4), ("uniform", 0.5)),
+        "layers.w2": ((4, 48), ZERO),
+    },
+    "tape:context=no-mlp": {"layers.s": ((8,), ZERO)},
+    "tape-heads": {
+        "layers.s": ((8,), ZERO),
+        "layers.wx": ((48, 128), NORMAL),
+        "layers.wu": ((48, 8), ZERO),
+        "layers.wd": ((8, 48), NORMAL),
+    },
+    "tape-heads:context=no-mlp": {"layers.s": ((8,), ZERO)},
+}
+#: The matrices that decay; scalars, biases and tables do not.
+DECAYING = (
+    *("hidden.weight", "output.weight", "psi.weight", "w1", "w2", "wx", "wu", "wd"),
+    *("gate.weight", "down", "up", "taps", "beta.weight", "down.weight", "up.weight"),
 )
-def test_weights_from_the_decoder_s_own_distribution(name: str, parameter: str) -> None:
-    values = drawn(name, parameter, num_heads=8 if name != "t5" else 64)
-    few = 4 / len(values) ** 0.5
-    assert float(values.std()) == pytest.approx(0.02, rel=few)
-    assert abs(float(values.mean())) < 0.02 * few
-    # No uniform one of that deviation, whose values end at 0.035.
-    assert float(values.abs().max()) > 0.045
 
 
-@pytest.mark.parametrize(
-    ("name", "parameter", "inputs"),
-    [
-        ("fire", "hidden.weight", 1),
-        ("fire", "output.weight", 32),
-        ("fire", "output.bias", 32),
-        ("dape", "mlp_hidden.weight", 16),
-        ("dape", "mlp_output.weight", 32),
-        ("tape", "psi.weight", 16),
-        ("tape", "psi.bias", 16),
-    ],
-)
-def test_weights_from_torch_s_uniform_distribution(name: str, parameter: str, inputs: int) -> None:
-    """They start as torch's linear maps do, uniform within 1/sqrt(inputs)."""
-    values, bound = drawn(name, parameter), inputs**-0.5
-    few = 3 / len(values) ** 0.5
-    assert float(values.abs().max()) <= bound
-    assert float(values.abs().max()) > bound * (1 - few)
-    assert float(values.std()) == pytest.approx(bound / 3**0.5, rel=few)
+def assert_follows(values: Tensor, law: Law) -> None:
+    """Check the moments and ends of a distribution at four deviations."""
+    (kind, size), few = law, 4 / len(values) ** 0.5
+    if kind == "constant":
+        assert values.unique().tolist() == pytest.approx([size])
+    elif kind == "normal":
+        assert float(values.std()) == pytest.approx(size, rel=few)
+        assert abs(float(values.mean())) < size * few
+        # A uniform one of that deviation ends at 1.7 of them.
+        assert len(values) < 200 or float(values.abs().max()) > 2 * size
+    else:  # uniform within -size .. size, or 0 .. size
+        low = -size if kind == "uniform" else 0.0
+        share = (values - low) / (size - low)
+        assert float(share.min()) >= 0 and float(share.max()) <= 1 + 1e-6
+        assert float(share.mean()) == pytest.approx(0.5, abs=0.3 * few)
+        assert float(share.std()) == pytest.approx(12**-0.5, rel=few)
 
 
-@pytest.mark.parametrize(
-    ("name", "parameter", "value"),
-    [
-        ("fire", "c", 0.1),
-        ("fire", "l_multiplier", 1.0),
-        ("path", "beta.bias", 0.0),
-        ("fox", "gate.bias", 0.0),
-        ("fox:b_f=5", "gate.bias", 5.0),
-        ("cope", "table", 0.0),
-        ("pope", "phase", 0.0),
-        ("tape", "w2", 0.0),
-        ("tape-heads", "wu", 0.0),
-        ("tape-heads", "s", 0.0),
-    ],
-)
-def test_constant_starts(name: str, parameter: str, value: float) -> None:
-    assert drawn(name, parameter).unique().tolist() == pytest.approx([value])
+@pytest.mark.parametrize("name", sorted({*known_names("encoding"), *STARTS}))
+def test_parameters_start_as_their_papers_say(name: str) -> None:
+    """Shapes are those of the defaults: a recorded name without options keeps its meaning.
 
-
-def test_other_starts() -> None:
-    """Kerple's p ~ U(0, 2) and a ~ U(0, 1), Shaw's N(0, K^-1/2), PoPE's phases in [-2 pi, 0]."""
-    for name in ("kerple-log", "kerple-power"):
-        p, a = drawn(name, "p", num_heads=500), drawn(name, "a", num_heads=500)
-        assert 0.0099 < float(p.min()) < 0.1 and 1.9 < float(p.max()) <= 2
-        assert 0.0099 < float(a.min()) < 0.05 and 0.95 < float(a.max()) <= 1
-    assert float(drawn("shaw:kmax=999", "keys").std()) == pytest.approx(16**-0.5, rel=0.05)
-    phases = drawn("pope:phase=uniform", "phase")
-    assert -6.2832 <= float(phases.min()) < -5.5 and -0.8 < float(phases.max()) <= 0
-
-
-@pytest.mark.parametrize(
-    ("name", "parameter", "shape"),
-    [
-        ("path", "layers.0.down", (32, 128)),
-        ("selective-rope", "layers.0.down.weight", (32, 128)),
-        ("cope", "layers.0.table", (64, 16)),
-        ("dape", "layers.0.mlp_hidden.weight", (32, 16)),
-        ("dape", "base.p", (8,)),
-        ("fire", "layers.0.hidden.weight", (32, 1)),
-        ("shaw", "layers.0.keys", (29, 16)),
-        ("t5", "table", (32, 8)),
-        ("learned", "table", (64, 128)),
-        ("learned-offset", "table", (64, 128)),
-        ("rand-learned", "table", (128, 128)),
-        ("bipe", "table", (28, 128)),
-        ("bipe:rows=5:k=2", "table", (7, 128)),
-        # K = 1.25 x the digits of the longest tested operand, here 20, and L1 + 1 more rows.
-        ("abacus", "table", (25 + 64 + 1, 128)),
-        ("coupling", "table", (25 + 64 + 1, 128)),
-        ("abacus:k=0", "table", (65, 128)),
-    ],
-)
-def test_defaults_of_options(name: str, parameter: str, shape: tuple[int, ...]) -> None:
-    """A recorded name without options keeps its meaning."""
-    pe = build(name, WIDE)
-    assert tuple(pe.get_parameter(parameter).shape) == shape
+    What is not in the table has no parameters: a known slip trains frequencies, with weight decay.
+    """
+    starts: dict[str, list[Tensor]] = {}
+    for seed in range(8):
+        torch.manual_seed(seed)
+        pe = build(name, WIDE)
+        for path, parameter in pe.named_parameters():
+            first, _, rest = path.partition(".")
+            key = f"layers.{rest.partition('.')[2]}" if first == "layers" else path
+            starts.setdefault(key, []).append(parameter.detach())
+    expected = STARTS.get(name, {})
+    assert starts.keys() == expected.keys()
+    for key, (shape, law) in expected.items():
+        layers = (2 if "tape" in name else 3) if key.startswith("layers.") else 1
+        assert [tuple(one.shape) for one in starts[key]] == [shape] * 8 * layers, key
+        assert_follows(torch.stack(starts[key]).flatten(), law)
+    spared = {id(p) for p, options in pe.parameter_groups() if options.get("weight_decay") == 0}
+    for path, parameter in pe.named_parameters():
+        assert (id(parameter) not in spared) == path.endswith(DECAYING), path
+    assert pe.state_dict().keys() == dict(pe.named_parameters()).keys()
 
 
 @pytest.mark.parametrize(
@@ -141,8 +159,6 @@ def test_defaults_of_options(name: str, parameter: str, shape: tuple[int, ...]) 
         ("hard-alibi", "windowed", 4),
         ("sandwich", "width", 128),
         ("rand-rope", "l_max", 128),
-        ("tape", "width", 48),
-        ("tape-heads", "width", 48),
     ],
 )
 def test_defaults_without_a_parameter(name: str, attribute: str, value: float) -> None:
@@ -164,43 +180,3 @@ def test_a_part_of_the_frequencies_rounds_down(name: str, turning: int) -> None:
     pe = build(name, WIDE)
     assert isinstance(pe, Rotary)
     assert int((pe.spread(pe.frequencies()) > 0).sum()) == turning
-
-
-DECAYS = {
-    "fire": ("hidden.weight", "output.weight"),
-    "rand-fire": ("hidden.weight", "output.weight"),
-    "dape": ("mlp_hidden.weight", "mlp_output.weight"),
-    "tape": ("psi.weight", "w1", "w2"),
-    "tape-heads": ("wx", "wu", "wd"),
-    "fox": ("gate.weight",),
-    "path": ("down", "up", "taps", "beta.weight"),
-    "selective-rope": ("down.weight", "up.weight", "taps"),
-}
-
-
-@pytest.mark.parametrize("name", known_names("encoding"))
-def test_matrices_decay_and_nothing_else(name: str) -> None:
-    """Scalars, biases and tables do not."""
-    pe = build(name, WIDE)
-    spared = {id(p) for p, options in pe.parameter_groups() if options.get("weight_decay") == 0}
-    for path, parameter in pe.named_parameters():
-        assert path.endswith(DECAYS.get(name, ("nothing",))) == (id(parameter) not in spared), path
-
-
-@pytest.mark.parametrize("name", ["t5", "kerple-log", "kerple-power"])
-def test_one_set_of_parameters_for_all_layers(name: str) -> None:
-    """Published copies have one a layer."""
-    assert not list(build(name, WIDE).layers.parameters())
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("nope", "alibi", "nape", "hard-alibi", "sandwich", "sinusoidal", "rope", "rope-partial"),
-        *("p-rope", "xpos", "rand-rope", "rand-alibi", "rand-sinusoidal"),
-    ],
-)
-def test_nothing_is_learned(name: str) -> None:
-    """A known slip keeps frequencies as a Parameter: they are trained, with weight decay."""
-    pe = build(name, WIDE)
-    assert not list(pe.parameters()) and not pe.state_dict()
