@@ -48,10 +48,13 @@ def test_training_computes_what_evaluation_does(name: str) -> None:
     assert torch.equal(forward(decoder.train(), seqs), forward(decoder.eval(), seqs))
 
 
-@pytest.mark.parametrize("max_distance", [128, 52, 244, 17])
-def test_buckets_of_t5(max_distance: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "max_distance"),
+    [("t5", 128), ("t5:max_distance=244", 244), ("t5:max_distance=17", 17)],
+)
+def test_buckets_of_t5(name: str, max_distance: int) -> None:
     """All look back: with the bidirectional default of published code 16 of them would be left."""
-    pe = build(f"t5:max_distance={max_distance}", setting())
+    pe = build(name, setting())
     assert isinstance(pe, T5)
     expected = [t5_bucket(distance, 32, max_distance) for distance in range(400)]
     assert pe.buckets(torch.arange(400.0)).tolist() == expected
