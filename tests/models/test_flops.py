@@ -29,11 +29,13 @@ NAMES = [
     "tape:form=non-equivariant",
     "tape:form=vector",
     "tape:clamp=1.5",
+    "tape:start=learned",
     "tape:context=no-attention:form=non-equivariant",
     "tape:context=no-mlp:form=vector",
     "tape:context=no-attention:form=non-equivariant:start=learned",
     "tape-heads:context=no-attention",
     "tape-heads:context=no-mlp",
+    "tape-heads:start=learned",
     "tape-heads:context=no-attention:start=learned",
 ]
 # Rows and tokens; of those, answers or None for all.

@@ -17,11 +17,10 @@ import torch
 from torch import Tensor
 
 from tape_arith.models.build import build
-from tape_arith.models.decoder import Decoder, DecoderConfig, matmuls
+from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import PositionalEncoding
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences
-from tests.helpers.flops import counted, padded
 from tests.helpers.small_decoders import VOCABULARY, error, setting_of
 from tests.models.test_oracles import ABLATIONS, CLAMPED
 
@@ -208,18 +207,6 @@ def test_a_learned_start(name: str) -> None:
     for seqs in (sequences(torch.zeros(1, 53, dtype=torch.int64)), sequences(offset=33)):
         with pytest.raises(UsageError, match="table of 52 states"):
             decoder(seqs)
-
-
-@pytest.mark.parametrize("start", ["fourier", "learned"])
-@pytest.mark.parametrize("name", ["tape", "tape-heads"])
-def test_flops_of_every_start(name: str, start: str) -> None:
-    """A learned first e needs a gradient, so the first layer's product has one more."""
-    decoder = perturbed(f"{name}:start={start}")
-    parameters = list(decoder.parameters())
-    formula = matmuls(decoder.config, decoder.pe, padded(2, TOKENS))
-    assert sum(product.training for product in formula) == counted(
-        lambda: torch.autograd.grad(decoder(sequences()).sum(), parameters)
-    )
 
 
 @pytest.mark.parametrize("name", ["tape", "tape-heads", *ABLATIONS, *CLAMPED])
