@@ -26,7 +26,7 @@ from tape_arith.arith.terminal import escape_control, protect_streams
 
 PANELS = {
     "From problems to grids": ("generate", "train", "score", "run", "sweep", "status"),
-    "What came out": ("heatmap", "leaderboard", "report", "curves", "export", "cite"),
+    "What came out": ("heatmap", "leaderboard", "report", "curves", "export"),
     "What goes on inside": ("study",),
     "What there is, and how fast": ("list", "check", "doctor", "bench"),
 }

@@ -6,7 +6,6 @@ The class of an encoding names its papers by arXiv number; models/papers.bib has
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -18,26 +17,13 @@ from tape_arith.models.names.locate import locate, locations
 from tape_arith.models.names.parse import Encoding, Name, parse, parse_extrapolation
 
 _PAPERS = Path(models.__file__).parent / "papers.bib"
-_TITLE = "tape-arith: a benchmark of length generalization in addition for positional encodings"
-_AUTHORS, _YEAR = "The tape-arith authors", 2026
+_SUITE = {
+    "title": "tape-arith: a benchmark of length generalization in addition for positional "
+    "encodings",
+    "author": "{The tape-arith authors}",
+    "year": "2026",
+}
 """As in CITATION.cff, which an installed package does not have."""
-
-
-@dataclass(frozen=True)
-class Paper:
-    """A paper: its arXiv number, the names that it is cited for, and its entry.
-
-    Without an entry in papers.bib, `paper` is the text that the encoding declares.
-    """
-
-    paper: str
-    names: tuple[str, ...]
-    bibtex: str
-
-    @property
-    def key(self) -> str:
-        """The key of its entry."""
-        return self.bibtex.partition("{")[2].partition(",")[0]
 
 
 @cache
@@ -50,27 +36,26 @@ def entries() -> dict[str, str]:
     }
 
 
-def suite_entry() -> str:
-    """Return the entry of this suite."""
-    fields = {"title": _TITLE, "author": f"{{{_AUTHORS}}}", "year": str(_YEAR)}
-    with suppress(PackageNotFoundError):  # neither a source tree nor installed
-        fields["version"] = own_version()
-    lines = "".join(f"  {key:<13} = {{{value}}},\n" for key, value in fields.items())
-    return f"@software{{tapearith,\n{lines}}}\n"
-
-
-def cited_papers(names: Sequence[Name]) -> list[Paper]:
-    """Return the papers of all parts of `names`, of the encodings in their options, of those that
-    training started from, and of extrapolations; each once, in the order of its first name."""
-    cited: dict[str, dict[str, None]] = {}
+def bibtex(names: Sequence[Name]) -> str:
+    """Format the entry of this suite, then of each paper behind `names` under the methods that it
+    is cited for: parts, encodings in their options and that training began from, extrapolations."""
+    cited: dict[str, list[str]] = {}
     for name in names:
         methods = [("encoding", part) for part in _encodings(name.encoding)]
         if name.extrapolation is not None:
             methods.append(("extrapolation", name.extrapolation.name))
         for kind, method in methods:
             for paper in papers(locate(kind, method).declaration().paper):
-                cited.setdefault(paper, {})[method] = None
-    return [Paper(paper, tuple(by), entries().get(paper, "")) for paper, by in cited.items()]
+                cited.setdefault(paper, []).append(method)
+    suite = dict(_SUITE)
+    with suppress(PackageNotFoundError):  # neither a source tree nor installed
+        suite["version"] = own_version()
+    lines = "".join(f"  {key:<13} = {{{value}}},\n" for key, value in suite.items())
+    blocks = [f"@software{{tapearith,\n{lines}}}\n"]
+    for paper, by in cited.items():
+        entry = f"\n{entries()[paper]}" if paper in entries() else f": {paper} (no entry)\n"
+        blocks.append(f"% {', '.join(dict.fromkeys(by))}{entry}")
+    return "\n".join(blocks)
 
 
 def _encodings(encoding: Encoding) -> list[str]:
@@ -85,10 +70,9 @@ def papers(text: str) -> list[str]:
     >>> papers("Li et al. 2023, arXiv 2310.04418; Somebody 1999, a book")
     ['2310.04418', 'Somebody 1999, a book']
     """
-    parts = filter(None, (part.strip() for part in text.split(";")))
     return [
         paper
-        for part in parts
+        for part in filter(None, map(str.strip, text.split(";")))
         for paper in [n for n in re.findall(r"\d{4}\.\d{5}", part) if n in entries()] or [part]
     ]
 
@@ -102,13 +86,3 @@ def all_names() -> list[Name]:
     rope = parse("rope").encoding
     extrapolated = [Name(rope, parse_extrapolation(name)) for name in extrapolations]
     return [*map(parse, encodings), *extrapolated]
-
-
-def bibtex(cited: Sequence[Paper]) -> str:
-    """Format BibTeX of this suite, then of each paper under the names that it is cited for."""
-    blocks = [
-        f"% {', '.join(paper.names)}"
-        + (f"\n{paper.bibtex}" if paper.bibtex else f": {paper.paper}\n")
-        for paper in cited
-    ]
-    return "\n".join([suite_entry(), *blocks])

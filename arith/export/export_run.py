@@ -1,19 +1,25 @@
-"""Exports a trained run for `transformers`, with a model card, or for lm-evaluation-harness."""
+"""Exports a trained run for `transformers`, with a model card, or for lm-evaluation-harness.
 
+The exported tokenizer has a token a character, with the ids of `arith.tasks.vocabulary`. It
+reverses no number: text has the least significant digit first, as everywhere in this suite.
+"""
+
+import json
 import re
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
-from tape_arith.arith.errors import Failure, unknown
-from tape_arith.arith.export.citations import bibtex, cited_papers
+from tape_arith.arith.errors import Failure, UsageError, unknown
+from tape_arith.arith.export.citations import bibtex
 from tape_arith.arith.export.folder import exported, render
-from tape_arith.arith.export.hub_folder import PREFIX, WEIGHTS, Model, write_folder
 from tape_arith.arith.export.lm_eval import write_tasks
+from tape_arith.arith.export.source_files import source_files
 from tape_arith.arith.figures.captions import percent
 from tape_arith.arith.files import write_text
 from tape_arith.arith.machine import own_version
@@ -23,13 +29,15 @@ from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.scoring.evaluation_set import check_size
 from tape_arith.arith.scoring.grid import REGION_WORDS, Grid
-from tape_arith.arith.scoring.statistics import one_run, wilson
-from tape_arith.arith.tasks.task import load_task
+from tape_arith.arith.scoring.statistics import one_run
+from tape_arith.arith.tasks.task import Task, load_task
+from tape_arith.arith.tasks.vocabulary import BOS, EOS, PAD, SPECIAL, SYMBOLS
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names.locate import locate
 from tape_arith.models.names.parse import Name, NamePart
 
 FORMATS = ("transformers", "lm-eval")
+_WEIGHTS = "model.safetensors"
 _CARD_LENGTHS = 12
 """Rows of the card's table by length."""
 
@@ -54,9 +62,9 @@ def export_run(
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
     record = trained_record(folder)
-    name = Name(record.name.encoding, extrapolation)
     if format == "lm-eval":
         return _export_problems(record, out, per_cell, fresh)
+    name = Name(record.name.encoding, extrapolation)
     out = out or _default_folder(record.preset, slug(str(name)), f"seed-{record.seed}")
     facts = {
         "format": "transformers",
@@ -94,44 +102,102 @@ def _export_problems(
     return out
 
 
-def _write_model(target: Path, folder: RunFolder, name: Name, record: RunRecord) -> None:
-    decoder, _ = trained_decoder(folder, name, record)
-    version = own_version()
-    model = Model(
-        name=name,
-        task=record.config.task,
-        sizes=asdict(decoder.config),
-        setting=asdict(setting_for(record.config)),
-        version=version,
-    )
-    write_folder(target, model)
-    # A checkpoint omits the buffers that an encoding computes from its setting; an export has them.
-    tensors = {**decoder.state_dict(), **dict(decoder.named_buffers())}
-    named = {PREFIX + key: tensor.cpu().contiguous() for key, tensor in tensors.items()}
-    try:
-        save_file(named, target / WEIGHTS, metadata={"format": "pt"})
-    except SafetensorError as error:  # a full disk
-        raise Failure(f"cannot write {target / WEIGHTS}: {error}") from error
-    write_text(target / "README.md", _model_card(folder, name, record, decoder, version))
-
-
 def _default_folder(*words: str) -> Path:
     """Return a folder in `exports` named as a Python identifier: transformers imports it."""
     return Path("exports") / re.sub(r"\W", "_", "-".join(words))
 
 
+# ---- model -------------------------------------------------------------------------------------
+
+
+def _write_model(target: Path, folder: RunFolder, name: Name, record: RunRecord) -> None:
+    decoder, _ = trained_decoder(folder, name, record)
+    version = own_version()
+    files = source_files(name, version)
+    modules = sorted(file.removesuffix(".py") for file in files)
+    for file in ("configuration_tape_arith.py", "modeling_tape_arith.py"):
+        files[file] = render(file, modules=modules)
+    vocabulary = {token: number for number, token in enumerate([*SPECIAL, *SYMBOLS])}
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        files[file] = render(file, special=SPECIAL, vocabulary=vocabulary)
+    for file, content in _configs(name, record, decoder).items():
+        files[file] = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    files["README.md"] = _model_card(folder, name, record, decoder)
+    for file, text in files.items():
+        write_text(target / file, text)
+    # A checkpoint omits the buffers that an encoding computes from its setting; an export has them.
+    tensors = {**decoder.state_dict(), **dict(decoder.named_buffers())}
+    named = {f"decoder.{key}": tensor.cpu().contiguous() for key, tensor in tensors.items()}
+    try:
+        save_file(named, target / _WEIGHTS, metadata={"format": "pt"})
+    except SafetensorError as error:  # a full disk
+        raise Failure(f"cannot write {target / _WEIGHTS}: {error}") from error
+
+
+def _configs(name: Name, record: RunRecord, decoder: Decoder) -> dict[str, dict[str, Any]]:
+    """Return config.json and generation_config.json, which decodes greedily to the end of the
+    longest tested problem."""
+    sizes, setting = decoder.config, setting_for(record.config)
+    ids = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
+    config = {
+        "architectures": ["TapeArithForCausalLM"],
+        "auto_map": {
+            "AutoConfig": "configuration_tape_arith.TapeArithConfig",
+            "AutoModelForCausalLM": "modeling_tape_arith.TapeArithForCausalLM",
+        },
+        "model_type": "tape_arith",
+        "dtype": "float32",
+        "torch_dtype": "float32",  # as older versions of transformers call it
+        "encoding": str(name),
+        "parts": [_part(part) for part in name.encoding.parts],
+        "extrapolation": name.extrapolation and _part(name.extrapolation),
+        "setting": asdict(setting),
+        "answer_width": answer_width(load_task(record.config.task)),
+        "vocab_size": sizes.vocabulary_size,
+        "hidden_size": sizes.hidden_size,
+        "num_hidden_layers": sizes.num_layers,
+        "num_attention_heads": sizes.num_heads,
+        "head_dim": sizes.head_dim,
+        "intermediate_size": sizes.mlp_size,
+        **ids,
+        "tie_word_embeddings": False,
+        "tape_arith_version": own_version(),
+    }
+    generation = ids | {"do_sample": False, "use_cache": False, "max_length": setting.max_length}
+    return {"config.json": config, "generation_config.json": generation}
+
+
+def _part(part: NamePart) -> dict[str, Any]:
+    return {"name": part.name, "options": dict(part.options)}
+
+
+def answer_width(task: Task) -> tuple[int, int]:
+    """Return (a, b): an answer to operands of at most n digits has at most a n + b digits.
+
+    Raises UsageError if the task's bound on the length of a problem has another form.
+    """
+    one, two = task.answer_width(1), task.answer_width(2)
+    slope, constant = two - one, 2 * one - two
+    lengths = 1 + np.indices((128, 128)).reshape(2, -1).T
+    bounds = lengths.sum(1) + 2 + slope * lengths.max(1) + constant + 1
+    if not np.array_equal(task.final_lengths(lengths), bounds):
+        raise UsageError(
+            f"task {task.name} bounds the length of a problem in another way than an export knows: "
+            "prompt + a * (digits of the longer operand) + b + 1"
+        )
+    return slope, constant
+
+
 # ---- model card --------------------------------------------------------------------------------
 
 
-def _model_card(
-    folder: RunFolder, name: Name, record: RunRecord, decoder: Decoder, version: str
-) -> str:
+def _model_card(folder: RunFolder, name: Name, record: RunRecord, decoder: Decoder) -> str:
     """Format the card of a run that is scored as `name`. Raises Failure for a corrupt grid."""
     file = folder.grid_file(name.extrapolation)
     grid = Grid.load(file) if file.exists() else None
-    declarations = [locate("encoding", part.name).declaration() for part in name.encoding.parts]
+    located = [locate("encoding", part.name) for part in name.encoding.parts]
     if name.extrapolation is not None:
-        declarations.append(locate("extrapolation", name.extrapolation.name).declaration())
+        located.append(locate("extrapolation", name.extrapolation.name))
     task = load_task(record.config.task)
     prompt, _, answer = task.text(48, 5).partition("=")
     return render(
@@ -139,52 +205,34 @@ def _model_card(
         name=name,
         record=record,
         config=record.config,
-        version=version,
-        declarations=declarations,
+        version=own_version(),
+        declarations=[location.declaration() for location in located],
         num_parameters=decoder.num_parameters(),
         num_own_parameters=sum(p.numel() for p in decoder.pe.parameters()),
-        training_time=_training_time(folder),
         grid=grid,
-        regions={} if grid is None else _regions(grid),
-        lengths=[] if grid is None else [_length_row(grid, length) for length in _lengths(grid)],
+        regions={} if grid is None else _by_region(grid),
+        lengths=[] if grid is None else _by_length(grid),
         symbol=task.symbol,
         prompt=prompt,
         answer=answer,
         other_prompt=task.text(1, 2).partition("=")[0],
-        citation=bibtex(cited_papers([name])),
+        citation=bibtex([name]),
     )
 
 
-def _training_time(folder: RunFolder) -> str | None:
-    try:
-        seconds = folder.timings().get("train")
-        hardware = folder.environment().hardware
-    except Failure:
-        return None
-    return None if seconds is None else f"{seconds:,.0f} s on {hardware}"
+def _by_region(grid: Grid) -> dict[str, str]:
+    return {label: percent(one_run(grid, region)) for region, label in REGION_WORDS.items()}
 
 
-def _regions(grid: Grid) -> dict[str, str]:
-    """Format the mean of each region."""
-    return {
-        label: percent(one_run(grid, region)) if grid.mean(region).cells else "none scored"
-        for region, label in REGION_WORDS.items()
-    }
-
-
-def _lengths(grid: Grid) -> list[int]:
-    """Select lengths of the longer operand, the last trained one and the next among them."""
+def _by_length(grid: Grid) -> list[tuple[int, str, int]]:
+    """Return lengths of the longer operand, the last trained one and the next among them, with
+    exact match in percent and the number of problems."""
     digits, trained = grid.max_digits, grid.trained_digits
     even = np.linspace(1, digits, min(digits, _CARD_LENGTHS)).round().astype(int).tolist()
-    return sorted({*even, trained, min(trained + 1, digits)})
-
-
-def _length_row(grid: Grid, length: int) -> tuple[str, ...]:
-    digits = np.arange(1, grid.max_digits + 1)
-    cells = np.maximum(digits[:, None], digits) == length
-    total, exact = int(grid.total[cells].sum()), int(grid.exact[cells].sum())
-    if (grid.total[cells] == 0).any():
-        return str(length), "not measured", "-", str(total)
-    low, high = (100 * float(end) for end in wilson(exact, total))
-    share = 100 * float(np.mean(grid.accuracy[cells]))
-    return str(length), f"{share:.1f}", f"{low:.1f} to {high:.1f}", f"{total:,}"
+    longer = 1 + np.maximum(*np.indices((digits, digits)))
+    rows = []
+    for length in sorted({*even, trained, min(trained + 1, digits)}):
+        share = 100 * float(np.mean(grid.accuracy[longer == length]))  # nan if a cell is missing
+        text = "not measured" if np.isnan(share) else f"{share:.1f}"
+        rows.append((length, text, int(grid.total[longer == length].sum())))
+    return rows

@@ -1,4 +1,4 @@
-"""An exported folder, written whole or not at all, and the templates of its texts."""
+"""An exported folder, written whole or not at all, and the templates of its files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,19 +19,18 @@ from tape_arith.arith.files import (
 _MARK = "tape-arith.json"
 """The file of an exported folder that names its run or problems."""
 _KIND = "exported run"
-TEMPLATES = Path(__file__).parent / "templates"
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
 
 
 def render(template: str, **values: Any) -> str:
     """Fill in one of the templates in `templates`, named without its ending."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template(f"{template}.jinja").render(values)
+    return _TEMPLATES.get_template(f"{template}.jinja").render(values)
 
 
 @contextmanager
@@ -43,8 +42,7 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         _check_replaceable(out, fresh)
-    temporary = temporary_beside(out)
-    before = temporary_beside(out)
+    temporary, before = temporary_beside(out), temporary_beside(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_temporaries(out.parent, out.name)
@@ -62,9 +60,8 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
         with suppress(OSError):
             if before.exists() and not out.exists():
                 before.rename(out)
-        for path in (temporary, before):
-            with suppress(OSError):
-                remove(path)
+            remove(temporary)
+            remove(before)
 
 
 def _check_replaceable(out: Path, fresh: bool) -> None:

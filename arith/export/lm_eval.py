@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.export.folder import TEMPLATES, render
+from tape_arith.arith.export.folder import render
 from tape_arith.arith.files import atomic, write_text
-from tape_arith.arith.scoring.grid import Bools, Region, region_mask
+from tape_arith.arith.scoring.grid import Region, region_mask
 from tape_arith.arith.tasks import vocabulary
 from tape_arith.arith.tasks.task import load_task
 
@@ -23,47 +23,34 @@ _LEAVES: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
 def write_tasks(folder: Path, bucket: Bucket, trained_digits: int, per_cell: int) -> str:
     """Write the first `per_cell` problems of each pair of lengths, their tasks and README.md;
     return the name of the group of all tasks."""
-    task = load_task(bucket.task)
+    task, count = load_task(bucket.task), per_cell * bucket.num_pairs
     longest = int(task.answer_width(bucket.max_digits)) + 1
     group = f"tape_arith_{bucket.task}_{trained_digits}_{bucket.max_digits}".replace("-", "_")
-    if bucket.split != "evaluation":
-        group += f"_{bucket.split}"
-    names = []
+    names, files = [], {}
     for region in _LEAVES:
         cells = region_mask(region, bucket.max_digits, trained_digits)
         if cells.any():
             names.append(f"{group}_{region}")
-            _write_problems(folder / f"{region}.jsonl", bucket, per_cell, cells)
-            text = render(
-                "lm_eval_task.yaml",
-                name=names[-1],
-                file=region,
-                longest=longest,
-                version=task.version,
-            )
-            write_text(folder / f"{region}.yaml", text)
+            with atomic(folder / f"{region}.jsonl") as path, open(path, "w") as file:
+                for problem in _problems(bucket, count):
+                    if cells[problem["first_length"] - 1, problem["second_length"] - 1]:
+                        file.write(json.dumps(problem) + "\n")
+            facts = {"name": names[-1], "file": region, "longest": longest}
+            files[f"{region}.yaml"] = render("lm_eval_task.yaml", version=task.version, **facts)
     if len(names) > 1:
         outside = f"{group}_out_of_distribution"
-        _write_group(folder / "out_of_distribution.yaml", outside, names[1:])
+        text = render("lm_eval_group.yaml", name=outside, tasks=names[1:])
+        files["out_of_distribution.yaml"] = text
         names = [names[0], outside]
-    _write_group(folder / "all_cells.yaml", group, names)
-    write_text(folder / "problems.py", (TEMPLATES / "problems.py.txt").read_text("utf-8"))
+    files["all_cells.yaml"] = render("lm_eval_group.yaml", name=group, tasks=names)
+    files["problems.py"] = render("problems.py")
     prompt, _, answer = task.text(48, 5).partition("=")
-    sha256 = bucket.sha256(per_cell * bucket.num_pairs)
-    facts = {"per_cell": per_cell, "sha256": sha256, "prompt": prompt, "answer": answer}
-    write_text(folder / "README.md", render("lm_eval.md", group=group, bucket=bucket, **facts))
+    facts = {"group": group, "bucket": bucket, "sha256": bucket.sha256(count)}
+    example = {"per_cell": per_cell, "prompt": prompt, "answer": answer}
+    files["README.md"] = render("lm_eval.md", **facts, **example)
+    for name, text in files.items():
+        write_text(folder / name, text)
     return group
-
-
-def _write_group(path: Path, name: str, tasks: list[str]) -> None:
-    write_text(path, render("lm_eval_group.yaml", name=name, tasks=tasks))
-
-
-def _write_problems(path: Path, bucket: Bucket, per_cell: int, cells: Bools) -> None:
-    with atomic(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        for problem in _problems(bucket, per_cell * bucket.num_pairs):
-            if cells[problem["first_length"] - 1, problem["second_length"] - 1]:
-                file.write(json.dumps(problem) + "\n")
 
 
 def _problems(bucket: Bucket, count: int) -> Iterator[dict[str, Any]]:

@@ -10,35 +10,19 @@ import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.export.folder import render
 from tape_arith.models.names.locate import Location, known_names, locate, source_file
 from tape_arith.models.names.parse import Name, NamePart
 
-_ALWAYS = (
-    "tape_arith.models.decoder",
-    "tape_arith.models.encoding",
-    "tape_arith.models.sequences",
-)
-"""The imports of `templates/modeling_tape_arith.py.txt`."""
-_BUILD = "tape_arith.models.build"
-_LOOKS_INTO_FOLDERS = (
-    "tape_arith.models.names.parse",
-    "tape_arith.models.names.locate",
-)
+_PACKAGE = "tape_arith.models."
+_ALWAYS = ("decoder", "encoding", "sequences")
+"""The imports of `templates/modeling_tape_arith.py.jinja`."""
+_LOOKS_INTO_FOLDERS = ("names.parse", "names.locate")
 _ALLOWED = {"torch", *sys.stdlib_module_names}
 _IMPORT = re.compile(r"^(\s*)from tape_arith\.models\.([\w.]+) import ", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class _Module:
-    """A file to export: its new name, its origin and its text."""
-
-    flat: str
-    origin: str
-    text: str
 
 
 def source_files(name: Name, version: str) -> dict[str, str]:
@@ -47,24 +31,31 @@ def source_files(name: Name, version: str) -> dict[str, str]:
 
     Raises UsageError if a user's encoding needs more than its file, `models` and torch.
     """
-    encodings = [part.name for part in name.encoding.parts]
-    extrapolations = [] if name.extrapolation is None else [name.extrapolation.name]
-    parts = [*_classes("encoding", encodings), *_classes("extrapolation", extrapolations)]
-    nested = [inner for inner in involved(name.encoding.parts) if inner not in encodings]
-    built = _classes("encoding", nested)
-    waiting = [_builtin(module) for module in _ALWAYS]
-    waiting += [_module(location) for _, location, _ in (*parts, *built)]
-    modules: dict[str, _Module] = {}
+    names = [part.name for part in name.encoding.parts]
+    parts = [locate("encoding", part) for part in names]
+    if name.extrapolation is not None:
+        parts.append(locate("extrapolation", name.extrapolation.name))
+    nested = [locate("encoding", n) for n in involved(name.encoding.parts) if n not in names]
+    waiting = [*map(_module, _ALWAYS), *parts, *nested]
+    origins: dict[str, Path | None] = {}
+    files: dict[str, str] = {}
     while waiting:
-        module = waiting.pop()
-        if modules.get(module.flat, module).text != module.text:
-            raise UsageError(f"two files are called {module.origin}: rename one to export both")
-        if module.flat not in modules:
-            modules[module.flat] = module
-            waiting += [_builtin(needed) for needed in _imported(module) if needed != _BUILD]
-    files = {f"{flat}.py": _standing_alone(module, version) for flat, module in modules.items()}
+        location = waiting.pop()
+        file = f"{_flat(location)}.py"
+        if origins.setdefault(file, location.file) != location.file:
+            raise UsageError(f"two files are called {location}: rename one to export both")
+        if file not in files:
+            text = location.source().decode("utf-8")
+            waiting += [_module(n) for n in _imports(location, text) if n != "build"]
+            head = f"# {location}, carried by `tape-arith export` ({version}).\n"
+            files[file] = head + _IMPORT.sub(
+                lambda match: f"{match[1]}from .{match[2].replace('.', '_')} import ", text
+            )
     # Two files, because transformers before 5 never ends on circular imports.
-    return {**files, "parts.py": _table(parts, version), "build.py": _table(built, version)}
+    for file, classes in (("parts.py", parts), ("build.py", nested)):
+        listed = sorted((c.name, _flat(c), c.declaration().class_name) for c in classes)
+        files[file] = render("classes.py", classes=listed, version=version)
+    return files
 
 
 def involved(parts: Iterable[NamePart]) -> list[str]:
@@ -79,79 +70,34 @@ def involved(parts: Iterable[NamePart]) -> list[str]:
     return list(names)
 
 
-def _classes(kind: str, names: Iterable[str]) -> list[tuple[str, Location, str]]:
-    """Return each name with its location and the name of its class."""
-    located = [locate(kind, name) for name in names]
-    return [(one.name, one, one.declaration().class_name) for one in located]
+def _module(name: str) -> Location:
+    """Locate a module of `models` ("families.rotary")."""
+    file = source_file(_PACKAGE + name)
+    if file is None or file.name == "__init__.py" or name in _LOOKS_INTO_FOLDERS:
+        raise UsageError(f"models.{name} looks into folders: an export cannot carry it")
+    return Location(name, file, _PACKAGE + name)
 
 
-def _builtin(module: str) -> _Module:
-    file = source_file(module)
-    if file is None or file.name == "__init__.py" or module in _LOOKS_INTO_FOLDERS:
-        raise UsageError(f"{module} looks into folders of tape-arith: an export cannot carry it")
-    return _Module(
-        _flat(module),
-        f"{module.removeprefix('tape_arith.').replace('.', '/')}.py",
-        file.read_text("utf-8"),
-    )
-
-
-def _module(location: Location) -> _Module:
+def _flat(location: Location) -> str:
+    """Return the name of its exported module ("families_rotary")."""
     if location.is_builtin:
-        return _builtin(location.module)
-    assert location.file is not None  # `declaration` fails for a location without a file
-    file = Path(location.file)
-    stem = re.sub(r"\W", "_", file.stem)
-    return _Module(f"own_{stem}", file.name, location.source().decode("utf-8"))
+        return location.module.removeprefix(_PACKAGE).replace(".", "_")
+    return "own_" + re.sub(r"\W", "_", Path(location.file or location.name).stem)
 
 
-def _flat(module: str) -> str:
-    return module.removeprefix("tape_arith.models.").replace(".", "_")
-
-
-def _imported(module: _Module) -> Iterator[str]:
-    """Yield the modules of `models` that it imports. Raises UsageError for any other import."""
-    for node in ast.walk(ast.parse(module.text)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+def _imports(location: Location, text: str) -> Iterator[str]:
+    """Yield the modules of `models` that a file imports. Raises UsageError for any other import."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom):
             names = ["." * node.level + (node.module or "")]
         else:
-            continue
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         for name in names:
-            if isinstance(node, ast.ImportFrom) and name.startswith("tape_arith.models."):
-                yield name
+            if isinstance(node, ast.ImportFrom) and name.startswith(_PACKAGE):
+                yield name.removeprefix(_PACKAGE)
             elif name.split(".")[0] not in _ALLOWED:
                 raise UsageError(
-                    f"{module.origin} imports {name}, which an export cannot carry: an encoding "
-                    "that is exported imports `from tape_arith.models.x import y`, torch and what "
-                    "comes with Python"
+                    f"{location} imports {name}, which an export cannot carry: an encoding that is "
+                    "exported imports `from tape_arith.models.x import y`, torch and what comes "
+                    "with Python"
                 )
-
-
-def _standing_alone(module: _Module, version: str) -> str:
-    text = _IMPORT.sub(lambda match: f"{match[1]}from .{_flat(match[2])} import ", module.text)
-    return f"# {module.origin}, carried by `tape-arith export` ({version}).\n{text}"
-
-
-def _table(classes: Iterable[tuple[str, Location, str]], version: str) -> str:
-    """Write a module that builds `classes` (name, location, class name) by name."""
-    listed = sorted(classes)
-    head = [
-        f'"""Classes built by name. Written by `tape-arith export` ({version})."""',
-        "",
-        "from typing import Any",
-        "",
-        *(f"from .{_module(one).flat} import {class_name}" for _, one, class_name in listed),
-        "",
-        "CLASSES: dict[str, Any] = {",
-        *(f'    "{name}": {class_name},' for name, _, class_name in listed),
-        "}",
-        "",
-        "",
-        "def build(name: str, *arguments: Any, **options: Any) -> Any:",
-        '    """Build an encoding (of a setting) or an extrapolation by its name."""',
-        "    return CLASSES[name](*arguments, **options)",
-        "",
-    ]
-    return "\n".join(head)

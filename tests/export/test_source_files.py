@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.export.hub_folder import answer_width
+from tape_arith.arith.export.export_run import answer_width
 from tape_arith.arith.export.source_files import source_files
 from tape_arith.arith.tasks.addition import Addition
 from tape_arith.arith.tasks.task import load_task
