@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,33 +33,24 @@ print(json.dumps({name: result["exact_match,none"] for name, result in report["r
 """
 
 
-def rows(file: Path) -> list[dict[str, object]]:
+def rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 def test_each_pair_of_lengths_has_its_problems_in_its_region(tmp_path: Path) -> None:
     assert write_tasks(tmp_path, BUCKET, trained_digits=3, per_cell=2) == GROUP
-    by_region = {
-        name: rows(tmp_path / f"{name}.jsonl") for name in ("in_distribution", "one_longer")
-    }
-    by_region["both_longer"] = rows(tmp_path / "both_longer.jsonl")
-    assert {name: len(of) for name, of in by_region.items()} == {
-        "in_distribution": 9 * 2,
-        "one_longer": 12 * 2,
-        "both_longer": 4 * 2,
-    }
-    every = sorted(
-        (row for of in by_region.values() for row in of), key=lambda row: str(row["index"])
-    )
-    assert sorted(int(str(row["index"])) for row in every) == list(range(50))
+    counts = {"in_distribution": 9 * 2, "one_longer": 12 * 2, "both_longer": 4 * 2}
+    by_region = {name: rows(tmp_path / f"{name}.jsonl") for name in counts}
+    assert {name: len(listed) for name, listed in by_region.items()} == counts
+    every = [row for listed in by_region.values() for row in listed]
+    assert sorted(row["index"] for row in every) == list(range(50))
     keys = BUCKET.keys(0, 50).tolist()
     for row in every:
-        prompt, answer = str(row["prompt"]), str(row["answer"])
-        a, b = prompt.removesuffix("=").split("+")
-        assert int(a[::-1]) + int(b[::-1]) == int(answer[::-1])
+        a, b = row["prompt"].removesuffix("=").split("+")
+        assert int(a[::-1]) + int(b[::-1]) == int(row["answer"][::-1])
         assert (len(a), len(b)) == (row["first_length"], row["second_length"])
-        assert row["key"] == keys[int(str(row["index"]))]
-    assert max(len(str(row["first_length"])) for row in by_region["in_distribution"]) <= 3
+        assert row["key"] == keys[row["index"]]
+    assert max(row["first_length"] for row in by_region["in_distribution"]) <= 3
     assert "max_gen_toks: 7\n" in (tmp_path / "one_longer.yaml").read_text()
     all_cells = (tmp_path / "all_cells.yaml").read_text()
     assert f"- {GROUP}_in_distribution\n  - {GROUP}_out_of_distribution" in all_cells
@@ -71,11 +63,11 @@ def test_without_longer_problems_there_is_one_task(tmp_path: Path) -> None:
     assert (tmp_path / "all_cells.yaml").read_text().count("  - tape_arith") == 1
 
 
-def answers(decoder: Decoder, row: dict[str, object]) -> str | None:
+def answers(decoder: Decoder, row: dict[str, Any]) -> str | None:
     """What a decoder answers, None where it comes to no end or says what has no symbol."""
-    ids = [token(symbol) for symbol in str(row["prompt"])]
-    most = len(ids) + max(int(str(row["first_length"])), int(str(row["second_length"]))) + 2
-    predicted = greedy(decoder, ids, most, int(str(row["key"])))
+    ids = [token(symbol) for symbol in row["prompt"]]
+    most = len(ids) + max(row["first_length"], row["second_length"]) + 2
+    predicted = greedy(decoder, ids, most, row["key"])
     ends = (
         predicted[-1] == EOS and set(decode(predicted[:-1])) <= set(SYMBOLS) and len(predicted) > 1
     )
