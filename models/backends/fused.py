@@ -30,9 +30,9 @@ class Fused(Backend):
         if on_gpu and torch.cuda.get_device_capability() < (8, 0):
             return "needs a GPU of compute capability 8.0 or higher"
         # Not imported before: Triton takes a second.
-        from tape_arith.models.kernels.language import AVAILABLE, INTERPRETED
-
-        if not AVAILABLE:
+        try:
+            from tape_arith.models.kernels.tiles import INTERPRETED
+        except ImportError:
             return "needs Triton, which is not installed"
         if hardware.device == "cpu" and not INTERPRETED:
             return "needs TRITON_INTERPRET=1 before its kernels are imported"

@@ -3,8 +3,7 @@
 multi_value.py      the operators for torch, and a plain reference
 launch.py           which kernel runs, with which tiles
 short.py, long.py   kernels for sequences that fit one tile, and for longer ones
-tiles.py            what both share
-language.py         Triton, or stand-ins where it is not installed
+tiles.py            building blocks of both, and Triton itself
 """
 
 WIDEST = 128

@@ -10,17 +10,18 @@ R queries and C keys of a tile; K2 and V2 are K and V rounded up to a power of t
 are the strides of tokens and heads.
 """
 
-from tape_arith.models.kernels.language import kernel, tl
 from tape_arith.models.kernels.tiles import (
     LOG2_E,
     bound,
     causal,
     clear,
+    kernel,
     place,
     product,
     read,
     row_max,
     row_sum,
+    tl,
     write,
 )
 

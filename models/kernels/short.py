@@ -8,16 +8,18 @@ S tokens of a tile; K2 and V2 are K and V rounded up to a power of two. `*_t` an
 strides of tokens and heads.
 """
 
-from tape_arith.models.kernels.language import inline, kernel, tl
 from tape_arith.models.kernels.tiles import (
     LOG2_E,
     causal,
     clear,
+    inline,
+    kernel,
     place,
     product,
     read,
     row_max,
     row_sum,
+    tl,
     write,
 )
 

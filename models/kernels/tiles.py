@@ -1,12 +1,33 @@
 # mypy: ignore-errors
 # The body of a kernel is Triton's language: no types.
-"""Building blocks of the kernels: places in packed tensors, tiles, the causal mask.
+"""Building blocks of the kernels: places in packed tensors, tiles, the causal mask. Needs Triton.
+
+A kernel becomes a program of the GPU, or one of Triton's interpreter, at its decorator: set
+TRITON_INTERPRET=1 for the interpreter before this module is imported.
+
+    @kernel    launched from Python
+    @inline    called by kernels
 
 Legend: T tokens, H heads, W the width of a row (head dim or value width), W2 that rounded up to a
 power of two. A place is the address of one head's row at one token.
 """
 
-from tape_arith.models.kernels.language import INTERPRETED, inline, tl
+from functools import partial
+
+import triton
+import triton.language as tl
+from triton import jit
+
+
+def _plain(function, **options):
+    return function
+
+
+INTERPRETED = not isinstance(jit(_plain), triton.JITFunction)
+# Counts that differ from batch to batch: not worth a program of their own for multiples of 16.
+kernel = partial(jit, do_not_specialize=["n", "blocks", "tokens"])
+# Within an interpreted kernel a plain function does the same, in half the time.
+inline = _plain if INTERPRETED else jit
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 

@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.models.kernels.language import AVAILABLE
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not AVAILABLE, reason="Triton is not installed"),
-]
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = 99 * 1024  # bytes that a program may have on the GPUs of capability 8.6 and 8.9
 

@@ -3,6 +3,7 @@
 Legend: B batch, T tokens, H heads, K head dim, V value width.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -49,7 +50,7 @@ def test_when_it_says_no(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     assert "three" in str(fused.why_unsupported(Needs(values=4), hardware))
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     assert "GPU" in str(fused.why_unsupported(Needs(), CPU))
-    monkeypatch.setattr("tape_arith.models.kernels.language.AVAILABLE", False)
+    monkeypatch.setitem(sys.modules, "tape_arith.models.kernels.tiles", None)
     assert "not installed" in str(fused.why_unsupported(Needs(), GPU))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))

@@ -15,19 +15,19 @@ from typing import Any
 
 import pytest
 import torch
+import triton.language as tl
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._pytree import tree_leaves
 
 from tape_arith.models.kernels import launch
-from tape_arith.models.kernels.language import kernel, tl
 from tape_arith.models.kernels.multi_value import (
     attend,
     attend_backward,
     multi_value_attention,
     reference,
 )
-from tape_arith.models.kernels.tiles import place
+from tape_arith.models.kernels.tiles import kernel, place
 from tests.helpers.kernel_problems import HALF, SCALE, Problem, distance, exact, problem
 
 EXACT = 3e-6
