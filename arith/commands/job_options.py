@@ -29,8 +29,10 @@ def chosen_config(
     leading_bos: int = 0,
     like: "RunRecord | None" = None,
 ) -> "tuple[str, Config]":
-    """The preset's name and its settings with those of the command line; without a preset those of
-    the run `like`, if there is one."""
+    """Return the preset's name and its settings with those of the command line.
+
+    Without a preset it is that of the run `like`, or the one that suits this machine.
+    """
     from tape_arith.arith.runs.record import load_preset, parse_settings
 
     chosen = parse_settings(settings or []) | ({"task": task} if task else {})
@@ -44,7 +46,7 @@ def chosen_config(
 
 
 def default_preset() -> tuple[str, str]:
-    """The preset that suits this machine, and a line that says why.
+    """Choose the preset that suits this machine; return it and a line that says why.
 
     The time of training on a CPU is estimated from the rate of plain matrix products.
     """
@@ -71,7 +73,7 @@ def default_preset() -> tuple[str, str]:
 
 
 def show(grid: "Grid", as_json: bool, evaluation_set: "EvaluationSet | None" = None) -> None:
-    """A grid, on what was `evaluation_set`, on stdout: its means in a line, or all of it."""
+    """Print a grid, scored on `evaluation_set`: its means in a line, or all of it."""
 
     print(
         json.dumps(with_checksum(grid.content(), "grid"))
@@ -81,7 +83,7 @@ def show(grid: "Grid", as_json: bool, evaluation_set: "EvaluationSet | None" = N
 
 
 def whole_numbers(option: str, text: str) -> list[int]:
-    """ "0,1,2" as numbers, each once. Errors: UsageError, naming `option`."""
+    """Parse "0,1,2" as numbers, each once. Raises UsageError, naming `option`."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise UsageError(f"{option} takes whole numbers with commas, as in 0,1,2, not '{text}'")
@@ -92,7 +94,7 @@ def whole_numbers(option: str, text: str) -> list[int]:
 
 
 def stopper_for(time_limit: str | None) -> "Stopper":
-    """What stops a command in good order when its time is up. Errors: UsageError."""
+    """Return what stops a command in good order when its time is up. Raises UsageError."""
     from tape_arith.arith.stopping import Stopper, seconds
 
     try:
@@ -102,7 +104,7 @@ def stopper_for(time_limit: str | None) -> "Stopper":
 
 
 def use_threads(threads: int | None) -> None:
-    """As many CPU threads as --threads says; torch's own number where it says nothing."""
+    """Set the CPU threads that --threads asks for; without it torch's own number stays."""
     if threads is not None:
         import torch
 
@@ -110,14 +112,14 @@ def use_threads(threads: int | None) -> None:
 
 
 def leave(stopper: "Stopper") -> None:
-    """Exit with what stopped us, if anything did."""
+    """Exit with the code of the signal or time limit that stopped us, if any did."""
     if stopper.exit_code:
         print("stopped in good order: the same command goes on from here", file=sys.stderr)
         raise typer.Exit(stopper.exit_code)
 
 
 def conclude(outcome: "Outcome", stopper: "Stopper") -> None:
-    """Say what failed, a line each, and exit with what came of a sweep."""
+    """Name the jobs that failed, a line each, and exit with the code of the outcome."""
     for ended in outcome.failed:
         log = f", log: {ended.log}" if ended.log else ""
         say(f"tape-arith: {ended.reason} (job {ended.job.id}{log})")

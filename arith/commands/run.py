@@ -29,7 +29,6 @@ from tape_arith.arith.commands.options import (
     complete_encoding,
 )
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.sweeps.engines import remote_engine
 from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.names.parse import parse_list
 
@@ -61,6 +60,8 @@ def command(
     numbers = whole_numbers("--seeds", seeds)
     if not names:
         raise UsageError("--pe is empty: name encodings, as in --pe rope,fire")
+    from tape_arith.arith.sweeps.engines import remote_engine
+
     stopper = stopper_for(time_limit)
     folder = out / "sweeps" / "run"
     remote = remote_engine(engine, slots, folder)

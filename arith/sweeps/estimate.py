@@ -42,7 +42,7 @@ MOST_FLOPS = 1e11
 
 
 def cost(job: Job) -> tuple[int, float]:
-    """Tokens that a whole job reads, and useful FLOPs; 0 for one that only writes files.
+    """Count the tokens that a whole job reads, and useful FLOPs; 0 if it only writes files.
 
     Scoring takes a third of the FLOPs that training takes for a token. Raises Failure if a user's
     encoding cannot tell its products.
@@ -60,7 +60,7 @@ def cost(job: Job) -> tuple[int, float]:
 
 @lru_cache(maxsize=64)
 def _grid_tokens(config: Config, split: str) -> int:
-    """Tokens of all problems of a grid, by those of its first block."""
+    """Count the tokens of all problems of a grid, by those of its first block."""
     bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, split)
     block = bucket.problems(0, bucket.num_pairs)
     return int(block.lengths.sum()) * config.problems_per_cell
@@ -156,7 +156,7 @@ def _step_seconds(trainer: Trainer, max_steps: int, max_seconds: float) -> list[
 
 
 def forecast_text(forecast: Mapping[str, Any]) -> str:
-    """The forecast for people: a line an encoding, and the total."""
+    """Format the forecast for people: a line an encoding, and the total."""
     jobs = pd.DataFrame(forecast["jobs"]).assign(jobs=1)
     jobs["done"] = jobs["state"] == "done"
     costs = ["tokens", "flops", "seconds"]
@@ -174,7 +174,7 @@ def forecast_text(forecast: Mapping[str, Any]) -> str:
 
 
 def forecast_total(forecast: Mapping[str, Any]) -> str:
-    """What is left to do, in a line."""
+    """Sum up in a line the work that is left."""
     left, count, slots = forecast["left"], len(forecast["jobs"]), forecast["slots"]
     if not left["jobs"]:
         return f"all {count} jobs are done"
@@ -190,7 +190,7 @@ def forecast_total(forecast: Mapping[str, Any]) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration in the unit that fits.
+    """Format a duration in the unit that fits.
 
     >>> format_duration(5400)
     '1.5 hours'

@@ -75,7 +75,7 @@ class Job:
         return argv + options.compute.options
 
     def progress(self) -> Progress:
-        """How far the job is, by the files of its run; a dataset is checked by `generate` alone."""
+        """Read from the files of its run how far it is; `generate` alone checks a dataset."""
         expected, way = self.run.expected, self.run.name.extrapolation
         if self.kind == "train":
             return self.folder.train_progress(expected)
@@ -85,21 +85,21 @@ class Job:
         return Progress()
 
     def done(self) -> bool:
-        """Whether the files of the job's run say that it is done."""
+        """Return whether the files of the job's run say that it is done."""
         if self.kind == "train":  # without reading all metrics
             record = self.folder.matching_record(self.run.expected)
             return record is not None and self.folder.is_trained(record)
         return self.progress().done
 
     def complete_grid(self) -> Grid | None:
-        """The grid of a score job that is done."""
+        """Return the grid of a score job that is done."""
         if self.kind != "score" or not self.done():
             return None
         return Grid.load(self.folder.grid_file(self.run.name.extrapolation, self.evaluation_set))
 
 
 class JobEnd(NamedTuple):
-    """How a job ended: exit code (75: run it again), last message, log if it has one."""
+    """The end of a job: exit code (75: run it again), last message, log if it has one."""
 
     job: Job
     code: int
@@ -108,7 +108,7 @@ class JobEnd(NamedTuple):
 
 
 def log_file(folder: Path, job: str) -> Path:
-    """The log of a job that runs as a process of its own, in the sweep's folder."""
+    """Return the log of a job that runs as a process of its own, in the sweep's folder."""
     return folder / "logs" / f"{slug(job.replace('/', '.'))}.log"
 
 
@@ -123,7 +123,7 @@ def plan(
     *,
     data: Path | None = None,
 ) -> list[Job]:
-    """The jobs of `runs` below `out`, each after those it depends on, in the order of `runs`.
+    """Return the jobs of `runs` below `out` in order, each after those it depends on.
 
     data  the folder where datasets are written; None makes the same problems as they are needed
     """
@@ -160,7 +160,7 @@ def plan(
 
 
 def done_jobs(jobs: Sequence[Job]) -> set[str]:
-    """The ids of the jobs that need not run.
+    """Return the ids of the jobs that need not run.
 
     Their files are there, or all jobs that depend on them are done: a scored run needs no weights.
     """
@@ -181,7 +181,7 @@ def done_jobs(jobs: Sequence[Job]) -> set[str]:
 
 @dataclass
 class Outcome:
-    """What came of a call: the jobs that failed, and whether any is left to do."""
+    """The result of a call: the jobs that failed, and whether any is left to do."""
 
     failed: list[JobEnd] = field(default_factory=list)
     left: bool = False
@@ -260,7 +260,7 @@ def _ready(
     done: set[str],
     not_before: Mapping[str, float],
 ) -> list[Job]:
-    """The jobs that may start now, in order; of those that write one folder only the first."""
+    """Return the jobs that may start now, in order; of those on one folder only the first."""
     now, taken = time.monotonic(), {job.folder.path for job in running.values()}
     ready = []
     for job in waiting:
@@ -273,7 +273,7 @@ def _ready(
 
 
 def _stopped_early(code: int, stopping: bool) -> bool:
-    """Whether a job ended in good order, by its own time limit or because we stopped it.
+    """Return whether a job ended in good order, by its time limit or because we stopped it.
 
     A negative code is a signal that came before it could handle one.
     """

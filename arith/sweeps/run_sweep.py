@@ -68,8 +68,10 @@ def run_sweep(
 
 
 def draw_comparison(runs: Sequence[Run]) -> Path | None:
-    """Draw the heatmap and write the tables of the encodings of `runs`, of every seed that is
-    scored; return the figure's path, None if nothing is scored."""
+    """Draw the heatmap and write the tables of the encodings of `runs`; return the figure's path.
+
+    Takes every seed that is scored. Returns None if nothing is.
+    """
     names = list(dict.fromkeys(run.name for run in runs))
     grids = find_grids(runs[0].root, runs[0].preset, names)
     panels = _panels(names, [grid for grid in grids if _has_budget(grid, runs[0])])
@@ -92,7 +94,7 @@ def _has_budget(grid: Grid, run: Run) -> bool:
 
 
 def _panels(names: Sequence[Name], grids: Sequence[Grid]) -> list[list[Grid]]:
-    """The grids of each encoding that has any, in the order of `names`."""
+    """Return the grids of each encoding that has any, in the order of `names`."""
     panels = [[grid for grid in grids if grid.name == str(name)] for name in names]
     return [panel for panel in panels if panel]
 
@@ -131,7 +133,7 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
 
 
 def _is_family(sweep: Sweep) -> bool:
-    """Whether most encodings differ only in options from another one of the sweep."""
+    """Return whether most encodings differ only in options from another one of the sweep."""
     counts = Counter(str(name).split(":")[0] for name in sweep.names)
     related = sum(count for count in counts.values() if count > 1)
     return not sweep.learning_rates and 2 * related > len(sweep.names)
@@ -143,8 +145,10 @@ def scored_panels(
     evaluation_set: EvaluationSet = DEFAULT_SET,
     learning_rate: float | None = None,
 ) -> list[list[Grid]]:
-    """The sweep's complete grids, a panel an encoding in the file's order; those of one learning
-    rate if it is tuned."""
+    """Return the sweep's complete grids, a panel an encoding in the file's order.
+
+    A tuned sweep has those of one learning rate.
+    """
     root = sweep.root(out, learning_rate)
     runs = [run for run in sweep.runs(out) if run.root == root]
     expected = {(str(run.name), run.seed) for run in runs}
@@ -191,7 +195,7 @@ def _table(sweep: Sweep, out: Path, split: str) -> list[Row]:
 
 
 def _in_distribution(panel: Sequence[Grid]) -> float:
-    """The mean on the standard problems: hard sums never choose."""
+    """Return the mean on the standard problems: hard sums never choose."""
     standard = [grid if grid.split == EVALUATION else grid.usual for grid in panel]
     return fmean(grid.mean("in_distribution").value or 0.0 for grid in standard if grid is not None)
 

@@ -39,7 +39,10 @@ class Row:
 
 
 def status(folder: Path) -> list[Row]:
-    """A row a job of a sweep's folder, or a row a run of a folder of runs. Raises UsageError."""
+    """Return a row a job of a sweep's folder, or a row a run of a folder of runs.
+
+    Raises UsageError if it is neither.
+    """
     if sweep_copy(folder).exists():
         return list(_rows_of_sweep(folder))
     if runs := find_runs(folder):
@@ -52,19 +55,19 @@ def status(folder: Path) -> list[Row]:
 
 
 def is_active(rows: Sequence[Row]) -> bool:
-    """Whether anything runs, or waits for nothing that failed."""
+    """Return whether anything runs, or waits for nothing that failed."""
     return any(
         row.state == "running" or (row.state == "waiting" and not row.reason) for row in rows
     )
 
 
 def content(rows: Sequence[Row]) -> dict[str, Any]:
-    """The rows for `--json`: keys are stable."""
+    """Return the rows for `--json`: keys are stable."""
     return {"schema": 1, "jobs": [asdict(row) for row in rows]}
 
 
 def as_text(rows: Sequence[Row]) -> str:
-    """A table for people, and the number of rows in each state."""
+    """Format a table for people, and the number of rows in each state."""
     lines = [["job", "state", "where", "step", "loss", "left", "log"]]
     for row in rows:
         step = "" if row.step is None else f"{row.step:,} of {row.steps:,}"

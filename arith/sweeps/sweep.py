@@ -55,7 +55,7 @@ class Run:
 
     @property
     def expected(self) -> ExpectedRun:
-        """What the record of the run must say."""
+        """The facts that the record of the run must hold."""
         config = self.config
         return ExpectedRun(str(self.name.encoding), self.seed, config.steps, config.sha256)
 
@@ -93,13 +93,13 @@ class Sweep:
         return list(self.seeds)
 
     def root(self, out: Path, learning_rate: float | None = None) -> Path:
-        """The folder of the runs below `out`; each learning rate of the tuned track has its own."""
+        """Return the folder of the runs below `out`; a tuned learning rate has its own."""
         if learning_rate is not None:
             return out / self.name / f"learning_rate={slug(str(learning_rate))}"
         return out if self.config == load_preset(self.preset) else out / self.name
 
     def runs(self, out: Path) -> list[Run]:
-        """The runs, in order."""
+        """List the runs, in order."""
         configs: dict[float | None, Config] = {None: self.config}
         if self.learning_rates:
             configs = {r: replace(self.config, learning_rate=r) for r in self.learning_rates}
@@ -113,17 +113,17 @@ class Sweep:
 
 
 def sweep_folder(sweep: Sweep, out: Path) -> Path:
-    """The folder of a sweep's logs, states and tables; its runs are among those of `out`."""
+    """Return the folder of a sweep's logs, states and tables; its runs are among those of `out`."""
     return out / "sweeps" / sweep.name
 
 
 def sweep_copy(folder: Path) -> Path:
-    """The copy of the sweep's file in its folder, of the last call: `status` plans its jobs."""
+    """Return the copy of a sweep's file in its folder: `status` plans the jobs of the last call."""
     return folder / f"{folder.name}.toml"
 
 
 def sweep_names() -> list[str]:
-    """The names of the bundled sweeps."""
+    """List the names of the bundled sweeps."""
     return sorted(path.stem for path in BUNDLED.glob("*.toml"))
 
 
@@ -183,7 +183,7 @@ def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
 
 
 def _seeds(file: _SweepFile) -> dict[Name, tuple[int, ...]]:
-    """The seeds of each encoding; "*" stands for those that the file does not name."""
+    """Return the seeds of each encoding; "*" stands for those that the file does not name."""
     if (file.groups is None) == (file.encodings is None and file.seeds is None):
         raise UsageError("give encodings and seeds, or [[groups]] that have them")
     tables = file.groups or [

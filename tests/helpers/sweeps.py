@@ -26,7 +26,7 @@ def sweep_file(
 
 
 def kept(root: Path) -> dict[str, bytes]:
-    """What must not depend on how a sweep went: the grids and the final weights of its runs."""
+    """Read what must not depend on interruptions: the grids and final weights of the runs."""
     return {
         name: content
         for name, content in contents(root).items()
@@ -35,7 +35,7 @@ def kept(root: Path) -> dict[str, bytes]:
 
 
 def jobs_of(result: Result) -> dict[str, str]:
-    """The states of the jobs that `sweep --json` printed."""
+    """Return the states of the jobs that `sweep --json` printed."""
     return {job["id"]: job["state"] for job in json.loads(result.out)["jobs"]}
 
 
@@ -58,7 +58,7 @@ class MarkedJob(Job):
 
 
 def marked_jobs(*names: str) -> list[MarkedJob]:
-    """A train and a score job of each encoding."""
+    """Make a train and a score job of each encoding."""
     config = load_preset("mini")
     runs = [Run(parse(name), 0, "mini", config, Path("runs")) for name in names]
     return [MarkedJob(**vars(job)) for job in plan(runs, TrainOptions(), Path("runs"))]
@@ -73,7 +73,7 @@ def start(*arguments: str) -> "subprocess.Popen[str]":
 
 
 def processes() -> list[int]:
-    """Processes of the command line that run in this folder."""
+    """List the processes of the command line that run in this folder."""
     pids = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

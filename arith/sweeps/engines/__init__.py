@@ -26,7 +26,7 @@ class Engine(Protocol):
 
     @property
     def free(self) -> float:
-        """How many more jobs can be submitted now."""
+        """The number of jobs that can be submitted now."""
         ...
 
     def submit(self, job: "Job", seconds: float | None) -> None:
@@ -43,7 +43,7 @@ class Engine(Protocol):
 
 
 def engine_names() -> list[str]:
-    """The engines, as after --engine."""
+    """List the engines, as after --engine."""
     return sorted(location.name for location in _locations())
 
 

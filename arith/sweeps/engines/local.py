@@ -29,7 +29,10 @@ SECONDS_BETWEEN_LOOKS = 0.1
 
 
 def local_engine(slots: int, folder: Path, stopper: Stopper) -> Engine:
-    """One slot is this process: its bar is the terminal's, and torch is imported once."""
+    """Return the engine of this machine.
+
+    One slot is this process: its bar is the terminal's, and torch is imported once.
+    """
     return InProcess(stopper) if slots == 1 else Subprocesses(slots, folder)
 
 
@@ -155,17 +158,17 @@ class Subprocesses:
 
 
 def default_slots() -> int:
-    """A slot a GPU, or one."""
+    """Return a slot a GPU, or one."""
     return max(1, len(visible_gpus()))
 
 
 def cores_per_slot(slots: int) -> int:
-    """The threads that each of `slots` jobs at a time is given."""
+    """Return the threads that each of `slots` jobs at a time is given."""
     return max(1, (os.cpu_count() or 1) // slots)
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that jobs may use, as CUDA_VISIBLE_DEVICES names them."""
+    """List the GPUs that jobs may use, as CUDA_VISIBLE_DEVICES names them."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
         return [name for name in named.split(",") if name.strip()]

@@ -118,8 +118,10 @@ exec {shlex.join([sys.executable, "-m", WORKER, f"{place}.txt"])} \\
         self.jobs |= tokens
 
     def _look(self) -> list[JobEnd]:
-        """Return how jobs ended. The queue is read first: a job that leaves it after that is found
-        by the next look."""
+        """Return the jobs that ended.
+
+        The queue is read first: a job that leaves it after that is seen by the next look.
+        """
         queue, self.looked = _queue(), monotonic()
         if queue is not None:
             self.queue, self.answered = queue, self.looked
@@ -148,7 +150,7 @@ exec {shlex.join([sys.executable, "-m", WORKER, f"{place}.txt"])} \\
 
 
 def _queue() -> set[str] | None:
-    """The tokens of the jobs in the queue; None if Slurm does not answer."""
+    """Return the tokens of the jobs in the queue; None if Slurm does not answer."""
     answer = _call("squeue", "--me", "--array", "--noheader", "--format=%j_%K")
     return None if answer.returncode else set(answer.stdout.split())
 

@@ -29,7 +29,7 @@ SECONDS_BETWEEN_LOOKS = 0.2
 
 @dataclass(frozen=True)
 class JobState(Strict):
-    """Where an engine has a job, in a small file that whoever holds the job writes.
+    """The state of a job in the hands of an engine: a small file, written by its present holder.
 
     token            names this submission of the job
     argv, cores      the job for another machine: what follows `tape-arith`, on how many cores
@@ -53,23 +53,23 @@ class JobState(Strict):
         return self.state in ("ended", "failed")
 
     def __str__(self) -> str:
-        """Where the job is, for people."""
+        """Say for people where the job is."""
         host = f" on {self.host}" if self.host and self.state == "running" else ""
         return f"{self.engine}: {self.state}{host}"
 
 
 def state_file(log: Path) -> Path:
-    """The file of the state of the job that has this log."""
+    """Return the file of the state of the job that has this log."""
     return log.parent.parent / "states" / f"{log.stem}.json"
 
 
 def write_state(log: Path, state: JobState) -> None:
-    """Raises Failure."""
+    """Write the state of the job that has this log. Raises Failure."""
     write_text(state_file(log), json.dumps(asdict(state)) + "\n")
 
 
 def read_state(log: Path) -> JobState | None:
-    """None if there is none that can be read."""
+    """Read the state of the job that has this log; None if there is none that can be read."""
     try:
         return validated(parse_json(read_text(state_file(log))), JobState)
     except (Failure, ValueError):

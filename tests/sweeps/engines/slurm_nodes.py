@@ -49,14 +49,14 @@ PartitionName=urgent Nodes=ALL State=UP PriorityTier=2
 
 
 def missing() -> str | None:
-    """Why there can be none here."""
+    """Return why there can be no cluster here, None if there can."""
     lacking = [command for command in NEEDED if shutil.which(command) is None]
     return f"no {', '.join(lacking)}: apt-get install slurm-wlm munge" if lacking else None
 
 
 @contextmanager
 def slurm(folder: Path) -> Iterator[dict[str, "subprocess.Popen[bytes]"]]:
-    """The daemons, by name. The environment's SLURM_CONF is to say `folder`/slurm.conf."""
+    """Start a cluster and yield its daemons by name; SLURM_CONF must be `folder`/slurm.conf."""
     host = socket.gethostname().split(".")[0]
     controller, *ports = free_ports(1 + len(NODES))
     common = f"NodeHostname={host} NodeAddr=127.0.0.1 CPUs=1 RealMemory=4000"
@@ -97,7 +97,7 @@ def slurm(folder: Path) -> Iterator[dict[str, "subprocess.Popen[bytes]"]]:
 
 
 def job_processes(conf: Path, node: str | None = None) -> list[int]:
-    """The processes of jobs of that cluster, on all nodes or one, and what looks after them."""
+    """List the processes of jobs of that cluster, on all nodes or one, with their slurmstepd."""
     pids = set()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -113,7 +113,7 @@ def job_processes(conf: Path, node: str | None = None) -> list[int]:
 
 
 def step_daemons() -> list[int]:
-    """What looks after jobs of this folder, whether they still live or not."""
+    """List the slurmstepd of this folder, whether their jobs still live or not."""
     pids = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -124,12 +124,12 @@ def step_daemons() -> list[int]:
 
 
 def output_of(*command: str) -> str:
-    """What a command of Slurm says."""
+    """Return the output of a command of Slurm."""
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
+    """List ports that nobody listens on."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

@@ -17,7 +17,7 @@ STEPS = 600
 
 @contextmanager
 def watching(*sweep: str) -> Iterator["subprocess.Popen[str]"]:
-    """A call of `tape-arith` that is not there any more afterwards, however the test ends."""
+    """Call `tape-arith`, and kill it afterwards, however the test ends."""
     with start(*sweep) as process:
         try:
             yield process
@@ -26,7 +26,7 @@ def watching(*sweep: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def trainings() -> dict[int, str]:
-    """The encoding that each trains, by process."""
+    """Return the encoding that each training of this folder trains, by process."""
     names = {}
     for pid in processes():
         with suppress(OSError):  # gone meanwhile
@@ -37,20 +37,19 @@ def trainings() -> dict[int, str]:
 
 
 def step(name: str) -> int:
-    """How far it is."""
+    """Return the last step in the metrics of a run."""
     metrics = RunFolder(Path(f"runs/mine/mini/{name}/seed-0")).metrics_file
     lines = metrics.read_text().splitlines() if metrics.exists() else []
     return int(json.loads(lines[-1])["step"]) if lines else 0
 
 
 def log_of(name: str) -> str:
-    """What all calls for it said."""
+    """Read the log of all calls for a training."""
     return Path(f"runs/sweeps/mine/logs/train.mine.mini.{name}.seed-0.log").read_text()
 
 
 def freeze(after: int, ours: Callable[[int], bool] = lambda pid: True) -> tuple[int, str]:
-    """A training that stands still in mid-job: what happens to it happens there, on a machine of
-    any speed."""
+    """Stop a training of at least `after` steps with SIGSTOP, on a machine of any speed."""
     caught: list[tuple[int, str]] = []
 
     def one() -> bool:
@@ -68,12 +67,12 @@ def freeze(after: int, ours: Callable[[int], bool] = lambda pid: True) -> tuple[
 
 
 def parent(pid: int) -> int:
-    """Who began the process, if that one still lives."""
+    """Return the process that started `pid`, if it still lives."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def below(pid: int, above: int) -> bool:
-    """Whether `above` began the process, by however many steps."""
+    """Return whether `above` started `pid`, over any number of others."""
     with suppress(OSError):
         while pid > 1 and pid != above:
             pid = parent(pid)
@@ -81,7 +80,7 @@ def below(pid: int, above: int) -> bool:
 
 
 def has_pending(pid: int, number: signal.Signals) -> bool:
-    """Whether a signal waits for one that stands still."""
+    """Return whether a signal is pending for a process that stands still."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
     return any(mask >> (number - 1) & 1 for mask in masks)
