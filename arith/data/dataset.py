@@ -39,7 +39,7 @@ _FileName = Annotated[str, Field(pattern=r"^(tokens|lengths)-[0-9]{5,}\.npy$")]
 
 
 class Identity(Part):
-    """What decides every byte of the problems in a dataset."""
+    """All that decides the bytes of a dataset's problems."""
 
     task: Text
     version: Count

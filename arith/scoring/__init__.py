@@ -1,4 +1,4 @@
-"""Which answers are exact, and what can be said of a grid.
+"""Exact answers, grids of them, and their statistics.
 
 score.py           exact match by one teacher-forced pass; the only module that imports torch
 evaluation_set.py  the problems of a grid, and how many they may be

@@ -1,4 +1,4 @@
-"""Which grids may stand in one figure, and which are of one run."""
+"""Differences between grids that keep them out of one figure."""
 
 from collections.abc import Sequence
 

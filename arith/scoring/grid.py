@@ -91,7 +91,7 @@ class Grid:
     """The problems: task, version, seed, max_digits (N), problems_per_cell, sha256; the split
     unless it is EVALUATION."""
     scoring: dict[str, Any] = field(default_factory=dict)
-    """How it was scored (type, threshold, ...): kept beside the counts, never compared."""
+    """Facts of the scoring (type, threshold, ...): kept beside the counts, never compared."""
     blocks_done: int = 0
     """Leading blocks of the evaluation set that are counted: scoring resumes after them."""
     exact: Ints
@@ -103,7 +103,7 @@ class Grid:
     first_wrong_sum: Ints
     """int64[N, N]: sum over wrong answers of the first wrong place, 0 the least significant."""
     usual: "Grid | None" = field(default=None, repr=False)
-    """The same run on the split EVALUATION, if this grid is of another and it is known."""
+    """Grid of this run on the split EVALUATION, if this one is of another and that is known."""
 
     @classmethod
     def empty(cls, encoding: str, **facts: Any) -> Self:
@@ -178,7 +178,7 @@ class Grid:
 
     @property
     def complete(self) -> bool:
-        """Whether every problem of the evaluation set is counted."""
+        """True if every problem of the evaluation set is counted."""
         return bool(self.blocks_done == self.evaluation["problems_per_cell"])
 
     @property
@@ -198,7 +198,7 @@ class Grid:
 
     @property
     def converged(self) -> bool | None:
-        """Whether the trained lengths were learned; None while cells of them are missing.
+        """True if the trained lengths were learned; None while cells of them are missing.
 
         Hard sums do not tell: for them `usual` decides, None if it is not known.
         """
@@ -246,7 +246,7 @@ class Grid:
 
     @property
     def counted(self) -> bool:
-        """Whether every cell holds as many problems as there are blocks: scoring can go on."""
+        """True if every cell holds as many problems as there are blocks: scoring can go on."""
         return bool((self.total == self.blocks_done).all())
 
 

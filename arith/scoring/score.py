@@ -58,7 +58,7 @@ class Outcome:
 
     @property
     def exact(self) -> NDArray[np.bool_]:
-        """Whether all tokens of the answer are right."""
+        """bool[n]: all tokens of the answer are right."""
         return self.first_wrong == -1
 
 

@@ -28,9 +28,9 @@ class Interval:
     low: float
     high: float
     half_width: float
-    """What stands after the ±: the longer arm, before it is clipped to 0..1."""
+    """The number after the ±: the longer arm, before it is clipped to 0..1."""
     of: Literal["seeds", "this run only"]
-    """Whether it covers new training runs, or only new problems for the same run."""
+    """Coverage: new training runs, or only new problems for the same run."""
     count: int
     """Number of seeds, or of problems."""
 

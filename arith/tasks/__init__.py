@@ -1,4 +1,4 @@
-"""What a problem is; README.md says how to add a task. Never imports torch.
+"""Tasks and their problems; README.md says how to add one. Never imports torch.
 
 task.py         the interface, and the registry of this folder and of entry points
 vocabulary.py   tokens

@@ -3,7 +3,6 @@
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from tape_arith.arith.data import bucket as bucket_module
@@ -48,17 +47,17 @@ def test_each_block_holds_every_pair_once_in_an_order_of_its_own(max_digits: int
 def test_any_slicing_gives_the_same(max_digits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = Bucket("addition", max_digits, 1, "train")
     start, stop = 16_000, 17_000  # crosses blocks, and the span whose order is drawn at once
-    whole = bucket.problems(start, stop)
+    expected = bucket.problems(start, stop)
     cuts = [start, start + 1, 16_383, 16_384, 16_400, 16_400, stop]
     parts = [bucket.problems(a, b) for a, b in pairwise(cuts)]
     joined = Problems(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-    assert same(whole, joined)
-    assert np.array_equal(whole.operand_lengths, bucket.operand_lengths(start, stop))
+    assert same(expected, joined)
+    assert np.array_equal(expected.operand_lengths, bucket.operand_lengths(start, stop))
     monkeypatch.setattr(bucket_module, "_CACHED_TOKENS", 5000)
     monkeypatch.setattr(bucket_module, "_PIECE_TOKENS", 20_000)
-    assert same(whole, bucket.problems(start, stop))
+    assert same(expected, bucket.problems(start, stop))
     pieces = Problems(*map(np.concatenate, zip(*bucket.pieces(start, stop), strict=True)))
-    assert same(whole, pieces)
+    assert same(expected, pieces)
 
 
 def test_no_problems_and_no_such_problems() -> None:
@@ -72,32 +71,6 @@ def test_no_problems_and_no_such_problems() -> None:
     for max_digits in (0, 701):
         with pytest.raises(UsageError, match=f"1 to 700 digits, not {max_digits}"):
             Bucket("addition", max_digits, 0, "train")
-
-
-def chi_square(counts: npt.NDArray[np.int64]) -> float:
-    expected = counts.sum() / counts.size
-    return float(((counts - expected) ** 2 / expected).sum())
-
-
-def test_digits_are_uniform() -> None:
-    problems = Bucket("addition", 40, 11, "train").problems(0, 40_000)
-    starts = np.cumsum(problems.lengths) - problems.lengths
-    first_length, second_length = problems.operand_lengths.T
-    operands = ((starts, first_length), (starts + first_length + 1, second_length))
-    # Thresholds: one sound stream in 1,000 exceeds them (degrees of freedom 8, 9 and 99).
-    for start, length in operands:
-        leading = problems.tokens[start + length - 1] - 4
-        assert chi_square(np.bincount(leading, minlength=10)[1:]) < 26.2 and leading.min() == 1
-        single = leading[length == 1]
-        assert chi_square(np.bincount(single, minlength=10)[1:]) < 26.2
-        for place in (0, 1, 2, 3, 4, 20):
-            digits = problems.tokens[(start + place)[length > place + 1]] - 4
-            assert chi_square(np.bincount(digits, minlength=10)) < 27.9, place
-    both = problems.operand_lengths.min(axis=1) > 2
-    first, second = (problems.tokens[start[both]] - 4 for start, _ in operands)
-    assert chi_square(np.bincount(first * 10 + second, minlength=100)) < 148.3
-    neighbour = problems.tokens[starts[both] + 1] - 4
-    assert chi_square(np.bincount(first * 10 + neighbour, minlength=100)) < 148.3
 
 
 def test_streams_and_keys_differ_in_every_field() -> None:

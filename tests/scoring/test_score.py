@@ -94,7 +94,7 @@ def rows_of(problems: Problems) -> list[tuple[list[int], list[int], int]]:
 
 
 def greedy(decoder: Decoder, problems: Problems, keys: Keys) -> list[list[int]]:
-    """What the decoder answers, from the prompts alone, to the end token or the last place."""
+    """Decode from the prompts alone, to the end token or the last place."""
     answers = []
     for (prompt, _, final_length), key in zip(rows_of(problems), keys.tolist(), strict=True):
         tokens = list(prompt)
@@ -107,7 +107,7 @@ def greedy(decoder: Decoder, problems: Problems, keys: Keys) -> list[list[int]]:
 
 
 def with_answers(problems: Problems, answers: list[list[int]]) -> Problems:
-    """The same prompts, with other tokens for right answers."""
+    """Put other tokens in the place of the right answers."""
     prompts = [prompt for prompt, _, _ in rows_of(problems)]
     rows = [[*prompt, *answer] for prompt, answer in zip(prompts, answers, strict=True)]
     return problems._replace(
@@ -168,18 +168,18 @@ def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
 
     # One token changed, at every place in turn.
     for place in range(max(map(len, answers))):
-        others = [list(answer) for answer in answers]
+        altered = [list(answer) for answer in answers]
         changed = [place % len(answer) for answer in answers]
-        for answer, at in zip(others, changed, strict=True):
+        for answer, at in zip(altered, changed, strict=True):
             answer[at] = (answer[at] + 1 + place) % SIZE
-        altered = with_answers(problems, others)
-        outcome = score(decoder, altered, keys, FLOAT32)
+        wrong = with_answers(problems, altered)
+        outcome = score(decoder, wrong, keys, FLOAT32)
         assert not outcome.exact.any() and (outcome.margin < 0).all()
         assert outcome.first_wrong.tolist() == changed
         assert (outcome.num_correct >= outcome.first_wrong).all()
         assert (outcome.num_correct < outcome.answer_tokens).all()
         if place in (0, 2):
-            assert_outcome(outcome, looped(decoder, altered, keys))
+            assert_outcome(outcome, looped(decoder, wrong, keys))
 
 
 @pytest.fixture(scope="module")
@@ -391,14 +391,14 @@ def test_a_grid_that_was_stopped_goes_on(
     empty().save(file)
     stops = 0
     while Grid.load(file).blocks_done < PER_CELL:
-        asked = iter([False, False, True])
+        stops_now = iter([False, False, True])
         grid = scored(
             trained,
             hardware,
             grid=Grid.load(file),
             save=save,
             progress=done.append,
-            should_stop=lambda asked=asked: next(asked),
+            should_stop=lambda stops_now=stops_now: next(stops_now),
         )
         stops += 1
     assert saved == [2, 4, 6, 8, 10, 11] and done == [8, 8, 8, 8, 8, 4] and stops == 3

@@ -43,15 +43,6 @@ class TestWilson:
         assert high[1] == 1.0 and 0.95 < low[1] < 1
         assert np.isnan([low[2], high[2]]).all()
 
-    @pytest.mark.parametrize("total", [10, 100, 1000])
-    def test_it_covers_on_average_over_p(self, total: int) -> None:
-        """Exactly, not by drawing: the sum over all counts of a cell."""
-        p, counts = (np.arange(2000) + 0.5) / 2000, np.arange(total + 1)
-        low, high = wilson(counts, total)
-        holds = (low <= p[:, None]) & (p[:, None] <= high)
-        covered = (stats.binom.pmf(counts, total, p[:, None]) * holds).sum(axis=1)
-        assert 0.945 <= covered.mean() <= 0.96
-
 
 class TestStudent:
     @pytest.mark.parametrize("means", [[0.1, 0.4], [0.2, 0.25, 0.31], [0.5, 0.52, 0.4, 0.99]])
@@ -161,13 +152,6 @@ class TestOverSeedsCovers:
         so few can. The docstring of `student_t` says so."""
         truth, means = simulated(8.0, 1.0, 3)
         assert 0.03 <= truth <= 0.04 and 0.83 <= share_covered(truth, means) <= 0.92
-
-    def test_problems_pooled_over_seeds_would_not(self) -> None:
-        """Why nothing counted over problems may speak of encodings."""
-        truth, means = simulated(10.0, 0.5, 3)
-        total = 3 * len(LONGER) * 100
-        low, high = wilson(means.mean(axis=1) * total, total)
-        assert ((low <= truth) & (truth <= high)).mean() < 0.3
 
 
 class TestWelch:

@@ -136,11 +136,11 @@ def test_the_stream_is_as_documented(max_digits: int) -> None:
     bucket = Bucket("addition", max_digits, 7, "train")
     indices = [0, 1, *random.Random(0).sample(range(200_000), 6), 2**40]
     for index in indices:
-        found = split(bucket.problems(index, index + 1))
-        assert found == [plain_problem(max_digits, 7, index)]
+        drawn = split(bucket.problems(index, index + 1))
+        assert drawn == [plain_problem(max_digits, 7, index)]
 
 
 def test_words_beyond_two_to_the_64th_counter() -> None:
     start = 2**63  # times two counters each
-    found = words(("far",), start, 2, 5)
-    assert found.tolist() == [plain_words(("far",), start + step, 5) for step in (0, 1)]
+    drawn = words(("far",), start, 2, 5)
+    assert drawn.tolist() == [plain_words(("far",), start + step, 5) for step in (0, 1)]

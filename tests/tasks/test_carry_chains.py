@@ -116,48 +116,9 @@ def test_the_longest_chain_is_as_long_as_drawn_and_uniform(cell: tuple[int, int]
     assert sums and all(len(str(total)) == most + 1 for total in sums)
 
 
-def test_a_chain_starts_wherever_it_fits() -> None:
-    a, b = made((4, 6), 12_000, 6)
-    starts: dict[int, set[int]] = {}
-    for sums, longest in zip(
-        (a.values + b.values).tolist(), ADDITION.carry_chains(a, b).tolist(), strict=True
-    ):
-        for place in range(7 - longest):
-            follows = sums[place + 1 : place + longest]
-            if sums[place] > 9 and all(s == 9 for s in follows):
-                starts.setdefault(longest, set()).add(place)
-    # Past the four digits of the first operand nothing can start; nor so high that it ends outside.
-    expected = {length: set(range(min(3, 6 - length) + 1)) for length in range(1, 7)}
-    assert starts == expected
-
-
 def chi_square(counts: npt.NDArray[np.int64]) -> float:
     expected = counts.sum() / counts.size
     return float(((counts - expected) ** 2 / expected).sum())
-
-
-def test_digits_outside_of_the_chain_are_uniform() -> None:
-    """Problems with the longest chain over the upper five of eight places: of the places below it
-    all pairs are allowed, for no chain of three places could be too long; 99 degrees of freedom."""
-    a, b = made((8, 8), 60_000, 8)
-    sums = a.values + b.values
-    upper = (sums[:, 3] > 9) & (sums[:, 4:] == 9).all(axis=1)
-    for place in range(3):
-        pairs = a.values[upper, place].astype(int) * 10 + b.values[upper, place]
-        assert len(pairs) > 1_000
-        assert chi_square(np.bincount(pairs, minlength=100)) < 148.3
-    generating = a.values[upper, 3].astype(int) * 10 + b.values[upper, 3]
-    counts = np.bincount(generating, minlength=100)
-    assert (counts > 0).sum() == 45 and chi_square(counts[counts > 0]) < 78.8
-    assert chi_square(np.bincount(a.values[upper, 5], minlength=10)) < 27.9
-    leading = np.bincount(a.values[upper, 7], minlength=10)
-    assert leading[0] == leading[9] == 0 and chi_square(leading[1:9]) < 24.4
-
-    drawn = halves(60_000, 8)[:, :2].astype(np.int64) * np.array([8, 6]) >> 32
-    after = (drawn == [2, 2]).all(axis=1)  # a chain of three places from the third on
-    counts = np.bincount(a.values[after, 5].astype(int) * 10 + b.values[after, 5], minlength=100)
-    nines = np.arange(9, 91, 9)
-    assert counts[nines].sum() == 0 and chi_square(np.delete(counts, nines)) < 136.0
 
 
 def test_any_slicing_gives_the_same_and_no_other_split_does() -> None:
