@@ -39,7 +39,7 @@ def study(root: Path, names: str = ALL, preset: str | None = None) -> Study:
     first = shown[0].record
     return Study(
         tuple(
-            _learner(name, {run.seed: run.folder.metrics() for run in shown if run.name == name})
+            learner(name, {run.seed: run.folder.metrics() for run in shown if run.name == name})
             for name in wanted or dict.fromkeys(run.name for run in shown)
         ),
         first.preset,
@@ -77,7 +77,7 @@ def _no_runs(
     )
 
 
-def _learner(encoding: str, metrics: Mapping[int, Sequence[Line]]) -> Learner:
+def learner(encoding: str, metrics: Mapping[int, Sequence[Line]]) -> Learner:
     """Return the curves of one encoding, a row a seed."""
     seeds = tuple(sorted(metrics))
     lines = [metrics[seed] for seed in seeds]

@@ -4,13 +4,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tape_arith.arith.compare.curves import learner
 from tape_arith.arith.compare.leaderboard import build_board
 from tape_arith.arith.compare.panels import ALL, select_panels
 from tape_arith.arith.compare.run_files import Key, RunFiles, key, read_runs
-from tape_arith.arith.figures.report.content import Curve, Report, Run
+from tape_arith.arith.figures.report.content import Report, Run
 from tape_arith.arith.runs.command_lines import reproduction_commands
 from tape_arith.arith.runs.folder import run_folder
-from tape_arith.arith.runs.metrics import by_length, curve
+from tape_arith.arith.runs.metrics import Line
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.models.names.parse import parse_list
@@ -44,8 +45,16 @@ def collect(
     for panel in shown:
         for grid in panel:
             scored.setdefault(key(grid), []).append(grid)
+    trained: dict[str, dict[int, Sequence[Line]]] = {}
+    for run in filter(None, map(runs.get, scored)):
+        if run.metrics:
+            trained.setdefault(run.name, {})[run.seed] = run.metrics
     return Report(
-        board, shown, [_run(root, grids, runs) for grids in scored.values()], shlex.join(words)
+        board,
+        shown,
+        [_run(root, grids, runs) for grids in scored.values()],
+        [learner(name, metrics) for name, metrics in trained.items()],
+        shlex.join(words),
     )
 
 
@@ -77,16 +86,4 @@ def _run(root: Path, grids: Sequence[Grid], runs: Mapping[Key, RunFiles]) -> Run
         files.record.config.as_dict(),
         reproduction_commands(root, files.record, grids),
         environment.get("command"),
-        _curves(files),
-        by_length(files.metrics),
     )
-
-
-def _curves(files: RunFiles) -> dict[str, Curve]:
-    """Return what was logged on the way, by name; a quantity that was not has no entry."""
-    logged: dict[str, Curve] = {
-        name: [(line["step"], line[name]) for line in files.metrics if line.get(name) is not None]
-        for name in ("loss", "exact_match")
-    }
-    logged["out_of_distribution"] = curve(files.metrics, "out_of_distribution")
-    return {name: points for name, points in logged.items() if points}

@@ -55,8 +55,6 @@ def test_facts_are_those_of_the_files(comparison: Path) -> None:
     assert run.facts["task"] == "addition, version 1"
     assert run.folder == "mini/fire/seed-1" and run.recorded == environment["command"]
     assert run.config == folder.record().config.as_dict()
-    losses = [(line["step"], line["loss"]) for line in folder.metrics()]
-    assert list(run.curves["loss"]) == losses != []
 
 
 def test_the_commands_make_the_runs_again(
@@ -187,8 +185,7 @@ def test_broken_files_beside_a_grid_cost_only_what_they_tell(comparison: Path) -
     (other / "run.json").write_text("")
     first, second = (run for run in collect(RUNS).runs if run.encoding == "fire")
     assert first.facts["commit"] == first.facts["trained in"] == "" and first.recorded is None
-    assert not first.curves and not first.by_length  # a file is believed whole or not at all
-    assert second.facts["configuration"] == "" and not second.curves and not second.by_length
+    assert second.facts["configuration"] == ""
     assert not second.commands
     done("report")
     assert "not recorded" in (comparison / "runs/mini/report.html").read_text()

@@ -14,12 +14,13 @@ import pytest
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.board import WORDS
+from tape_arith.arith.figures.curves import Series
 from tape_arith.arith.figures.heatmap import cell_means, significant
-from tape_arith.arith.figures.report.content import CURVES, Run, colours, content, thinned
+from tape_arith.arith.figures.report.content import colours, content
 from tape_arith.arith.figures.report.page import page
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.statistics import wilson
-from tests.helpers.pages import HOSTILE, Page, data, grid, report, run, with_costs
+from tests.helpers.pages import HOSTILE, Page, data, grid, learner, report, run, with_costs
 
 
 def lose(made: Grid, row: int, column: int) -> None:
@@ -127,11 +128,16 @@ def test_hostile_names_stay_text() -> None:
         commands=[HOSTILE],
         recorded=HOSTILE,
     )
-    tame = Page(page(report([[grid("tame")], [grid("rope")]], runs=[run("tame"), run("rope")])))
+    more: dict[str, Any] = {"runs": [run("tame"), run("rope")], "learners": [learner("tame")]}
+    tame = Page(page(report([[grid("tame")], [grid("rope")]], **more)))
     panels = [[grid(HOSTILE, settings={"task": HOSTILE})], [grid("rope")]]
     rope = run("rope", facts={HOSTILE: "", "commit": "0"})
     made = report(
-        panels, runs=[hostile, rope], left_out=[(HOSTILE, HOSTILE)], command="</script>{{ 7 * 7 }}"
+        panels,
+        runs=[hostile, rope],
+        learners=[learner(HOSTILE)],
+        left_out=[(HOSTILE, HOSTILE)],
+        command="</script>{{ 7 * 7 }}",
     )
     text = page(made)
     found = Page(text)
@@ -193,25 +199,20 @@ def test_facts_of_runs_stand_once_if_they_are_the_same() -> None:
     assert "<code>rope seed 3</code>: not scored yet" in left
 
 
-def test_curves_are_means_of_the_steps_that_all_seeds_have() -> None:
-    long = [(step, 1.0 / (step + 1)) for step in range(1001)]
-    kept = thinned(long)
-    assert len(kept) <= 201 and kept[0][0] == 0 and kept[-1][0] == 1000
-    assert thinned([(1, float("nan")), (2, float("inf")), (3, 0.123456)]) == [(3, 0.1235)]
-    late = {length: [(500, 0.0)] for length in range(1, 7)}
-    runs = [run("fire", 0), run("fire", 1, curves={"loss": [(200, 3.0)]}), Run("rope", 0, "rope")]
-    numbers = content(report([[grid("fire")]], runs=runs))
-    (fire,) = numbers["curves"]
+def test_curves_are_lines_of_seeds_and_their_mean() -> None:
+    steps = tuple(range(1, 1002))
+    long = learner("rope", out_of_distribution=Series(steps, (tuple(1 / step for step in steps),)))
+    numbers = content(report([[grid("fire")]], learners=[learner("fire", 2), long]))
+    fire, rope = numbers["curves"]
     assert fire["encoding"] == "fire" and len(fire["loss"]["seeds"]) == 2
-    assert fire["loss"]["mean"] == [(200, 1.75)] and fire["out_of_distribution"]["mean"] == []
-    (learnt,) = numbers["lengths"]
-    assert learnt["seeds"] == [0, 1] and learnt["lengths"] == [1, 2, 3, 4, 5, 6]
+    assert fire["loss"]["mean"][1] == (200, 1.0) and fire["loss"]["seeds"][1][1] == (200, 1.5)
+    assert fire["out_of_distribution"] == {"seeds": [], "mean": []}
+    kept = rope["out_of_distribution"]["mean"]
+    assert len(kept) <= 201 and kept[0] == (1, 1.0) and kept[-1] == (1001, 0.000999)
+    learnt = numbers["lengths"][0]
+    assert learnt["seeds"] == (0, 1) and learnt["lengths"] == [1, 2, 3, 4, 5, 6]
     assert learnt["steps"] == [100, 200, 300, 400, 500]
     assert learnt["values"][2] == [0.0, 0.0, 1.0, 1.0, 1.0]
-    runs = [run("fire", 0), run("fire", 1, by_length=late), run("fire", 2, by_length={})]
-    (learnt,) = content(report([[grid("fire")]], runs=runs))["lengths"]
-    assert learnt["steps"] == [500] and learnt["seeds"] == [0, 1]
-    assert [row[0] for row in learnt["values"]] == [0.5] * 5 + [0.0]
 
 
 @pytest.mark.slow
@@ -222,13 +223,12 @@ def test_thirty_encodings_of_five_seeds_fit() -> None:
         for one in panel:
             share = 1 / (1 + np.exp((np.maximum(first, second) - 20 - 2 * number) / 2))
             one.exact[:] = np.random.default_rng([number, one.seed]).binomial(100, share)
-    steps = range(20, 100_020, 20)
-    lengths: dict[int, Any] = {n: [(step, 0.5) for step in steps[::500]] for n in range(5, 85, 5)}
-    curves = {name: [(step, 1 / step) for step in steps] for name in CURVES}
-    runs = [
-        run(f"pe-{n}", seed, curves=curves, by_length=lengths) for n in range(30) for seed in (0, 1)
-    ]
-    assert len(page(report(panels, runs=runs)).encode()) < 2_000_000
+    steps = tuple(range(20, 100_020, 20))
+    series = Series(steps, tuple(tuple(1 / step for step in steps) for _ in range(5)))
+    curves = dict.fromkeys(("loss", "held_out", "out_of_distribution"), series)
+    learners = [learner(f"pe-{n}", 5, **curves) for n in range(30)]
+    runs = [run(f"pe-{n}", seed) for n in range(30) for seed in range(5)]
+    assert len(page(report(panels, runs=runs, learners=learners)).encode()) < 2_000_000
 
 
 def test_the_same_report_is_the_same_page() -> None:

@@ -4,7 +4,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tape_arith.arith.figures.board import Board, Section
+from tape_arith.arith.figures.curves import Learner, Series
 from tape_arith.arith.figures.report.content import Report, Run
 from tape_arith.arith.figures.tables import Comparison, Training, rows
 from tape_arith.arith.scoring.grid import Grid
@@ -80,24 +81,37 @@ def with_costs(made: Report) -> Report:
 
 
 def run(encoding: str, seed: int = 0, **more: Any) -> Run:
-    """A run with curves to step 500, the loss falling from 1, and lengths 1 to 6 learnt in turn."""
-    steps = range(100, 600, 100)
-    facts = {"configuration": "c" * 64, "commit": f"{seed}abc", "attention": ""}
+    """Return a run as its folder describes it."""
     given: dict[str, Any] = {
         "folder": f"mini/{encoding}/seed-{seed}",
-        "facts": facts,
+        "facts": {"configuration": "c" * 64, "commit": f"{seed}abc", "attention": ""},
         "config": {"steps": 500, "task": "addition"},
         "commands": [f"tape-arith train --pe {encoding} --seed {seed}"],
-        "curves": {
-            "loss": [(step, 100 / step + seed) for step in steps],
-            "exact_match": [(step, step / 500) for step in steps],
-        },
+    }
+    return Run(encoding, seed, **{**given, **more})
+
+
+def learner(encoding: str, count: int = 1, **more: Any) -> Learner:
+    """Return curves to step 500, the loss falling from 1, and lengths 1 to 6 learnt in turn."""
+    steps, seeds = tuple(range(100, 600, 100)), range(count)
+
+    def series(value: Callable[[int, int], float]) -> Series:
+        return Series(steps, tuple(tuple(value(step, seed) for step in steps) for seed in seeds))
+
+    none = Series((), ())
+    given: dict[str, Any] = {
+        "loss": series(lambda step, seed: 100 / step + seed),
+        "held_out": series(lambda step, _: step / 500),
+        "in_distribution": none,
+        "out_of_distribution": none,
         "by_length": {
-            length: [(step, float(step >= 100 * length)) for step in steps]
+            length: Series(
+                steps, tuple(tuple(float(s >= 100 * length) for s in steps) for _ in seeds)
+            )
             for length in range(1, 7)
         },
     }
-    return Run(encoding, seed, **{**given, **more})
+    return Learner(encoding, tuple(seeds), **{**given, **more})
 
 
 class Page(HTMLParser):

@@ -12,12 +12,12 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 import seaborn as sns
 
 from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.board import Board
 from tape_arith.arith.figures.captions import Panel
+from tape_arith.arith.figures.curves import Learner
 from tape_arith.arith.figures.heatmap import (
     COLOURS,
     DIFFERENCES,
@@ -30,16 +30,11 @@ from tape_arith.arith.scoring.statistics import over_seeds, wilson
 
 MEAN = "mean"
 """The choice that is not one seed; the others are seeds as text."""
-CURVES = ("loss", "exact_match", "out_of_distribution")
-_MOST_POINTS, _MOST_STEPS = 200, 60
-"""Points drawn of a curve, and steps of the learning of each length: every k-th and the last."""
 _PARTS: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
 """Regions of which each cell is in one."""
 _DASHES = ("", "6 3", "2 3", "8 3 2 3")
 _COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#3a9bdc", "#8c6bb1", "#7f7f7f"]
 """The colours of curves, readable on light and on dark."""
-Curve = Sequence[tuple[int, float]]
-"""(step, value), steps in order."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +52,6 @@ class Run:
     """The commands that train and score it again."""
     recorded: str | None = None
     """The command line in its record."""
-    curves: Mapping[str, Curve] = field(default_factory=dict)
-    """By the names of CURVES: "exact_match" of held-out problems of trained lengths, and
-    "out_of_distribution" on the small grid."""
-    by_length: Mapping[int, Curve] = field(default_factory=dict)
-    """Exact match on the small grid by digits of the longer operand."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +62,8 @@ class Report:
     panels: Sequence[Panel]
     """The grids of each row of the leaderboard, one a seed, in its order."""
     runs: Sequence[Run] = ()
+    learners: Sequence[Learner] = ()
+    """The curves of each trained encoding, in the order of the leaderboard."""
     command: str = ""
     """The command line that writes this page again."""
 
@@ -112,8 +104,8 @@ def content(report: Report) -> dict[str, Any]:
             for panel, of in zip(panels, choices, strict=True)
         ],
         "pairs": {choice: _pairs(of) for choice, of in chosen.items()},
-        "curves": _curves(report),
-        "lengths": _lengths(report.runs),
+        "curves": _curves(report.learners),
+        "lengths": _lengths(report.learners),
     }
 
 
@@ -182,76 +174,58 @@ def colours(name: str) -> str:
     return "".join(mpl.colors.to_hex(colour)[1:] for colour in palette)
 
 
-def _curves(report: Report) -> list[dict[str, Any]]:
-    """Return what the runs of each trained encoding logged, in the order of the leaderboard.
-
-    Of each quantity these are the lines of the seeds that logged it, and their mean.
-    """
-    order = dict.fromkeys(panel[0].encoding for panel in report.panels)
-    result: list[dict[str, Any]] = []
-    for name in dict.fromkeys((*order, *(run.encoding for run in report.runs))):
-        runs = [run for run in report.runs if run.encoding == name and run.curves]
-        if runs:
-            number = len(result)
-            look = {
-                "colour": _COLOURS[number % len(_COLOURS)],
-                "dash": _DASHES[number // len(_COLOURS) % len(_DASHES)],
-            }
-            lines = {c: [thinned(run.curves[c]) for run in runs if c in run.curves] for c in CURVES}
-            quantities = {c: {"seeds": of, "mean": _points(_mean(of))} for c, of in lines.items()}
-            result.append({"encoding": name, **look, **quantities})
+def _curves(learners: Sequence[Learner]) -> list[dict[str, Any]]:
+    """Return the lines of the seeds of each encoding, and their mean, at up to 200 steps."""
+    result = []
+    for number, learner in enumerate(learners):
+        curves: dict[str, Any] = {}
+        for name, series in (
+            ("loss", learner.loss),
+            ("exact_match", learner.held_out),
+            ("out_of_distribution", learner.out_of_distribution),
+        ):
+            rows = (np.mean(series.values, axis=0), *series.values) if series else ((),)
+            places = _every(len(series.steps), 200)
+            mean, *seeds = (
+                [(series.steps[place], _rounded(row[place])) for place in places] for row in rows
+            )
+            curves[name] = {"seeds": seeds, "mean": mean}
+        colour = _COLOURS[number % len(_COLOURS)]
+        dash = _DASHES[number // len(_COLOURS) % len(_DASHES)]
+        result.append({"encoding": learner.encoding, "colour": colour, "dash": dash, **curves})
     return result
 
 
-def _lengths(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def _lengths(learners: Sequence[Learner]) -> list[dict[str, Any]]:
     """Return the learning of each length of the encodings that logged it, the mean of their seeds.
 
-    `values` has a row a length and a column a step that all seeds have.
+    `values` has a row a length and a column a step, at up to 60 steps.
     """
     result = []
-    for name in dict.fromkeys(run.encoding for run in runs if run.by_length):
-        logged = [run for run in runs if run.encoding == name and run.by_length]
-        digits = sorted(set.intersection(*(set(run.by_length) for run in logged)))
-        means = [_mean([run.by_length[length] for run in logged]) for length in digits]
-        table = pd.DataFrame(means, index=digits).dropna(axis=1)
-        if table.size:
-            table = table[_every(table.columns, _MOST_STEPS)]
+    for learner in learners:
+        steps = next(iter(learner.by_length.values())).steps if learner.by_length else ()
+        places = _every(len(steps), 60)
+        if places:
+            means = [np.mean(series.values, axis=0) for series in learner.by_length.values()]
             result.append(
                 {
-                    "encoding": name,
-                    "seeds": [run.seed for run in logged],
-                    "lengths": digits,
-                    "steps": table.columns.tolist(),
-                    "values": table.map(_rounded).to_numpy().tolist(),
+                    "encoding": learner.encoding,
+                    "seeds": learner.seeds,
+                    "lengths": list(learner.by_length),
+                    "steps": [steps[place] for place in places],
+                    "values": [[_rounded(mean[place]) for place in places] for mean in means],
                 }
             )
     return result
 
 
-def _mean(curves: Sequence[Curve]) -> "pd.Series[float]":
-    """Return the mean at the steps that all curves have: elsewhere it would be of other runs."""
-    series = [pd.Series(dict(curve), dtype=float) for curve in curves]
-    if not series:
-        return pd.Series(dtype=float)
-    return pd.concat(series, axis=1, join="inner").mean(axis=1).sort_index()
+def _every(count: int, most: int) -> list[int]:
+    """Return every k-th of `count` places, at most `most`, and the last.
 
-
-def thinned(curve: Curve) -> list[tuple[int, float]]:
-    """Return a few hundred points and the last; drops what is not finite."""
-    finite = pd.Series(dict(curve), dtype=float).replace([np.inf, -np.inf], np.nan).dropna()
-    return _points(finite[_every(finite.index, _MOST_POINTS)])
-
-
-def _points(series: "pd.Series[float]") -> list[tuple[int, float]]:
-    return [
-        (step, _rounded(value)) for step, value in zip(series.index.tolist(), series, strict=True)
-    ]
-
-
-def _every(steps: "pd.Index[Any]", most: int) -> list[int]:
-    """Return every k-th of `steps`, at most `most`, and the last."""
-    every = steps[:: max(-(-len(steps) // most), 1)]
-    return every.union(steps[-1:]).tolist()
+    >>> _every(10, 4), _every(5, 2), _every(0, 2)
+    ([0, 3, 6, 9], [0, 3, 4], [])
+    """
+    return sorted({*range(0, count, max(-(-count // most), 1)), *range(count)[-1:]})
 
 
 def _rounded(value: float) -> float:
