@@ -28,17 +28,6 @@ def full_disk(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_replaced_whole(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "folder" / "file"
-    write_text(path, "one\n")
-    with atomic(path) as temporary:
-        temporary.write_text("two\n")
-        assert path.read_text() == "one\n"
-        assert temporary.parent == path.parent  # a rename between file systems is a copy
-    assert path.read_text() == "two\n"
-    assert list(path.parent.iterdir()) == [path]
-
-
 def test_a_crash_inside_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "file"
     for before in ([], [path]):
@@ -48,12 +37,6 @@ def test_a_crash_inside_leaves_what_was_there(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == before
         write_text(path, "whole")
     assert path.read_text() == "whole"
-
-
-def test_a_block_that_writes_nothing(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match=r"cannot write .*file"), atomic(tmp_path / "file"):
-        pass
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_paths_that_cannot_be_written(tmp_path: Path) -> None:
@@ -81,7 +64,7 @@ import sys
 from pathlib import Path
 from tape_arith.arith.files import append_line, atomic
 file, letter = Path(sys.argv[1]), sys.argv[2]
-for number in range(300):
+for number in range(100):
     append_line(file, letter * 2000)
     with atomic(file.with_name("whole")) as temporary:
         temporary.write_text(letter * 100_000)
@@ -94,17 +77,19 @@ def test_writers_side_by_side_never_interleave(tmp_path: Path) -> None:
     writers = [subprocess.Popen([*command, letter], cwd=ROOT) for letter in "abc"]
     assert [writer.wait() for writer in writers] == [0, 0, 0]
     lines = file.read_text().splitlines()
-    assert sorted(lines) == [letter * 2000 for letter in "abc" for _ in range(300)]
+    assert sorted(lines) == [letter * 2000 for letter in "abc" for _ in range(100)]
     assert (tmp_path / "whole").read_text() in [letter * 100_000 for letter in "abc"]
     assert {path.name for path in tmp_path.iterdir()} == {"lines", "whole"}
 
 
 def test_two_writers_in_one_process_do_not_meet(tmp_path: Path) -> None:
-    path = tmp_path / "file"
+    path = tmp_path / "new" / "file"
     with atomic(path) as first, atomic(path) as second:
+        assert first.parent == path.parent  # a rename between file systems is a copy
         second.write_text("second")
         first.write_text("first")  # beginning the second did not remove it as stale
-    assert path.read_text() == "first" and list(tmp_path.iterdir()) == [path]
+        assert not path.exists()
+    assert path.read_text() == "first" and list(path.parent.iterdir()) == [path]
 
 
 def test_temporaries_of_killed_writers_go_with_the_next_write(tmp_path: Path) -> None:
@@ -164,8 +149,3 @@ def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
 def test_what_is_not_json(text: str) -> None:
     with pytest.raises(ValueError):
         parse_json(text)
-
-
-def test_sha256(tmp_path: Path) -> None:
-    write_text(tmp_path / "file", "abc")
-    assert sha256(tmp_path / "file").startswith("ba7816bf8f01cfea")
