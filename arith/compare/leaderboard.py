@@ -64,14 +64,14 @@ def build_board(
         trained = [
             None if grid.extrapolation else run for grid, run in zip(grids, files, strict=True)
         ]
-        states = [last_states(run.metrics) if run else None for run in trained]
+        states = [last_states(run.metrics) if run else [] for run in trained]
         row = replace(
             row,
             rank=place if row.ranked else None,
             kind=" + ".join(kinds(row.encoding) or ("unknown",)),
             tests=tests[row.encoding],
-            last_states=[state.values if state else None for state in states],
-            last_steps=[state.steps for state in states if state],
+            last_states=[[value for _, value in points] or None for points in states],
+            last_steps=[tuple(step for step, _ in points) for points in states if points],
             train_seconds=[run.seconds.get("train") if run else None for run in files],
         )
         return row if config is None else _with_costs(row, files, config)

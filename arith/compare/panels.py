@@ -8,7 +8,6 @@ from tape_arith.arith.compare.order import Panels
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.command_lines import (
     other_run_roots,
-    refuse_folder_of_preset,
     score_command,
     train_command,
 )
@@ -173,7 +172,6 @@ def _nothing_scored(
     scored: Mapping[str, set[str]],
 ) -> UsageError:
     """Return the error for missing grids, with the commands that make them."""
-    refuse_folder_of_preset(root)
     if not named:
         command = " ".join(["tape-arith score RUN", *evaluation_set.options])
         if evaluation_set == DEFAULT_SET:
@@ -189,7 +187,8 @@ def _nothing_scored(
     missing = [name for name in named if str(name) not in scored.get(closest, ())]
     commands = "; ".join(score_command(root, closest, name, evaluation_set) for name in missing)
     listed = ", ".join(map(str, missing))
-    return UsageError(f"no scored run of {listed} in {root}/{closest}{evaluation_set}: {commands}")
+    place = f"{root}/{closest}{evaluation_set}"
+    return UsageError(f"no scored run of {listed} in {place}: {commands}{other_run_roots(root)}")
 
 
 def _not_scored(root: Path, preset: str, evaluation_set: EvaluationSet) -> list[Excluded]:

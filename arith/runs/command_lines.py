@@ -146,17 +146,12 @@ def how_to_restore_weights(folder: RunFolder) -> str:
     return f"remove it, then {train} takes the run again"
 
 
-def refuse_folder_of_preset(root: Path) -> None:
-    """Raise UsageError if `root` is the folder of one preset instead of all runs."""
-    if next(root.glob("*/seed-*/run.json"), None) is not None:
-        right = root / ".." if root.name in ("", "..") else root.parent
-        raise UsageError(
-            f"{root} is the folder of one preset: name the one above it, --runs {right}"
-        )
-
-
 def other_run_roots(root: Path) -> str:
-    """Name the folders of runs below `root`, such as those of sweeps that change a preset."""
+    """Name other folders of runs for a message that there is none in `root`: above it, or below it
+    those of sweeps that change a preset."""
+    if next(root.glob("*/seed-*/run.json"), None) is not None:
+        above = root / ".." if root.name in ("", "..") else root.parent
+        return f"; {root} is the folder of one preset: name the one above it, --runs {above}"
     roots = sorted({path.parents[3] for path in root.glob("*/*/*/seed-*/run.json")})
     if not roots:
         return ""

@@ -18,44 +18,31 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
-from tape_arith.arith.files import (
-    Count,
-    Positive,
-    Sha256,
-    Strict,
-    Text,
-    append_line,
-    read_document,
-    write_document,
-    write_text,
-)
+from tape_arith.arith.files import append_line, read_document, write_document, write_text
 from tape_arith.arith.runs.lock import activity
 from tape_arith.arith.runs.metrics import read_lines
 from tape_arith.arith.runs.record import Environment, RunRecord, Timings
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import say
+from tape_arith.arith.training.config import Config
 from tape_arith.models.names.parse import Encoding, Name, NamePart
 
 
-@dataclass(frozen=True)
-class ExpectedRun(Strict):
+class ExpectedRun(NamedTuple):
     """What the record of a run must say for the run's files to count."""
 
-    encoding: Text
-    seed: Count
-    steps: Positive
-    config_sha256: Sha256
+    encoding: str
+    seed: int
+    config: Config
 
     def matches(self, record: RunRecord) -> bool:
         """Whether `record` is of this run, and of the present versions of what it depends on."""
-        config = record.config
-        recorded = ExpectedRun(record.encoding, record.seed, config.steps, config.sha256)
-        return self == recorded and record.is_current
+        return self == (record.encoding, record.seed, record.config) and record.is_current
 
 
 @dataclass(frozen=True)

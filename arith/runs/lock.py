@@ -89,15 +89,6 @@ def activity(folder: Path) -> str | None:
     return ""
 
 
-def remove_stale(folder: Path) -> None:
-    """Remove what a killed process left in `folder`, if nobody is at work there."""
-    with suppress(OSError, LeaseSettingsMismatch):  # a disk that is only read; somebody at work
-        remove_stale_temporaries(folder)
-        if (folder / NAME).exists():
-            with SoftFileLease(folder / NAME, lease_duration=LEASE, timeout=_ATTEMPT):
-                (folder / ACTIVITY).unlink(missing_ok=True)
-
-
 def _acquire(lease: SoftFileLease, folder: Path) -> None:
     for attempt in range(3):
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from pydantic import Field
 
@@ -30,7 +30,6 @@ from tape_arith.arith.terminal import say
 if TYPE_CHECKING:
     from tape_arith.arith.runs.record import RunRecord
 
-LAST_STATES = 5
 
 Line = Mapping[str, Any]
 Region = Literal["in_distribution", "out_of_distribution"]
@@ -81,23 +80,16 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     return lines, faults
 
 
-class LastStates(NamedTuple):
-    """Exact match on the small grid, 0..1, of a run's last saved states, the final one included.
-
-    It tells how much a result depends on when the run stopped. Nothing is selected by it: what
-    counts is the final state's own grid.
-    """
-
-    steps: tuple[int, ...]
-    values: tuple[float, ...]
-
-
 def last_states(
-    lines: Sequence[Line], region: Region = "out_of_distribution", count: int = LAST_STATES
-) -> LastStates | None:
-    """Return the last `count` evaluated states, or fewer; None if fewer than two were evaluated."""
+    lines: Sequence[Line], region: Region = "out_of_distribution", count: int = 5
+) -> list[tuple[int, float]]:
+    """Return (step, exact match on the small grid) of the last saved states; [] for only one.
+
+    It tells how much a result depends on when the run stopped. Nothing is selected by it: the
+    result is the final state's own grid.
+    """
     points = curve(lines, region)[-count:]
-    return LastStates(*zip(*points, strict=True)) if len(points) > 1 else None
+    return points if len(points) > 1 else []
 
 
 def curve(lines: Sequence[Line], region: Region) -> list[tuple[int, float]]:

@@ -247,19 +247,16 @@ def check_can_continue(path: Path, record: RunRecord) -> None:
     try:
         encoding = record.name.encoding
         sources = source_hashes(encoding)
-        locations = [locate("encoding", part.name) for part in encoding.parts]
+        files = [locate("encoding", part.name).file for part in encoding.parts]
     except UsageError as error:
         raise UsageError(f"{path} was trained with {record.encoding}: {error}") from None
-    for part in sources.keys() - record.sources.keys():
-        raise Failure(f"{path}/run.json names {part} without its SHA-256: nothing of it is run")
-    for location in locations:
-        file = location.file
+    for file in files:
         if file is not None and file.resolve().is_relative_to(path.resolve()):
-            raise Failure(f"{path} brings its own code ({location}): nothing of it is run")
-    for part, sha256 in record.sources.items():
-        if sources.get(part) != sha256:
+            raise Failure(f"{path} brings its own code ({file}): nothing of it is run")
+    for part in sorted(sources.keys() | record.sources.keys()):
+        before, now = record.sources.get(part, "none"), sources.get(part, "none")
+        if before != now:
             raise UsageError(
-                f"{path} was trained with another {part} (SHA-256 {sha256[:12]}, now "
-                f"{sources.get(part, 'none')[:12]}): put that one back, or train it anew "
-                "with --fresh or another --out"
+                f"{path} was trained with another {part} (SHA-256 {before[:12]}, now {now[:12]}): "
+                "nothing of it is run; put that one back, or train anew with --fresh or --out"
             )

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
@@ -9,7 +10,8 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.build import scoring_facts, user_errors
 from tape_arith.arith.runs.command_lines import why_no_weights
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.lock import check_lock, lock_folder, remove_stale
+from tape_arith.arith.runs.lock import NAME as LOCK
+from tape_arith.arith.runs.lock import check_lock, lock_folder
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.scoring.comparable import is_same_run
@@ -48,7 +50,9 @@ def score_run(
     empty = empty_grid(record, bucket, config.problems_per_cell, extrapolation)
     grid = _begun(file, empty, fresh)
     if grid.complete:
-        remove_stale(folder.path)
+        if (folder.path / LOCK).exists():  # of a call that was killed, or is at work
+            with suppress(Failure), lock_folder(folder.path):
+                pass
         return grid
     if without_weights:
         raise UsageError(why_no_weights(folder))

@@ -88,9 +88,8 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
 
 
 def _has_budget(grid: Grid, run: Run) -> bool:
-    expected = run.expected
     budget = (grid.budget.get("steps"), grid.budget.get("config_sha256"))
-    return budget == (expected.steps, expected.config_sha256)
+    return budget == (run.config.steps, run.config.sha256)
 
 
 def _panels(names: Sequence[Name], grids: Sequence[Grid]) -> list[list[Grid]]:

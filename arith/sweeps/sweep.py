@@ -56,8 +56,7 @@ class Run:
     @property
     def expected(self) -> ExpectedRun:
         """The facts that the record of the run must hold."""
-        config = self.config
-        return ExpectedRun(str(self.name.encoding), self.seed, config.steps, config.sha256)
+        return ExpectedRun(str(self.name.encoding), self.seed, self.config)
 
     @property
     def source(self) -> "Run | None":

@@ -31,16 +31,14 @@ def test_the_last_five_states() -> None:
         lines += [{"step": 100 * k - 50, "loss": 2.0, "exact_match": None}]
         lines += [line(100 * k, 0.9 + 0.01 * (k % 3), 0.1 * (k % 4))]
     last = last_states(lines)
-    assert last is not None
-    assert last.steps == (500, 600, 700, 800, 900)
-    assert last.values == pytest.approx((0.1, 0.2, 0.3, 0.0, 0.1))
-    fewer = last_states(lines[:6])
-    assert fewer is not None and fewer.steps == (100, 200, 300)
-    assert last_states(lines[:2]) is None and last_states([]) is None
+    assert [step for step, _ in last] == [500, 600, 700, 800, 900]
+    assert [value for _, value in last] == pytest.approx([0.1, 0.2, 0.3, 0.0, 0.1])
+    assert [step for step, _ in last_states(lines[:6])] == [100, 200, 300]
+    assert last_states(lines[:2]) == last_states([]) == []
     assert curve(lines[:1], "in_distribution") == [] and by_length(lines[:1]) == {}
     nothing_longer = [line(100, 0.5, None), line(200, 0.7, None)]
-    assert last_states(nothing_longer) is None
-    assert last_states(nothing_longer, "in_distribution") == ((100, 200), (0.5, 0.7))
+    assert last_states(nothing_longer) == []
+    assert last_states(nothing_longer, "in_distribution") == [(100, 0.5), (200, 0.7)]
 
 
 def test_a_run_is_the_same_with_and_without_curves(here: Path) -> None:

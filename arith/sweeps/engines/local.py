@@ -16,12 +16,12 @@ from tape_arith.arith.errors import (
     Failure,
     UsageError,
 )
-from tape_arith.arith.runs.child_process import last_line, start_command
 from tape_arith.arith.runs.datasets import generate_dataset, training_bucket
 from tape_arith.arith.runs.score import score_run
 from tape_arith.arith.runs.train import train_run
 from tape_arith.arith.stopping import Stopped, Stopper
 from tape_arith.arith.sweeps.engines import Engine
+from tape_arith.arith.sweeps.engines.child_process import last_line, start_command
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
 from tape_arith.arith.terminal import say
 

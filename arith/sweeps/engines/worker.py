@@ -21,8 +21,8 @@ from typing import Literal
 
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, Failure
 from tape_arith.arith.files import Strict, parse_json, read_text, validated, write_text
-from tape_arith.arith.runs.child_process import last_line, start_command
 from tape_arith.arith.stopping import install_handler
+from tape_arith.arith.sweeps.engines.child_process import last_line, start_command
 
 SECONDS_BETWEEN_LOOKS = 0.2
 

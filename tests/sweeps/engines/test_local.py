@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.runs import child_process
-from tape_arith.arith.sweeps.engines import engine_names, parse_engine, ray, remote_engine
+from tape_arith.arith.sweeps.engines import (
+    child_process,
+    engine_names,
+    parse_engine,
+    ray,
+    remote_engine,
+)
 from tape_arith.arith.sweeps.engines.local import Subprocesses
 from tape_arith.arith.sweeps.jobs import JobEnd, log_file
 from tests.helpers.child_processes import wait_until

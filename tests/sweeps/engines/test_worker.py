@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.runs import child_process
 from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.stopping import STOP_SIGNALS
+from tape_arith.arith.sweeps.engines import child_process
 from tape_arith.arith.sweeps.engines.worker import JobState, Worker, main, read_state, write_state
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.sweep import load_sweep
