@@ -10,16 +10,10 @@ import torch
 
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs import build
-from tape_arith.arith.runs.record import TrainOptions
-from tape_arith.arith.sweeps.jobs import plan
-from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.arith.training.step import explain_failures
-from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.build import compiling_failed
 from tape_arith.models.decoder import Block
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.parse import parse
-from tests.helpers.small_training import small
 from tests.helpers.tiny_runs import done, refused, settings, untouched
 
 # torch's own, in compiling
@@ -34,19 +28,6 @@ TRAIN = ("train", "--pe", "rope", *settings(), "--no-score")
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with --threads 1, which a process is told before it looks for the first time."""
     monkeypatch.setattr("tape_arith.models.hardware._threads", lambda: 1)
-
-
-@pytest.mark.parametrize(
-    ("compiled", "training", "scoring"),
-    [(None, [], []), (True, ["--compile"], []), (False, ["--no-compile"], ["--no-compile"])],
-)
-def test_jobs_are_told(
-    compiled: bool | None, training: list[str], scoring: list[str], tmp_path: Path
-) -> None:
-    run = Run(parse("rope"), 0, "mini", small(), tmp_path)
-    train, score = plan([run], TrainOptions(compute=AttentionChoice(compiled=compiled)), tmp_path)
-    for job, words in ((train, training), (score, scoring)):
-        assert [word for word in job.argv if "compile" in word] == words
 
 
 def test_without_a_compiler_nothing_begins(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,30 +37,16 @@ def test_the_forms(here: Path) -> None:
     for line in lines:
         a, b = (int(part[::-1]) for part in line.split("=")[0].split("+"))
         assert line.endswith(f"={str(a + b)[::-1]}")
+    with untouched(here):  # a second call finds it done
+        for form in ("tokens", "text"):
+            done("generate", "--format", form, *settings())
+        assert f"{text} is damaged or not of 64" in refused(
+            "generate", "--format", "text", "--out", text, *settings(), "--seed", 1, after=True
+        )
     pytest.importorskip("pyarrow")
     assert done("generate", "--format", "parquet", *settings()).out == (
         "data/addition-bucket-2.parquet\n"
     )
-
-
-def test_a_second_call_finds_it_done(here: Path) -> None:
-    folder = Path(done("generate", *settings()).out.strip())
-    times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    done("generate", *settings())
-    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times
-    text = Path(done("generate", "--format", "text", *settings()).out.strip())
-    with untouched(here):
-        done("generate", "--format", "text", *settings())
-        assert f"{text} is damaged or not of 64" in refused(
-            "generate", "--format", "text", "--out", text, *settings(), "--seed", 1, after=True
-        )
-
-
-@pytest.mark.parametrize("form", ["tokens", "text"])
-@pytest.mark.parametrize("count", [0, -5])
-def test_no_problems(here: Path, form: str, count: int) -> None:
-    line = refused("generate", "--count", count, "--format", form, *settings())
-    assert "'--count'" in line and contents(here) == {}
 
 
 def test_what_is_refused(here: Path) -> None:
@@ -69,6 +55,7 @@ def test_what_is_refused(here: Path) -> None:
     line = refused("generate", "--format", "text", "--workers", 2, *settings())
     assert "--workers goes with --format tokens" in line
     assert "no finished dataset" in refused("generate", "--verify", "nothing")
+    assert "'--count'" in refused("generate", "--count", 0, *settings())
     assert contents(here) == {}
 
 
