@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tape_arith.models.encoding import Setting
+from tape_arith.models.encoding import Setting, constant
 from tape_arith.models.errors import check_least
 from tape_arith.models.families.learned_table import LearnedTable, draw, tokens_since
 from tape_arith.models.families.rotary import Rotary
@@ -28,19 +28,16 @@ class BiPE(LearnedTable, Rotary):
     kind = "task-structured"
     paper = "He et al. 2024, arXiv 2401.16421"
     not_rescalable = "it turns by the number of the segment, which does not grow with the length"
-    separator_ids: Tensor
 
     def __init__(self, setting: Setting, *, rows: int | None = None, k: int = 0) -> None:
         check_least("bipe", 1, rows=rows)
         check_least("bipe", 0, k=k)
         super().__init__(setting, (setting.trained_length if rows is None else rows) + k)
         self.k = k
-        ids = torch.tensor(setting.separator_ids)
-        self.register_buffer("separator_ids", ids, persistent=False)
 
     def first_of_segment(self, seqs: Sequences) -> Tensor:
         """Mark the first token of each segment: bool [B, T]."""
-        closing = torch.isin(seqs.tokens, self.separator_ids)
+        closing = torch.isin(seqs.tokens, constant(self.setting.separator_ids, seqs.tokens))
         return F.pad(closing[:, :-1], (1, 0)) | (seqs.place == 0)
 
     def indices(self, seqs: Sequences) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from tape_arith.models.encoding import Setting
+from tape_arith.models.encoding import Setting, constant
 from tape_arith.models.errors import check_least
 from tape_arith.models.families.learned_table import PlaceTable, usual_shift
 
@@ -26,13 +26,10 @@ class Coupling(PlaceTable):
     kind = "task-structured"
     paper = "Cho et al. 2024, arXiv 2405.20671"
     stream = b"couple"
-    separator_ids: Tensor
 
     def __init__(self, setting: Setting, *, s: int | None = None) -> None:
         check_least("coupling", 1, s=s)
         super().__init__(setting, 1, max(usual_shift(setting), 1) if s is None else s)
-        ids = torch.tensor(setting.separator_ids)
-        self.register_buffer("separator_ids", ids, persistent=False)
 
     def has_index(self, tokens: Tensor, digits: Tensor) -> Tensor:
-        return digits | torch.isin(tokens, self.separator_ids)
+        return digits | torch.isin(tokens, constant(self.setting.separator_ids, tokens))

@@ -193,6 +193,9 @@ class VectorLayer(ReadOut):
         return VectorState(row + self.entries(heads, [0]).to(row.dtype) * gathered.to(row.dtype))
 
 
+READ_OUTS = {"tensor": TapeLayer, "non-equivariant": NonEquivariantLayer, "vector": VectorLayer}
+
+
 class TAPE(ContextualRotary):
     """Rotations that each layer rewrites by what its attention gathers.
 
@@ -205,22 +208,18 @@ class TAPE(ContextualRotary):
     of its own for each frequency, hence under shifts.
 
     Where the paper's text is silent or contradicts itself: e e^T where it prints e^T e (only that
-    is invariant); one softmax a head; no norm on e; the last layer updates nothing.
+    is invariant); one softmax a head; no norm on e; the last layer updates nothing. Ablations in
+    the authors' code (`adawoeq`, `adatensor`, `adavector`) are others, of `tape-heads`.
 
-    - `start` (`rope`, `fourier`, `learned`): see ContextualRotary. The paper has numbers for RoPE
-      alone.
+    - `start` (`rope`, `fourier`, `learned`): see ContextualRotary.
     - `context=no-attention`: e~ = e. `context=no-mlp`: e <- e + s_h A e, one number s a head, 0 at
-      first, learned at H times the rate; no psi, W1, W2. Both start as RoPE (Table 6).
+      first, learned at H times the rate. Both start as RoPE (Table 6).
     - `form=non-equivariant`: W1 [width, 4], W2 [4, width] act on vec(e) and mix its columns, so
       that it sees absolute positions: the control (Table 6, "w/o rotation equivariance").
     - `form=vector` (Table 6, instead of "tensorial"): L = 1, D = 4, e = (cos, sin, cos, sin) /
-      sqrt(2) at first, and the logit is sum_f (q_f . k_f)(e_t . e_i). It starts as sum_f
-      (q_f . k_f) cos(theta_f (t - i)), RoPE without its sine: not RoPE.
+      sqrt(2) at first, the logit is sum_f (q_f . k_f)(e_t . e_i): RoPE without its sine.
     - `clamp=c` (0: none): after each update e <- e / max(1, ||e||_F / c). A rotation's norm is
       sqrt(2), a vector's 1. Not of the paper: nothing there bounds e.
-
-    The authors' code has ablations of its form that mixes heads alone, and other ones
-    (`adawoeq`, `adatensor`, `adavector`).
     """
 
     kind = "rotary, contextual"
@@ -250,12 +249,7 @@ class TAPE(ContextualRotary):
     def updating_layer(self) -> ContextualLayer:
         if self.context == "no-mlp":
             return ShareLayer(self.setting.num_heads)
-        layers = {
-            "tensor": TapeLayer,
-            "non-equivariant": NonEquivariantLayer,
-            "vector": VectorLayer,
-        }
-        return layers[self.form](self.setting.head_dim, self.width)
+        return READ_OUTS[self.form](self.setting.head_dim, self.width)
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
         return repeat_for_heads(super().start(x, index, seqs), self.setting.num_heads)

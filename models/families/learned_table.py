@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding, Setting
+from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding, Setting, constant
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences, random_words
 
@@ -48,20 +48,18 @@ class PlaceTable(LearnedTable):
 
     #: As `draw` takes it.
     stream: ClassVar[bytes]
-    digit_ids: Tensor
 
     def __init__(self, setting: Setting, low: int, high: int) -> None:
         # A run of digits as long as a sequence fits, so that every tested sequence does.
         super().__init__(setting, high + setting.max_length + 1)
         self.low, self.high = low, high
-        self.register_buffer("digit_ids", torch.tensor(setting.digit_ids), persistent=False)
 
     def has_index(self, tokens: Tensor, digits: Tensor) -> Tensor:
         """Mark the tokens with an index, bool [B, T]; `digits` marks digits."""
         raise NotImplementedError
 
     def indices(self, seqs: Sequences) -> Tensor:
-        digits = torch.isin(seqs.tokens, self.digit_ids)
+        digits = torch.isin(seqs.tokens, constant(self.setting.digit_ids, seqs.tokens))
         shift = torch.full_like(seqs.key, self.low)
         if self.training:
             shift = draw(seqs.key, self.low, self.high, self.stream)
