@@ -82,8 +82,6 @@ class Backend:
     name: ClassVar[str]
     #: Whether it takes sequences packed end to end without padding them first.
     packs: ClassVar[bool] = False
-    #: Whether it passes attention weights to `Sequences.watch`.
-    shows: ClassVar[bool] = False
 
     def __call__(
         self,
@@ -120,13 +118,12 @@ class Backend:
 
 
 class Eager(Backend):
-    """Plain products, the reference: meets all needs, pads packed sequences, shows its weights.
+    """Plain products, the reference: meets all needs, pads packed sequences.
 
     The fastest backend on a CPU, whose fused kernel is several times slower at these lengths.
     """
 
     name = "eager"
-    shows = True
 
     def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
         return None

@@ -21,7 +21,6 @@ from tape_arith.models.encoding import (
     State,
     Workload,
 )
-from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences
 
 NORM_EPSILON = 1e-6
@@ -133,16 +132,6 @@ class Decoder(nn.Module):
             layer.attention = backend
         self.packs = backend.packs and self.pe.needs.packed
 
-    def _check_shown(self) -> None:
-        """Raises UsageError if attention weights are watched and the backend never has them."""
-        for layer in self.pe.layers:
-            assert isinstance(layer, PositionalLayer)
-            if not layer.attention.shows:
-                raise UsageError(
-                    f"attention backend '{layer.attention.name}' never shows its weights: to watch "
-                    "them, attend with 'eager'"
-                )
-
     def initialize(self, generator: torch.Generator) -> None:
         """Draw weights from N(0, 0.02), residual outputs divided by sqrt(2 x layers).
 
@@ -158,11 +147,8 @@ class Decoder(nn.Module):
     def forward(self, seqs: Sequences, where: Tensor | None = None) -> Tensor:
         """Return logits [B, T, V], or [m, V] of tokens `where` (int64 [m], indices into B x T).
 
-        float32 under any autocast, float64 for a float64 decoder. Raises UsageError if weights are
-        watched that the backend never has.
+        float32 under any autocast, float64 for a float64 decoder.
         """
-        if seqs.watch is not None and seqs.weights_too:
-            self._check_shown()
         index = self.pe.indices(seqs)
         x = self.pe.embed(self.embedding(seqs.tokens), index, seqs)
         state = self.pe.start(x, index, seqs)

@@ -26,11 +26,9 @@ class Sequences:
     key           int64 [n]  each sequence's only source of randomness, so that resuming, padding,
                   packing and the number of processes change nothing
     offset        index of the first token (studies of translation shift it)
-    watch         called in a study with (i, "state", state), the state that enters block i, then
+    watch         called with (i, "state", state), the state that enters block i, then by `Eager`
                   with (i, "weights", weights), the attention weights [B, H, T, T] of block i
                   (packed: [n, H, longest, longest], with values of other sequences past an end)
-    weights_too   whether `watch` needs weights, so that a backend that never has them is an error;
-                  otherwise `watch` gets them only from backends that have them
     bound         no final_length is greater; a plain number, as `longest`; 0 if unknown
     layer         the current block; the decoder sets it if there is a `watch`
     starts        int32 [n + 1]  the start of each packed sequence, and T; None if rows are padded
@@ -45,7 +43,6 @@ class Sequences:
     watch: Callable[[int, str, Any], None] | None = None
     starts: Tensor | None = None
     longest: int = 0
-    weights_too: bool = False
     bound: int = 0
     layer: int = 0
 

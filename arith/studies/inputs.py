@@ -194,8 +194,8 @@ class Watched:
 def watched(decoder: Decoder, seqs: Sequences) -> Watched:
     """Record a forward of padded rows, in the precision of the decoder's parameters.
 
-    Raises UsageError if the attention backend never shows its weights (`eager` does), and the
-    encoding's own; Failure if weights are not finite.
+    The attention backend must be `eager`, which alone shows its weights. Raises UsageError as the
+    encoding does; Failure if weights are not finite.
     """
     seen = Watched([], [])
 
@@ -208,6 +208,6 @@ def watched(decoder: Decoder, seqs: Sequences) -> Watched:
             seen.weights.append(value)
 
     with torch.no_grad():
-        decoder(replace(seqs, watch=watch, weights_too=True))
+        decoder(replace(seqs, watch=watch))
     assert len(seen.weights) == len(seen.products) == decoder.config.num_layers
     return seen

@@ -15,7 +15,6 @@ from tape_arith.models import contract
 from tape_arith.models.backends.sdpa import SDPA
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.encoding import PositionalLayer
-from tape_arith.models.errors import UsageError
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.sequences import Sequences
 
@@ -56,7 +55,7 @@ def watched(name: str, monkeypatch: pytest.MonkeyPatch, seqs: Sequences) -> Reco
     decoder = contract.decoder_for(name, num_layers=LAYERS)
     expected = decoder(seqs)
     recorder = Recorder(decoder, monkeypatch)
-    assert torch.equal(decoder(replace(seqs, watch=recorder, weights_too=True)), expected)
+    assert torch.equal(decoder(replace(seqs, watch=recorder)), expected)
     return recorder
 
 
@@ -115,14 +114,10 @@ def test_packed_sequences_show_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(ours, theirs.expand(2, -1, -1, -1))
 
 
-def test_a_backend_that_shows_nothing_says_so() -> None:
-    """But a state can be watched under every backend: training does."""
+def test_a_state_is_watched_under_every_backend() -> None:
     decoder, seqs = contract.decoder_for("rope"), contract.example_batch()
     decoder.attend_with(SDPA())
     events: list[tuple[int, str]] = []
-    seqs = replace(seqs, watch=lambda layer, kind, _: events.append((layer, kind)))
     with torch.no_grad():
-        decoder(seqs)
+        decoder(replace(seqs, watch=lambda layer, kind, _: events.append((layer, kind))))
     assert events == [(i, "state") for i in range(LAYERS)]
-    with pytest.raises(UsageError, match=r"'sdpa' never shows its weights: .* 'eager'"):
-        decoder(replace(seqs, weights_too=True))
