@@ -14,7 +14,7 @@ from tape_arith.arith.bench import limits
 from tape_arith.arith.bench.measure import Options, Result, time_call
 from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.sweeps.engines.child_process import COMMAND_LINE
+from tape_arith.arith.sweeps.engines.worker import COMMAND_LINE
 from tape_arith.arith.training.config import Config
 
 _COUNT, _QUICK_COUNT = 5_000_000, 2_000

@@ -29,7 +29,7 @@ from tape_arith.arith.commands.options import (
     complete_encoding,
 )
 from tape_arith.arith.errors import UsageError
-from tape_arith.models.backends import AttentionChoice
+from tape_arith.models.backends import AUTO, AttentionChoice
 from tape_arith.models.names.parse import parse_list
 
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
@@ -71,8 +71,8 @@ def command(
     from tape_arith.arith.runs.metrics import parse_trackers
     from tape_arith.arith.runs.record import TrainOptions
     from tape_arith.arith.sweeps.engines.local import default_slots, local_engine
-    from tape_arith.arith.sweeps.jobs import run_jobs
-    from tape_arith.arith.sweeps.run_sweep import draw_comparison, plan_checked
+    from tape_arith.arith.sweeps.jobs import plan, run_jobs
+    from tape_arith.arith.sweeps.run_sweep import check_runs, draw_comparison
     from tape_arith.arith.sweeps.sweep import Run
     from tape_arith.arith.terminal import say
 
@@ -84,7 +84,8 @@ def command(
     )
     runs = [Run(pe, seed, name, config, out) for seed in numbers for pe in names]
     with stopper.handling_signals():
-        jobs = plan_checked(runs, options, out, data=data, here=remote is None)
+        check_runs(runs, options.compute if remote is None else AUTO)
+        jobs = plan(runs, options, out, data=data)
         local = local_engine(slots or default_slots(), folder, stopper)
         for job in jobs:
             if grid := job.complete_grid():

@@ -19,7 +19,7 @@ from tape_arith.arith.commands.options import (
     Track,
     complete_sweep,
 )
-from tape_arith.models.backends import AttentionChoice
+from tape_arith.models.backends import AUTO, AttentionChoice
 
 EXAMPLE = "tape-arith sweep paper-20 --time-limit 25m"
 
@@ -61,7 +61,8 @@ def command(
     from tape_arith.arith.sweeps import status
     from tape_arith.arith.sweeps.engines.local import default_slots, local_engine
     from tape_arith.arith.sweeps.estimate import forecast, forecast_text, forecast_total
-    from tape_arith.arith.sweeps.run_sweep import plan_checked, run_sweep, write_tables
+    from tape_arith.arith.sweeps.jobs import plan
+    from tape_arith.arith.sweeps.run_sweep import check_runs, run_sweep, write_tables
     from tape_arith.arith.terminal import say
 
     options = TrainOptions(
@@ -71,9 +72,10 @@ def command(
     )
     slots = slots or default_slots()
     with stopper.handling_signals():
-        here, runs = remote is None, content.runs(out)
-        jobs = plan_checked(runs, options, out, content.splits, here=here)
-        costs = forecast(content, jobs, slots, here)
+        runs = content.runs(out)
+        check_runs(runs, options.compute if remote is None else AUTO)
+        jobs = plan(runs, options, out, content.splits)
+        costs = forecast(content, jobs, slots, here=remote is None)
         if dry_run:
             print(json.dumps(costs, indent=1) if as_json else forecast_text(costs))
             return

@@ -14,36 +14,23 @@ from tape_arith.arith.files import write_text
 from tape_arith.arith.runs.build import check_trainable
 from tape_arith.arith.runs.folder import find_grids
 from tape_arith.arith.runs.lock import lock_folder
-from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.studies import ablations
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.engines.worker import JobState, write_state
-from tape_arith.arith.sweeps.jobs import Job, JobEnd, Outcome, log_file, plan, run_jobs
+from tape_arith.arith.sweeps.jobs import Job, JobEnd, Outcome, log_file, run_jobs
 from tape_arith.arith.sweeps.sweep import Run, Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import say
-from tape_arith.models.backends import AUTO
+from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.names.parse import Name
 
 
-def plan_checked(
-    runs: Sequence[Run],
-    options: TrainOptions,
-    out: Path,
-    splits: Sequence[str] = (EVALUATION,),
-    *,
-    data: Path | None = None,
-    here: bool = True,
-) -> list[Job]:
-    """Plan jobs of runs that can be trained and scored, on this machine if they run `here`.
-
-    Raises UsageError if one cannot.
-    """
+def check_runs(runs: Sequence[Run], compute: AttentionChoice) -> None:
+    """Raise UsageError if a run could not be trained and scored with attention by `compute`."""
     for config, name in dict.fromkeys((run.config, run.name) for run in runs):
-        check_trainable(config, name, options.compute if here else AUTO)
-    return plan(runs, options, out, splits, data=data)
+        check_trainable(config, name, compute)
 
 
 def run_sweep(

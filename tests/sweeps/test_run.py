@@ -80,7 +80,7 @@ def test_a_call_that_only_fails_redraws_what_is_scored(comparison: Path) -> None
     figure, table = Path("runs/mini/rope-fire.png"), Path("runs/mini/table.csv")
     table.write_text("of fewer runs")
     result = call("run", "--pe", "rope,fire,nope", *settings())
-    assert result.code == 2 and "budget of 6 steps, not 4" in result.err
+    assert result.code == 2 and "(steps: 6, not 4)" in result.err
     assert result.out == f"{figure}\n" and figure.exists()
     assert table.read_text().count("\n") == 3
     # A grid of other settings is named and not drawn.

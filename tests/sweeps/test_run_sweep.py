@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -202,27 +200,6 @@ def test_a_family_has_a_table_and_a_figure_of_its_own(here: Path) -> None:
 
 
 # Subprocesses and kills
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="looks for its children in /proc")
-def test_killed_in_mid_sweep_and_begun_again(here: Path) -> None:
-    """With two slots, killed (not asked) several times: nobody is left behind, nothing is written
-    twice at once, and the grids are those of an unbroken sweep in one process."""
-    file = sweep_file("rope,tape+yarn", "[0]", steps=400, problems_per_cell=40)
-    done("sweep", file, "--out", "whole")
-    for seconds in (6, 11, 16):
-        process = start("sweep", file, "--slots", "2")
-        time.sleep(seconds)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        wait_until(lambda: not processes(), 60)
-    process = start("sweep", file, "--slots", "2", "--json")
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    assert {job["state"] for job in json.loads(out)["jobs"]} == {"trained", "scored"}
-    assert kept(Path("runs/mine")) == kept(Path("whole/mine")) != {}
-    assert not list(Path("runs").rglob(lock.NAME))
 
 
 @pytest.mark.slow

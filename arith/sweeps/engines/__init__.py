@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.models.names.locate import Location, in_folder, select
-from tape_arith.models.names.parse import NamePart, read_options
+from tape_arith.models.names.parse import read_options
 
 if TYPE_CHECKING:
     from tape_arith.arith.sweeps.jobs import Job, JobEnd
@@ -47,33 +47,23 @@ def engine_names() -> list[str]:
     return sorted(location.name for location in _locations())
 
 
-def parse_engine(text: str) -> NamePart:
-    """Parse `name[:key=value...]`, where a value may hold colons. Raises UsageError.
-
-    >>> str(parse_engine("slurm:time=24:00:00:partition=gpu"))
-    'slurm:partition=gpu:time=24:00:00'
-    """
-    name, *settings = re.split(r":(?=\w+=)", text.strip())
-    declared = select("engine", _locations(), name).declaration()
-    options = read_options(text, settings, declared)
-    return NamePart(declared.name, tuple(sorted(options.items())))
-
-
 def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
-    """Build the engine that `text` names; None for this machine.
+    """Build the engine `name[:key=value...]`; None for this machine.
 
     It takes up to `slots` jobs at a time (None: any number), with logs and states in `folder`.
-    Raises UsageError if what the engine needs is not here.
+    Raises UsageError for an unknown name or option, or if what the engine needs is not here.
     """
-    part = parse_engine(text)
-    if part.name == LOCAL:
+    name, *settings = re.split(r":(?=\w+=)", text.strip())  # a value may hold colons
+    location = select("engine", _locations(), name)
+    declared = location.declaration()
+    options = read_options(text, settings, declared)
+    if declared.name == LOCAL:
         return None
-    location = select("engine", _locations(), part.name)
-    engine_class = getattr(location.load(), location.declaration().class_name)
+    engine_class = getattr(location.load(), declared.class_name)
     reason = engine_class.why_unavailable()
     if reason is not None:
-        raise UsageError(f"engine {part.name}: {reason}")
-    engine: Engine = engine_class(slots, folder, **dict(part.options))
+        raise UsageError(f"engine {declared.name}: {reason}")
+    engine: Engine = engine_class(slots, folder, **options)
     return engine
 
 

@@ -21,7 +21,7 @@ from tape_arith.arith.runs.score import score_run
 from tape_arith.arith.runs.train import train_run
 from tape_arith.arith.stopping import Stopped, Stopper
 from tape_arith.arith.sweeps.engines import Engine
-from tape_arith.arith.sweeps.engines.child_process import last_line, start_command
+from tape_arith.arith.sweeps.engines.worker import last_line, start_command
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
 from tape_arith.arith.terminal import say
 

@@ -1,5 +1,6 @@
-"""A job on the node that a cluster chose for it: runs its command, passes signals on, and keeps
-the file that says where the job is.
+"""A job in a process of its own: start its command, read its last message, keep its state.
+
+A worker runs it on the node that a cluster chose, passes signals on, and says where the job is.
 
 As a program, `python -m tape_arith.arith.sweeps.engines.worker LOGS VARIABLE AGAIN...` does the job
 whose log is in the line of the file LOGS whose number is in the environment's VARIABLE, and calls
@@ -8,23 +9,28 @@ before the command can: a job that is stopped while it still loads torch has los
 counts as preempted. No torch here.
 """
 
+import ctypes
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Literal
 
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, Failure
-from tape_arith.arith.files import Strict, parse_json, read_text, validated, write_text
+from tape_arith.arith.files import Strict, open_file, parse_json, read_text, validated, write_text
 from tape_arith.arith.stopping import install_handler
-from tape_arith.arith.sweeps.engines.child_process import last_line, start_command
 
 SECONDS_BETWEEN_LOOKS = 0.2
+COMMAND_LINE = ("-P", "-m", "tape_arith")
+"""Without the working folder on the path, where a user's file may have the name of one of ours."""
+_LAST_BYTES = 10_000  # of a log, in which its last line is looked for
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,54 @@ class Worker:
                 continue
             except KeyboardInterrupt:
                 self.pass_on(signal.SIGTERM)
+
+
+def start_command(
+    argv: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str],
+    *,
+    directory: str | None = None,
+    own_session: bool = False,
+) -> "subprocess.Popen[bytes]":
+    """Start `tape-arith argv` in `directory`, with `environment` on top of ours.
+
+    Its output is appended to `log`. It never outlives this process; in its own session, a Ctrl-C
+    in our terminal does not reach it. Raises OSError.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "ab", buffering=0) as file:
+        try:
+            file.write(f"$ tape-arith {' '.join(argv)}\n".encode())
+        except OSError as error:  # of a descriptor: the system does not name the file
+            raise OSError(error.errno, error.strerror, str(log)) from None
+        return subprocess.Popen(
+            [sys.executable, *COMMAND_LINE, *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
+            cwd=directory,
+            start_new_session=own_session,
+            preexec_fn=_die_with_parent,
+        )
+
+
+def last_line(log: Path) -> str:
+    """Return the last message of a command in its log, without the name before it."""
+    with open_file(log) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
+        lines = file.read(_LAST_BYTES).decode(errors="replace").strip().splitlines()
+    line = lines[-1] if lines else ""
+    return "" if line.startswith("$ ") else line.removeprefix("tape-arith: ")
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        _LIBC.prctl(_DEATH_SIGNAL, signal.SIGTERM)
+
+
+_LIBC = ctypes.CDLL(None)  # opened here: between fork and exec nothing may be loaded
 
 
 def main(arguments: list[str]) -> int:

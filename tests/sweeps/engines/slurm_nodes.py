@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from tape_arith.arith.sweeps.engines.child_process import _die_with_parent
+from tape_arith.arith.sweeps.engines.worker import _die_with_parent
 from tests.helpers.child_processes import wait_until
 
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch")

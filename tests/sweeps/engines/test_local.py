@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.sweeps.engines import (
-    child_process,
-    engine_names,
-    parse_engine,
-    ray,
-    remote_engine,
-)
+from tape_arith.arith.sweeps.engines import engine_names, ray, remote_engine, worker
 from tape_arith.arith.sweeps.engines.local import Subprocesses
 from tape_arith.arith.sweeps.jobs import JobEnd, log_file
 from tests.helpers.child_processes import wait_until
@@ -47,8 +41,6 @@ time.sleep(60)
 
 def test_engines_and_their_options_are_read_from_the_files(here: Path) -> None:
     assert engine_names() == ["local", "ray", "slurm"]
-    assert str(parse_engine("slurm:time=1-02:00:00:gpus=1")) == "slurm:gpus=1:time=1-02:00:00"
-    assert parse_engine("ray:address=h:1").options == (("address", "h:1"),)
     assert remote_engine("local", None, Path()) is None
     file = sweep_file("rope")
     with untouched(here):
@@ -72,7 +64,7 @@ def test_an_engine_that_is_not_installed(here: Path, monkeypatch: pytest.MonkeyP
 @pytest.fixture
 def script(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Sets what every job does from now on."""
-    monkeypatch.setattr(child_process, "COMMAND_LINE", (str(here / "job.py"),))
+    monkeypatch.setattr(worker, "COMMAND_LINE", (str(here / "job.py"),))
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
 
     def write(body: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import pytest
 
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs import lock
+from tape_arith.arith.sweeps.engines import remote_engine
 from tape_arith.arith.sweeps.engines import slurm as engine
 from tape_arith.arith.sweeps.engines.slurm import Slurm
 from tape_arith.arith.sweeps.engines.worker import read_state, write_state
@@ -119,6 +121,12 @@ def test_all_ready_jobs_are_one_array(fake: FakeSlurm, monkeypatch: pytest.Monke
     submitted(jobs)
     arrays = [word for words in fake.calls_of("sbatch")[1:] for word in words if "--array" in word]
     assert arrays == ["--array=0-1", "--array=0-0"]
+
+
+def test_a_value_may_hold_colons(fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    slurm = remote_engine("slurm:time=1-02:00:00:gpus=1", None, FOLDER)
+    assert isinstance(slurm, Slurm) and {"--time=1-02:00:00", "--gpus=1"} <= set(slurm.options)
 
 
 def test_jobs_in_the_queue_are_found_again(fake: FakeSlurm) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.stopping import STOP_SIGNALS
-from tape_arith.arith.sweeps.engines import child_process
+from tape_arith.arith.sweeps.engines import worker
 from tape_arith.arith.sweeps.engines.worker import JobState, Worker, main, read_state, write_state
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.sweep import load_sweep
@@ -43,7 +43,7 @@ sys.exit(int(sys.argv[1]))
 def script(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """In the command line's place; our own handlers are put back afterwards."""
     Path("job.py").write_text(SCRIPT)
-    monkeypatch.setattr(child_process, "COMMAND_LINE", (str(here / "job.py"),))
+    monkeypatch.setattr(worker, "COMMAND_LINE", (str(here / "job.py"),))
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
     monkeypatch.setenv("NUMBER", "1")
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
