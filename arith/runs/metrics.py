@@ -44,7 +44,15 @@ class _SmallGrid(Part):
 
 
 class _MetricsLine(Part):
-    """See `tape_arith.arith.training.evaluation.Metrics`."""
+    """One line of metrics.jsonl.
+
+    loss           mean over the steps since the last line, in nats per scored token
+    gradient_norm  of the last step
+    tokens         tokens so far, without padding
+    exact_match    on held-out problems of the trained lengths; None between evaluations
+    state          measures of the encoding's state, a number for each layer
+    skipped        steps so far that were left out because loss or gradient was not finite
+    """
 
     step: Count
     loss: float

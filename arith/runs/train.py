@@ -35,9 +35,8 @@ from tape_arith.arith.terminal import bar, say
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup
-from tape_arith.arith.training.evaluation import Metrics
 from tape_arith.arith.training.step import is_out_of_memory
-from tape_arith.arith.training.trainer import NotFinite
+from tape_arith.arith.training.trainer import Line, NotFinite
 from tape_arith.models.names.parse import Name, source_hashes
 
 # A resumed training equals an unbroken one bit for bit if these are equal. The commit is not one of
@@ -228,14 +227,13 @@ def _train(
     )
     note = ""
 
-    def log(metrics: Metrics) -> None:
+    def log(line: Line) -> None:
         nonlocal note
         check_lock(folder.path)
-        line = metrics.content()
         folder.add_metrics(line)
         track(line)
-        exact = "" if metrics.exact_match is None else f"exact {metrics.exact_match:.1%}, "
-        note = f"loss {metrics.loss:.4f}, {exact}{metrics.tokens_per_second:,.0f} tokens/s"
+        exact = "" if line["exact_match"] is None else f"exact {line['exact_match']:.1%}, "
+        note = f"loss {line['loss']:.4f}, {exact}{line['tokens_per_second']:,.0f} tokens/s"
 
     title = f"train {record.encoding} seed {record.seed}"
     with (

@@ -4,7 +4,7 @@ They change no weight, and no checkpoint is ever selected by them.
 Legend: B batch, T tokens, n problems.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -28,8 +28,6 @@ _MOST_LENGTHS = 16
 _PROBLEMS_A_CELL = 3
 STATE_PROBLEMS = 32
 """Problems over which the measures of a state are means."""
-
-Measures = dict[str, list[float]]
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def _chosen_lengths(trained_digits: int, tested_digits: int) -> list[int]:
 
 def state_measures(
     decoder: Decoder, problems: Problems, keys: NDArray[np.int64], hardware: Hardware
-) -> Measures | None:
+) -> dict[str, list[float]] | None:
     """Return the encoding's own measures of the state that enters each layer; None if it has none.
 
     Each measure has one number for each layer, the mean over all tokens without padding.
@@ -123,34 +121,3 @@ def _real_tokens(rows: Rows) -> NDArray[np.bool_]:
     ends = widths if rows.starts is None else widths.sum(keepdims=True)
     inside: NDArray[np.bool_] = np.arange(rows.inputs.shape[1]) < ends[:, None]
     return inside
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """One line of metrics.jsonl.
-
-    loss           mean over the steps since the last line, in nats per scored token
-    gradient_norm  of the last step
-    tokens         tokens so far, without padding
-    exact_match    on held-out problems of the trained lengths; None between evaluations
-    small_grid     result of `SmallGrid.exact_match`, at evaluations
-    state          result of `state_measures`, at evaluations
-    skipped        steps so far that were left out because loss or gradient was not finite
-    """
-
-    step: int
-    loss: float
-    learning_rate: float
-    gradient_norm: float
-    tokens: int
-    tokens_per_second: float
-    seconds: float
-    exact_match: float | None
-    small_grid: dict[str, Any] | None = None
-    state: Measures | None = None
-    skipped: int = 0
-
-    def content(self) -> dict[str, Any]:
-        """Return the content of the line, without optional parts that are empty."""
-        optional = ("small_grid", "state", "skipped")
-        return {key: value for key, value in asdict(self).items() if value or key not in optional}

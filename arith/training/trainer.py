@@ -20,7 +20,7 @@ from tape_arith.arith.files import Count, InvalidValue, NonNegative, Part, Posit
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.training.config import Config, Policy
-from tape_arith.arith.training.evaluation import STATE_PROBLEMS, Metrics, SmallGrid, state_measures
+from tape_arith.arith.training.evaluation import STATE_PROBLEMS, SmallGrid, state_measures
 from tape_arith.arith.training.step import Stepper, trained
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
@@ -31,6 +31,9 @@ MAX_SKIPPED_IN_A_ROW = 10
 # If one save takes longer than _LONG_SAVE seconds, saves are spaced so that they take at most
 # _SAVING_SHARE of the training: at the paper's size a checkpoint has 1.4 GB.
 _LONG_SAVE, _SAVING_SHARE = 1.0, 0.05
+
+Line = dict[str, Any]
+"""Content of a line of metrics.jsonl; `_MetricsLine` in runs/metrics.py lists its fields."""
 
 
 class NotFinite(Failure):
@@ -92,13 +95,14 @@ class Trainer(Stepper):
         self,
         should_stop: Callable[[], bool],
         *,
-        log: Callable[[Metrics], object] = lambda metrics: None,
+        log: Callable[[Line], object] = lambda line: None,
         tick: Callable[[int], object] = lambda step: None,
         save: Callable[[], object] = lambda: None,
         keep: Callable[[], object] = lambda: None,
     ) -> bool:
         """Train to the end of the schedule; return False if `should_stop` ended it earlier.
 
+        log   called every `log_every` steps with the content of a line of metrics.jsonl
         tick  called after every step with its number
         save  called every `save_every` steps (less often if it takes long) and when stopped
         keep  called before the first step of the cool-down
@@ -120,7 +124,8 @@ class Trainer(Stepper):
             if due:
                 loss = self._mean_loss()
                 self.seconds = time.perf_counter() - began
-                log(self._metrics(loss, self.tokens - logged_tokens, self.seconds - logged_seconds))
+                tokens, seconds = self.tokens - logged_tokens, self.seconds - logged_seconds
+                log(self._metrics_line(loss, tokens, seconds))
                 logged_seconds, logged_tokens = time.perf_counter() - began, self.tokens
             tick(self.step)
             # All processes decide together, or some would wait for the others' next gradients.
@@ -198,29 +203,28 @@ class Trainer(Stepper):
     def _small_grid(self) -> SmallGrid | None:
         return SmallGrid.of(self.config) if self.curves else None
 
-    def _metrics(self, loss: float, tokens: int, seconds: float) -> Metrics:
+    def _metrics_line(self, loss: float, tokens: int, seconds: float) -> Line:
         """Return a line of metrics, evaluated if that is due, after `tokens` in `seconds`."""
-        metrics = Metrics(
-            step=self.step,
-            loss=loss,
-            learning_rate=self.rate(self.step),
-            gradient_norm=self.norm,
-            tokens=self.tokens,
-            tokens_per_second=tokens / seconds,
-            seconds=self.seconds,
-            exact_match=None,
-            skipped=self.skipped,
-        )
+        line: Line = {
+            "step": self.step,
+            "loss": loss,
+            "learning_rate": self.rate(self.step),
+            "gradient_norm": self.norm,
+            "tokens": self.tokens,
+            "tokens_per_second": tokens / seconds,
+            "seconds": self.seconds,
+            "exact_match": None,
+        }
         due = self.step % self.evaluate_every == 0 or self.step == self.schedule.steps
-        if not (due and self.processes.first):
-            return metrics
-        grid, hardware = self._small_grid, self.hardware.for_scoring
-        return replace(
-            metrics,
-            exact_match=self.held_out_exact_match(),
-            small_grid=None if grid is None else grid.exact_match(self.decoder, hardware),
-            state=state_measures(self.decoder, *self.held_out(STATE_PROBLEMS), hardware),
-        )
+        if due and self.processes.first:
+            hardware = self.hardware.for_scoring
+            line["exact_match"] = self.held_out_exact_match()
+            if self._small_grid is not None:
+                line["small_grid"] = self._small_grid.exact_match(self.decoder, hardware)
+            state = state_measures(self.decoder, *self.held_out(STATE_PROBLEMS), hardware)
+            if state:
+                line["state"] = state
+        return line | ({"skipped": self.skipped} if self.skipped else {})
 
     def held_out(self, count: int) -> tuple[Problems, NDArray[np.int64]]:
         """Return problems of the trained lengths from a stream of their own, and their keys.

@@ -11,8 +11,7 @@ import torch
 from tape_arith.arith.runs import build
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.training import trainer
-from tape_arith.arith.training.evaluation import Metrics
-from tape_arith.arith.training.trainer import Trainer
+from tape_arith.arith.training.trainer import Line, Trainer
 from tape_arith.models.hardware import Hardware
 from tests.helpers import small_training as small
 
@@ -71,8 +70,8 @@ def stopped(made_once: Path, tmp_path: Path) -> RunFolder:
 def uninterrupted() -> small.Outcome:
     """What comes of the small recipe, from a trainer that nobody interrupts. Not to be changed."""
     torch.set_num_threads(1)
-    lines: list[Metrics] = []
+    lines: list[Line] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer, "HELD_OUT_PROBLEMS", HELD_OUT_PROBLEMS)
         done = small.train(small.trainer(small.SMALL), lines.append)
-    return small.weights(done), small.untimed([line.content() for line in lines])
+    return small.weights(done), small.untimed(lines)

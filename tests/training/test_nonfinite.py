@@ -112,7 +112,7 @@ def skipping(what: str = "loss", **changes: Any) -> tuple[Trainer, list[Any]]:
     lines: list[Any] = []
     one = trainer(small(**changes))
     one.on_nonfinite = "skip"
-    return train(one, lines.append), untimed([line.content() for line in lines])
+    return train(one, lines.append), untimed(lines)
 
 
 @pytest.mark.parametrize("what", WHAT)

@@ -23,8 +23,7 @@ from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.runs.train import continue_run, extend_run
 from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.config import Config
-from tape_arith.arith.training.evaluation import Metrics
-from tape_arith.arith.training.trainer import Trainer
+from tape_arith.arith.training.trainer import Line, Trainer
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import parse
@@ -178,9 +177,9 @@ def test_a_fresh_start_that_was_killed_leaves_no_finished_run(
 def extended(steps: int, config: Config) -> Outcome:
     """What a trainer gives in one go with the schedule of an extended run."""
     longer = replace(config, steps=steps)
-    lines: list[Metrics] = []
+    lines: list[Line] = []
     done = train(trainer(longer, schedule=longer.schedule(config.steps)), lines.append)
-    return weights(done), untimed([line.content() for line in lines])
+    return weights(done), untimed(lines)
 
 
 def test_an_extension_goes_on_from_before_the_cooldown(finished: RunFolder) -> None:
