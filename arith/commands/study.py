@@ -1,20 +1,15 @@
 """`tape-arith study`: what goes on inside trained runs."""
 
-from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tape_arith.arith.commands.job_options import use_threads
 from tape_arith.arith.commands.options import Split, Threads
 from tape_arith.arith.errors import unknown
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from tape_arith.arith.studies.inputs import StudiedRuns
-    from tape_arith.arith.studies.study import Study
+from tape_arith.arith.terminal import say
 
 EXAMPLE = "tape-arith study errors runs/mini/rope/seed-0 runs/mini/fire/seed-0 --figure errors.png"
 _FORMATS = ("markdown", "csv", "json")
@@ -52,12 +47,8 @@ def attention(
     ] = None,
 ) -> None:
     """Show where attention goes: by distance, and to digits of the place that is computed."""
-    loaded = _load(runs, split, threads, format, figure)
-    from tape_arith.arith.studies.attention import attention_study
-    from tape_arith.arith.studies.attention_report import figures, to_markdown
-
-    study = attention_study(loaded, problems, problem, layer)
-    _show(study, to_markdown, figures, format, figure)
+    options = {"written": problem, "layer": layer}
+    _study("attention", runs, problems, split, threads, format, figure, **options)
 
 
 @app.command(epilog=f"Example: {EXAMPLE}")
@@ -73,11 +64,7 @@ def errors(
     figure: Drawing = None,
 ) -> None:
     """Count wrong answers by carry chain, by place and by kind of the first error."""
-    loaded = _load(runs, split, threads, format, figure)
-    from tape_arith.arith.studies.errors import error_study
-    from tape_arith.arith.studies.errors_report import figures, to_markdown
-
-    _show(error_study(loaded, problems), to_markdown, figures, format, figure)
+    _study("errors", runs, problems, split, threads, format, figure)
 
 
 @app.command(epilog="Example: tape-arith study stability runs/mini/*/seed-0 --figure stability.png")
@@ -95,18 +82,20 @@ def stability(
     figure: Drawing = None,
 ) -> None:
     """Measure how attention changes when indices start elsewhere or [BOS] comes first."""
-    loaded = _load(runs, split, threads, format, figure)
-    from tape_arith.arith.studies.stability import stability_study
-    from tape_arith.arith.studies.stability_report import figures, to_markdown
-
-    precisions = ("float32", "float64") if double else ("float32",)
-    _show(stability_study(loaded, problems, precisions), to_markdown, figures, format, figure)
+    _study("stability", runs, problems, split, threads, format, figure, double=double)
 
 
-def _load(
-    runs: list[Path], split: str, threads: int | None, format: str, figure: Path | None
-) -> "StudiedRuns":
-    """Load the runs after everything else of the command is checked."""
+def _study(
+    kind: str,
+    paths: list[Path],
+    problems: int | None,
+    split: str,
+    threads: int | None,
+    format: str,
+    figure: Path | None,
+    **options: Any,
+) -> None:
+    """Check the options, measure by `studies.KIND`, draw and print by `studies.KIND_report`."""
     from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.figures.style import figure_format
 
@@ -117,22 +106,14 @@ def _load(
     known_split(split)
     use_threads(threads)
     from tape_arith.arith.studies.inputs import comparable_runs
-
-    return comparable_runs(runs, split)
-
-
-def _show(
-    study: "Study",
-    to_markdown: "Callable[[Study], str]",
-    figures: "Callable[[Study], Mapping[str, Figure]]",
-    format: str,
-    figure: Path | None,
-) -> None:
     from tape_arith.arith.studies.study import draw
-    from tape_arith.arith.terminal import say
 
+    module, report = (
+        import_module(f"tape_arith.arith.studies.{name}") for name in (kind, f"{kind}_report")
+    )
+    study = module.measure(comparable_runs(paths, split), problems, **options)
     if figure is not None:
-        for file in draw(study, figures, figure):
+        for file in draw(study, report.figures, figure):
             say(f"drawn: {file}")
-    text = to_markdown(study) if format == "markdown" else getattr(study, f"to_{format}")()
-    print(text, end="")
+    texts = {"markdown": report.to_markdown, "csv": type(study).to_csv, "json": type(study).to_json}
+    print(texts[format](study), end="")

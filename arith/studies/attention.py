@@ -34,7 +34,7 @@ from tape_arith.models.decoder import Decoder
 _COUNTS = ("layer", "head", "distance", "query", "key")
 
 
-def attention_study(
+def measure(
     runs: StudiedRuns, count: int, written: str | None = None, layer: int | None = None
 ) -> Study:
     """Study `runs` on `count` problems in distribution and as many out of it, and on the problem
@@ -90,9 +90,9 @@ def _read_problem(task: Task, written: str) -> Problems:
 
 def _example(problem: Problems, layer: int) -> dict[str, object]:
     """Describe the problem of the maps: its tokens with the end token, the length of its prompt,
-    and (query, key) of each pair of `equal_places`."""
+    and (query, key) of each pair of `_equal_places`."""
     prompts = problem.prompt_lengths
-    pairs = equal_places(problem.operand_lengths, prompts, problem.lengths - prompts - 1)
+    pairs = _equal_places(problem.operand_lengths, prompts, problem.lengths - prompts - 1)
     return {
         "tokens": [decode([token]) for token in problem.tokens],
         "prompt": int(prompts[0]),
@@ -114,7 +114,7 @@ def patterns(decoder: Decoder, sample: Sample, device: str) -> pd.DataFrame:
         count, tokens = rows.inputs.shape
         seen = watched(decoder, sequences(rows, device))
         operands = sample.problems.operand_lengths[rows.source_index]
-        row, query, key = equal_places(operands, rows.prompt_lengths, rows.answer_tokens - 1)
+        row, query, key = _equal_places(operands, rows.prompt_lengths, rows.answer_tokens - 1)
         pairs = tuple(torch.from_numpy(index).to(device) for index in (row, query, key))
         for layer, weights in enumerate(seen.weights):
             back[layer, :, :tokens] += _by_distance(weights).cpu()
@@ -153,7 +153,7 @@ def _by_distance(weights: Tensor) -> Tensor:
     return summed.new_zeros(len(summed), tokens).index_add_(1, distance, summed)
 
 
-def equal_places(
+def _equal_places(
     operand_lengths: Integers, prompt_lengths: Integers, answer_digits: Integers
 ) -> tuple[Integers, Integers, Integers]:
     """Return row, query and key, int64 [m] each, of each pair of an answer position and an
@@ -162,7 +162,7 @@ def equal_places(
     Numbers stand least significant digit first, the first operand at 0, the second behind the
     operator; a query predicts the token after it.
 
-    >>> row, query, key = equal_places(*map(np.array, ([[3, 2]], [7], [3])))  # 321+54=861
+    >>> row, query, key = _equal_places(*map(np.array, ([[3, 2]], [7], [3])))  # 321+54=861
     >>> list(zip(query.tolist(), key.tolist()))
     [(6, 0), (6, 4), (7, 1), (7, 5), (8, 2)]
     """

@@ -35,16 +35,16 @@ _PLACES = (
 )
 
 
-def measured(study: Study, measure: str) -> pd.DataFrame:
+def _measured(study: Study, measure: str) -> pd.DataFrame:
     """Return the labelled rows of one measure: distance, place or map."""
     rows = study.labelled
     return rows[rows.measure == measure]
 
 
-def best_heads(study: Study) -> pd.DataFrame:
+def _best_heads(study: Study) -> pd.DataFrame:
     """Return the rows `place`, in each region, of the head of each run that addresses places best
     in distribution."""
-    heads = measured(study, "place")
+    heads = _measured(study, "place")
     inside = heads[heads.region == INSIDE]
     best = inside.loc[inside.groupby("run", sort=False).weight.idxmax(), ["run", "layer", "head"]]
     return best.merge(heads)
@@ -63,7 +63,7 @@ def to_markdown(study: Study) -> str:
 def _places_table(study: Study) -> pd.DataFrame:
     """Return a row a run, and one for all runs of an encoding."""
     body = []
-    for label, runs in by_label(best_heads(study)):
+    for label, runs in by_label(_best_heads(study)):
         heads = runs.groupby(["seed", "layer", "head"], sort=False)
         lines = [(f"{seed}", f"layer {n}, head {m}", rows) for (seed, n, m), rows in heads]
         if len(lines) > 1:
@@ -79,7 +79,7 @@ def _places_table(study: Study) -> pd.DataFrame:
 
 
 def _diagonal_table(study: Study) -> pd.DataFrame:
-    rows = measured(study, "distance").query("distance == 0")
+    rows = _measured(study, "distance").query("distance == 0")
     tables = {}
     for region in study.regions:
         inside = rows[rows.region == region]
@@ -94,14 +94,14 @@ def _diagonal_table(study: Study) -> pd.DataFrame:
 
 def figures(study: Study) -> dict[str, Figure]:
     """Draw weight by distance, on equal places and, if there is an example, its maps."""
-    drawn = {"-distance": by_distance(study), "-places": places(study)}
-    return drawn | ({"-maps": maps(study)} if study.facts["example"] else {})
+    drawn = {"-distance": _by_distance(study), "-places": _places(study)}
+    return drawn | ({"-maps": _maps(study)} if study.facts["example"] else {})
 
 
-def by_distance(study: Study) -> Figure:
+def _by_distance(study: Study) -> Figure:
     """Draw weight by the distance of the key: a row a region, a column a layer; of several runs of
     an encoding a thin line each and a thick one for their mean."""
-    rows = measured(study, "distance")
+    rows = _measured(study, "distance")
     last = int(rows.layer.max())
     layers = np.unique(np.linspace(1, last, min(last, _MOST_LAYERS)).round().astype(int))
     # By colour and by dashes, for those who see no colours, or print none.
@@ -132,10 +132,10 @@ def by_distance(study: Study) -> Figure:
     return figure
 
 
-def places(study: Study) -> Figure:
+def _places(study: Study) -> Figure:
     """Draw weight on digits of the same place, a panel a region: a point each head of each run, by
     layer, and larger and framed the head of each run that is best in distribution."""
-    heads, best = measured(study, "place"), best_heads(study)
+    heads, best = _measured(study, "place"), _best_heads(study)
     styles = series_styles(study.seeds)
     framed: dict[str, Any] = {"markersize": 5, "markeredgecolor": "black", "markeredgewidth": 1}
     handles = [
@@ -162,45 +162,44 @@ def places(study: Study) -> Figure:
     return figure
 
 
-def maps(study: Study) -> Figure:
+def _maps(study: Study) -> Figure:
     """Draw maps of the example, a row a run and a column a head; queries downwards."""
-    rows, example = measured(study, "map"), study.facts["example"]
+    rows, example = _measured(study, "map"), study.facts["example"]
     runs, heads = rows.groupby("run", sort=False), rows["head"].unique()
     tokens = example["tokens"][:-1]
-    side = max(1.15, 0.085 * len(tokens))
+    side, ticks = max(1.15, 0.085 * len(tokens)), range(len(tokens))
     letters = min(6.5, 0.8 * 72 * side / len(tokens))
     width = max(3.0, len(heads) * (side + 0.12) + 0.8 + 0.09 * letters)
     figure = page(width, len(runs) * (side + 0.45) + 0.2, _maps_note(example))
-    grid = figure.subplots(len(runs), len(heads), squeeze=False)
+    grid = figure.subplots(len(runs), len(heads), squeeze=False, sharex=True, sharey=True)
     for axes, (_, run) in zip(grid, runs, strict=True):
+        title = f"{run.label.iloc[0]}, seed {run.seed.iloc[0]}, layer {example['layer']}\n"
         for ax, (head, weights) in zip(axes, run.groupby("head"), strict=True):
             square = weights.pivot(index="query", columns="key", values="weight")
             image = ax.imshow(square, cmap=COLOURS, vmin=0, vmax=1)
             for query, key in example["equal_places"]:
                 look: dict[str, Any] = {"fill": False, "edgecolor": _RED, "linewidth": 0.8}
                 ax.add_patch(Rectangle((key - 0.5, query - 0.5), 1, 1, clip_on=False, **look))
-            ax.set_title(f"head {head}", fontsize=LETTERS, loc="left", pad=2)
-            ax.set_xticks(range(len(tokens)), [])
-            ax.set_yticks(range(len(tokens)), [])
+            title, heading = "", f"{title}head {head}"
+            ax.set_title(heading, fontsize=LETTERS, loc="left", pad=2)
+            ax.set_xticks(ticks, tokens)
+            ax.set_yticks(ticks, _queries(example))
             ax.tick_params(length=0, pad=1.5, labelsize=letters)
             ax.spines[:].set_visible(False)
-        title = f"{run.label.iloc[0]}, seed {run.seed.iloc[0]}, layer {example['layer']}"
-        axes[0].set_title(f"{title}\nhead {heads[0]}", fontsize=LETTERS, loc="left", pad=2)
-        axes[0].set_yticks(range(len(tokens)), queries(example))
         axes[0].set_ylabel("query", fontsize=LETTERS, labelpad=2)
     for ax in grid[-1]:
-        ax.set_xticks(range(len(tokens)), tokens)
         ax.set_xlabel("key", fontsize=LETTERS, labelpad=2)
-    bar = figure.colorbar(image, ax=list(grid[0]), ticks=[0, 0.5, 1], aspect=14, pad=0.02)
+    place: dict[str, Any] = {"shrink": 1 / len(runs), "anchor": (0, 1), "aspect": 14, "pad": 0.02}
+    bar = figure.colorbar(image, ax=grid, ticks=[0, 0.5, 1], **place)
     bar.set_label("weight", fontsize=LETTERS, labelpad=2)
     bar.ax.tick_params(length=2, width=0.5, pad=1.5, labelsize=LETTERS)
     return figure
 
 
-def queries(example: dict[str, Any]) -> list[str]:
+def _queries(example: dict[str, Any]) -> list[str]:
     """Return the label of each query: its token, with an arrow to the answer's token it predicts.
 
-    >>> queries({"tokens": ["4", "+", "5", "=", "9", "[EOS]"], "prompt": 4})
+    >>> _queries({"tokens": ["4", "+", "5", "=", "9", "[EOS]"], "prompt": 4})
     ['4', '+', '5', '=→9', '9→[EOS]']
     """
     pairs = zip(example["tokens"], example["tokens"][1:], strict=False)

@@ -36,7 +36,7 @@ from tape_arith.models.hardware import Hardware
 _COLUMNS = ["region", "chain", "error", "place"]
 
 
-def error_study(runs: StudiedRuns, count: int | None = None) -> Study:
+def measure(runs: StudiedRuns, count: int | None = None) -> Study:
     """Count the errors of `runs` on the first `count` problems (None: all) of their evaluation set.
 
     Raises UsageError for too many problems and a task without carry chains; Failure for a corrupt

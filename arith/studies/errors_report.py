@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -44,7 +45,7 @@ no chain has as many, the length with most answers is drawn."""
 _LINE: dict[str, Any] = {"linewidth": 0.9, "markersize": 3.0, "markeredgewidth": 0.4}
 
 
-def counts(study: Study, region: Region, by: str, *, wrong: bool = False) -> pd.DataFrame:
+def _counts(study: Study, region: Region, by: str, *, wrong: bool = False) -> pd.DataFrame:
     """Count problems, all seeds together: a row a value of `by`, a column a label.
 
     With `wrong` counts wrong answers alone.
@@ -55,16 +56,16 @@ def counts(study: Study, region: Region, by: str, *, wrong: bool = False) -> pd.
     return table.reindex(columns=list(study.seeds), fill_value=0).astype(int)
 
 
-def exact_by_chain(study: Study, region: Region) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _exact_by_chain(study: Study, region: Region) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return exact answers and problems by length of the longest carry chain."""
-    total = counts(study, region, "chain")
-    wrong = counts(study, region, "chain", wrong=True)
+    total = _counts(study, region, "chain")
+    wrong = _counts(study, region, "chain", wrong=True)
     return total - wrong.reindex(total.index, fill_value=0), total
 
 
-def kinds(study: Study, region: Region) -> pd.DataFrame:
+def _errors_by_kind(study: Study, region: Region) -> pd.DataFrame:
     """Count first errors by kind: a row a label, a column for each of KINDS."""
-    return counts(study, region, "error", wrong=True).reindex([*KINDS], fill_value=0).T
+    return _counts(study, region, "error", wrong=True).reindex([*KINDS], fill_value=0).T
 
 
 # ---- tables ------------------------------------------------------------------------------------
@@ -74,12 +75,12 @@ def to_markdown(study: Study) -> str:
     """Format tables of exact match by carry chain, of kinds of first errors and of their places."""
     parts = []
     for region in study.regions:
-        exact, total = exact_by_chain(study, region)
+        exact, total = _exact_by_chain(study, region)
         title = "Exact match by length of the longest carry chain"
         parts.append(_table(f"{title}, {REGION_WORDS[region]}", _shares(exact, total)))
     parts.append(_table("First error of wrong answers", _kinds_table(study), 3))
     for region in study.regions:
-        wrong = counts(study, region, "place", wrong=True)
+        wrong = _counts(study, region, "place", wrong=True)
         shares = _shares(wrong, wrong * 0 + wrong.sum())
         less = [signed(place - study.facts["trained_digits"], 0) for place in shares.place]
         shares.insert(1, "less trained digits", less)
@@ -115,7 +116,7 @@ def _share(part: int, total: int) -> str:
 def _kinds_table(study: Study) -> pd.DataFrame:
     body = []
     for region in study.regions:
-        problems, errors = counts(study, region, "error").sum(), kinds(study, region)
+        problems, errors = _counts(study, region, "error").sum(), _errors_by_kind(study, region)
         wrong, digits = errors.sum(axis=1), errors[_WRONG_DIGIT].sum(axis=1)
         shares = {
             "wrong answers": (wrong, problems),
@@ -138,29 +139,35 @@ def figures(study: Study) -> dict[str, Figure]:
     """Draw exact match by carry chain, a panel a region; below, places and kinds of the first
     errors of the last region."""
     last, styles = study.regions[-1], series_styles(study.seeds)
-    handles = [Line2D([], [], label=name, **style, **_LINE) for name, style in styles.items()]
+    handles: list[Artist] = [
+        Line2D([], [], label=name, **style, **_LINE) for name, style in styles.items()
+    ]
+    handles += [Patch(color=c, label=KINDS[kind]) for c, kind in zip(_COLOURS, KINDS, strict=True)]
     lower = max(2.2, 0.3 * len(styles) + 0.8)
     figure = page(6.0, 2.0 + lower, _note(study), handles)
-    *upper, places, kinds_ax = figure.subplots(2, 2, height_ratios=(2.0, lower)).flat
+    *upper, places, kinds = figure.subplots(2, 2, height_ratios=(2.0, lower)).flat
     for ax, region in zip(upper, study.regions, strict=False):
         _draw_chains(ax, study, region)
         ax.set_xlabel("length of the longest carry chain")
         finish(ax, f"exact, {REGION_WORDS[region]}")
-    if len(study.regions) == 1:
-        upper[1].remove()
     _draw_places(places, study, last)
     places.set_xlabel("place of the first wrong token (0: least significant)")
     finish(places, f"first error, {REGION_WORDS[last]}")
-    _draw_kinds(kinds_ax, study, last)
-    kinds_ax.set_xlabel("share of wrong answers")
-    finish(kinds_ax, f"kind of the first error, {REGION_WORDS[last]}", grid="x")
+    for ax in (*upper, places):
+        ax.yaxis.set_major_formatter(percent_tick)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    if len(study.regions) == 1:
+        upper[1].remove()
+    _draw_kinds(kinds, study, last)
+    kinds.set_xlabel("share of wrong answers")
+    finish(kinds, f"kind of the first error, {REGION_WORDS[last]}", grid="x")
     return {"": figure}
 
 
 def _draw_chains(ax: Axes, study: Study, region: Region) -> None:
     """Draw exact match by length of the longest chain with Wilson's intervals, the encodings side
     by side so that no interval hides another."""
-    exact, total = exact_by_chain(study, region)
+    exact, total = _exact_by_chain(study, region)
     top = 0.0
     for number, (label, style) in enumerate(series_styles(study.seeds).items()):
         shown = total[label] >= min(_FEWEST, total[label].max())
@@ -171,27 +178,23 @@ def _draw_chains(ax: Axes, study: Study, region: Region) -> None:
         ax.vlines(x, low, high, color=style["color"], linewidth=0.7, zorder=2)
         top = max(top, *high)
     ax.set_ylim(0, scale_end(top))
-    ax.yaxis.set_major_formatter(percent_tick)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def _draw_places(ax: Axes, study: Study, region: Region) -> None:
     """Draw the share of wrong answers at each place; a dashed line follows the last place of
     trained operands."""
-    wrong, trained = counts(study, region, "place", wrong=True), study.facts["trained_digits"]
-    places = np.arange(max(trained, *wrong.index) + 1) if len(wrong) else np.arange(trained + 1)
+    wrong, trained = _counts(study, region, "place", wrong=True), study.facts["trained_digits"]
+    places = np.arange(max([trained, *wrong.index]) + 1)
     shares = (wrong / wrong.sum()).reindex(places, fill_value=0)
     for label, style in series_styles(study.seeds).items():
         ax.plot(places, shares[label], zorder=3, clip_on=False, **style, **_LINE)
     ax.axvline(trained - 0.5, color="#555555", linewidth=0.7, linestyle=(0, (3, 2)))
     ax.set_ylim(bottom=0)
-    ax.yaxis.set_major_formatter(percent_tick)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _draw_kinds(ax: Axes, study: Study, region: Region) -> None:
     """Draw a bar an encoding, the first on top: the kinds of its first errors."""
-    table = kinds(study, region)
+    table = _errors_by_kind(study, region)
     ends = table.div(table.sum(axis=1).clip(lower=1), axis=0).cumsum(axis=1)
     for number, label in enumerate(table.index):
         widths = np.diff(ends.loc[label], prepend=0)
@@ -202,19 +205,6 @@ def _draw_kinds(ax: Axes, study: Study, region: Region) -> None:
     ax.set_yticks([])
     ax.set(xlim=(0, 1), ylim=(len(table) - 0.6, -0.75))
     ax.xaxis.set_major_formatter(percent_tick)
-    patches = [Patch(color=c, label=KINDS[kind]) for c, kind in zip(_COLOURS, KINDS, strict=True)]
-    ax.legend(
-        handles=patches,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.34 / (0.3 * max(4, len(table)))),
-        ncols=3,
-        frameon=False,
-        fontsize=LETTERS,
-        handlelength=0.9,
-        columnspacing=0.9,
-        labelspacing=0.3,
-        borderaxespad=0.0,
-    )
 
 
 def _note(study: Study) -> str:

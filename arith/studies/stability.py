@@ -11,7 +11,6 @@ Rows of the study: D as `value` for each precision, change, measure and layer; a
 not exist has one row without a value, with the reason in `why`. Legend: B batch, T tokens, H heads.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -32,10 +31,9 @@ SHIFTS = {"start 3": (3, 0), "start 1000": (1000, 0), "BOS": (0, 3)}
 """The index of the first token and the number of [BOS] in front, for each change."""
 
 
-def stability_study(
-    runs: StudiedRuns, count: int, precisions: Sequence[str] = ("float32",)
-) -> Study:
-    """Measure `runs` on the first `count` problems of their evaluation set.
+def measure(runs: StudiedRuns, count: int, *, double: bool = False) -> Study:
+    """Measure `runs` on the first `count` problems of their evaluation set, in float32 and, with
+    `double`, in float64.
 
     Raises UsageError for too many problems; Failure for a corrupt file or weights that are not
     finite.
@@ -43,7 +41,7 @@ def stability_study(
     regions = runs.regions(count)
     sample, frames = runs.sample(np.arange(count)), []
     for run, decoder, hardware in runs.watchable():
-        for precision in precisions:
+        for precision in ("float32", "float64") if double else ("float32",):
             decoder.to(getattr(torch, precision))
             measured = deviations(decoder, sample, hardware.device)
             measured.insert(0, "precision", precision)
