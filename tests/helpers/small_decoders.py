@@ -3,15 +3,15 @@
 Shapes: B batch, T tokens, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tape_arith.models.decoder import Decoder, DecoderConfig
-from tape_arith.models.encoding import PositionalEncoding, Setting
+from tape_arith.models.decoder import DecoderConfig
+from tape_arith.models.encoding import Setting
 from tape_arith.models.sequences import Sequences
 
 NUMBERINGS = ("even", "plain", "redraw")
@@ -45,45 +45,19 @@ def setting_of(config: DecoderConfig, **changes: Any) -> Setting:
     )
 
 
-def redrawn(
-    pe: PositionalEncoding, chosen: Callable[[str, Tensor], bool], std: float = 0.3
-) -> Decoder:
-    """Build a float64 decoder in evaluation and draw the parameters that `chosen` accepts anew.
-
-    The draw depends on their order and shapes only.
-    """
-    sizes = (pe.setting.num_layers, pe.setting.hidden_size, pe.setting.num_heads)
-    config = DecoderConfig(VOCABULARY, *sizes, pe.setting.head_dim, 32)
-    decoder = Decoder(config, pe).double().eval()
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for path, parameter in decoder.named_parameters():
-            if chosen(path, parameter):
-                drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-                parameter.copy_(std * drawn)
-    return decoder
-
-
-def sequences(
-    final_lengths: Sequence[int], length: int = 12, keys: list[int] | None = None, offset: int = 0
-) -> Sequences:
+def sequences(final_lengths: Sequence[int], length: int = 12, offset: int = 0) -> Sequences:
     """Rows with the same tokens, so that nothing but positions can tell them apart."""
     rows = len(final_lengths)
     generator = torch.Generator().manual_seed(2)
     tokens = torch.randint(3, VOCABULARY, (1, length), generator=generator).expand(rows, -1)
-    return Sequences(tokens, torch.tensor(final_lengths), torch.tensor(keys or [0] * rows), offset)
+    return Sequences(
+        tokens, torch.tensor(final_lengths), torch.zeros(rows, dtype=torch.int64), offset
+    )
 
 
-@torch.no_grad()
-def logits_of(decoder: Decoder, seqs: Sequences) -> Tensor:
-    """[B, T, V]."""
-    logits: Tensor = decoder(seqs)
-    return logits
-
-
-def error(ours: Tensor, theirs: Tensor) -> float:
-    """Largest difference, relative to the largest of `theirs`."""
-    return float((ours - theirs).abs().max() / theirs.abs().max())
+def error(actual: Tensor, expected: Tensor, least: float = 1e-300) -> float:
+    """Largest difference, relative to the largest of `expected` and not to less than `least`."""
+    return float((actual - expected).abs().max() / expected.abs().max().clamp(min=least))
 
 
 _SIGNS = {"+": 14, "=": 17, "$": 3, " ": 0} | {str(digit): 4 + digit for digit in range(10)}

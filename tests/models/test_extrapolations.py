@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from tape_arith.models.build import build
-from tape_arith.models.decoder import Decoder
+from tape_arith.models.contract import decoder_for, forward
 from tape_arith.models.encoding import Setting
 from tape_arith.models.families.rotary import Rotary, geometric_frequencies, is_geometric
 from tape_arith.models.names.parse import parse
 from tests.helpers.oracles import rotary as oracle
 from tests.helpers.oracles.decoder import Row
-from tests.helpers.small_decoders import error, logits_of, redrawn, sequences, setting
+from tests.helpers.small_decoders import error, sequences, setting
 
 EXTRAPOLATIONS = ("pi", "ntk", "ntk-dynamic", "ntk-dynamic:factor=4", "yarn", "yarn:ramp=paper")
 # head_dim, L0 and L1 of the presets paper-40, paper-20 and mini, and of Llama 2.
@@ -68,21 +68,16 @@ def test_frequencies_of_one_base() -> None:
     assert not is_geometric(torch.zeros(0))
 
 
-def small_decoder(name: str) -> Decoder:
-    torch.manual_seed(0)
-    return redrawn(build(name, setting(head_dim=16)), lambda path, parameter: parameter.ndim > 1)
-
-
 @pytest.mark.parametrize("extrapolation", ["pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper"])
 @pytest.mark.parametrize("name", ["rope", "xpos", "pope", "tape-heads"])
 def test_rows_within_the_trained_length_and_training_are_untouched(
     name: str, extrapolation: str
 ) -> None:
     """Bit for bit, beside rows that are stretched, each by its own scale."""
-    plain, changed = small_decoder(name), small_decoder(f"{name}+{extrapolation}")
+    plain, changed = decoder_for(name), decoder_for(f"{name}+{extrapolation}")
     seqs = sequences([20, 52, 28, 40])
-    actual, expected = logits_of(changed, seqs), logits_of(plain, seqs)
+    actual, expected = forward(changed, seqs), forward(plain, seqs)
     assert torch.equal(actual[0], expected[0]) and torch.equal(actual[2], expected[2])
     assert error(actual[1], expected[1]) > 1e-4 and error(actual[1], actual[3]) > 1e-5
-    assert torch.equal(actual[1], logits_of(changed, sequences([52] * 4))[1])
-    assert torch.equal(logits_of(changed.train(), seqs), logits_of(plain.train(), seqs))
+    assert torch.equal(actual[1], forward(changed, sequences([52] * 4))[1])
+    assert torch.equal(forward(changed.train(), seqs), forward(plain.train(), seqs))

@@ -20,11 +20,11 @@ from tape_arith.models.encoding import PositionalEncoding
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import parse
 from tape_arith.models.sequences import Sequences
-from tests.helpers import small_decoders
 from tests.helpers.oracles import biases, content, rotary, tables
 from tests.helpers.oracles.decoder import PAD, NoPE, Row, decode
+from tests.helpers.small_decoders import NUMBERINGS, VOCABULARY, error, setting_of
 
-HIDDEN, VOCABULARY, END, PLUS, EQUALS = 12, 19, 3, 14, 17
+HIDDEN, END, PLUS, EQUALS = 12, 3, 14, 17
 LOGITS_TOLERANCE, GRADIENT_TOLERANCE = 1e-10, 1e-8
 # 53+7=851$ and 9+24=61, digits any: two numbers of unequal length, one row shorter than the other.
 ROWS: tuple[tuple[int, ...], ...] = (
@@ -53,7 +53,7 @@ class Case:
 
 def decoder_for(case: Case) -> Decoder:
     config = DecoderConfig(VOCABULARY, case.layers, HIDDEN, case.heads, case.head_dim, 10)
-    setting = small_decoders.setting_of(
+    setting = setting_of(
         config,
         trained_length=case.trained_length,
         max_length=max(2 * case.trained_length, *case.final_lengths, case.length),
@@ -275,12 +275,6 @@ CASES = [
 ]
 
 
-def error(actual: Tensor, expected: Tensor, least: float = 0.0) -> float:
-    """Largest difference, relative to the largest of `expected` and not to less than `least`."""
-    scale = expected.abs().max().clamp(min=max(least, 1e-300))
-    return float((actual - expected).abs().max() / scale)
-
-
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_logits_and_gradients_equal_the_oracle(case: Case) -> None:
     decoder, seqs = decoder_for(case), sequences(case)
@@ -315,7 +309,7 @@ def test_every_encoding_and_extrapolation_has_an_oracle() -> None:
     names = [parse(case.name) for case in CASES]
     assert {name.encoding.parts[-1].name for name in names} == set(known_names("encoding"))
     extrapolations = {name.extrapolation.name for name in names if name.extrapolation}
-    assert extrapolations | set(small_decoders.NUMBERINGS) == set(known_names("extrapolation"))
+    assert extrapolations | set(NUMBERINGS) == set(known_names("extrapolation"))
 
 
 def test_oracles_differ() -> None:
