@@ -111,11 +111,11 @@ def significance_tests(
     """
     tests: dict[tuple[str, str], Comparison] = {}
     for name, reference in product(rows, _REFERENCES):
-        why = _why_no_test(name, reference, rows, panels)
-        result = None if why else welch(_seed_means(rows[name]), _seed_means(rows[reference]))
+        reason = _why_no_test(name, reference, rows, panels)
+        result = None if reason else welch(_seed_means(rows[name]), _seed_means(rows[reference]))
         if result is None:
-            why = why or "neither varies between seeds"
-        tests[name, reference] = Comparison(result, None, why)
+            reason = reason or "neither varies between seeds"
+        tests[name, reference] = Comparison(result, None, reason)
     p = {frozenset(pair): test.welch.p for pair, test in tests.items() if test.welch}
     adjusted = dict(zip(p, holm(list(p.values())), strict=True))
     by_name: dict[str, dict[str, Comparison]] = {}

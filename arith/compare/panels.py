@@ -43,13 +43,13 @@ class Excluded(NamedTuple):
 
     runs: str
     """ "rope seeds 0, 1; tape+yarn seed 0" """
-    why: str
+    reason: str
 
 
 def warn_excluded(excluded: Iterable[tuple[str, str]]) -> None:
     """Print a line to stderr for each of the runs that a comparison leaves out."""
-    for runs, why in excluded:
-        say(f"note: left out: {runs}: {why}")
+    for runs, reason in excluded:
+        say(f"note: left out: {runs}: {reason}")
 
 
 def select_panels(
@@ -128,18 +128,18 @@ def choose_group(
         if alike is None:
             groups.append(alike := [])
         alike.append(one)
-    shown, *others = sorted(groups, key=order, reverse=True)
+    shown, *rest = sorted(groups, key=order, reverse=True)
     excluded = []
-    for group in others:
+    for group in rest:
         seeds: dict[str, list[int]] = {}
         for one in group:
             seeds.setdefault(one.name, []).append(one.seed)
         excluded.append(Excluded(_describe_seeds(seeds), differ(group[0], shown[0])))
     lacking = [one for one in wanted if one not in _names(shown)]
     if lacking:
-        why = "; ".join(f"{runs}: {reason}" for runs, reason in excluded)
+        reasons = "; ".join(f"{runs}: {reason}" for runs, reason in excluded)
         raise UsageError(
-            f"{', '.join(lacking)} and {shown[0].name} cannot stand in one figure ({why}): "
+            f"{', '.join(lacking)} and {shown[0].name} cannot stand in one figure ({reasons}): "
             "compare them apart, or train and score them alike"
         )
     return shown, excluded

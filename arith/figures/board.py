@@ -28,7 +28,7 @@ class Section(NamedTuple):
     """Encodings that are compared with each other."""
 
     title: str
-    why: str
+    reason: str
     """Why they stand apart, if they do."""
     rows: Sequence[Row]
 
@@ -112,7 +112,7 @@ class Board:
                 f"{len(self.rows)} of the {self.num_encodings} encodings are shown; ranks and "
                 f"tests are of all {self.num_encodings}."
             )
-        return [*notes, *(f"Left out: {runs}: {why}." for runs, why in self.left_out)]
+        return [*notes, *(f"Left out: {runs}: {reason}." for runs, reason in self.left_out)]
 
     def _last_states(self) -> str:
         """Say how many states, and of which steps: the range has what is learnt between them."""
@@ -210,8 +210,8 @@ def to_markdown(board: Board) -> str:
     pieces = [f"# Leaderboard of {board.preset}\n"]
     for section, body in _bodies(board, heads):
         pieces.append(f"## {section.title}\n")
-        if section.why:
-            pieces.append(f"{section.why[0].upper()}{section.why[1:]}.\n")
+        if section.reason:
+            pieces.append(f"{section.reason[0].upper()}{section.reason[1:]}.\n")
         pieces.append(tables.pipe_table(heads, _align(heads), body))
     return "\n".join([*pieces, *(f"{note}\n" for note in board.notes())])
 
@@ -229,7 +229,7 @@ def to_latex(board: Board) -> str:
     ]
     parts = [
         (
-            f"{section.title}: {section.why}" if section.why else section.title,
+            f"{section.title}: {section.reason}" if section.reason else section.title,
             [[cell.replace(f" {tables.OVER_PROBLEMS}", _DAGGER) for cell in row] for row in body],
         )
         for section, body in _bodies(board, heads)
@@ -293,10 +293,10 @@ def to_json(board: Board) -> str:
         "tests": board.num_tests,
         "level": LEVEL,
         "sections": [
-            {"title": title, "why": why, "rows": [_content(row) for row in rows]}
-            for title, why, rows in board.sections
+            {"title": title, "why": reason, "rows": [_content(row) for row in rows]}
+            for title, reason, rows in board.sections
         ],
-        "left_out": [{"runs": runs, "why": why} for runs, why in board.left_out],
+        "left_out": [{"runs": runs, "why": reason} for runs, reason in board.left_out],
         "notes": board.notes(),
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"

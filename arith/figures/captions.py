@@ -183,11 +183,11 @@ def describe_seeds(seeds: Mapping[str, Sequence[int]]) -> str:
     """
     each = [tuple(numbers) for numbers in seeds.values()]
     common = max(each, key=lambda numbers: (each.count(numbers), len(numbers)))
-    others = {name: tuple(numbers) for name, numbers in seeds.items() if tuple(numbers) != common}
-    if len(others) > _MOST_NAMED:
-        counts = Counter(others.values()).most_common()
-        others = {f"{count} encoding{'s' * (count > 1)}": numbers for numbers, count in counts}
-    words = [f"{name}: {', '.join(map(str, numbers))}" for name, numbers in others.items()]
+    rare = {name: tuple(numbers) for name, numbers in seeds.items() if tuple(numbers) != common}
+    if len(rare) > _MOST_NAMED:
+        counts = Counter(rare.values()).most_common()
+        rare = {f"{count} encoding{'s' * (count > 1)}": numbers for numbers, count in counts}
+    words = [f"{name}: {', '.join(map(str, numbers))}" for name, numbers in rare.items()]
     return _listed(common) + (f" ({'; '.join(words)})" if words else "")
 
 

@@ -129,12 +129,12 @@ def _write_title(figure: Figure, ax: Axes, y: float, section: Section) -> None:
     """Write a section's title from the left edge of the page, and why it stands apart."""
     place: dict[str, Any] = {"xycoords": (figure.transFigure, ax.transData)}
     _annotate(ax, section.title, (0, y), 4, fontweight="bold", **place)
-    if section.why:
+    if section.reason:
         start = 8 + style.text_width(section.title, _LETTERS, "bold")
-        why, size = style.fit(section.why, 72 * _WIDTH - start - 4, _LETTERS)
+        reason, size = style.fit(section.reason, 72 * _WIDTH - start - 4, _LETTERS)
         # The lines of the grid stop at the words.
         paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-        _annotate(ax, why, (0, y), start, size=size, color=style.GREY, bbox=paper, **place)
+        _annotate(ax, reason, (0, y), start, size=size, color=style.GREY, bbox=paper, **place)
 
 
 def _write(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
@@ -165,5 +165,5 @@ def _note(board: Board, end: int) -> str:
     means = [row.means["out_of_distribution"] for row in board.rows]
     if any(mean and mean.of == "seeds" and 100 * mean.high > end for mean in means):
         sentences.append(f"The scale ends at {end}{NBSP}%, and intervals with it.")
-    sentences += [f"Left out: {runs}: {why}." for runs, why in board.left_out]
+    sentences += [f"Left out: {runs}: {reason}." for runs, reason in board.left_out]
     return " ".join(sentences)

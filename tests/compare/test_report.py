@@ -142,7 +142,7 @@ def test_some_of_the_encodings(comparison: Path) -> None:
     done("report", "--compare", "rope,fire")
     text = (comparison / "runs/mini/report.html").read_text()
     assert "2 of the 3 encodings are shown; ranks and tests are of all 3." in text
-    assert "1 encodings that this report does not name" in text
+    assert "1 more encoding, as this report names others" in text
     assert collect(RUNS).command == "tape-arith report --preset mini"
 
 

@@ -82,7 +82,7 @@ def content(report: Report) -> dict[str, Any]:
     first = panels[0][0]
     parts = [region_mask(region, first.max_digits, first.trained_digits) for region in _PARTS]
     choices = [_choices(panel) for panel in panels]
-    totals = {total for of in choices for c in of.values() for total in c["total"] if total}
+    totals = {n for choice in choices for cells in choice.values() for n in cells["total"] if n}
     chosen = {MEAN: panels} | {
         str(seed): [[grid for grid in panel if grid.seed == seed] for panel in panels]
         for seed in report.seeds
@@ -98,12 +98,14 @@ def content(report: Report) -> dict[str, Any]:
             "cells": "".join(map(str, np.argmax(parts, axis=0).ravel())),
         },
         "intervals": {total: _intervals(total) for total in sorted(totals)},
-        "footnotes": {c: captions.footnote(list(filter(None, of))) for c, of in chosen.items()},
+        "footnotes": {
+            key: captions.footnote(list(filter(None, shown))) for key, shown in chosen.items()
+        },
         "encodings": [
-            {"name": panel[0].name, "choices": of}
-            for panel, of in zip(panels, choices, strict=True)
+            {"name": panel[0].name, "choices": choice}
+            for panel, choice in zip(panels, choices, strict=True)
         ],
-        "pairs": {choice: _pairs(of) for choice, of in chosen.items()},
+        "pairs": {key: _pairs(shown) for key, shown in chosen.items()},
         "curves": _curves(report.learners),
         "lengths": _lengths(report.learners),
     }
