@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-LONGEST = 80
+_LONGEST = 80
 """Letters of an unknown name that are shown."""
 
 
@@ -18,9 +18,9 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     "unknown encoding 'fier': did you mean 'fire'? Known: fire, rope"
     """
     names = sorted(known)
-    near = get_close_matches(name[:LONGEST], names, n=1, cutoff=0.3)
+    near = get_close_matches(name[:_LONGEST], names, n=1, cutoff=0.3)
     hint = f"did you mean '{near[0]}'? " if near else ""
-    shown = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
+    shown = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
     return UsageError(f"unknown {kind} '{shown}': {hint}Known: {', '.join(names) or 'none'}")
 
 

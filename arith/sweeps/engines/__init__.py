@@ -68,4 +68,5 @@ def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
 
 
 def _locations() -> list[Location]:
-    return [each for each in in_folder(Path(__file__).parent, __name__) if each.name != "worker"]
+    files = in_folder(Path(__file__).parent, __name__)
+    return [each for each in files if each.name not in ("worker", "child-process")]
