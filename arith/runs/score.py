@@ -16,7 +16,7 @@ from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.scoring.comparable import is_same_run
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet, check_size
-from tape_arith.arith.scoring.grid import GRID_REMEDY, Grid
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.terminal import bar
 from tape_arith.arith.training.step import explain_failures
@@ -129,6 +129,4 @@ def _begun(file: Path, empty: Grid, fresh: bool) -> Grid:
     grid = Grid.load(file)
     if not is_same_run(grid, empty):
         raise UsageError(f"{file} is of another run or evaluation set: --fresh scores again")
-    if not grid.counted:
-        raise Failure(f"{file} is corrupt: cells hold more than its blocks; {GRID_REMEDY}")
     return grid

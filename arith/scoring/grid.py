@@ -39,7 +39,6 @@ REGION_WORDS: dict[Region, str] = {region: region.replace("_", " ") for region i
 """Names of the regions for people."""
 CONVERGED = 0.99
 """In-distribution mean from which a run counts as converged."""
-GRID_REMEDY = "put back a copy that is whole, or score the run again with --fresh"
 # Shares are rounded to multiples of this before they are added, so that sums are exact and do not
 # depend on the order or the size of the chunks. The rounding itself is below 5e-10.
 _SHARE_UNIT = 2.0**-30
@@ -244,11 +243,6 @@ class Grid:
         self.first_wrong_sum += summed(np.maximum(first_wrong, 0)).astype(np.int64)
         assert self.total.max() <= self.evaluation["problems_per_cell"], "a chunk counted twice"
 
-    @property
-    def counted(self) -> bool:
-        """True if every cell holds as many problems as there are blocks: scoring can go on."""
-        return bool((self.total == self.blocks_done).all())
-
 
 def _ratio(sums: NDArray[Any], counts: Ints) -> Floats:
     result = np.full(counts.shape, np.nan)
@@ -277,7 +271,7 @@ class _Evaluation(Part):
 
 class _GridDocument(Part):
     kind: ClassVar[str] = "grid"
-    remedy: ClassVar[str] = GRID_REMEDY
+    remedy: ClassVar[str] = "put back an intact copy, or score the run again with --fresh"
 
     encoding: Text
     extrapolation: Text | None
@@ -304,8 +298,12 @@ class _GridDocument(Part):
             if len(rows) != size or any(len(row) != size for row in rows):
                 raise ValueError(f"'{name}' must be {size} rows of {size}")
         exact, total = np.array(self.exact), np.array(self.total)
-        most = self.evaluation.problems_per_cell
-        in_order = self.blocks_done <= total.min() and total.max() <= most
-        if self.trained_digits > size or not in_order or (exact > total).any():
-            raise ValueError("'exact', 'total' and 'evaluation' contradict each other")
+        # A block holds a problem of every cell.
+        if (
+            self.trained_digits > size
+            or self.blocks_done > self.evaluation.problems_per_cell
+            or (total != self.blocks_done).any()
+            or (exact > total).any()
+        ):
+            raise ValueError("'exact', 'total' and 'blocks_done' contradict each other")
         return self

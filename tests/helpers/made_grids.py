@@ -26,6 +26,7 @@ def filled(exact: object, total: int = 100, **more: Any) -> Grid:
     counts = np.array(exact, dtype=np.int64)
     grid = blank(len(counts), **more)
     grid.exact[:], grid.total[:], grid.right_sum[:] = counts, total, counts
+    grid.blocks_done = total
     return grid
 
 
