@@ -7,9 +7,10 @@ import typer
 
 from tape_arith.arith.commands.job_options import chosen_config
 from tape_arith.arith.commands.options import Fresh, Preset, Settings, TaskName
-from tape_arith.arith.errors import UsageError
+from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.files import MOST_INTEGER
 
+FORMATS = {"tokens": "", "text": ".txt", "parquet": ".parquet"}
 EXAMPLE = "tape-arith generate --preset mini --workers 2"
 
 
@@ -44,14 +45,31 @@ def command(
 
     A finished dataset is checked by its file sizes alone; --verify checks every hash.
     """
-    from tape_arith.arith.runs.datasets import verified, write
+    from tape_arith.arith.data.dataset import verify as check_hashes
+    from tape_arith.arith.data.formats import write_problems
+    from tape_arith.arith.runs.datasets import dataset_folder, generate_dataset, training_bucket
+    from tape_arith.arith.terminal import bar
 
     if verify is not None:
         given = (preset, out, count, seed or None, workers or None, format, task, settings)
         if fresh or any(option is not None for option in given):
             raise UsageError("--verify DIR only checks what is there: give it no other option")
-        print(verified(verify))
+        manifest = check_hashes(verify)
+        digest = manifest.sha256[:12]
+        print(f"{verify}: {manifest.count:,} problems, every hash is right ({digest})")
         return
-    _, config = chosen_config(preset or "paper-40", settings, task)
     form = format or "tokens"
-    print(write(config, seed, out=out, count=count, workers=workers, form=form, fresh=fresh))
+    if form not in FORMATS:
+        raise unknown("format", form, FORMATS)
+    if workers and form != "tokens":
+        raise UsageError(f"--workers goes with --format tokens: {form} is one file, in order")
+    _, config = chosen_config(preset or "paper-40", settings, task)
+    bucket, number = training_bucket(config, seed), count or config.num_problems
+    folder = dataset_folder(Path("data"), config, seed)
+    path = out or folder.with_name(folder.name + FORMATS[form])
+    if form == "tokens":
+        generate_dataset(path, bucket, number, workers=workers, fresh=fresh)
+    else:
+        with bar(f"generate {path.name}", number) as update:
+            write_problems(path, bucket, number, form, progress=update, fresh=fresh)
+    print(path)

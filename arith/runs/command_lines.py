@@ -138,12 +138,9 @@ def why_no_weights(folder: RunFolder) -> str:
 
 def how_to_restore_weights(folder: RunFolder) -> str:
     """Say how to restore final weights that are corrupt."""
-    train = f"`{resume_command(folder)}`"
-    if folder.before_cooldown.exists():
-        return f"remove it, then {train} takes the last steps again"
-    if folder.has_results():
+    if folder.has_results() and not folder.before_cooldown.exists():
         return f"put back a copy that is whole, or {_ANEW}"
-    return f"remove it, then {train} takes the run again"
+    return f"remove it, then `{resume_command(folder)}` trains the last steps, or all, again"
 
 
 def other_run_roots(root: Path) -> str:

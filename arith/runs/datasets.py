@@ -7,16 +7,13 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.data.dataset import FILE, Dataset, verify
-from tape_arith.arith.data.formats import write_problems
+from tape_arith.arith.data.dataset import FILE, Dataset
 from tape_arith.arith.data.write_dataset import generate
-from tape_arith.arith.errors import UsageError, unknown
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.lock import NAME, lock_folder
 from tape_arith.arith.stopping import Stopped
 from tape_arith.arith.terminal import bar
 from tape_arith.arith.training.config import Config
-
-FORMATS = {"tokens": "", "text": ".txt", "parquet": ".parquet"}
 
 
 def refuse_dataset(root: Path) -> None:
@@ -92,40 +89,3 @@ def generate_dataset(
 
         generate(folder, bucket, count, workers=threads, progress=progress, fresh=fresh)
     return time.perf_counter() - began
-
-
-def write(
-    config: Config,
-    seed: int,
-    *,
-    out: Path | None,
-    count: int | None,
-    workers: int,
-    form: str,
-    fresh: bool,
-) -> Path:
-    """Write the training problems of a config in one of FORMATS; return their path.
-
-    Raises UsageError for an unknown format, or `workers` with one that a single thread writes.
-    """
-    if form not in FORMATS:
-        raise unknown("format", form, FORMATS)
-    bucket = training_bucket(config, seed)
-    number = config.num_problems
-    if count is not None:
-        number = config.with_settings({"num_problems": count}).num_problems
-    folder = dataset_folder(Path("data"), config, seed)
-    path = out or folder.with_name(folder.name + FORMATS[form])
-    if form == "tokens":
-        generate_dataset(path, bucket, number, workers=workers, fresh=fresh)
-        return path
-    if workers:
-        raise UsageError(f"--workers goes with --format tokens: {form} is one file, in order")
-    with bar(f"generate {path.name}", number) as update:
-        return write_problems(path, bucket, number, form, progress=update, fresh=fresh)
-
-
-def verified(folder: Path) -> str:
-    """Check every hash of a dataset; return a line that says so. Raises Failure if one differs."""
-    manifest = verify(folder)
-    return f"{folder}: {manifest.count:,} problems, every hash is right ({manifest.sha256[:12]})"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -124,16 +124,6 @@ def states(lines: Sequence[Line]) -> dict[str, list[tuple[int, list[float]]]]:
     return curves
 
 
-class _Tracker(Protocol):
-    """Opened for a run at a step, given each line of metrics, closed at the end."""
-
-    def __init__(self, folder: Path, record: "RunRecord", step: int) -> None: ...
-
-    def log(self, step: int, numbers: dict[str, float]) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class _TensorBoard:
     """Event files in `folder`/tensorboard."""
 
@@ -179,6 +169,7 @@ class _Wandb:
         self.run.finish()
 
 
+_Tracker = _TensorBoard | _Wandb
 _TRACKERS: dict[str, type[_Tracker]] = {"tensorboard": _TensorBoard, "wandb": _Wandb}
 """By name, which is that of the package that each needs."""
 

@@ -20,7 +20,7 @@ def results(folder: Path) -> dict[str, object]:
     content: dict[str, object] = {}
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = file.relative_to(folder).as_posix()
-        if "/sweeps/" in name and file.suffix in (".jsonl", ".log"):
+        if "/sweeps/" in name and file.suffix in (".json", ".jsonl", ".log"):
             continue
         if name.endswith("final.safetensors"):
             content[name] = {key: array.tobytes() for key, array in load_file(file).items()}

@@ -64,11 +64,8 @@ def test_a_preset_in_one_file(mine: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("steps = 4\n", "", "'steps' is missing"),
         ("steps =", "stpes =", "did you mean 'steps'"),
-        ("steps = 4", 'steps = "4"', "'steps' must be a valid integer, not '4'"),
         ("steps = 4", "steps = true", "'steps' must be a valid integer, not True"),
-        ("clip = 0.5", 'clip = "x"', "'clip' must be a valid number, not 'x'"),
         ("steps = 4", "steps = ", "mine.toml"),
     ],
 )
@@ -91,10 +88,7 @@ def test_a_preset_that_is_wrong(mine: Path, old: str, new: str, told: str) -> No
         ("tested_digits=1", "a grid to 1 digits does not cover the 2 trained digits"),
         ("tested_digits=701", "700"),
         # For its hash each would be made, for years, before the first is scored.
-        (
-            "tested_digits=700 problems_per_cell=1048576",
-            "to 700 digits: give 1 to 136",
-        ),
+        ("tested_digits=700 problems_per_cell=1048576", "to 700 digits: give 1 to 136"),
         ("learning_rate=nan", "'learning_rate' must be a finite number, not 'nan'"),
         ("warmup=1", "'warmup' must be less than 1, not '1'"),
         ("num_heads=3", "num_heads x head_dim = 24 is not hidden_size=16: set num_heads=2"),
