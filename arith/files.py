@@ -30,12 +30,11 @@ from tape_arith.arith.errors import Corrupt, Failure, UsageError, unknown
 from tape_arith.arith.machine import host_id, is_alive
 
 MOST_INTEGER = 2**63 - 1
+# A grid to 700 digits is smaller, and so are the metrics of 500,000 steps. As JSON, a file takes up
+# to 35 times as much memory: 1.2 GB.
 _MOST_BYTES = 32 * 2**20
-"""Limit of a file that is read whole. As JSON it takes up to 35 times as much memory: 1.2 GB. A
-grid to 700 digits is smaller, and so are the metrics of 500,000 steps."""
+# Nested tables cost a time that grows with the square of their depth.
 _MOST_TOML_BYTES = 20_000
-"""TOML is written by people. Nested tables cost a time that grows with the square of their depth.
-"""
 SCHEMA = 2
 """One number for all kinds of documents and checkpoints."""
 _MOST_MESSAGE = 1_000
@@ -61,7 +60,11 @@ def atomic(path: Path) -> Iterator[Path]:
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)  # so that the rename survives a power cut
+        finally:
+            os.close(descriptor)
     except BaseException as error:
         # If `path` cannot exist (its parent is a file, its name too long), nor can this.
         with suppress(OSError):
@@ -101,15 +104,6 @@ def remove(path: Path) -> None:
 @cache
 def _host() -> str:
     return hashlib.sha256(host_id().encode()).hexdigest()[:8]
-
-
-def _sync_folder(folder: Path) -> None:
-    """Flush `folder` to the disk, so that a rename inside it survives a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -324,11 +318,10 @@ def _sentence(error: ValidationError, model: type[Any]) -> str:
     first = next((one for one in errors if one["type"] in _UNKNOWN), errors[0])
     kind, name, message = first["type"], ".".join(map(str, first["loc"])), first["msg"]
     if kind in _UNKNOWN and len(first["loc"]) == 1:
-        known = fields(model) if is_dataclass(model) else ()
-        names = [field.name for field in known] or [
-            field.alias or key for key, field in model.model_fields.items()
-        ]
-        return str(unknown("key", name, names))
+        if is_dataclass(model):
+            return str(unknown("key", name, [field.name for field in fields(model)]))
+        known = model.model_fields.items()
+        return str(unknown("key", name, [field.alias or key for key, field in known]))
     if kind == "value_error" and not message.startswith("Value error, must"):
         return message.removeprefix("Value error, ")
     message = re.sub(r"^\w+ should", "must", message)

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-CGROUP = Path("/sys/fs/cgroup")
+_CGROUP = Path("/sys/fs/cgroup")
 ROOT = Path(__file__).resolve().parents[1]
 """Root of the source tree, if this is one."""
 
@@ -52,7 +52,7 @@ def usable_cores() -> float:
     affinity = getattr(os, "sched_getaffinity", None)
     cores = float(len(affinity(0)) if affinity else os.cpu_count() or 1)
     try:
-        quota, period = (CGROUP / "cpu.max").read_text(encoding="ascii").split()
+        quota, period = (_CGROUP / "cpu.max").read_text(encoding="ascii").split()
         return min(cores, int(quota) / int(period))
     except (OSError, ValueError):  # "max": no limit
         return cores

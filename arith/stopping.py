@@ -10,7 +10,7 @@ from typing import Any
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY
 from tape_arith.arith.terminal import detach_stdout
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 """Ctrl-C, a scheduler, a lost terminal, and Slurm's warning before a preemption or time limit."""
 
 
@@ -19,7 +19,7 @@ class Stopped(Exception):
 
 
 def install_handler(handler: Callable[[int, FrameType | None], Any]) -> dict[signal.Signals, Any]:
-    """Install `handler` for STOP_SIGNALS; return the earlier handlers by signal.
+    """Install `handler` for _STOP_SIGNALS; return the earlier handlers by signal.
 
     An ignored SIGHUP stays ignored, as nohup wants it.
     """
@@ -30,7 +30,7 @@ def install_handler(handler: Callable[[int, FrameType | None], Any]) -> dict[sig
         handler(number, frame)
 
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    handled = [each for each in STOP_SIGNALS if not (ignored and each == signal.SIGHUP)]
+    handled = [each for each in _STOP_SIGNALS if not (ignored and each == signal.SIGHUP)]
     return {each: signal.signal(each, handle) for each in handled}
 
 
@@ -62,7 +62,7 @@ class Stopper:
 
     @contextmanager
     def handling_signals(self) -> Iterator[None]:
-        """Treat the first of STOP_SIGNALS as a request to stop after the present step.
+        """Treat the first of _STOP_SIGNALS as a request to stop after the present step.
 
         A second Ctrl-C ends the process as usual. Other signals may repeat: Slurm sends SIGTERM
         when a grace period begins and when it ends, and to every process of a job.

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
-SECONDS_BETWEEN_LINES = 30.0
+_SECONDS_BETWEEN_LINES = 30.0
 _STDOUT, _STDERR = 1, 2
 
 # Control characters except tab and line break, characters that turn the direction of text or show
@@ -77,7 +77,7 @@ def _lines(title: str, total: int, already: int) -> Bar:
     def update(done: int, note: str = "") -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last < SECONDS_BETWEEN_LINES and done < total:
+        if now - last < _SECONDS_BETWEEN_LINES and done < total:
             return
         last = now
         rate = (done - already) / max(now - began, 1e-9)

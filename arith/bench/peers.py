@@ -48,7 +48,7 @@ _ROOM = 2048
 """The longest sequence that the peers make room for: nothing is learned of it."""
 
 
-class Peer(NamedTuple):
+class _Peer(NamedTuple):
     """A package's decoder in one of its settings, built of the package and the sizes."""
 
     package: str
@@ -56,7 +56,7 @@ class Peer(NamedTuple):
     build: Callable[[Any, Config], nn.Module]
 
 
-class Contender(NamedTuple):
+class _Contender(NamedTuple):
     """Something that trains; `train` takes the number of a step."""
 
     name: str
@@ -107,11 +107,11 @@ def _x_transformer(package: Any, config: Config, flash: bool) -> nn.Module:
 
 
 #: Each package in two settings, since which is faster depends on the machine.
-PEERS = (
-    Peer("transformers", "Llama, sdpa", partial(_llama, attention="sdpa")),
-    Peer("transformers", "Llama, eager", partial(_llama, attention="eager")),
-    Peer("x-transformers", "Decoder, attn_flash", partial(_x_transformer, flash=True)),
-    Peer("x-transformers", "Decoder, no attn_flash", partial(_x_transformer, flash=False)),
+_PEERS = (
+    _Peer("transformers", "Llama, sdpa", partial(_llama, attention="sdpa")),
+    _Peer("transformers", "Llama, eager", partial(_llama, attention="eager")),
+    _Peer("x-transformers", "Decoder, attn_flash", partial(_x_transformer, flash=True)),
+    _Peer("x-transformers", "Decoder, no attn_flash", partial(_x_transformer, flash=False)),
 )
 
 
@@ -125,8 +125,8 @@ def measure(options: Options) -> Iterator[Result]:
     hardware = detect(*options.compute)
     config = options.training_config(hardware)
     ours = [_as_the_suite_trains(config, hardware), _on_one_batch(config, hardware)]
-    peers: list[Contender] = []
-    for peer in PEERS:
+    peers: list[_Contender] = []
+    for peer in _PEERS:
         try:
             peers.append(_contender(peer, config, hardware))
         except ImportError:
@@ -150,7 +150,7 @@ def measure(options: Options) -> Iterator[Result]:
 
 
 def _rates(
-    contenders: Sequence[Contender], config: Config, hardware: Hardware, options: Options
+    contenders: Sequence[_Contender], config: Config, hardware: Hardware, options: Options
 ) -> dict[str, list[float]]:
     """Measure real tokens a second of each turn: inputs, padding excluded."""
     if hardware.compiles:
@@ -171,7 +171,7 @@ def _rates(
     }
 
 
-def _as_the_suite_trains(config: Config, hardware: Hardware) -> Contender:
+def _as_the_suite_trains(config: Config, hardware: Hardware) -> _Contender:
     """Return a contender that takes the steps of `tape-arith train --pe rope`."""
     candidate = Candidate.of(parse("rope"), config, hardware)
     trainer = candidate.trainer
@@ -180,10 +180,10 @@ def _as_the_suite_trains(config: Config, hardware: Hardware) -> Contender:
     note = f"{hardware.dtype_name}, {groups} groups{where}, "
     note += f"{100 * candidate.padding([0]):.0f} % padding{_compiled(hardware)}"
     parameters = trainer.decoder.num_parameters()
-    return Contender("ours, as the suite trains", parameters, candidate.train, note)
+    return _Contender("ours, as the suite trains", parameters, candidate.train, note)
 
 
-def _on_one_batch(config: Config, hardware: Hardware) -> Contender:
+def _on_one_batch(config: Config, hardware: Hardware) -> _Contender:
     """Return a contender that trains our decoder on the peers' batch."""
     decoder = prepare(decoder_for(config, parse("rope"), seed=0), hardware)
 
@@ -192,14 +192,14 @@ def _on_one_batch(config: Config, hardware: Hardware) -> Contender:
 
     train = _padded_training(decoder, loss, config, hardware)
     note = _describe(hardware, config) + _compiled(hardware)
-    return Contender("ours, one padded batch", decoder.num_parameters(), train, note)
+    return _Contender("ours, one padded batch", decoder.num_parameters(), train, note)
 
 
 def _compiled(hardware: Hardware) -> str:
     return ", blocks compiled" if hardware.compiles else ""
 
 
-def _contender(peer: Peer, config: Config, hardware: Hardware) -> Contender:
+def _contender(peer: _Peer, config: Config, hardware: Hardware) -> _Contender:
     """Return a peer that trains. Raises ImportError if its package is not installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its own use of torch
@@ -221,7 +221,7 @@ def _contender(peer: Peer, config: Config, hardware: Hardware) -> Contender:
     train = _padded_training(model, loss, config, hardware)
     count = sum(parameter.numel() for parameter in model.parameters())
     note = f"{_describe(hardware, config)}, version {number}" + (", compiled" if compiled else "")
-    return Contender(f"{peer.package} {peer.name}", count, train, note, peer.package)
+    return _Contender(f"{peer.package} {peer.name}", count, train, note, peer.package)
 
 
 def _padded_training(
@@ -244,7 +244,7 @@ def _padded_training(
     def train(step: int) -> Tensor:
         with set_torch_threads(max(torch.get_num_threads(), hardware.threads)):
             with hardware.autocast():
-                value = loss(padded_batch(config, step))
+                value = loss(_padded_batch(config, step))
             value.backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
@@ -254,7 +254,7 @@ def _padded_training(
 
 
 @lru_cache(maxsize=8)
-def padded_batch(config: Config, step: int) -> Rows:
+def _padded_batch(config: Config, step: int) -> Rows:
     """Return the problems of a step of the suite as one padded batch in their order."""
     bucket = training_bucket(config, seed=0)
     first, last = step * config.batch_size, (step + 1) * config.batch_size
@@ -263,13 +263,13 @@ def padded_batch(config: Config, step: int) -> Rows:
 
 
 def _real_tokens(config: Config, step: int) -> int:
-    rows = padded_batch(config, step)
+    rows = _padded_batch(config, step)
     return int((rows.prompt_lengths + rows.answer_tokens - 1).sum())
 
 
 def _describe(hardware: Hardware, config: Config) -> str:
     """Describe a step on one padded batch."""
-    rows = padded_batch(config, 0)
+    rows = _padded_batch(config, 0)
     padding = 1 - _real_tokens(config, 0) / rows.inputs.size
     batch = f"{hardware.dtype_name}, 1 batch of {len(rows.inputs)} x {rows.inputs.shape[1]}"
     shared = "" if hardware.device == "cuda" else f" shared by {describe_threads(hardware)}"

@@ -75,12 +75,12 @@ def _describe_machine(facts: dict[str, Any]) -> str:
 
 def _cells(result: Result) -> tuple[str, ...]:
     """Return one row of the table, in the order of _COLUMNS."""
-    measured = format_value(result.value, result.unit)
+    measured = _format_value(result.value, result.unit)
     if result.value and result.spread is not None and result.repeats and result.repeats > 1:
         measured += f" ±{abs(100 * result.spread / result.value):.0f}%"
     limit = ""
     if result.limit is not None:
-        limit = f"{format_value(result.limit, result.unit)} {result.limit_name or ''}".rstrip()
+        limit = f"{_format_value(result.limit, result.unit)} {result.limit_name or ''}".rstrip()
     ratio = "" if result.ratio is None else _three_digits(result.ratio)
     return (result.stage, result.name, measured, limit, ratio, result.note)
 
@@ -90,10 +90,10 @@ def _markdown(row: Sequence[str]) -> str:
     return f"| {' | '.join(t.ljust(w) for t, w in zip(row, _WIDTHS, strict=True))} |"
 
 
-def format_value(value: float | None, unit: str) -> str:
+def _format_value(value: float | None, unit: str) -> str:
     """Return a value with its unit, in three digits and the prefix that fits.
 
-    >>> format_value(41_234.0, "tokens/s"), format_value(0.0123, "s"), format_value(None, "s")
+    >>> _format_value(41_234.0, "tokens/s"), _format_value(0.0123, "s"), _format_value(None, "s")
     ('41.2 k tokens/s', '12.3 ms', 'not measured')
     """
     if value is None:

@@ -143,18 +143,18 @@ def _compare_with_loop(
     bucket = Bucket(config.task, digits, config.evaluation_seed, "evaluation")
     rows = _QUICK_ROWS_PER_CELL if options.quick else _ROWS_PER_CELL
     middles = [max(1, round(part * digits)) for part in _PARTS]
-    samples = sample_cells(bucket, [(i, j) for i in middles for j in middles], rows)
+    samples = _sample_cells(bucket, [(i, j) for i in middles for j in middles], rows)
     problems = concatenate([problems for problems, _ in samples])
     keys = np.concatenate([keys for _, keys in samples])
     cells = [pad(*sample, np.arange(rows)) for sample in samples]
     threshold = _threshold(decoder, bucket, len(keys), hardware)
     prepare(decoder, hardware)
     outcome = score(decoder, problems, keys, hardware, threshold)  # also compiles
-    exact = np.concatenate(decode_cells(decoder, cells, hardware))
+    exact = np.concatenate(_decode_cells(decoder, cells, hardware))
     passes, loops = [], []
     for _ in rounds(_ROUNDS, 0.4 * options.seconds):
         passes.append(time_call(lambda: score(decoder, problems, keys, hardware, threshold)))
-        loops.append(time_call(lambda: decode_cells(decoder, cells, hardware)))
+        loops.append(time_call(lambda: _decode_cells(decoder, cells, hardware)))
     close = float((np.abs(outcome.margin) < threshold).mean())
     agree = float((exact == outcome.exact).mean())
     by_loop = Result.of(
@@ -179,7 +179,7 @@ def _compare_with_loop(
     )
 
 
-def sample_cells(
+def _sample_cells(
     bucket: Bucket, cells: Sequence[tuple[int, int]], count: int
 ) -> list[tuple[Problems, NDArray[np.int64]]]:
     """Return the first `count` problems of each cell, one of each block, and their keys."""
@@ -193,14 +193,14 @@ def sample_cells(
     return samples
 
 
-def decode_cells(
+def _decode_cells(
     decoder: Decoder, cells: Sequence[Rows], hardware: Hardware
 ) -> list[NDArray[np.bool_]]:
     """Decode cells, as many at once as the suite takes batches at once."""
-    return list(hardware.parallel_map(lambda cell: decode_cell(decoder, cell, hardware), cells))
+    return list(hardware.parallel_map(lambda cell: _decode_cell(decoder, cell, hardware), cells))
 
 
-def decode_cell(decoder: Decoder, cell: Rows, hardware: Hardware) -> NDArray[np.bool_]:
+def _decode_cell(decoder: Decoder, cell: Rows, hardware: Hardware) -> NDArray[np.bool_]:
     """Decode greedily and return which answers are exact, bool [n].
 
     Reads the whole sequence again for each token, until every row has ended or is longer than any

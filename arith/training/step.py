@@ -101,7 +101,7 @@ class Stepper:
         self.schedule = schedule or config.schedule()
         self.tell = tell
         self.processes = processes
-        self.optimizer = make_optimizer(decoder, config)
+        self.optimizer = _make_optimizer(decoder, config)
         self.step = 0
         self.tokens = 0
         self.split_factor = 1
@@ -180,7 +180,7 @@ class Stepper:
             loss += part
             for parameter, piece in zip(parameters, gradient, strict=True):
                 if parameter.grad is None:
-                    parameter.grad = match_layout(parameter, piece)
+                    parameter.grad = _match_layout(parameter, piece)
                 else:
                     parameter.grad.add_(piece)
         return loss
@@ -220,7 +220,7 @@ def summed_loss(decoder: Decoder, rows: Rows, device: str) -> Tensor:
         return F.cross_entropy(logits, targets, reduction="sum")
 
 
-def match_layout(parameter: Tensor, piece: Tensor) -> Tensor:
+def _match_layout(parameter: Tensor, piece: Tensor) -> Tensor:
     """Return `piece` in the memory layout of `parameter`.
 
     `torch.autograd.grad` gives a transposed weight a transposed gradient. The fused AdamW silently
@@ -236,7 +236,7 @@ def trained(decoder: Decoder) -> list[tuple[str, torch.nn.Parameter]]:
     return [(name, p) for name, p in decoder.named_parameters() if p.requires_grad]
 
 
-def make_optimizer(decoder: Decoder, config: Config) -> torch.optim.AdamW:
+def _make_optimizer(decoder: Decoder, config: Config) -> torch.optim.AdamW:
     """Make AdamW: no weight decay for norms, the encoding's own wishes for its parameters."""
     exceptions = {id(p): wish for p, wish in decoder.pe.parameter_groups()}
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}

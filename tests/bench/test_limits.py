@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from tape_arith.arith.bench import limits
 from tape_arith.arith.bench.measure import Options
@@ -40,27 +39,6 @@ def test_a_rate_is_the_sum_over_threads(hardware: Hardware) -> None:
     assert 0.3 * 5000 * hardware.threads < limit.rate <= 5000 * hardware.threads
     assert len(threads - {threading.get_ident()}) == (hardware.threads if hardware == TWO else 0)
     assert limit.name == ("sleep, 2 threads at once" if hardware == TWO else "sleep, 1 thread")
-
-
-def test_a_product_has_the_flops_that_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[float, int]] = []
-
-    def look(
-        name: str,
-        hardware: Hardware,
-        prepare: Callable[[], Callable[[], object]],
-        amount: float,
-        quick: bool,
-    ) -> limits.Limit:
-        work = prepare()
-        with FlopCounterMode(display=False) as counter:
-            work()
-        seen.append((amount, counter.get_total_flops()))
-        return limits.Limit((amount,), name)
-
-    monkeypatch.setattr(limits, "_limit", look)
-    assert limits._product_limit.__wrapped__(CPU, True).rate == 2 * 128**3
-    assert len(seen) == 2 and all(amount == flops for amount, flops in seen)
 
 
 def test_each_limit_is_measured_once_a_process(

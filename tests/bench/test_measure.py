@@ -8,13 +8,10 @@ import pytest
 from tape_arith.arith.bench import measure
 from tape_arith.arith.bench.measure import (
     TURN,
-    Options,
     rounds,
     time_interleaved,
     time_trainings,
 )
-from tape_arith.arith.errors import UsageError
-from tape_arith.models.names.parse import parse
 
 
 def test_functions_take_turns_and_the_first_call_is_off_the_clock() -> None:
@@ -56,21 +53,3 @@ def test_no_round_begins_after_the_time(
     monkeypatch.setattr(measure, "monotonic", count().__next__)  # a second a look
     assert len(list(rounds(5, seconds))) == expected
     assert list(rounds(0, seconds)) == [0]
-
-
-def test_the_config_that_was_asked_for() -> None:
-    sizes = {"hidden_size": 64, "batch_size": 9}
-    chosen = Options(settings={"batch_size": "7"}).config("mini", sizes)
-    assert (chosen.hidden_size, chosen.batch_size, chosen.num_layers) == (64, 7, 4)
-    asked = Options(preset="paper-20", settings={"batch_size": "7"}).config("mini", sizes)
-    assert (asked.hidden_size, asked.batch_size, asked.trained_digits) == (1024, 7, 20)
-    with pytest.raises(UsageError, match="hidden_size"):
-        Options(settings={"hiden_size": "7"}).config("mini")
-
-
-def test_the_encodings_that_were_asked_for() -> None:
-    assert [str(name) for name in Options().names("rope", "tape")] == ["rope", "tape"]
-    given = Options(encodings=(parse("fire:width=8"),))
-    assert [str(name) for name in given.names("rope")] == ["fire:width=8"]
-    with pytest.raises(UsageError, match="measure tape"):
-        Options(encodings=(parse("tape+yarn"),)).names("rope")

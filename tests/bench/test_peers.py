@@ -5,7 +5,6 @@ The real packages are tried where they are installed, and slow to import.
 
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tape_arith.arith.bench import peers
-from tape_arith.arith.bench.measure import TINY, TURN, Options
+from tape_arith.arith.bench.measure import TINY, Options
 from tape_arith.arith.data.rows import Rows
 from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.training.config import Config
@@ -41,7 +40,7 @@ class Counting(nn.Module):
         return self.table(tokens)
 
 
-STAND_IN = peers.Peer("there", "Counting", lambda package, config: Counting())
+STAND_IN = peers._Peer("there", "Counting", lambda package, config: Counting())
 
 
 def find(package: str) -> tuple[None, str]:
@@ -55,7 +54,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     """One package that is there, and one that is not."""
     monkeypatch.setattr(peers, "_import", find)
     missing = STAND_IN._replace(package="not-there")
-    monkeypatch.setattr(peers, "PEERS", (STAND_IN, missing))
+    monkeypatch.setattr(peers, "_PEERS", (STAND_IN, missing))
 
 
 def test_what_is_not_installed_is_said_and_the_rest_measured(stand_ins: None) -> None:
@@ -75,7 +74,7 @@ def test_what_is_not_installed_is_said_and_the_rest_measured(stand_ins: None) ->
 @pytest.mark.parametrize("step", [0, 3])
 def test_all_train_on_the_problems_of_the_suite(step: int) -> None:
     config = tiny()
-    rows = peers.padded_batch(config, step)
+    rows = peers._padded_batch(config, step)
     problems, keys = trainer_of(config).batches.problems(step)
     assert np.array_equal(rows.keys, keys)
     ends = np.cumsum(problems.lengths)
@@ -86,23 +85,6 @@ def test_all_train_on_the_problems_of_the_suite(step: int) -> None:
         # After them the end token, which no answer is read from, and padding.
         assert not rows.inputs[i, length:].any() and not rows.is_answer[i, length - 1 :].any()
     assert peers._real_tokens(config, step) == int((problems.lengths - 1).sum())
-
-
-def test_tokens_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each turn's real tokens over its own time."""
-    config = tiny()
-    steps: list[int] = []
-    contender = peers.Contender("one", 1, steps.append, "")
-
-    def timed(trainings: dict[str, Callable[[int], None]], **_: object) -> dict[str, list[float]]:
-        trainings["one"](7)
-        return {"one": [0.5, 2.0]}
-
-    monkeypatch.setattr(peers, "time_trainings", timed)
-    rates = peers._rates([contender], config, CPU, QUICK)["one"]
-    assert steps == [0, 7]  # the first warms up
-    tokens = [peers._real_tokens(config, step) for step in range(2 * TURN)]
-    assert rates == pytest.approx([sum(tokens[:TURN]) / 0.5, sum(tokens[TURN:]) / 2.0])
 
 
 def trainer_of(config: Config) -> Any:
@@ -125,7 +107,7 @@ def test_a_peers_loss_is_that_of_the_answers(monkeypatch: pytest.MonkeyPatch) ->
     contender = peers._contender(
         STAND_IN._replace(build=lambda package, config: given), config, CPU
     )
-    rows = peers.padded_batch(config, 0)
+    rows = peers._padded_batch(config, 0)
     table = given.table.weight.detach().clone().double().log_softmax(-1)
     expected = [
         -float(table[rows.inputs[row, t], rows.targets[row, t]])
@@ -153,7 +135,7 @@ def test_threads_are_shared_in_a_step_and_given_back() -> None:
     assert seen == [2] and torch.get_num_threads() == before
 
 
-def installed(peer: peers.Peer) -> Any:
+def installed(peer: peers._Peer) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -162,12 +144,12 @@ def installed(peer: peers.Peer) -> Any:
             pytest.skip(f"{peer.package} is not installed")
 
 
-EACH = pytest.mark.parametrize("peer", peers.PEERS, ids=lambda peer: peer.name)
+EACH = pytest.mark.parametrize("peer", peers._PEERS, ids=lambda peer: peer.name)
 
 
 @pytest.mark.slow
 @EACH
-def test_a_real_peer_is_of_our_size_and_learns(peer: peers.Peer) -> None:
+def test_a_real_peer_is_of_our_size_and_learns(peer: peers._Peer) -> None:
     installed(peer)
     config = tiny(learning_rate=0.003)
     contender = peers._contender(peer, config, CPU)
@@ -182,7 +164,7 @@ def test_a_real_peer_is_of_our_size_and_learns(peer: peers.Peer) -> None:
 
 @pytest.mark.slow
 @EACH
-def test_a_real_peer_reads_neither_padding_nor_what_comes_after(peer: peers.Peer) -> None:
+def test_a_real_peer_reads_neither_padding_nor_what_comes_after(peer: peers._Peer) -> None:
     package = installed(peer)
     config = tiny(head_dim=16)
     with torch.random.fork_rng(devices=[]):

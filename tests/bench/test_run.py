@@ -30,7 +30,7 @@ from tests.helpers.tiny_runs import call, contents, done
     ],
 )
 def test_values_with_their_units(value: float | None, unit: str, text: str) -> None:
-    assert run.format_value(value, unit) == text
+    assert run._format_value(value, unit) == text
 
 
 def replace_stages(monkeypatch: pytest.MonkeyPatch, *failures: BaseException) -> None:

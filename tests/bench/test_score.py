@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from tape_arith.arith.bench import score as stage
 from tape_arith.arith.bench.measure import Options
-from tape_arith.arith.bench.score import decode_cell, decode_cells, measure, sample_cells
+from tape_arith.arith.bench.score import _decode_cells, _sample_cells, measure
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.data.rows import Rows, pad
+from tape_arith.arith.data.rows import pad
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import Problems, concatenate
@@ -130,40 +130,14 @@ def test_the_yardstick_finds_what_one_pass_finds(name: str) -> None:
     decoder = varied(name)
     samples = [
         (answered(decoder, problems, keys), keys)
-        for problems, keys in sample_cells(BUCKET, [(1, 1), (2, 5), (6, 6)], 6)
+        for problems, keys in _sample_cells(BUCKET, [(1, 1), (2, 5), (6, 6)], 6)
     ]
     problems = concatenate([problems for problems, _ in samples])
     keys = np.concatenate([keys for _, keys in samples])
     by_pass = score(decoder, problems, keys, cpu()).exact
     cells = [pad(*sample, np.arange(6)) for sample in samples]
-    by_loop = np.concatenate(decode_cells(decoder, cells, cpu()))
+    by_loop = np.concatenate(_decode_cells(decoder, cells, cpu()))
     assert np.array_equal(by_loop, by_pass)
     assert 0 < by_loop.sum() < len(by_loop)
-    threads = np.concatenate(decode_cells(decoder, cells, cpu(threads=2)))
+    threads = np.concatenate(_decode_cells(decoder, cells, cpu(threads=2)))
     assert np.array_equal(threads, by_loop)
-
-
-class Stub(torch.nn.Module):
-    """Answers one token for ever, and keeps the shapes that it was given."""
-
-    def __init__(self, answer: int) -> None:
-        super().__init__()
-        self.answer = answer
-        self.shapes: list[tuple[int, ...]] = []
-
-    def forward(self, seqs: Sequences) -> torch.Tensor:
-        self.shapes.append(tuple(seqs.tokens.shape))
-        logits = torch.zeros(*seqs.tokens.shape, 19)
-        logits[..., self.answer] = 1.0
-        return logits
-
-
-def test_the_loop_reads_the_whole_sequence_for_each_token_until_all_have_ended() -> None:
-    ((problems, keys),) = sample_cells(BUCKET, [(2, 3)], 5)
-    cell: Rows = pad(problems, keys, np.arange(5))
-    endless, ended = Stub(7), Stub(EOS)
-    for decoder in (endless, ended):
-        assert not decode_cell(decoder, cell, cpu()).any()  # type: ignore[arg-type]
-    prompt, longest = 7, int(problems.lengths.max()) - 7
-    assert endless.shapes == [(5, prompt + place) for place in range(longest)]
-    assert ended.shapes == [(5, prompt)]

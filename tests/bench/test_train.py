@@ -6,9 +6,8 @@ import torch
 from numpy.typing import NDArray
 from torch._dynamo.utils import counters
 
-from tape_arith.arith.bench import train
-from tape_arith.arith.bench.measure import TURN, Options
-from tape_arith.arith.bench.train import _compare, _mfu, _prepare, measure
+from tape_arith.arith.bench.measure import Options
+from tape_arith.arith.bench.train import _mfu, _prepare, measure
 from tape_arith.arith.runs.datasets import training_bucket
 from tape_arith.models import build
 from tape_arith.models.backends import AttentionChoice
@@ -69,22 +68,6 @@ def test_real_tokens_flops_and_padding() -> None:
     assert each.padding([1]) == pytest.approx(1 - real[0] / computed[0])
     assert each.padding([1, 2]) == pytest.approx(1 - sum(real) / sum(computed))
     assert 0 < each.padding([1]) < 0.5
-
-
-def test_rates_are_medians_over_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns of 1, 2 and 4 seconds, in place of what the clock says."""
-    seconds = [1.0, 2.0, 4.0]
-    monkeypatch.setattr(train, "time_trainings", lambda each, **_: dict.fromkeys(each, seconds))
-    found = _compare([parse("rope")], CONFIG, cpu(), Options(quick=True))
-    lines = {line.name: line for line in found}
-    tokens = [
-        sum(int(lengths_of_step(step).sum()) for step in range(TURN * turn, TURN * (turn + 1)))
-        for turn in range(3)
-    ]
-    rates = [count / time for count, time in zip(tokens, seconds, strict=True)]
-    assert lines["rope: real tokens"].value == pytest.approx(np.median(rates))
-    assert lines["rope: real tokens"].repeats == 3
-    assert lines["rope: a step"].value == 2.0 / TURN
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from tape_arith.arith.data.rows import Rows
 from tape_arith.arith.tasks.task import load_task
 from tests.helpers.small_training import small, trainer
 
-STEPS = 40
+STEPS = 15
 
 
 def groups_of_steps(digits: int, groups: int, device: str = "cpu") -> list[list[Rows]]:
@@ -52,7 +52,7 @@ def test_groups_are_about_equal_and_little_of_them_is_padding(digits: int, group
 def test_groups_shrink_where_memory_is_short(digits: int, size: int) -> None:
     """By as much as was asked for, or to one row; however long this batch happens to be."""
     of = trainer(small(trained_digits=digits, tested_digits=digits, batch_size=size, groups=4))
-    for step in range(20):
+    for step in range(5):
         batch = of.batches.problems(step)
         usual = of.batches._tokens_a_group(
             size, max(4, len(list(of.batches.padded(*batch, "cpu", 1))))

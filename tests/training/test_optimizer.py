@@ -76,7 +76,7 @@ def test_a_step_is_adamw(name: str) -> None:
 
 def test_a_gradient_in_another_layout_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fused kernel takes the numbers of a transposed gradient in the wrong order."""
-    monkeypatch.setattr(step, "match_layout", lambda parameter, piece: piece)
+    monkeypatch.setattr(step, "_match_layout", lambda parameter, piece: piece)
     for name, transposed in (("tape", "w1"), ("tape-heads", "wu")):
         assert wrong_weights(trainer(SMALL, name)) == {f"pe.layers.0.{transposed}"}
 

@@ -183,7 +183,7 @@ def extended(steps: int, config: Config) -> Outcome:
 
 
 def test_an_extension_goes_on_from_before_the_cooldown(finished: RunFolder) -> None:
-    folder, steps = finished, 50
+    folder, steps = finished, 40
     first = final_weights(folder)
     extend_run(folder, steps)
     assert not folder.finished()
@@ -202,14 +202,14 @@ def test_an_extension_goes_on_from_before_the_cooldown(finished: RunFolder) -> N
 
 def test_an_extension_that_is_stopped_resumes_and_extends_again(finished: RunFolder) -> None:
     folder = finished
-    extend_run(folder, 40)
+    extend_run(folder, 34)
     while not folder.finished():
-        continue_run(folder, should_stop=stop_after(9))
-    assert_same_bits(final_weights(folder), extended(40, small())[0])
-    extend_run(folder, 55)
-    extend_run(folder, 55)  # called again, as after a kill
+        continue_run(folder, should_stop=stop_after(6))
+    assert_same_bits(final_weights(folder), extended(34, small())[0])
+    extend_run(folder, 40)
+    extend_run(folder, 40)  # called again, as after a kill
     continue_run(folder, should_stop=never)
-    assert_same_bits(final_weights(folder), extended(55, small())[0])
+    assert_same_bits(final_weights(folder), extended(40, small())[0])
 
 
 def test_a_run_is_never_shortened(tmp_path: Path, finished: RunFolder) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.runs.record import TrainOptions
-from tape_arith.arith.stopping import STOP_SIGNALS
+from tape_arith.arith.stopping import _STOP_SIGNALS
 from tape_arith.arith.sweeps.engines import worker
 from tape_arith.arith.sweeps.engines.worker import JobState, Worker, main, read_state, write_state
 from tape_arith.arith.sweeps.jobs import plan
@@ -46,7 +46,7 @@ def script(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(worker, "COMMAND_LINE", (str(here / "job.py"),))
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
     monkeypatch.setenv("NUMBER", "1")
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
