@@ -101,18 +101,15 @@ def _rows_of_sweep(folder: Path) -> Iterator[Row]:
 
 def _row_of_job(job: Job, folder: Path, began: float) -> Row:
     row, log = _row(job.id, job.progress(), job.kind), log_file(folder, job.id)
-    state = read_state(log)
-    if row.state not in ("waiting", "running"):
-        return row
-    if state is not None and not state.is_final:
-        return replace(row, where=str(state), log=log.as_posix() if log.exists() else None)
+    state = read_state(log) if row.state in ("waiting", "running") else None
+    remote = state is not None and not state.is_final
     # A log or a failure of an earlier call of the sweep is not shown.
-    if log.exists() and log.stat().st_mtime >= began:
+    if log.exists() and (remote or log.stat().st_mtime >= began):
         row = replace(row, log=log.as_posix())
-    failed = state is not None and state.state == "failed" and row.state == "waiting"
+    failed = row.state == "waiting" and state is not None and state.state == "failed"
     if state and failed and state_file(log).stat().st_mtime >= began:
-        row = replace(row, state="failed", reason=state.reason)
-    return row
+        return replace(row, state="failed", reason=state.reason)
+    return replace(row, where=str(state)) if remote else row
 
 
 def _row_of_run(folder: RunFolder, name: str) -> Row:

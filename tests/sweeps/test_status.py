@@ -97,7 +97,7 @@ def test_what_failed_in_this_call_of_the_sweep() -> None:
     assert (states()[YARN]["state"], states()[YARN]["log"]) == ("waiting", None)
     os.utime(FOLDER / "mine.toml", (0, 0))
     done("score", ROPE, "--with", "yarn")
-    assert states()[YARN]["state"] == "scored"
+    assert (states()[YARN]["state"], states()[YARN]["log"]) == ("scored", str(log))
 
 
 def test_a_folder_of_runs(comparison: Path) -> None:
