@@ -11,13 +11,11 @@ class Abacus(PlaceTable):
     """A learned vector for the place of each digit in its number, least significant first.
 
     x_t <- x_t + table[p_t], p_t = 1 + u + k for the digit of place value 10^u, in operands and
-    answer alike, and 0 for every other token, as in the authors' code (mcleish7/arithmetic,
-    abacus.py). `table` is [`k` + L1 + 1, D], N(0, 0.02), without weight decay; row 0 is learned
-    too. In training one k a sequence, uniform in 0 .. `k` (the code draws one a batch), at test
-    time k = 0. `k` (100 there) defaults to 1.25 x the digits of the longest tested operand.
-
-    A place beyond `k` + the longest trained number is an untrained row; one beyond the table is an
-    error. Attention is NoPE's: `abacus+fire` joins it to another.
+    answer alike, and 0 for every other token (mcleish7/arithmetic, abacus.py). `table` is
+    [`k` + L1 + 1, D], N(0, 0.02), without weight decay. In training one k a sequence, uniform in
+    0 .. `k` (the code draws one a batch), at test time k = 0. `k` (100 there) defaults to 1.25 x
+    the digits of the longest tested operand. Places beyond `k` + the longest trained number are
+    untrained rows. Attention is NoPE's: `abacus+fire` joins it to another.
     """
 
     kind = "task-structured"

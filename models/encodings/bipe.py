@@ -20,9 +20,8 @@ class BiPE(LearnedTable, Rotary):
     weight decay; `rows` defaults to L0, the authors' train_scale. Segments and clamping are those
     of the authors' code, where a segment is a sentence.
 
-    Rows beyond the longest trained segment are untrained, so that it is expected to fail out of
-    distribution. `k`, not in the paper, adds Abacus's random shift: in training p_t + u, one u a
-    sequence, uniform in 0 .. `k`, 0 at test time; the table then has k more rows.
+    Rows beyond the longest trained segment are untrained. `k`, not in the paper, adds Abacus's
+    random shift: in training p_t + u, one u a sequence, uniform in 0 .. `k`, and k more rows.
     """
 
     kind = "task-structured"

@@ -18,9 +18,8 @@ class Coupling(PlaceTable):
     1. `s` defaults to 1.25 x the digits of the longest tested operand, as Abacus's k.
 
     Otherwise than in the paper, operands are not padded with zeros to one length, they are written
-    from their least significant digit on, and a start is drawn from one range for all lengths. A
-    place beyond `s` + the longest trained number is an untrained row; one beyond the table is an
-    error. Attention is NoPE's.
+    from their least significant digit on, and a start is drawn from one range for all lengths.
+    Attention is NoPE's.
     """
 
     kind = "task-structured"

@@ -48,8 +48,8 @@ class FoX(PositionalEncoding):
     b(t, i) = c_t - c_i, c the cumulative sum over tokens of ln f, f_t = sigmoid(W x_t + b), x the
     block's normalized input: exp(q k) is multiplied by f_{i+1} .. f_t. W [H, D] starts as N(0,
     0.02), b [H] as `b_f`: 0 as in the authors' code puts f near 1/2, so that a key 120 tokens
-    back starts at a bias of -83; 5 makes f = 0.993. Checked against that code and a review that
-    quotes the formula. Of its "pro" block (output gates, norms, shifted keys) nothing is here.
+    back starts at a bias of -83; 5 makes f = 0.993. Of its "pro" block (output gates, norms,
+    shifted keys) nothing is here.
     """
 
     kind = "content"

@@ -63,14 +63,12 @@ class PaTH(FromScores):
     head; w = u / sqrt(|u|^2 + 1e-6), u = SiLU(conv(W2 W1 x)), conv a filter of 3 tokens a channel
     (taps[:, 2] on the token itself, zeros before the first); beta = 2 sigmoid(W x + b). W1
     [R, D], W2 [HK, R], W [H, D] and taps [HK, 3] start as N(0, 0.02), b [H] as 0 (so beta is near
-    1, a projection). `rank` is R. Checked against the authors' code (flash-linear-attention,
+    1, a projection). Checked against the authors' code (flash-linear-attention,
     layers/path_attn.py, 27289fc), where w is rounded to float16. Its forget gate is not here.
 
-    The product is exact, in float32 or wider, and no H is built: with x_s = beta_s (w_s k_i - sum
-    of (w_s w_r) x_r over i < r < s), s(t, i) sqrt(K) = q_t k_i - sum over i < s <= t of (q_t w_s)
-    x_s, and one triangular system of T unknowns gives all x. A head costs 3 T^2 K + 1.5 T^3
-    multiply-adds beside the plain 2 T^2 K (4.4 times as much at 244 tokens and heads of 64); a
-    backward keeps 32 MB a row and layer at 244 tokens and 16 heads, 7 without any encoding.
+    No H is built: with x_s = beta_s (w_s k_i - sum of (w_s w_r) x_r over i < r < s), s(t, i)
+    sqrt(K) = q_t k_i - sum over i < s <= t of (q_t w_s) x_s, and one triangular system of T
+    unknowns gives all x, in 1.5 T^3 multiply-adds a head.
     """
 
     kind = "content"

@@ -61,11 +61,10 @@ class PoPE(Rotary):
     10000^(-c/K), c = 0 .. K - 1. The phases delta [H, K] of keys are learned, within [-2 pi, 0],
     without weight decay. Query and key become [cos | sin], twice as wide, for plain attention.
 
-    `phase=zero` starts them at 0 (said to be the paper's advice for longer sequences), `uniform`
-    in [-2 pi, 0]. Beyond the range a phase is clamped, and after each step put back to its edge:
-    clamped alone it would get no gradient ever again. Formula, frequencies and bounds as two
-    reimplementations have them (lucidrains/PoPE-pytorch, 2b91cde; x-transformers, which shares one
-    set among layers); no code of the authors' was found.
+    `phase=zero` starts them at 0, `uniform` in [-2 pi, 0]. After each step a phase beyond the range
+    is put back to its edge: clamped in the forward alone it would get no gradient ever again.
+    Formula, frequencies and bounds are those of lucidrains/PoPE-pytorch (2b91cde) and
+    x-transformers, which shares one set among layers; no code of the authors' was found.
     """
 
     kind = "rotary"

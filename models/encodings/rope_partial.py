@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from tape_arith.models.encoding import PositionalLayer, Setting
-from tape_arith.models.errors import UsageError, check_least
+from tape_arith.models.errors import UsageError
 from tape_arith.models.families.rotary import (
     Rotary,
     RotaryLayer,
@@ -36,7 +36,6 @@ class RoPEPartial(Rotary):
     def __init__(self, setting: Setting, *, fraction: float = 0.25) -> None:
         if not 0 < fraction <= 1:
             raise UsageError(f"rope-partial: fraction must be in (0, 1], not {fraction:g}")
-        check_least("rope-partial", 2, head_dim=setting.head_dim)
         self.rotated = 2 * max(1, int(fraction * setting.head_dim) // 2)
         super().__init__(setting)
 

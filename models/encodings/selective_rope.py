@@ -72,13 +72,11 @@ class SelectiveRoPE(PositionalEncoding):
     T_f (phi_1 + ... + phi_t)[h, f], and q and k are turned by it as in RoPE. x is the block's
     normalized input, norm divides each of H parts of it by its length, W1 [R, D] and W2 [H F, R]
     have `rank` R, conv is causal over 4 tokens, each channel for itself, and T_f = 500000^(-f/F) is
-    not trained. W1, W2 and conv start from N(0, 0.02), as the authors' models draw every layer
-    anew, so that tokens hardly turn at first. Angles and sums are float32 at the least.
+    not trained. W1, W2 and conv start from N(0, 0.02), so that tokens hardly turn at first.
 
     Checked line by line against the authors' code (timurcarstensen/selective-rope,
     modules/rotary.py, 9d06c33). Its optional phase gate and bias, off in its configurations, are
-    not here; nor is skip_conv, whose first difference undoes the sum. Rank 32 is its
-    configurations', 16 its class's.
+    not here; nor is skip_conv, whose first difference undoes the sum.
     """
 
     kind = "content"

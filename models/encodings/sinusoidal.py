@@ -12,12 +12,9 @@ class Sinusoidal(PositionalEncoding):
     """Sines and cosines of the index, added to the token embeddings.
 
     sqrt(D) x_t + [sin(w_k t); cos(w_k t)], w_k = 10000^(-2k/D), k = 0 .. D/2 - 1 (sections 3.4
-    and 3.5 of the paper; there sine and cosine alternate, which is a permutation). Nothing is
-    learned; beyond L0 the model meets sums that it was never trained on.
-
-    Embeddings are N(0, 0.02), so that times sqrt(D) they are 0.23 at mini and 0.64 at the paper's
-    size, beside 0.71 of the sines; the paper's would be 1. Tokens of size 1, or sines of 0.014
-    beside tokens of 0.02, do not fit mini in 1,000 steps (2 and 72 % in distribution, one seed).
+    and 3.5 of the paper; there sine and cosine alternate, which is a permutation). Embeddings times
+    sqrt(D) are 0.23 at mini, beside 0.71 of the sines; the paper's would be 1. Tokens of size 1, or
+    sines of 0.014 beside tokens of 0.02, do not fit mini in 1,000 steps (2 and 72 %).
     """
 
     kind = "absolute"

@@ -35,10 +35,8 @@ class T5(CommonAdditiveBias):
     16 + floor(16 ln(d / 16) / ln(max_distance / 16)), at most 31 (section 2.1 of the paper and
     its authors' code, whose default splits the buckets into two directions). The table [32, H],
     shared by all layers, starts from N(0, 0.02) (theirs: N(0, D^-1/2)), without weight decay.
-    Scores keep their 1 / sqrt(K), which T5 does without.
-
-    Buckets that begin beyond L0 are never trained: at L0 = 124, bucket 31 (113 and more) covers
-    half of the tested distances. `max_distance` = L1 is the variant worth a row.
+    Scores keep their 1 / sqrt(K), which T5 does without. Buckets that begin beyond L0 are never
+    trained: at L0 = 124 bucket 31 (113 and more) covers half of the tested distances.
     """
 
     kind = "relative bias"

@@ -85,8 +85,7 @@ class TapeHeads(ContextualRotary):
     rotation of each head by itself. The paper's equations are those of `tape`.
 
     The code stores twice as many numbers (both halves stay equal) and an H x H matrix of which
-    only the row sums act; under Adam those move H times faster than one entry, so s learns at H
-    times the rate.
+    only the row sums act (see `parameter_groups`).
 
     - `start`: see ContextualRotary.
     - `context=no-attention` leaves out the first update and s (with A taken for the identity, s_h
@@ -94,9 +93,6 @@ class TapeHeads(ContextualRotary):
       out the second, as the code's `adattention`: the same model as tape:context=no-mlp.
     - `clamp=c` (0: none): after each block z is divided by max(1, ||e||_F / c), e = [[a, -b],
       [b, a]] the matrix of z = a + ib, of norm sqrt(2) |z|.
-
-    There is no `form` without equivariance: the code's ones let the two halves of e part, of which
-    z holds one.
     """
 
     kind = "rotary, contextual"

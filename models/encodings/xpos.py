@@ -46,10 +46,9 @@ class XPos(Rotary):
     (Algorithm 1, and the authors' code, microsoft/torchscale, 776b070). S is `scale_base`, L0/2 by
     default: with 512 the factor stays above 0.74 at 124 tokens, which is nearly RoPE.
 
-    c cancels and only keeps the factors near 1: half of L1, from the index of the first token.
-    torchscale takes half of the present length, so that keys already stored no longer fit. The
-    paper's blockwise attention at test time is not here. Extrapolations change angles, not the
-    decay: that goes by the true distance (x-transformers does so too).
+    c cancels and only keeps the factors near 1: half of L1, from the index of the first token
+    (torchscale takes half of the present length, so that keys already stored no longer fit). The
+    paper's blockwise attention at test time is not here. Extrapolations do not change the decay.
     """
 
     kind = "rotary"

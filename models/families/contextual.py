@@ -100,10 +100,9 @@ class ContextualRotary(Rotary):
       exp(-distance^2 / 2)). A checkpoint holds the key of the draw, an integer that no change of
       type rounds.
     - `learned`: row `index` of a table of L1 states, shared by heads, at first the identity plus
-      N(0, 0.02), without weight decay. Unrelated matrices from N(0, 1/2) hid from each token the
-      content of all others: tape had not fit mini after 1,000 steps (39 % in distribution; from
-      here 99.8). Rows are unrelated, so it loses invariance under shifts, indices beyond L0
-      (untrained) and L1 (an error), and extrapolations.
+      N(0, 0.02), without weight decay (from unrelated N(0, 1/2) tape fits 39 % of mini in 1,000
+      steps, from here 99.8). It loses invariance under shifts, indices beyond L0 (untrained) and
+      L1 (an error), and extrapolations.
     """
 
     no_decay = ("table",)
