@@ -177,9 +177,10 @@ def _plot(max_digits: int, trained_digits: int) -> dict[str, Any]:
 
 def _facts(runs: Sequence[Run]) -> dict[str, Any]:
     """Return the facts that are the same for all runs, and the names of those that differ."""
-    names = list(runs[0].facts) if runs else []
-    same = {name: runs[0].facts[name] for name in names if len({r.facts[name] for r in runs}) == 1}
-    return {"same": same, "different": [name for name in names if name not in same]}
+    facts = runs[0].facts if runs else {}
+    different = [name for name in facts if len({run.facts[name] for run in runs}) > 1]
+    same = {name: value for name, value in facts.items() if name not in different}
+    return {"same": same, "different": different}
 
 
 def _configurations(runs: Sequence[Run]) -> list[tuple[dict[str, Any], list[str]]]:

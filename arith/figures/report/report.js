@@ -99,14 +99,8 @@ function paint(canvas, colour) {
   }
 }
 
-function paintScale(canvas, colours) {
-  canvas.width = 256;
-  canvas.height = 1;
-  const pen = canvas.getContext("2d");
-  for (let step = 0; step < 256; step++) {
-    pen.fillStyle = colourAt(colours, step / 256);
-    pen.fillRect(step, 0, 1, 1);
-  }
+function paintScale(id, colours) {
+  byId(id).style.background = `linear-gradient(to right, ${colours.match(/.{6}/g).map((colour) => `#${colour}`)})`;
 }
 
 const plots = [];
@@ -383,8 +377,8 @@ async function start() {
   const figures = [...document.querySelectorAll(".map[data-place]")], slider = byId("seed");
   sortable(byId("board"));
   showWhatScrolls();
-  paintScale(byId("scale"), report.colours);
-  paintScale(byId("difference-scale"), report.differences);
+  paintScale("scale", report.colours);
+  paintScale("difference-scale", report.differences);
   const sample = byId("hatch");
   sample.width = sample.height = 32;
   hatch(sample.getContext("2d"), 32, 32);
@@ -416,13 +410,11 @@ async function start() {
 function startTheme() {
   const button = byId("theme"), root = document.documentElement, system = matchMedia("(prefers-color-scheme: dark)");
   const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
-  const show = () => button.setAttribute("aria-pressed", String(dark()));
   button.addEventListener("click", () => {
     root.dataset.theme = dark() ? "light" : "dark";
-    show();
+    button.setAttribute("aria-pressed", String(dark()));
   });
-  system.addEventListener("change", show);
-  show();
+  button.setAttribute("aria-pressed", String(dark()));
 }
 
 start().catch((error) => {
