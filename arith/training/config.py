@@ -125,6 +125,6 @@ class Config(Strict):
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def differences(self, other: "Config") -> str:
-        """Return `key: mine, not theirs` for each setting that differs."""
-        mine, theirs = self.as_dict(), other.as_dict()
-        return ", ".join(f"{k}: {mine[k]}, not {theirs[k]}" for k in mine if mine[k] != theirs[k])
+        """Return `key: mine, not the other's` for each setting that differs."""
+        mine, yours = self.as_dict(), other.as_dict()
+        return ", ".join(f"{k}: {mine[k]}, not {yours[k]}" for k in mine if mine[k] != yours[k])

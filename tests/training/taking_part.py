@@ -18,7 +18,7 @@ from tests.helpers.small_training import small
 
 
 def losses(name: str, steps: int, processes: ProcessGroup) -> list[float]:
-    """Of the whole batch, a step after the other."""
+    """Train and return the loss of each step, over the whole batch."""
     config = small(steps=steps, batch_size=9, learning_rate=3e-3)
     decoder, bucket = decoder_for(config, parse(name), seed=0), training_bucket(config, 0)
     hardware = Hardware("cpu", torch.float32)
@@ -35,8 +35,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     names, steps = sys.argv[1].split(","), int(sys.argv[2])
     with process_group() as processes:
-        found = {name: losses(name, steps, processes) for name in names}
+        losses_by_name = {name: losses(name, steps, processes) for name in names}
         if processes.first:
-            print(json.dumps(found))
+            print(json.dumps(losses_by_name))
         assert processes.size == 1 or any("gloo" in name for name in threads())
     assert not any("gloo" in name or "tcpstore" in name for name in threads()), threads()

@@ -1,25 +1,40 @@
-"""The groups that a step's problems go through the decoder in."""
+"""The groups in which problems go through the decoder, and [BOS] in front of problems, against rows
+that are built as lists in a loop."""
+
+from collections import Counter
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+import torch
 
-from tape_arith.arith.data.rows import Rows
-from tape_arith.arith.tasks.task import load_task
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.rows import Rows, pack, pad, prepend_bos
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.tasks.task import Problems, concatenate, load_task
+from tape_arith.arith.tasks.vocabulary import BOS, PAD
+from tape_arith.models.attention import Eager
 from tests.helpers.small_training import small, trainer
+from tests.helpers.tiny_runs import done, refused, settings
 
 STEPS = 15
+MOST = 3
 
 
 def groups_of_steps(digits: int, groups: int, device: str = "cpu") -> list[list[Rows]]:
-    of = trainer(small(trained_digits=digits, tested_digits=digits, batch_size=256, groups=groups))
-    return [list(of.batches.padded(*of.batches.problems(step), device, 1)) for step in range(STEPS)]
+    config = small(trained_digits=digits, tested_digits=digits, batch_size=256, groups=groups)
+    batches = trainer(config).batches
+    return [list(batches.padded(*batches.problems(step), device, 1)) for step in range(STEPS)]
 
 
 @pytest.mark.parametrize(
     ("digits", "groups", "device"), [(8, 4, "cpu"), (33, 4, "cpu"), (40, 4, "cuda")]
 )
-def test_shapes_come_again(digits: int, groups: int, device: str) -> None:
-    """A kernel is made for each: all but the last group of a step have one of a few."""
+def test_shapes_are_few(digits: int, groups: int, device: str) -> None:
+    """All but the last group of a step have one of a few: a kernel is made for each."""
     steps = groups_of_steps(digits, groups, device)
     shapes = {rows.inputs.shape for step in steps for rows in step[:-1]}
     assert len({width for _, width in shapes}) == len(shapes) <= 32
@@ -30,7 +45,7 @@ def test_shapes_come_again(digits: int, groups: int, device: str) -> None:
 
 
 @pytest.mark.parametrize(("digits", "groups"), [(8, 4), (40, 4)])
-def test_groups_are_about_equal_and_little_of_them_is_padding(digits: int, groups: int) -> None:
+def test_groups_are_about_equal_with_little_padding(digits: int, groups: int) -> None:
     """Two threads take one each, so none may be left with much more than another."""
     computed, real, unequal = 0, 0, []
     for step in groups_of_steps(digits, groups):
@@ -38,38 +53,129 @@ def test_groups_are_about_equal_and_little_of_them_is_padding(digits: int, group
         assert len(step) >= groups
         unequal.append(max(sizes) / np.mean(sizes))
         computed += sum(sizes)
-        real += int(
-            sum(
-                rows.prompt_lengths.sum() + rows.answer_tokens.sum() - len(rows.source_index)
-                for rows in step
-            )
-        )
+        real += sum(int((rows.prompt_lengths + rows.answer_tokens - 1).sum()) for rows in step)
     assert np.mean(unequal) < 1.2 and max(unequal) < 2
     assert 0.85 < real / computed < 1
 
 
 @pytest.mark.parametrize(("digits", "size"), [(40, 256), (40, 2), (40, 24), (8, 4)])
-def test_groups_shrink_where_memory_is_short(digits: int, size: int) -> None:
-    """By as much as was asked for, or to one row; however long this batch happens to be."""
-    of = trainer(small(trained_digits=digits, tested_digits=digits, batch_size=size, groups=4))
+def test_groups_shrink_as_asked_or_to_one_row(digits: int, size: int) -> None:
+    config = small(trained_digits=digits, tested_digits=digits, batch_size=size, groups=4)
+    batches = trainer(config).batches
     for step in range(5):
-        batch = of.batches.problems(step)
-        usual = of.batches._tokens_a_group(
-            size, max(4, len(list(of.batches.padded(*batch, "cpu", 1))))
-        )
+        batch = batches.problems(step)
+        count = max(4, len(list(batches.padded(*batch, "cpu", 1))))
+        usual = batches._tokens_a_group(size, count)
         for finer in (2, 4, 8, 16, 2**12):
-            groups = list(of.batches.padded(*batch, "cpu", finer))
-            assert sorted(place for rows in groups for place in rows.source_index) == list(
-                range(size)
-            )
+            groups = list(batches.padded(*batch, "cpu", finer))
+            assert sorted(chain(*(rows.source_index for rows in groups))) == list(range(size))
             for rows in groups:
                 assert rows.inputs.size <= 1.5 * usual / finer or len(rows.source_index) == 1
         assert max(len(rows.source_index) for rows in groups) == 1
 
 
 def test_a_process_may_have_no_rows() -> None:
-    of = trainer(small(batch_size=4))
-    problems, keys = of.batches.problems(0)
+    batches = trainer(small(batch_size=4)).batches
+    problems, keys = batches.problems(0)
     none = problems._replace(tokens=problems.tokens[:0], lengths=problems.lengths[:0])
-    assert not list(of.batches.padded(none, keys[:0], "cpu", 1))
-    assert not list(of.batches.packed(none, keys[:0], 1))
+    assert not list(batches.padded(none, keys[:0], "cpu", 1))
+    assert not list(batches.packed(none, keys[:0], 1))
+
+
+@pytest.mark.parametrize("total, size", [(10, 4), (10, 5), (10, 16), (3, 16), (10, 10)])
+def test_batches_start_over_with_new_keys(total: int, size: int) -> None:
+    one = trainer(small(num_problems=total, batch_size=size))
+    steps = -(-4 * total // size)
+    batches = [one.batches.problems(step) for step in range(steps)]
+    places = np.arange(steps * size) % total
+    expected = concatenate([one.bucket.problems(i, i + 1) for i in places.tolist()])
+    actual = concatenate([problems for problems, _ in batches])
+    for field, expected_field in zip(actual, expected, strict=True):
+        assert np.array_equal(np.asarray(field), np.asarray(expected_field))
+    keys = np.concatenate([keys for _, keys in batches])
+    assert np.array_equal(keys[:total], one.bucket.keys(0, total))
+    assert len(set(keys.tolist())) == len(keys)
+
+
+# ---- leading [BOS] -------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """One problem behind its [BOS]: its tokens, and how many come before the first answer digit."""
+
+    tokens: list[int]
+    prompt: int
+    final: int
+
+
+def rows_with_bos(problems: Problems, keys: list[int], most: int) -> list[Row]:
+    """Put as many [BOS] in front of each problem as the lower half of its key says."""
+    rows, start = [], 0
+    for i, key in enumerate(keys):
+        stop = start + int(problems.lengths[i])
+        count = ((key % 2**32) * (most + 1)) // 2**32
+        tokens = [BOS] * count + problems.tokens[start:stop].tolist()
+        prompt, final = int(problems.prompt_lengths[i]), int(problems.final_lengths[i])
+        rows.append(Row(tokens, count + prompt, count + final))
+        start = stop
+    return rows
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_rows_are_those_of_a_loop(packed: bool) -> None:
+    bucket = Bucket("addition", 5, 1, "train")
+    problems, keys = bucket.problems(0, 40), bucket.keys(0, 40)
+    rows = rows_with_bos(problems, keys.tolist(), MOST)
+    assert {row.tokens.count(BOS) for row in rows} == {0, 1, 2, 3}
+    led = prepend_bos(problems, keys, MOST)
+    assert led.operand_lengths is problems.operand_lengths
+    made = (pack if packed else pad)(led, keys, np.arange(40))
+    width = max(len(row.tokens) for row in rows) - 1
+    inputs, targets, scored = [], [], []
+    for row in rows:
+        padding = [] if packed else [PAD] * (width + 1 - len(row.tokens))
+        # A padded row may keep its end token as an input: nothing is scored behind it.
+        inputs.append(row.tokens[:-1] if packed else [*row.tokens, *padding][:width])
+        targets.append([*row.tokens[1:], *padding])
+        scored.append([t >= row.prompt for t in range(1, len(row.tokens))] + [False] * len(padding))
+    if packed:
+        inputs, targets, scored = ([list(chain(*rows))] for rows in (inputs, targets, scored))
+    assert made.inputs.tolist() == inputs
+    assert made.targets.tolist() == targets
+    assert made.is_answer.tolist() == scored
+    assert made.prompt_lengths.tolist() == [row.prompt for row in rows]
+    assert made.final_lengths[:40].tolist() == [row.final for row in rows]
+
+
+def test_each_number_of_bos_is_as_probable() -> None:
+    bucket = Bucket("addition", 2, 0, "train")
+    problems, keys = bucket.problems(0, 8000), bucket.keys(0, 8000)
+    counts = Counter((prepend_bos(problems, keys, MOST).lengths - problems.lengths).tolist())
+    # 2,000 each, give or take 39: five of those.
+    assert counts.keys() == {0, 1, 2, 3} and all(abs(n - 2000) < 195 for n in counts.values())
+    again = trainer(small(leading_bos=MOST, num_problems=16)).batches
+    (first, _), (second, _) = again.problems(0), again.problems(1)
+    assert first.operand_lengths.tolist() == second.operand_lengths.tolist()
+    assert first.lengths.tolist() != second.lengths.tolist()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", ["learned", "fire", "abacus", "rand-rope", "tape"])
+def test_tables_have_room_for_bos(name: str, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tested as far as trained, so that a table has no room to spare."""
+    monkeypatch.setattr(Eager, "packs", packed)
+    config = small(leading_bos=9, trained_digits=2, tested_digits=2, num_layers=1)
+    one = trainer(config, name)
+    longest = max(int(one.batches.problems(step)[0].lengths.max()) for step in range(8))
+    assert longest > one.bucket.longest  # else there would have been room
+    assert all(torch.isfinite(one.train_step()[0]) for _ in range(8))
+
+
+def test_leading_bos_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done("train", "--pe", "rope", "--leading-bos", 2, *settings())
+    folder = RunFolder(Path("runs/mini/rope/seed-0"))
+    assert folder.record().config.leading_bos == folder.record().settings["leading_bos"] == 2
+    assert Grid.load(folder.path / "grid.json").settings["leading_bos"] == 2
+    line = refused("train", "--pe", "rope", *settings())
+    assert "holds another run (leading_bos: 2, not 0)" in line

@@ -113,8 +113,8 @@ def test_damaged_weights_are_named_when_scored_and_come_back(finished: RunFolder
 
 def test_a_state_of_another_run_is_refused(stopped: RunFolder) -> None:
     tensors, facts = cloned(stopped.latest)
-    others = {"seed": 1, "encoding": "nope", "config_sha256": "0" * 64}
-    for key, value in others.items():
+    wrong_facts = {"seed": 1, "encoding": "nope", "config_sha256": "0" * 64}
+    for key, value in wrong_facts.items():
         checkpoint.save(stopped.latest, tensors, {**facts, key: value})
         assert_refused(stopped, "belongs to another run")
         assert_refused(stopped, f"{key} is {value}")

@@ -39,7 +39,7 @@ CONTEXTUAL = ("tape", "tape-heads")
 
 
 def each(problems: Problems) -> list[list[int]]:
-    """The tokens of each problem."""
+    """Return the tokens of each problem."""
     ends = np.cumsum(problems.lengths)
     parts = zip(ends - problems.lengths, ends, strict=True)
     return [problems.tokens[start:end].tolist() for start, end in parts]
@@ -75,7 +75,7 @@ def test_the_small_grid_is_its_own() -> None:
 
 
 def greedy_is_exact(decoder: Decoder, grid: SmallGrid, row: int) -> bool:
-    """Whether every next token of one problem's answer is the most probable."""
+    """Tell whether every token of one problem's answer is the most probable next one."""
     tokens = each(grid.problems)[row]
     seqs = Sequences(
         torch.tensor([tokens[:-1]]),
@@ -100,7 +100,7 @@ def learning() -> Trainer:
 
 def test_exact_match_is_that_of_a_plain_loop(learning: Trainer) -> None:
     grid = SmallGrid.of(learning.config)
-    told = grid.exact_match(learning.decoder, cpu())
+    result = grid.exact_match(learning.decoder, cpu())
     exact = [greedy_is_exact(learning.decoder, grid, row) for row in range(len(grid.keys))]
     longer = [max(pair) for pair in grid.problems.operand_lengths.tolist()]
     assert 0 < sum(exact) < len(exact)
@@ -109,9 +109,9 @@ def test_exact_match_is_that_of_a_plain_loop(learning: Trainer) -> None:
         chosen = [right for right, length in zip(exact, longer, strict=True) if length in lengths]
         return sum(chosen) / len(chosen)
 
-    assert told["in_distribution"] == pytest.approx(mean((1,)))
-    assert told["out_of_distribution"] == pytest.approx(mean((2, 3)))
-    assert told["by_length"] == {str(n): pytest.approx(mean((n,))) for n in (1, 2, 3)}
+    assert result["in_distribution"] == pytest.approx(mean((1,)))
+    assert result["out_of_distribution"] == pytest.approx(mean((2, 3)))
+    assert result["by_length"] == {str(n): pytest.approx(mean((n,))) for n in (1, 2, 3)}
 
 
 # ---- looking changes nothing ---------------------------------------------------------------
@@ -125,7 +125,7 @@ def trained(name: str, *, curves: bool, evaluate_every: int) -> tuple[Trainer, l
 
 
 @pytest.mark.parametrize("name", ["tape", "rand-rope"])
-def test_looking_changes_no_bit_of_the_weights(name: str) -> None:
+def test_evaluating_changes_no_bit_of_the_weights(name: str) -> None:
     """Often and with curves, or once at the end and without."""
     looked, lines = trained(name, curves=True, evaluate_every=5)
     blind, few = trained(name, curves=False, evaluate_every=10**9)
@@ -136,7 +136,7 @@ def test_looking_changes_no_bit_of_the_weights(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["rope", "tape-heads"])
-def test_a_line_says_what_there_is(name: str) -> None:
+def test_a_line_holds_what_was_measured(name: str) -> None:
     _, lines = trained(name, curves=name == "rope", evaluate_every=10)
     assert ["small_grid" in content for content in lines] == [False, name == "rope"] * 2
     assert ["state" in content for content in lines] == [False, name != "rope"] * 2
@@ -206,27 +206,27 @@ def test_measures_are_those_of_a_plain_loop(
     bucket = replace(one.bucket, split="held-out")
     problems, keys = bucket.problems(0, 6), bucket.keys(0, 6)
     assert len(set(problems.lengths.tolist())) > 2
-    told = state_measures(one.decoder, problems, keys, cpu())
+    result = state_measures(one.decoder, problems, keys, cpu())
     assert one.decoder.packs is (packed and name in CONTEXTUAL) or name == "abacus+tape"
     one.decoder.attend_with(Eager())
     expected = naive_measures(one.decoder, problems, keys)
-    assert told is not None and told.keys() == expected.keys()
+    assert result is not None and result.keys() == expected.keys()
     for measure, layers in expected.items():
-        assert told[measure] == pytest.approx(layers, rel=1e-4, abs=1e-6)
-    assert min(told["moved"][1:]) > 0.01  # else nothing was tested
+        assert result[measure] == pytest.approx(layers, rel=1e-4, abs=1e-6)
+    assert min(result["moved"][1:]) > 0.01  # else nothing was tested
 
 
-def test_what_is_no_number_is_left_out() -> None:
+def test_a_measure_that_is_not_finite_is_left_out() -> None:
     """It is looked at and no more: neither does it end a training, nor can a file hold it."""
     one = trainer(small(num_layers=3), "tape")
     problems, keys = one.bucket.problems(0, 3), one.bucket.keys(0, 3)
-    told = state_measures(one.decoder, problems, keys, cpu())
-    assert told is not None and told.keys() == {"norm", "moved"}
+    result = state_measures(one.decoder, problems, keys, cpu())
+    assert result is not None and result.keys() == {"norm", "moved"}
     measures = one.decoder.pe.measures
 
     def partly(first: Any, state: Any) -> dict[str, Tensor]:
-        found = measures(first, state)
-        return {**found, "moved": found["moved"] / 0}
+        values = measures(first, state)
+        return {**values, "moved": values["moved"] / 0}
 
     vars(one.decoder.pe)["measures"] = partly
-    assert state_measures(one.decoder, problems, keys, cpu()) == {"norm": told["norm"]}
+    assert state_measures(one.decoder, problems, keys, cpu()) == {"norm": result["norm"]}

@@ -91,20 +91,20 @@ def test_a_step_left_out_changes_nothing_but_the_count(
     monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     spoil(monkeypatch, what, 4)
-    ours = trainer(small())
+    one = trainer(small())
     for _ in range(3):
-        ours.train_step()
-    before = {name: tensor.clone() for name, tensor in ours.state()[0].items()}
-    counts = [int(state["step"]) for state in ours.optimizer.state.values()]
-    ours.train_step()
-    assert_same_bits(ours.state()[0], before)
-    assert [int(state["step"]) for state in ours.optimizer.state.values()] == counts
-    assert ours.step == 4
+        one.train_step()
+    before = {name: tensor.clone() for name, tensor in one.state()[0].items()}
+    counts = [int(state["step"]) for state in one.optimizer.state.values()]
+    one.train_step()
+    assert_same_bits(one.state()[0], before)
+    assert [int(state["step"]) for state in one.optimizer.state.values()] == counts
+    assert one.step == 4
     # The next one takes the problems and the rate of step 5.
-    ours.train_step()
-    assert ours.optimizer.param_groups[0]["lr"] == pytest.approx(ours.rate(5))
+    one.train_step()
+    assert one.optimizer.param_groups[0]["lr"] == pytest.approx(one.rate(5))
     name = "model/head.weight"
-    assert not torch.equal(ours.state()[0][name], before[name])
+    assert not torch.equal(one.state()[0][name], before[name])
 
 
 def skipping(what: str = "loss", **changes: Any) -> tuple[Trainer, list[Any]]:
@@ -121,11 +121,11 @@ def test_skipping_resumes_bit_for_bit(
 ) -> None:
     every = 7
     spoil(monkeypatch, what, 6, 7, 13, 25)
-    whole, lines = skipping()
+    unbroken, lines = skipping()
     folder = run(tmp_path, stop=every, options=SKIP)
     while not folder.finished():
         continue_run(folder, should_stop=stop_after(every))  # it stands in the record
-    assert_same_bits(final_weights(folder), weights(whole))
+    assert_same_bits(final_weights(folder), weights(unbroken))
     assert untimed(folder.metrics()) == lines
     assert [line.get("skipped") for line in lines] == [None, 2, 3, 3, 4, 4]
     assert (folder.record().on_nonfinite, folder.record().skipped_steps) == ("skip", 4)
@@ -139,10 +139,10 @@ def test_a_run_that_stopped_goes_on_by_leaving_the_step_out(
     with pytest.raises(Failure, match="step 17"):
         run(tmp_path)
     folder = continue_run(where(tmp_path), SKIP, should_stop=never)
-    told = "note: the loss is not finite at step 17 (learning rate 0.003): left out, as 1 so far"
-    assert told in capsys.readouterr().err.splitlines()
-    whole, lines = skipping()
-    assert_same_bits(final_weights(folder), weights(whole))
+    note = "note: the loss is not finite at step 17 (learning rate 0.003): left out, as 1 so far"
+    assert note in capsys.readouterr().err.splitlines()
+    unbroken, lines = skipping()
+    assert_same_bits(final_weights(folder), weights(unbroken))
     assert untimed(folder.metrics()) == lines
     assert (folder.record().on_nonfinite, folder.record().skipped_steps) == ("skip", 1)
     # An extension begins before the cool-down, with what was left out by then.
@@ -154,7 +154,7 @@ def test_a_run_that_stopped_goes_on_by_leaving_the_step_out(
 def test_nobody_waits_for_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There the steps are looked at with the next line of metrics; the weights are the same."""
     spoil(monkeypatch, "gradient", 6, 7, 13)
-    whole, lines = skipping()
+    unbroken, lines = skipping()
     settle = Trainer.check_steps
 
     def later(self: Trainer) -> None:
@@ -164,7 +164,7 @@ def test_nobody_waits_for_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "check_steps", later)
         late, late_lines = skipping()
-        assert_same_bits(late.state()[0], whole.state()[0])
+        assert_same_bits(late.state()[0], unbroken.state()[0])
         assert late_lines == lines
         with pytest.raises(NotFinite, match=r"gradient is not finite at step 6 \(learning rate"):
             train(trainer(small()))
