@@ -59,9 +59,8 @@ def prepend_bos(problems: Problems, keys: Integers, most: int) -> Problems:
     if most == 0:
         return problems
     count = below(most + 1, half_words(keys.astype(np.uint64)[:, None])[:, 0])
-    starts = np.cumsum(problems.lengths) - problems.lengths
     return problems._replace(
-        tokens=np.insert(problems.tokens, np.repeat(starts, count), BOS),
+        tokens=np.insert(problems.tokens, np.repeat(problems.starts, count), BOS),
         lengths=problems.lengths + count,
         prompt_lengths=problems.prompt_lengths + count,
         final_lengths=problems.final_lengths + count,
@@ -73,7 +72,7 @@ def pad(
 ) -> Rows:
     """Pad the problems at `source_index`, in that order, to inputs of `width` or of the longest."""
     lengths, prompts = problems.lengths[source_index], problems.prompt_lengths[source_index]
-    starts = (np.cumsum(problems.lengths) - problems.lengths)[source_index]
+    starts = problems.starts[source_index]
     column = np.arange(lengths.max() if width is None else width + 1)
     inside = column < lengths[:, None]
     source = np.minimum(starts[:, None] + column, len(problems.tokens) - 1)
@@ -112,7 +111,7 @@ def pack(
     starts = np.concatenate(([0], ends, np.minimum(fillers, capacity))).astype(np.int32)
     row = np.repeat(np.arange(len(source_index)), widths)
     column = np.arange(used) - starts[row]
-    source = (np.cumsum(problems.lengths) - problems.lengths)[source_index][row] + column
+    source = problems.starts[source_index][row] + column
 
     def filled(values: NDArray[np.generic], shape: int, fill: int) -> NDArray[Any]:
         return np.concatenate((values, np.full(shape - len(values), fill, values.dtype)))

@@ -90,7 +90,7 @@ def first_errors(
 ) -> pd.DataFrame:
     """Return a row a problem; `chains` int64[n] are the lengths of their longest carry chains."""
     longer = (problems.operand_lengths > trained_digits).any(axis=1)
-    starts = np.cumsum(problems.lengths) - problems.lengths + problems.prompt_lengths
+    starts = problems.starts + problems.prompt_lengths
     right = problems.tokens[starts + np.maximum(outcome.first_wrong, 0)].astype(np.int64)
     predicted, difference = outcome.predicted, (outcome.predicted - right) % 10
     # Digits are compared modulo 10: a lost carry leaves one less, an invented carry one more. A

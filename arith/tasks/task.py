@@ -52,6 +52,11 @@ class Problems(NamedTuple):
     final_lengths: Int64
     """int64[n]: bounds on `lengths` from the prompts alone (the true length tells of a carry)"""
 
+    @property
+    def starts(self) -> Int64:
+        """int64[n]: index of each problem's first token."""
+        return np.cumsum(self.lengths) - self.lengths
+
 
 def concatenate(parts: Sequence[Problems]) -> Problems:
     """Join the problems of one part or more."""
@@ -63,9 +68,8 @@ def concatenate(parts: Sequence[Problems]) -> Problems:
 def take(problems: Problems, indices: Int64) -> Problems:
     """Select the problems at `indices`, int64[m], in that order."""
     lengths = problems.lengths[indices]
-    begins = (np.cumsum(problems.lengths) - problems.lengths)[indices]
     inside = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    tokens = problems.tokens[np.repeat(begins, lengths) + inside]
+    tokens = problems.tokens[np.repeat(problems.starts[indices], lengths) + inside]
     return Problems(tokens, *(field[indices] for field in problems[1:]))
 
 
