@@ -19,7 +19,7 @@ from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.stopping import Stopper
 from tape_arith.arith.studies import ablations
 from tape_arith.arith.sweeps.engines import Engine
-from tape_arith.arith.sweeps.engines.worker import JobState, write_state
+from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, Outcome, log_file, run_jobs
 from tape_arith.arith.sweeps.sweep import Run, Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import say
@@ -47,6 +47,9 @@ def run_sweep(
         write_state(log_file(folder, end.job.id), state)
 
     with lock_folder(folder, "sweep"):
+        for log in (log_file(folder, job.id) for job in jobs):
+            if (state := read_state(log)) and state.state == "failed":
+                state_file(log).unlink()  # it waits again
         write_text(sweep_copy(folder), sweep.text)
         return run_jobs(jobs, engine, stopper, failed)
 

@@ -10,7 +10,7 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.folder import Progress, RunFolder, find_runs
 from tape_arith.arith.runs.lock import activity
 from tape_arith.arith.runs.record import TrainOptions
-from tape_arith.arith.sweeps.engines.worker import read_state, state_file
+from tape_arith.arith.sweeps.engines.worker import read_state
 from tape_arith.arith.sweeps.jobs import Job, log_file, plan
 from tape_arith.arith.sweeps.sweep import load_sweep, sweep_copy
 from tape_arith.arith.terminal import escape_control
@@ -103,11 +103,9 @@ def _row_of_job(job: Job, folder: Path, began: float) -> Row:
     row, log = _row(job.id, job.progress(), job.kind), log_file(folder, job.id)
     state = read_state(log) if row.state in ("waiting", "running") else None
     remote = state is not None and not state.is_final
-    # A log or a failure of an earlier call of the sweep is not shown.
-    if log.exists() and (remote or log.stat().st_mtime >= began):
+    if log.exists() and (remote or log.stat().st_mtime >= began):  # else of an earlier call
         row = replace(row, log=log.as_posix())
-    failed = row.state == "waiting" and state is not None and state.state == "failed"
-    if state and failed and state_file(log).stat().st_mtime >= began:
+    if row.state == "waiting" and state is not None and state.state == "failed":
         return replace(row, state="failed", reason=state.reason)
     return replace(row, where=str(state)) if remote else row
 

@@ -12,6 +12,7 @@ import pytest
 
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.lock import lock_folder
+from tape_arith.arith.sweeps import estimate
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import log_file
 from tests.helpers.sealing import replaced
@@ -84,7 +85,7 @@ def test_a_training_on_its_way() -> None:
 
 
 @pytest.mark.usefixtures("planned")
-def test_what_failed_in_this_call_of_the_sweep() -> None:
+def test_what_failed_in_this_call_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     note_failure(YARN, "no space")
     log = log_file(FOLDER, YARN)
     assert (states()[YARN]["state"], states()[YARN]["reason"]) == ("failed", "no space")
@@ -92,10 +93,13 @@ def test_what_failed_in_this_call_of_the_sweep() -> None:
     log.write_text("$ tape-arith score\n")
     assert states()[YARN]["log"] == str(log)
     # The failure and the log of an earlier call are not shown.
-    later = time.time() + 99
-    os.utime(FOLDER / "mine.toml", (later, later))
+    earlier = time.time() - 99
+    os.utime(log, (earlier, earlier))
+    monkeypatch.setattr(estimate, "seconds_per_flop", lambda *_: 1e-6)
+    stopped = call("sweep", FOLDER / "mine.toml", "--time-limit", "0.000001s")
+    assert stopped.code == 3, stopped.err
     assert (states()[YARN]["state"], states()[YARN]["log"]) == ("waiting", None)
-    os.utime(FOLDER / "mine.toml", (0, 0))
+    log.touch()
     done("score", ROPE, "--with", "yarn")
     assert (states()[YARN]["state"], states()[YARN]["log"]) == ("scored", str(log))
 
