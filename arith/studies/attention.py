@@ -27,7 +27,7 @@ from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.studies.inputs import Integers, Sample, StudiedRuns, watched
 from tape_arith.arith.studies.study import Study
-from tape_arith.arith.tasks.task import Digits, Problems, Task, load_task
+from tape_arith.arith.tasks.task import Problems, Task, load_task
 from tape_arith.arith.tasks.vocabulary import decode
 from tape_arith.models.decoder import Decoder
 
@@ -70,22 +70,14 @@ def measure(
 
 def _read_problem(task: Task, written: str) -> Problems:
     """Parse one problem, its operands written the most significant digit first."""
-    operand = "([1-9][0-9]*)"
+    operand = "([1-9][0-9]{0,999})"
     match = re.fullmatch(f" *{operand} *{re.escape(task.symbol)} *{operand} *", written)
     if match is None:
         raise UsageError(
             f"'{written}' is no problem of {task.name}: two numbers with '{task.symbol}' between "
             f"them and without leading zeros, as in 123{task.symbol}45"
         )
-    width = max(map(len, match.groups()))
-    a, b = (
-        Digits(
-            np.array([[*map(int, reversed(text.zfill(width)))]], dtype=np.uint8),
-            np.array([len(text)]),
-        )
-        for text in match.groups()
-    )
-    return task.problems(a, b, width)
+    return task.problem(*map(int, match.groups()))
 
 
 def _example(problem: Problems, layer: int) -> dict[str, object]:

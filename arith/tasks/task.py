@@ -163,11 +163,14 @@ class Task(ABC):
             final_lengths=self.final_lengths(operand_lengths),
         )
 
+    def problem(self, a: int, b: int) -> Problems:
+        """Return one problem."""
+        width = len(str(max(a, b)))
+        return self.problems(_digits(a, width), _digits(b, width), width)
+
     def text(self, a: int, b: int) -> str:
         """Return one problem as it is written, without its end token."""
-        width = len(str(max(a, b)))
-        problems = self.problems(_digits(a, width), _digits(b, width), width)
-        return vocabulary.decode(problems.tokens[:-1])
+        return vocabulary.decode(self.problem(a, b).tokens[:-1])
 
 
 def task_places() -> list[Location]:

@@ -35,7 +35,7 @@ CONFIG = small(
     hidden_size=32,
     mlp_size=32,
     batch_size=32,
-    steps=200,
+    steps=120,
 )
 COUNT = 90
 
