@@ -53,6 +53,10 @@ class Member(NamedTuple):
         return "-" if self.difference is None else signed(100 * self.difference, 1)
 
 
+Families = Sequence[Sequence[Member]]
+"""Members of one family each, the unchanged encoding first."""
+
+
 def families(panels: Sequence[Panel]) -> list[list[Member]]:
     """Group `panels` by the encoding that their names begin with, the unchanged one first.
 
@@ -89,7 +93,7 @@ def _seed_values(row: Row) -> list[float]:
     return [value for value in row.values[_TESTED] if value is not None]
 
 
-def to_markdown(families: Sequence[Sequence[Member]]) -> str:
+def to_markdown(families: Families) -> str:
     """Format a pipe table of all families, means ± half-width of the 95 % interval in percent."""
     body = [
         [
@@ -106,7 +110,7 @@ def to_markdown(families: Sequence[Sequence[Member]]) -> str:
     return pipe_table(_HEAD, "lrrrrrl", body)
 
 
-def to_csv(families: Sequence[Sequence[Member]]) -> str:
+def to_csv(families: Families) -> str:
     """Format the columns of `table`, the difference as a fraction, and its p."""
     lines = [
         {
@@ -121,13 +125,13 @@ def to_csv(families: Sequence[Sequence[Member]]) -> str:
     return csv_text(lines)
 
 
-FORMATS: dict[str, Callable[[Sequence[Sequence[Member]]], str]] = {"md": to_markdown, "csv": to_csv}
+FORMATS: dict[str, Callable[[Families], str]] = {"md": to_markdown, "csv": to_csv}
 
 
 # ---- figure ------------------------------------------------------------------------------------
 
 
-def draw(families: Sequence[Sequence[Member]], panels: Sequence[Panel], path: Path) -> None:
+def draw(families: Families, panels: Sequence[Panel], path: Path) -> None:
     """Write the figure of `families`, made of `panels`, as PNG, SVG or PDF by the ending of `path`.
 
     Raises UsageError for another ending, Failure if the disk refuses.
@@ -137,7 +141,7 @@ def draw(families: Sequence[Sequence[Member]], panels: Sequence[Panel], path: Pa
         save(compose(families, panels), path, kind)
 
 
-def compose(families: Sequence[Sequence[Member]], panels: Sequence[Panel]) -> Figure:
+def compose(families: Families, panels: Sequence[Panel]) -> Figure:
     """Draw a panel in distribution and one out of it, percent across and encodings down, with the
     differences beside the second."""
     members = [member for family in families for member in family]

@@ -23,7 +23,7 @@ from tape_arith.arith.tasks.task import Problems, load_task
 from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS, decode
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names.parse import parse
-from tape_arith.models.sequences import Sequences
+from tests.helpers.exported_runs import greedy
 from tests.helpers.figures import assert_nothing_is_cut_off, words
 from tests.helpers.small_training import cpu, small, train, trainer
 from tests.helpers.studied_runs import made_study, run_facts
@@ -56,16 +56,6 @@ def rows_of(problems: Problems) -> list[tuple[list[int], list[int]]]:
         )
         for end, n, p in zip(ends, problems.lengths, problems.prompt_lengths, strict=True)
     ]
-
-
-def greedy(decoder: Decoder, prompt: list[int], final_length: int, key: int) -> list[int]:
-    """What it answers, a token at a time, to its end token or the last place."""
-    tokens = list(prompt)
-    while len(tokens) < final_length and tokens[-1] != EOS:
-        seqs = Sequences(torch.tensor([tokens]), torch.tensor([final_length]), torch.tensor([key]))
-        with torch.no_grad():
-            tokens.append(int(decoder(seqs)[0, -1].argmax()))
-    return tokens[len(prompt) :]
 
 
 def longest_chain(first: str, second: str) -> int:
@@ -161,10 +151,9 @@ def test_every_kind_of_error() -> None:
             changed.append([*answer[:place], token, *answer[place + 1 :]])
         else:
             changed.append([*answer[:place], DIGIT_ZERO + (token + 3) % 10])
-    lengths = problems.prompt_lengths + np.array([len(answer) for answer in changed])
     rows = [prompt + answer for (prompt, _), answer in zip(rows_of(problems), changed, strict=True)]
     changed_problems = problems._replace(
-        tokens=np.array([token for row in rows for token in row], dtype=np.uint8), lengths=lengths
+        tokens=np.concatenate(rows).astype(np.uint8), lengths=np.array([len(row) for row in rows])
     )
     outcome = score(decoder, changed_problems, keys, cpu())
     chains = load_task("addition").carry_chains(*bucket.operands(0, COUNT))
