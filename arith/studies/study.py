@@ -73,8 +73,8 @@ class Study:
             f"Task {evaluation['task']}{f', {split},' if split else ','} trained to "
             f"{self.facts['trained_digits']} digits and tested to {evaluation['max_digits']} "
             f"(preset {preset_words(self.facts['preset'], self.facts['settings'])}), {counts} "
-            f"(evaluation set {evaluation['sha256'][:8]}), {describe_seeds(self.seeds)}; these "
-            "runs only."
+            "(the first of the evaluation set, SHA-256 to the last of them "
+            f"{evaluation['sha256'][:8]}), {describe_seeds(self.seeds)}; these runs only."
         )
 
     def to_csv(self) -> str:
