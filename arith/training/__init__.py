@@ -1,8 +1,8 @@
 """The training loop.
 
-config.py schedule.py    settings that decide a run's numbers; warm-up and cool-down
-trainer.py step.py       the loop; one step and its gradient
-batches.py               the problems of each step, in groups that fit
-evaluation.py            what is measured during training
-checkpoint.py distributed.py failures.py flops.py    files, processes, errors, FLOPs
+config        settings that decide a run's numbers, and the learning rate of each step
+batches       the problems of each step, in groups that fit
+step          one step: gradient, memory, AdamW;  distributed: processes that share it
+trainer       the loop: logs, evaluates, stops, resumes;  evaluation: what is measured on the way
+checkpoint    one safetensors file each
 """
