@@ -14,16 +14,11 @@ from tape_arith.models.hardware import Hardware, detect
 
 
 @pytest.fixture(autouse=True)
-def as_it_was() -> Iterator[None]:
-    before = torch.get_num_threads()
+def restored() -> Iterator[None]:
+    threads = torch.get_num_threads()
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(threads)
     hardware._threads.cache_clear()
-
-
-@pytest.fixture
-def cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
@@ -32,20 +27,24 @@ def test_map_keeps_order(threads: int) -> None:
         time.sleep(0.002 * (5 - item % 5))
         return item * item
 
-    items = iter(range(20))
-    assert list(Hardware("cpu", torch.float32, threads).parallel_map(slowly, items)) == [
-        item * item for item in range(20)
-    ]
+    results = Hardware("cpu", torch.float32, threads).parallel_map(slowly, iter(range(20)))
+    assert list(results) == [item * item for item in range(20)]
 
 
 def test_map_runs_side_by_side_with_one_thread_of_torch_each() -> None:
-    both = threading.Barrier(2, timeout=10)
+    """The threads have torch's configuration, which belongs to a context, of the caller."""
+    both, setting = threading.Barrier(2, timeout=10), ContextVar("setting", default=0)
 
-    def meet(item: int) -> int:
+    def meet(_: int) -> tuple[int, int]:
         both.wait()
-        return torch.get_num_threads()
+        return torch.get_num_threads(), setting.get()
 
-    assert list(Hardware("cpu", torch.float32, 2).parallel_map(meet, range(4))) == [1, 1, 1, 1]
+    token = setting.set(7)
+    try:
+        results = list(Hardware("cpu", torch.float32, 2).parallel_map(meet, range(4)))
+    finally:
+        setting.reset(token)
+    assert results == [(1, 7)] * 4
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -64,49 +63,29 @@ def test_the_first_alone(threads: int) -> None:
     assert list(hardware.parallel_map(begin, [], first_alone=True)) == []
 
 
-def test_threads_have_the_configuration_of_torch() -> None:
-    """It belongs to a context, which a thread does not have by itself."""
-    setting = ContextVar("setting", default=0)
-    token = setting.set(7)
-    try:
-        values = Hardware("cpu", torch.float32, 2).parallel_map(lambda _: setting.get(), "abc")
-        assert list(values) == [7] * 3
-    finally:
-        setting.reset(token)
-
-
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.usefixtures("cpu_only")
-def test_a_cpu_gives_its_threads_to_map(threads: int) -> None:
+def test_a_cpu_gives_its_threads_to_map(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     hardware._threads.cache_clear()
     torch.set_num_threads(threads)
-    assert detect().threads == threads
-    assert torch.get_num_threads() == 1
-    # Asked again, it has not forgotten that torch was given more.
-    assert detect().threads == threads
+    for _ in range(2):  # the second time torch itself has one thread
+        assert detect().threads == threads and torch.get_num_threads() == 1
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("fast", [True, False, None])
-@pytest.mark.usefixtures("cpu_only")
-def test_bfloat16_only_where_a_cpu_has_it(
-    monkeypatch: pytest.MonkeyPatch, fast: bool | None
+def test_bfloat16_only_if_it_is_fast(
+    device: str, fast: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None: a torch that cannot tell."""
-    for test in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
-        if fast is None:
-            monkeypatch.delattr(torch.cpu, test, raising=False)
-        else:
-            monkeypatch.setattr(torch.cpu, test, lambda: fast, raising=False)
-    hardware = detect()
-    assert hardware.device == "cpu"
-    assert hardware.dtype_name == ("bfloat16" if fast else "float32")
-
-
-@pytest.mark.parametrize("fast", [True, False])
-def test_bfloat16_only_where_a_gpu_has_it(monkeypatch: pytest.MonkeyPatch, fast: bool) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    """None: a torch that cannot tell for a CPU."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: device == "cuda")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: fast)
-    assert detect() == Hardware("cuda", torch.bfloat16 if fast else torch.float32)
+    for test in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, test, lambda: fast, raising=False)
+        if fast is None:
+            monkeypatch.delattr(torch.cpu, test)
+    detected = detect()
+    assert (detected.device, detected.dtype_name) == (device, "bfloat16" if fast else "float32")
 
 
 def test_what_is_compiled() -> None:
