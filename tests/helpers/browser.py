@@ -3,7 +3,6 @@
 Source: https://chromedevtools.github.io/devtools-protocol; messages are JSON, each ended by a 0.
 """
 
-import base64
 import fcntl
 import json
 import os
@@ -19,19 +18,8 @@ from typing import Any
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SECONDS = 60.0
 """So long an answer may take: a busy machine is no failure."""
-KEYS = {
-    "ArrowLeft": 37,
-    "ArrowUp": 38,
-    "ArrowRight": 39,
-    "ArrowDown": 40,
-    "PageUp": 33,
-    "Home": 36,
-    "End": 35,
-    "Escape": 27,
-    "Tab": 9,
-    "Enter": 13,
-    " ": 32,
-}
+KEYS = dict(ArrowLeft=37, ArrowUp=38, ArrowRight=39, ArrowDown=40, PageUp=33, Home=36)
+KEYS |= dict(End=35, Escape=27)
 """Keys by the codes that the protocol wants."""
 
 
@@ -155,8 +143,7 @@ class Browser:
         """Press keys, one after the other."""
         for key in keys:
             code = {"key": key, "windowsVirtualKeyCode": KEYS[key]}
-            text = {"text": "\r"} if key == "Enter" else {"text": key} if key == " " else {}
-            self.command("Input.dispatchKeyEvent", type="keyDown", **code, **text)
+            self.command("Input.dispatchKeyEvent", type="keyDown", **code)
             self.command("Input.dispatchKeyEvent", type="keyUp", **code)
 
     def box(self, selector: str) -> dict[str, float]:
@@ -169,16 +156,6 @@ class Browser:
         """What the system prefers."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.command("Emulation.setEmulatedMedia", features=[scheme])
-
-    def screenshot(self, path: Path) -> None:
-        """What the window shows, as PNG."""
-        answer = self.command("Page.captureScreenshot", format="png")
-        path.write_bytes(base64.b64decode(answer["data"]))
-
-    def print(self, path: Path) -> None:
-        """The page as PDF."""
-        answer = self.command("Page.printToPDF", printBackground=True)
-        path.write_bytes(base64.b64decode(answer["data"]))
 
     def command(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Call a method of the protocol and wait for its answer."""
