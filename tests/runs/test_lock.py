@@ -16,7 +16,6 @@ import pytest
 from tape_arith.arith import files
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs import lock
-from tests.helpers.child_processes import wait_until
 from tests.helpers.tiny_runs import call, done, settings
 
 HOLDER = """
@@ -72,6 +71,9 @@ def test_a_lock_comes_and_goes(tmp_path: Path) -> None:
 
 def test_a_living_process_keeps_its_lock_and_a_killed_one_loses_it(tmp_path: Path) -> None:
     (tmp_path / "kept").touch()
+    ours = files.temporary_beside(tmp_path / "grid.json")
+    gone = ours.with_name(ours.name.replace(f"-{os.getpid()}-", "-4194305-"))  # no such number
+    gone.touch()
     with another(tmp_path) as process:
         assert lock.activity(tmp_path) == "train"
         names = rf"by process {process.pid} on \S+ \(train\) since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d"
@@ -164,19 +166,6 @@ def test_a_folder_that_cannot_be_made_is_not_busy(
     assert not (tmp_path / "run").exists()
     with lock.lock_folder(tmp_path / "run"):
         pass
-
-
-def test_what_a_killed_writer_left_goes(tmp_path: Path) -> None:
-    (tmp_path / "kept").touch()
-    ours = files.temporary_beside(tmp_path / "grid.json")
-    gone = ours.with_name(ours.name.replace(f"-{os.getpid()}-", "-4194305-"))  # no such number
-    gone.touch()
-    with another(tmp_path) as process:
-        process.kill()
-        wait_until(lambda: lock.activity(tmp_path) is None)
-    with lock.lock_folder(tmp_path):
-        pass
-    assert [file.name for file in tmp_path.iterdir()] == ["kept"]
 
 
 def test_a_run_that_is_being_written_is_refused_for_now(comparison: Path) -> None:
