@@ -169,13 +169,3 @@ def test_what_fails_in_another_process_is_blamed(
     monkeypatch.setattr(train, "build_trainer", lambda *_, **__: sys.exit(0))
     with pytest.raises(Failure, match=r"^mine\.py:Mine failed: SystemExit: 0"):
         train.train_as_worker(ProcessGroup(1, 2), TrainOptions(), should_stop=lambda: False)
-
-
-def test_seeds_of_two_versions_are_not_drawn_as_one(here: Path) -> None:
-    for seed, more in ((0, ""), (1, "        self.scale = 2.0\n")):
-        write(more)
-        tiny = settings(steps=2)
-        done("train", "--pe", "mine.py:Mine", "--seed", seed, *tiny, "--no-score")
-    for names in ("mine.py:Mine", "all"):
-        told = refused("curves", "--compare", names, "--preset", "mini")
-        assert "trained with different versions of" in told
