@@ -5,7 +5,7 @@ answer, so the argmax at that place is exactly the first error of greedy decodin
 is not measured: an answer whose first error is a digit may have a wrong length as well.
 
 Rows of the study: `problems` with the same region, `chain` (length of the longest carry chain),
-`error` (a key of KINDS) and `place` of the first wrong token (0 the least significant; none for an
+`error` (EXACT or a key of KINDS) and `place` of the first wrong token (0 the least significant; none for an
 exact answer).
 """
 
@@ -45,15 +45,11 @@ def measure(runs: StudiedRuns, count: int | None = None) -> Study:
     regions, digits = runs.regions(count), runs.record.config.trained_digits
     total = sum(map(len, regions.values()))
     frames: list[pd.DataFrame] = []
-    with bar("answer", total * len(runs.runs)) as update:
-        for number, run in enumerate(runs.runs):
-            folder, record = RunFolder(run.path), run.record
-            decoder, hardware = trained_decoder(folder, record.name, record)
-
-            def progress(rows: int, before: int = number * total) -> None:
-                update(before + rows)
-
-            frames.append(run.rows(errors(decoder, runs.bucket, total, digits, hardware, progress)))
+    for run in runs.runs:
+        decoder, hardware = trained_decoder(RunFolder(run.path), run.record.name, run.record)
+        with bar(f"answer {run.path}", total) as update:
+            counts = errors(decoder, runs.bucket, total, digits, hardware, update)
+        frames.append(run.rows(counts))
     return Study("errors", runs.facts(regions), pd.concat(frames, ignore_index=True))
 
 
