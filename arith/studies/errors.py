@@ -5,8 +5,8 @@ answer, so the argmax at that place is exactly the first error of greedy decodin
 is not measured: an answer whose first error is a digit may have a wrong length as well.
 
 Rows of the study: `problems` with the same region, `chain` (length of the longest carry chain),
-`error` (EXACT or a key of KINDS) and `place` of the first wrong token (0 the least significant; none for an
-exact answer).
+`error` (EXACT or a key of KINDS) and `place` of the first wrong token (0 the least significant;
+none for an exact answer).
 """
 
 from collections.abc import Callable
