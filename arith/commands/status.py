@@ -14,7 +14,7 @@ SECONDS_BETWEEN_LOOKS = 2.0
 
 
 def command(
-    what: Annotated[
+    target: Annotated[
         str,
         typer.Argument(
             metavar="RUNS|SWEEP",
@@ -28,8 +28,8 @@ def command(
 ) -> None:
     """Show jobs and runs with their state, step, loss, time left and log.
 
-    With one slot a sweep runs its jobs in its own process: they have no log, and
-    what they say goes to its stderr. With more slots, or elsewhere, it goes to
+    With one slot a sweep runs its jobs in its own process: they have no log,
+    and print to its stderr. With more slots, or elsewhere, they print to
     RUNS/sweeps/NAME/logs.
     """
     from tape_arith.arith.errors import UsageError
@@ -38,12 +38,12 @@ def command(
 
     if watch and as_json:
         raise UsageError("--watch is for people: leave --json out")
-    named = runs / "sweeps" / what
-    place = named if sweep_copy(named).exists() else Path(what)
-    if what in sweep_names() and place != named and not place.exists():
-        where = "" if runs == Path("runs") else f" --out {runs}"
+    named = runs / "sweeps" / target
+    place = named if sweep_copy(named).exists() else Path(target)
+    if target in sweep_names() and place != named and not place.exists():
+        out = "" if runs == Path("runs") else f" --out {runs}"
         raise UsageError(
-            f"the sweep {what} was not run in {runs}: `tape-arith sweep {what}{where}` starts it"
+            f"the sweep {target} was not run in {runs}: `tape-arith sweep {target}{out}` starts it"
         )
     rows = status.status(place)
     if as_json:

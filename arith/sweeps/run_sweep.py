@@ -65,9 +65,9 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
     names = list(dict.fromkeys(run.name for run in runs))
     grids = find_grids(runs[0].root, runs[0].preset, names)
     panels = _panels(names, [grid for grid in grids if _has_budget(grid, runs[0])])
-    others = [f"{g.name} seed {g.seed}" for g in grids if not _has_budget(g, runs[0])]
-    if others:
-        say(f"note: left out, trained with other settings or steps: {', '.join(others)}")
+    left_out = [f"{g.name} seed {g.seed}" for g in grids if not _has_budget(g, runs[0])]
+    if left_out:
+        say(f"note: left out, trained with other settings or steps: {', '.join(left_out)}")
     if not panels:
         say("nothing is scored yet, so nothing is drawn")
         return None

@@ -197,8 +197,8 @@ def _seeds(file: _SweepFile) -> dict[Name, tuple[int, ...]]:
                 if name in seeds:
                     raise UsageError(f"{name} is named twice")
                 seeds[name] = tuple(dict.fromkeys(table.seeds))
-    first, *others = seeds
-    for name in others:  # a training before each "from="
+    first, *more = seeds
+    for name in more:  # a training before each "from="
         if str(name).count("from=") != str(first).count("from="):
             raise UsageError(
                 f"{first} and {name} do not begin alike, so they never stand in one table: give "

@@ -70,9 +70,9 @@ def test_a_training_on_its_way() -> None:
     for grid in ROPE.glob("grid*.json"):
         grid.unlink()
     folder.final.rename(folder.latest)
-    (whole,) = folder.metrics()
+    (last,) = folder.metrics()
     lines = [
-        {**whole, "step": step, "loss": loss, "seconds": seconds}
+        {**last, "step": step, "loss": loss, "seconds": seconds}
         for step, loss, seconds in ((1, 3.0, 2.0), (2, 2.5, 5.0))
     ]
     folder.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -48,13 +48,13 @@ def log_of(name: str) -> str:
     return Path(f"runs/sweeps/mine/logs/train.mine.mini.{name}.seed-0.log").read_text()
 
 
-def freeze(after: int, ours: Callable[[int], bool] = lambda pid: True) -> tuple[int, str]:
+def freeze(after: int, is_ours: Callable[[int], bool] = lambda pid: True) -> tuple[int, str]:
     """Stop a training of at least `after` steps with SIGSTOP, on a machine of any speed."""
     caught: list[tuple[int, str]] = []
 
     def one() -> bool:
         for pid, name in trainings().items():
-            if ours(pid) and after <= step(name):
+            if is_ours(pid) and after <= step(name):
                 os.kill(pid, signal.SIGSTOP)
                 caught.append((pid, name))
                 return True
