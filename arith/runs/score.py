@@ -13,7 +13,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.lock import NAME as LOCK
 from tape_arith.arith.runs.lock import check_lock, lock_folder
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
-from tape_arith.arith.runs.weights import trained_decoder, trained_record
+from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring.comparable import is_same_run
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet, check_size
 from tape_arith.arith.scoring.grid import Grid
@@ -39,9 +39,11 @@ def score_run(
     training is not finished or was on another version of the task, or if the task has no such
     split.
     """
-    without_weights = folder.has_results_without_weights()
-    record = folder.record() if without_weights else trained_record(folder)
+    record = folder.record()
     check_can_continue(folder.path, record)
+    without_weights = folder.has_results_without_weights()
+    if not (without_weights or folder.finished()):
+        raise UsageError(why_no_weights(folder))
     config = record.config
     evaluation_set = evaluation_set.normalized(config.tested_digits)
     digits = evaluation_set.max_digits or config.tested_digits
