@@ -1,4 +1,4 @@
-"""Where datasets of training problems are, and how they are written. Never imports torch."""
+"""Datasets of training problems: their places, reading and writing. Never imports torch."""
 
 import os
 import time

@@ -34,20 +34,20 @@ from tape_arith.models.names.parse import Encoding, Name, NamePart
 
 
 class ExpectedRun(NamedTuple):
-    """What the record of a run must say for the run's files to count."""
+    """Facts that the record of a run must hold for the run's files to count."""
 
     encoding: str
     seed: int
     config: Config
 
     def matches(self, record: RunRecord) -> bool:
-        """Whether `record` is of this run, and of the present versions of what it depends on."""
+        """Tell whether `record` is of this run, and of the present versions of what it depends on."""
         return self == (record.encoding, record.seed, record.config) and record.is_current
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training or a scoring is, in `step` of `steps` or in blocks of a grid.
+    """Progress of a training or a scoring, in `step` of `steps` or in blocks of a grid.
 
     done   what a sweep would not do again
     error  why the run's files cannot be read
@@ -104,7 +104,7 @@ class RunFolder:
         return self.path / f"grid{split}{way}{reach}.json"
 
     def has_grid(self, evaluation_set: EvaluationSet) -> bool:
-        """Whether a grid on these problems exists, with any extrapolation or none."""
+        """Tell whether a grid on these problems exists, with any extrapolation or none."""
         split, reach = evaluation_set.filename_parts
         ways = (file.stem for file in self.path.glob(f"grid{split}+*{reach}.json"))
         return self.grid_file(None, evaluation_set).exists() or any(
@@ -115,7 +115,7 @@ class RunFolder:
         return self.record_file.exists()
 
     def unfinished(self) -> bool:
-        """Whether a training has stopped on its way.
+        """Tell whether a training has stopped on its way.
 
         A kill between the two moves of a save leaves only the previous checkpoint.
         """
@@ -131,15 +131,15 @@ class RunFolder:
         return [file for file in files if file.exists()]
 
     def finished(self) -> bool:
-        """Whether it is trained to the end of its budget."""
+        """Tell whether it is trained to the end of its budget."""
         return self.final.exists() and not self.unfinished()
 
     def has_results(self) -> bool:
-        """Whether there is any grid."""
+        """Tell whether there is any grid."""
         return any(self.path.glob("grid*.json"))
 
     def has_results_without_weights(self) -> bool:
-        """Whether it was carried away or committed: scored, if only in part, without weights."""
+        """Tell whether it was carried away or committed: scored, if only in part, without weights."""
         return not (self.final.exists() or self.checkpoints()) and self.has_results()
 
     def matching_record(self, expected: ExpectedRun) -> RunRecord | None:
@@ -150,11 +150,11 @@ class RunFolder:
         return None
 
     def is_trained(self, record: RunRecord) -> bool:
-        """Whether training is over. A run without weights counts if a grid of it is complete."""
+        """Tell whether training is over. A run without weights counts if a grid of it is complete."""
         return self.finished() or (not self.unfinished() and self.is_scored(record))
 
     def is_scored(self, record: RunRecord) -> bool:
-        """Whether any grid of the run, trained as it is now, is complete."""
+        """Tell whether any grid of the run, trained as it is now, is complete."""
         for file in self.path.glob("grid*.json"):
             with suppress(Failure):
                 grid = Grid.load(file)
@@ -163,7 +163,7 @@ class RunFolder:
         return False
 
     def train_progress(self, expected: ExpectedRun | None = None) -> Progress:
-        """How far training is, by the files of the run; none if it is not the `expected` run."""
+        """Return how far training is, by the files of the run; none if it is not the `expected` run."""
         running = activity(self.path) == "train"
         if not self.exists():
             return Progress(running=running)
@@ -189,7 +189,7 @@ class RunFolder:
         extrapolation: str | None,
         evaluation_set: EvaluationSet = DEFAULT_SET,
     ) -> Progress:
-        """How far the scoring of a grid of the `expected` run is."""
+        """Return how far the scoring of a grid of the `expected` run is."""
         file = self.grid_file(extrapolation, evaluation_set)
         running = activity(self.path) == f"score {file.name}"
         record = self.matching_record(expected)
@@ -259,7 +259,7 @@ class RunFolder:
 
 
 def _is_of_run(grid: Grid, record: RunRecord) -> bool:
-    """Whether `grid` is of the run as it is trained now: not of another seed or budget."""
+    """Tell whether `grid` is of the run as it is trained now: not of another seed or budget."""
     recorded = (record.encoding, record.seed, record.budget)
     return (grid.encoding, grid.seed, grid.budget) == recorded
 

@@ -113,7 +113,7 @@ def _is_ours(lease: SoftFileLease) -> bool:
 
 
 def _is_silent(folder: Path) -> bool:
-    """Whether the lock was not refreshed for a lease, or at a time that is still to come."""
+    """Tell whether the lock was not refreshed for a lease, or at a time that is still to come."""
     try:
         return abs(time.time() - (folder / NAME).lstat().st_mtime) > LEASE
     except OSError:

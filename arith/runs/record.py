@@ -1,4 +1,4 @@
-"""What a run is: presets, and the documents run.json, environment.json and timings.json.
+"""Facts that define a run: presets, and the documents run.json, environment.json and timings.json.
 
 Never imports torch.
 """
@@ -179,7 +179,7 @@ class RunRecord(Strict):
 
     @property
     def is_current(self) -> bool:
-        """Whether task and encoding are those that the run was trained with.
+        """Tell whether task and encoding are those that the run was trained with.
 
         An encoding that is not on this machine counts as unchanged: its results can be read.
         """

@@ -166,7 +166,7 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
 
 
 def _has_final_weights(folder: RunFolder, record: RunRecord) -> bool:
-    """Whether final weights of the whole budget exist: a kill came while it was extended."""
+    """Tell whether final weights of the whole budget exist: a kill came while it was extended."""
     if not folder.final.exists():
         return False
     return load_state(folder.final, record, "cpu")[1].get("step") == record.config.steps
