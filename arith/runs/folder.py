@@ -41,7 +41,7 @@ class ExpectedRun(NamedTuple):
     config: Config
 
     def matches(self, record: RunRecord) -> bool:
-        """Tell whether `record` is of this run, and of the present versions of what it depends on."""
+        """Tell whether `record` is of this run, and of the present task and encoding."""
         return self == (record.encoding, record.seed, record.config) and record.is_current
 
 
@@ -139,7 +139,7 @@ class RunFolder:
         return any(self.path.glob("grid*.json"))
 
     def has_results_without_weights(self) -> bool:
-        """Tell whether it was carried away or committed: scored, if only in part, without weights."""
+        """Tell whether it is scored, at least in part, and its weights are elsewhere."""
         return not (self.final.exists() or self.checkpoints()) and self.has_results()
 
     def matching_record(self, expected: ExpectedRun) -> RunRecord | None:
@@ -150,7 +150,7 @@ class RunFolder:
         return None
 
     def is_trained(self, record: RunRecord) -> bool:
-        """Tell whether training is over. A run without weights counts if a grid of it is complete."""
+        """Tell whether training is over; without weights it is if a grid is complete."""
         return self.finished() or (not self.unfinished() and self.is_scored(record))
 
     def is_scored(self, record: RunRecord) -> bool:
@@ -163,7 +163,7 @@ class RunFolder:
         return False
 
     def train_progress(self, expected: ExpectedRun | None = None) -> Progress:
-        """Return how far training is, by the files of the run; none if it is not the `expected` run."""
+        """Return how far training is, by the files; nothing of another run than `expected`."""
         running = activity(self.path) == "train"
         if not self.exists():
             return Progress(running=running)
