@@ -198,10 +198,10 @@ def check_prefix(name: Name | str) -> None:
     token. The length that may be known is `seqs.final_length`, from the prompt alone.
     """
     decoder, seqs = decoder_for(name), example_batch()
-    whole = forward(decoder, seqs)
+    full = forward(decoder, seqs)
     for length in range(1, seqs.tokens.shape[1]):
         prefix = forward(decoder, replace(seqs, tokens=seqs.tokens[:, :length]))
-        assert_close(prefix[:, -1], whole[:, length - 1], f"prefix of {length} tokens")
+        assert_close(prefix[:, -1], full[:, length - 1], f"prefix of {length} tokens")
 
 
 def check_packed(name: Name | str) -> str | None:

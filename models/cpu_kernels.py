@@ -118,10 +118,10 @@ class _Rotate(torch.autograd.Function):
 class _AddMixedRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        e_diagonal, e_cross, *others = inputs
-        ctx.save_for_backward(*others)
+        e_diagonal, e_cross, *factors = inputs
+        ctx.save_for_backward(*factors)
         ctx.shape = e_diagonal.shape
-        keep, carry, diagonal, cross = (x.to(e_diagonal.dtype) for x in others)
+        keep, carry, diagonal, cross = (x.to(e_diagonal.dtype) for x in factors)
         return (
             torch.addcmul(e_diagonal, keep, diagonal).addcmul_(carry, cross),
             torch.addcmul(e_cross, swap_halves(carry), diagonal).addcmul_(swap_halves(keep), cross),

@@ -118,9 +118,9 @@ def test_threads_share_a_compiled_decoder() -> None:
             if step % 20 == 0:
                 one.held_out_exact_match()
         ends.append((counters["stats"]["unique_graphs"], one.decoder.state_dict()))
-    (made, weights), (others, same) = ends
-    assert made == others == CONFIG.num_layers
-    assert all(torch.equal(same[name], weight) for name, weight in weights.items())
+    (graphs, weights), (more_graphs, more_weights) = ends
+    assert graphs == more_graphs == CONFIG.num_layers
+    assert all(torch.equal(more_weights[name], weight) for name, weight in weights.items())
 
 
 @pytest.mark.slow
@@ -147,11 +147,11 @@ def test_when_graphs_may_be_missing() -> None:
     decoder = trainer(CONFIG, "rope").decoder
     assert not compile_state_changed(decoder, torch.float32)  # nothing is compiled
     compile_blocks(decoder.train(), backend="eager")
-    asked = [compile_state_changed(decoder, dtype) for dtype in (torch.float32, torch.float32)]
-    asked += [
+    changes = [compile_state_changed(decoder, dtype) for dtype in (torch.float32, torch.float32)]
+    changes += [
         compile_state_changed(decoder, torch.bfloat16),
         compile_state_changed(decoder.eval(), torch.bfloat16),
     ]
-    assert asked == [True, False, True, True]
+    assert changes == [True, False, True, True]
     compile_blocks(trainer(CONFIG, "rope").decoder, backend="eager")  # whose graphs take its place
     assert [compile_state_changed(decoder, torch.bfloat16) for _ in range(2)] == [True, False]

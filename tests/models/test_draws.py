@@ -192,8 +192,8 @@ def test_training_never_sees_another_numbering(name: str, numbering: str) -> Non
     seqs = contract.example_batch()
     change = contract.forward(changed, seqs) - contract.forward(usual, seqs)
     assert float(change.abs().amax((1, 2)).min()) > 0.01
-    ours, theirs = (contract.forward(d.train(), seqs) for d in (changed, usual))
-    assert torch.equal(ours, theirs)
+    trained, expected = (contract.forward(d.train(), seqs) for d in (changed, usual))
+    assert torch.equal(trained, expected)
 
 
 @pytest.mark.parametrize("l_max", [52, 104, 1001])

@@ -193,11 +193,11 @@ def test_flash_attn_calls_once_for_each_value(
     q, k, *values = (x.detach().bfloat16() for x in inputs(seqs, (K, K, K)))
     # As TAPE calls it: its state is float32.
     values[1:] = [v.float() for v in values[1:]]
-    ours = FlashAttn()(q, k, tuple(values), seqs, scale=0.3)
+    heads = FlashAttn()(q, k, tuple(values), seqs, scale=0.3)
     assert library == [0.3] * 3
-    assert [o.dtype for o in ours] == [torch.bfloat16, torch.float32, torch.float32]
+    assert [o.dtype for o in heads] == [torch.bfloat16, torch.float32, torch.float32]
     wide = [x.to(torch.bfloat16).double() for x in (q, k, *values)]
-    for a, b in zip(ours, loop(wide[0], wide[1], wide[2:], seqs, 0.3), strict=True):
+    for a, b in zip(heads, loop(wide[0], wide[1], wide[2:], seqs, 0.3), strict=True):
         torch.testing.assert_close(a.double(), b, rtol=2e-2, atol=2e-2)
 
 

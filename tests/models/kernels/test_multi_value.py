@@ -105,9 +105,9 @@ def test_bfloat16(lengths: list[int], state: torch.dtype, device: str) -> None:
     case = problem(
         lengths, device=device, heads=1, width=32, value_width=32, dtype=HALF, state=state
     )
-    found = case.run()
-    assert [x.dtype for x in found] == [HALF, state, state, HALF, HALF, HALF, state, state]
-    assert distance(found, case.expected()) < ROUNDED
+    results = case.run()
+    assert [x.dtype for x in results] == [HALF, state, state, HALF, HALF, HALF, state, state]
+    assert distance(results, case.expected()) < ROUNDED
 
 
 @pytest.mark.parametrize("lengths", [[9, 0, 20], [9, 40]], ids=["one tile", "blocks"])
@@ -120,9 +120,9 @@ def test_what_belongs_to_no_sequence_is_zero(lengths: list[int], tail: int, devi
     tokens = sum(lengths)
     for x in (*case.inputs, *case.gradients):
         x[tokens:] = float("nan")
-    found = case.run()
-    assert all(not x[tokens:].any() for x in found)
-    assert distance(found, expected) < EXACT
+    results = case.run()
+    assert all(not x[tokens:].any() for x in results)
+    assert distance(results, expected) < EXACT
 
 
 @pytest.mark.parametrize("longest", [20, 40])
@@ -229,11 +229,11 @@ def test_one_graph(device: str) -> None:
     expected = case.expected()
     q, k, *values = inputs = [x.requires_grad_() for x in case.inputs]
     outputs = compiled(q, k, values, case.starts, case.longest, SCALE)
-    found = [o.detach() for o in outputs]
-    found += torch.autograd.grad(outputs, inputs, case.gradients)
-    assert distance(found, expected) < EXACT
-    ours = [name for name in seen if name.startswith("tape_arith")]
-    assert ours == [
+    results = [o.detach() for o in outputs]
+    results += torch.autograd.grad(outputs, inputs, case.gradients)
+    assert distance(results, expected) < EXACT
+    operators = [name for name in seen if name.startswith("tape_arith")]
+    assert operators == [
         "tape_arith.multi_value_attention.default",
         "tape_arith.multi_value_attention_backward.default",
     ]
@@ -288,8 +288,8 @@ def test_what_it_refuses(device: str) -> None:
 @kernel
 def distance_kernel(pointer, out, token, head, token_stride, head_stride):  # type: ignore[no-untyped-def]
     token, head = tl.program_id(0) + token, tl.program_id(0) + head
-    there = place(pointer, token, head, token_stride, head_stride)
-    tl.store(out, there.to(tl.int64) - pointer.to(tl.int64))
+    address = place(pointer, token, head, token_stride, head_stride)
+    tl.store(out, address.to(tl.int64) - pointer.to(tl.int64))
 
 
 def test_places_beyond_32_bits(device: str) -> None:
