@@ -30,9 +30,11 @@ from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
 from tape_arith.arith.tasks.task import Problems, load_task
 from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS
 from tape_arith.arith.terminal import bar
+from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 
+_UNCOMPILED = AttentionChoice(compiled=False)
 _COLUMNS = ["region", "chain", "error", "place"]
 
 
@@ -46,7 +48,8 @@ def measure(runs: StudiedRuns, count: int | None = None) -> Study:
     total = sum(map(len, regions.values()))
     frames: list[pd.DataFrame] = []
     for run in runs.runs:
-        decoder, hardware = trained_decoder(RunFolder(run.path), run.record.name, run.record)
+        folder, record = RunFolder(run.path), run.record
+        decoder, hardware = trained_decoder(folder, record.name, record, _UNCOMPILED)
         with bar(f"answer {run.path}", total) as update:
             counts = errors(decoder, runs.bucket, total, digits, hardware, update)
         frames.append(run.rows(counts))
