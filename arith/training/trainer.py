@@ -139,6 +139,8 @@ class Trainer(Stepper):
                 took = now - began - self.seconds
                 next_save = now + took / _SAVING_SHARE if took > _LONG_SAVE else 0.0
             if stop:
+                # torchrun ends the others when one leaves: all wait until the first has saved.
+                self.processes.any(False)
                 return False
         self._check_weights()
         if self.schedule.cooldown_steps == 0:
