@@ -3,12 +3,12 @@
 Source: https://chromedevtools.github.io/devtools-protocol; messages are JSON, each ended by a 0.
 """
 
-import fcntl
 import json
 import os
 import select
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,27 +16,24 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-SECONDS = 60.0
-"""So long an answer may take: a busy machine is no failure."""
-KEYS = dict(ArrowLeft=37, ArrowUp=38, ArrowRight=39, ArrowDown=40, PageUp=33, Home=36)
-KEYS |= dict(End=35, Escape=27)
-"""Keys by the codes that the protocol wants."""
+_PATIENCE = 60.0
+"""Seconds that an answer may take on a busy machine."""
+_KEYS = dict(ArrowLeft=37, ArrowRight=39, ArrowDown=40, PageUp=33, Home=36, End=35, Escape=27)
+"""The protocol's codes of keys."""
 
 
 def executable() -> str | None:
-    """The browser on the PATH, if there is one."""
+    """Return the browser on the PATH, if there is one."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @contextmanager
 def browser(folder: Path) -> Iterator["Browser"]:
-    """A browser with its profile in `folder`; whatever happens, it ends with the block."""
+    """Start a browser with its profile in `folder`; it ends with the block."""
     program = executable()
     assert program, f"none of {', '.join(NAMES)} on the PATH"
-    commands, ours = _pipe()
-    theirs, answers = _pipe()
-    words = [
-        program,
+    (commands, send), (receive, answers) = os.pipe(), os.pipe()
+    options = [
         "--headless",
         "--no-sandbox",  # root, as in CI, gets none; only files of ours are opened
         "--disable-gpu",
@@ -44,34 +41,26 @@ def browser(folder: Path) -> Iterator["Browser"]:
         "--disable-background-networking",
         "--disable-component-update",
         f"--user-data-dir={folder}",
-        "--remote-debugging-pipe",
+        "--remote-debugging-pipe",  # reads from 3, writes to 4
         "about:blank",
     ]
-    log = (2, str(folder / "log"), os.O_WRONLY | os.O_CREAT, 0o600)
-    pid = os.posix_spawn(
-        program,
-        words,
-        dict(os.environ),
-        file_actions=[
-            (os.POSIX_SPAWN_DUP2, commands, 3),
-            (os.POSIX_SPAWN_DUP2, answers, 4),
-            (os.POSIX_SPAWN_OPEN, *log),
-        ],
-        setpgroup=0,
+    process = subprocess.Popen(
+        ["bash", "-c", f'exec "$@" 3<&{commands} 4>&{answers}', "bash", program, *options],
+        pass_fds=(commands, answers),
+        stderr=subprocess.DEVNULL,
+        process_group=0,
     )
-    os.close(commands)
-    os.close(answers)
     try:
-        yield Browser(ours, theirs)
+        yield Browser(send, receive)
     finally:
-        os.killpg(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        os.close(ours)
-        os.close(theirs)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for end in (commands, send, receive, answers):
+            os.close(end)
 
 
 class Browser:
-    """One page, and all that it says and asks for."""
+    """One page, its requests and its errors."""
 
     def __init__(self, send: int, receive: int) -> None:
         self._send, self._receive = send, receive
@@ -98,13 +87,13 @@ class Browser:
         self.problems.clear()
         self._loaded = False
         self.command("Page.navigate", url=path.absolute().as_uri())
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + _PATIENCE
         while not self._loaded:
             self._handle(self._message(end))
         self.wait("document.documentElement.dataset.ready === 'yes'")
 
     def evaluate(self, script: str) -> Any:
-        """The value of an expression in the page, as plain Python; a promise is awaited."""
+        """Return the value of an expression in the page; a promise is awaited."""
         answer = self.command(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -112,8 +101,8 @@ class Browser:
         return answer["result"].get("value")
 
     def wait(self, condition: str) -> None:
-        """Until an expression in the page is true."""
-        end = time.monotonic() + SECONDS
+        """Wait until an expression in the page is true."""
+        end = time.monotonic() + _PATIENCE
         while not self.evaluate(f"Boolean({condition})"):
             assert time.monotonic() < end, f"it never came true: {condition}; {self.problems}"
             time.sleep(0.02)
@@ -123,16 +112,17 @@ class Browser:
         self.command("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def click(self, selector: str) -> None:
-        """Press the mouse in the middle of the first element of that selector."""
+        """Press the mouse in the middle of the first element of a selector."""
         self.show(selector)
         box = self.box(selector)
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         for kind in ("mousePressed", "mouseReleased"):
-            where = {"x": x, "y": y, "button": "left", "clickCount": 1}
-            self.command("Input.dispatchMouseEvent", type=kind, **where)
+            self.command(
+                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1
+            )
 
     def show(self, selector: str) -> None:
-        """Scroll to the first element of that selector, at once."""
+        """Scroll to the first element of a selector, at once."""
         find = f"document.querySelector({json.dumps(selector)})"
         self.evaluate(f"{find}.scrollIntoView({{ block: 'center', behavior: 'instant' }})")
         # Where the mouse is, is asked of what was drawn last: let it be drawn, twice to be sure.
@@ -140,20 +130,20 @@ class Browser:
         self.evaluate(f"{frame}.then(() => 0)")
 
     def press(self, *keys: str) -> None:
-        """Press keys, one after the other."""
+        """Press keys one after the other."""
         for key in keys:
-            code = {"key": key, "windowsVirtualKeyCode": KEYS[key]}
+            code = {"key": key, "windowsVirtualKeyCode": _KEYS[key]}
             self.command("Input.dispatchKeyEvent", type="keyDown", **code)
             self.command("Input.dispatchKeyEvent", type="keyUp", **code)
 
     def box(self, selector: str) -> dict[str, float]:
-        """Where an element lies in the window: x, y, width, height in pixels."""
+        """Return an element's x, y, width and height in the window, in pixels."""
         script = f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().toJSON()"
-        found: dict[str, float] = self.evaluate(script)
-        return found
+        rectangle: dict[str, float] = self.evaluate(script)
+        return rectangle
 
     def dark(self, dark: bool) -> None:
-        """What the system prefers."""
+        """Prefer dark or light, as the system would."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.command("Emulation.setEmulatedMedia", features=[scheme])
 
@@ -166,7 +156,7 @@ class Browser:
         left = json.dumps(message).encode() + b"\0"
         while left:
             left = left[os.write(self._send, left) :]
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + _PATIENCE
         while True:
             answer = self._message(end)
             if answer.get("id") == self._count:
@@ -187,23 +177,14 @@ class Browser:
         return message
 
     def _handle(self, message: dict[str, Any]) -> None:
-        method, told = message.get("method"), message.get("params", {})
+        method, event = message.get("method"), message.get("params", {})
         if method == "Page.loadEventFired":
             self._loaded = True
         elif method == "Network.requestWillBeSent":
-            self.requests.append(told["request"]["url"])
+            self.requests.append(event["request"]["url"])
         elif method == "Runtime.exceptionThrown":
-            self.problems.append(json.dumps(told["exceptionDetails"]))
-        elif method == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning"):
-            self.problems.append(json.dumps(told["args"]))
+            self.problems.append(json.dumps(event["exceptionDetails"]))
+        elif method == "Runtime.consoleAPICalled" and event["type"] in ("error", "warning"):
+            self.problems.append(json.dumps(event["args"]))
         elif method == "Log.entryAdded":
-            self.problems.append(told["entry"]["text"])
-
-
-def _pipe() -> tuple[int, int]:
-    """Both ends above 9, so that taking the places 3 and 4 in the child runs over neither."""
-    low = os.pipe()
-    high = tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in low)
-    for end in low:
-        os.close(end)
-    return high[0], high[1]
+            self.problems.append(event["entry"]["text"])
