@@ -17,7 +17,7 @@ from tape_arith.arith.files import write_document
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.record import RunRecord, load_preset
 from tape_arith.arith.scoring.grid import Grid
-from tests.helpers.sealing import LINE, MACHINE
+from tests.helpers.documents import ENVIRONMENT, METRICS
 from tests.helpers.tiny_runs import done, refused, untouched
 
 EVALUATION = {"task": "addition", "version": 1, "seed": 0, "max_digits": 16}
@@ -242,10 +242,8 @@ def test_time_and_last_states(made: Path) -> None:
         {"in_distribution": 1.0, "out_of_distribution": value, "by_length": {}}
         for value in (0.9, 0.20, 0.25, 0.22, 0.3, 0.26)
     ]
-    lines = [
-        {**LINE, "step": 250 * n, "small_grid": grid} for n, grid in enumerate(small_grids, start=1)
-    ]
-    folder.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for number, small_grid in enumerate(small_grids, start=1):
+        folder.add_metrics({**METRICS, "step": 250 * number, "small_grid": small_grid})
     found = rows(leaderboard())
     assert found["tape"]["train_seconds"] == [60.0, 120.0, 180.0, 240.0]
     # Of six states the last five; the seeds without any are not measured, and not 0.
@@ -284,10 +282,11 @@ def test_costs_at_the_preset_s_size(made: Path) -> None:
 
 def test_how_training_went_with_its_mfu(made: Path) -> None:
     folder = RunFolder(made / "runs/mini/tape/seed-1")
-    folder.add_metrics({**LINE, "step": 1000, "loss": 0.25, "tokens": 6_000_000, "seconds": 60.0})
+    last = {"step": 1000, "loss": 0.25, "tokens": 6_000_000, "seconds": 60.0}
+    folder.add_metrics({**METRICS, **last})
     environment = folder.path / "environment.json"
     for hardware, known in (("NVIDIA H200", True), ("AMD EPYC", False)):
-        write_document(environment, {**MACHINE, "hardware": hardware}, "environment")
+        write_document(environment, {**ENVIRONMENT, "hardware": hardware}, "environment")
         trainings = rows(leaderboard("--costs"))["tape"]["trainings"]
         assert trainings[0] == {"loss": None, "tokens_per_second": None, "mfu": None}
         assert (trainings[1]["loss"], trainings[1]["tokens_per_second"]) == (0.25, 100_000.0)

@@ -12,7 +12,7 @@ from tape_arith.arith.compare.order import describe_order, sort_panels
 from tape_arith.arith.compare.panels import select_panels
 from tape_arith.arith.figures.captions import footnote
 from tape_arith.arith.scoring.grid import Grid
-from tests.helpers.sealing import replaced
+from tests.helpers.documents import edit_text
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 
 RUNS = Path("runs")
@@ -22,7 +22,7 @@ FIRE = RUNS / "mini/fire"
 def as_version_2(folder: Path) -> None:
     """Change the grids in a folder, as if of another version of the task."""
     for file in folder.rglob("grid.json"):
-        replaced(file, '"version": 1', '"version": 2')
+        edit_text(file, '"version": 1', '"version": 2')
 
 
 def test_missing_runs_name_the_commands_that_make_them(comparison: Path) -> None:
@@ -60,7 +60,7 @@ def test_one_preset(comparison: Path) -> None:
     shutil.copytree(RUNS / "mini", RUNS / "paper-20")
     for file in (RUNS / "paper-20").glob("*/*/*.json"):
         if '"mini"' in file.read_text():
-            replaced(file, '"mini"', '"paper-20"')
+            edit_text(file, '"mini"', '"paper-20"')
     for command in (("heatmap", "--compare", "fire,rope"), ("leaderboard",)):
         line = refused(*command)
         assert "mini, paper-20" in line and "--preset" in line
@@ -195,6 +195,6 @@ def test_nothing_out_of_distribution(here: Path) -> None:
 
 def test_a_preset_that_is_no_name_is_corrupt(comparison: Path) -> None:
     file = FIRE / "seed-0/grid.json"
-    replaced(file, '"preset": "mini"', '"preset": "../x"')
+    edit_text(file, '"preset": "mini"', '"preset": "../x"')
     assert Grid.load(FIRE / "seed-1/grid.json").preset == "mini"
     assert "fire/seed-0/grid.json is corrupt: 'preset' must match" in done("leaderboard").err

@@ -4,7 +4,6 @@ import json
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,16 +12,12 @@ from tape_arith.arith.compare.report import collect
 from tape_arith.arith.files import sha256
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.scoring.grid import Grid
+from tests.helpers.documents import edit
 from tests.helpers.pages import Page, data
-from tests.helpers.sealing import changed
 from tests.helpers.tiny_runs import done, refused, settings, untouched
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = Path("runs")
-
-
-def edit(file: Path, **changes: Any) -> None:
-    file.write_bytes(changed(file.read_bytes(), **changes))
 
 
 def test_the_command_writes_one_page(comparison: Path) -> None:

@@ -15,7 +15,7 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import Dataset, Manifest, verify
 from tape_arith.arith.data.write_dataset import generate
 from tape_arith.arith.errors import Failure, UsageError
-from tests.helpers.sealing import replaced
+from tests.helpers.documents import edit_text
 
 BUCKET = Bucket("addition", 8, 0, "train")
 COUNT, SHARD = 5000, 1500
@@ -213,6 +213,6 @@ def test_verify_names_all_that_is_wrong(folder: Path) -> None:
 
 
 def test_verify_sees_problems_of_another_generator(folder: Path) -> None:
-    replaced(folder / "manifest.json", '"seed": 0', '"seed": 1')
+    edit_text(folder / "manifest.json", '"seed": 0', '"seed": 1')
     with pytest.raises(Failure, match=r"tokens-00000.npy"):
         verify(folder)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.documents import edit
 from tests.helpers.pages import HOSTILE, Page
-from tests.helpers.sealing import changed
 from tests.helpers.tiny_runs import call, done, settings
 
 RUN = Path("runs/mini/rope/seed-0")
@@ -28,11 +28,6 @@ class Mine(RoPE):
 ESCAPE = "\x1b[31mred\x1b]0;title\x07\u202e\x9b2J"
 
 
-def change_record(**changes: object) -> None:
-    file = RUN / "run.json"
-    file.write_bytes(changed(file.read_bytes(), **changes))
-
-
 def test_a_file_of_one_s_own_runs_where_it_is_named(world: Path) -> None:
     """The control: the trap does spring."""
     Path("mine.py").write_text(TRAP)
@@ -47,7 +42,7 @@ def test_a_run_brings_no_code(world: Path, recorded: bool, path: str) -> None:
     file.write_text(TRAP)
     name = f"{file.absolute() if path == 'absolute' else file}:Mine"
     sha256 = hashlib.sha256(TRAP.encode()).hexdigest()
-    change_record(encoding=name, sources={name: sha256} if recorded else {})
+    edit(RUN / "run.json", encoding=name, sources={name: sha256} if recorded else {})
     for command in (
         ("score", RUN, "--fresh"),
         ("train", RUN),
@@ -69,9 +64,8 @@ def test_costs_run_no_code_of_a_grid(world: Path) -> None:
     """Sizes are computed by building the encoding."""
     (RUN / "mine.py").write_text(TRAP)
     name = f"{RUN / 'mine.py'}:Mine"
-    change_record(encoding=name, sources={name: "0" * 64})
-    grid = RUN / "grid.json"
-    grid.write_bytes(changed(grid.read_bytes(), encoding=name))
+    edit(RUN / "run.json", encoding=name, sources={name: "0" * 64})
+    edit(RUN / "grid.json", encoding=name)
     result = call("leaderboard", "--costs")
     assert not Path("sprung").exists() and result.code == 0
     assert "nothing of it is run" in result.err
@@ -83,8 +77,7 @@ def test_hostile_names_stay_text_in_the_report(world: Path) -> None:
         "grid.json": {"encoding": HOSTILE, "preset": "mini"},
         "run.json": {"version": HOSTILE},
     }.items():
-        file = RUN / name
-        file.write_bytes(changed(file.read_bytes(), **changes))
+        edit(RUN / name, **changes)
     done("report")
     text = Path("runs/mini/report.html").read_text()
     tags = [tag for tag, _ in Page(text).elements]
@@ -97,8 +90,9 @@ def test_no_escape_reaches_the_terminal(world: Path) -> None:
     shutil.copytree(RUN, folder)
     grid = RUN / "grid.json"
     original = grid.read_bytes()
-    for content in (changed(original, encoding=ESCAPE), changed(original, **{ESCAPE: 1})):
-        grid.write_bytes(content)
+    for key, value in (("encoding", ESCAPE), (ESCAPE, 1)):
+        grid.write_bytes(original)
+        edit(grid, **{key: value})
         for command in (
             ("list",),
             ("status", "runs"),

@@ -20,7 +20,7 @@ from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.models.names.parse import parse, parse_list
-from tests.helpers.sealing import changed
+from tests.helpers.documents import edit
 from tests.helpers.tiny_runs import contents, done, refused, untouched
 
 ROPE = Path("runs/mini/rope/seed-0")
@@ -147,8 +147,7 @@ def test_a_longer_budget_keeps_the_earlier_grids_apart(hard: Path) -> None:
 
 @pytest.mark.parametrize("blocks", [0, 2])
 def test_a_grid_that_counts_its_blocks_wrongly(comparison: Path, blocks: int) -> None:
-    file = ROPE / "grid.json"
-    file.write_bytes(changed(file.read_bytes(), blocks_done=blocks))
+    edit(ROPE / "grid.json", blocks_done=blocks)
     with untouched(comparison):
         assert "grid.json is corrupt: " in refused("score", ROPE, code=1)
     done("score", ROPE, "--fresh")

@@ -14,7 +14,7 @@ import pytest
 from tape_arith.arith import machine
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.training import checkpoint
-from tests.helpers.sealing import replaced
+from tests.helpers.documents import edit_text
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 
 ROPE = "runs/mini/rope/seed-0"
@@ -81,7 +81,7 @@ def test_a_run_of_another_version_of_the_task(comparison: Path, finished: bool) 
     original = file.read_bytes()
     if not finished:
         make_unfinished()
-    replaced(file, '"task_version": 1', '"task_version": 2')
+    edit_text(file, '"task_version": 1', '"task_version": 2')
     for command in (train(), ("train", ROPE, "--steps", 8), ("score", ROPE)):
         with untouched(comparison):
             line = refused(*command)
@@ -146,7 +146,7 @@ def test_a_run_keeps_its_earlier_environments(here: Path, monkeypatch: pytest.Mo
 def test_a_run_keeps_to_the_dataset_that_it_began_on(comparison: Path) -> None:
     original = RunFolder(Path(ROPE)).record().data
     assert original is not None
-    replaced(Path(ROPE, "run.json"), original, "ab" * 32)
+    edit_text(Path(ROPE, "run.json"), original, "ab" * 32)
     data = ("--data", "data/addition-bucket-2")
     words = f"addition-bucket-2 is not the dataset that the run began on ({original[:12]}, not abab"
     with untouched(comparison):

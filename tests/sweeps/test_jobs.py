@@ -15,7 +15,7 @@ from tape_arith.arith.sweeps.engines.local import InProcess
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, done_jobs, plan, run_jobs
 from tape_arith.arith.sweeps.sweep import Run, load_sweep
 from tape_arith.models.backends import AttentionChoice
-from tests.helpers.sealing import replaced, resealed
+from tests.helpers.documents import edit_text
 from tests.helpers.sweeps import MarkedJob, marked_jobs, sweep_file
 from tests.helpers.tiny_runs import done
 
@@ -70,13 +70,13 @@ def test_what_is_done_is_read_from_the_files(comparison: Path) -> None:
         ('"steps": 4', '"steps": 5'),
         ('"extrapolation": null', '"extrapolation": "yarn"'),
     ):
-        assert old in text
-        grid.write_bytes(resealed(text.replace(old, new).encode()))
+        grid.write_text(text)
+        edit_text(grid, old, new)
         assert not score.done(), (old, new)
     grid.write_text(text[:50])
     assert not score.done()
     grid.write_text(text)
-    replaced(score.folder.record_file, '"learning_rate": 0.001', '"learning_rate": 0.1')
+    edit_text(score.folder.record_file, '"learning_rate": 0.001', '"learning_rate": 0.1')
     assert not score.done() and done_jobs(jobs) == set()
 
 

@@ -15,7 +15,7 @@ from tape_arith.arith.runs.lock import lock_folder
 from tape_arith.arith.sweeps import estimate
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import log_file
-from tests.helpers.sealing import replaced
+from tests.helpers.documents import edit_text
 from tests.helpers.sweeps import sweep_file
 from tests.helpers.tiny_runs import call, done, refused, untouched
 
@@ -131,7 +131,7 @@ def test_a_grid_of_another_budget_is_not_done() -> None:
         plan_sweep("rope", **changed)
         assert {job["state"] for job in states().values()} == {"waiting"}
     # The run itself went on: its grid is that of a shorter training.
-    replaced(ROPE / "grid.json", '"steps": 4', '"steps": 3')
+    edit_text(ROPE / "grid.json", '"steps": 4', '"steps": 3')
     plan_sweep("rope")
     assert [job["state"] for job in states().values()] == ["trained", "waiting"]
     rows = states("runs/mine")
