@@ -16,17 +16,14 @@ from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.models import hardware
 from tape_arith.models.hardware import Hardware
+from tests.helpers.child_processes import start, wait, wait_until
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULE = [sys.executable, "-m", "tape_arith"]
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test has an empty working folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_the_card_s_three_lines(here: Path) -> None:
@@ -180,38 +177,16 @@ def test_the_console_script() -> None:
     assert result.stderr.startswith("tape-arith: ") and result.stderr.count("\n") == 1
 
 
-LONG = settings(steps=300, num_problems=4096)
-
-
-def start(*command: str) -> "subprocess.Popen[str]":
-    code = "from tape_arith import cli; cli.main()"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *command],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
-    """Until training has written a line of metrics."""
-    deadline = time.monotonic() + 120
-    while not (path.exists() and path.stat().st_size):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
+TRAIN = ("train", "--pe", "tape", "--no-score", *settings(steps=300, num_problems=4096))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
 def test_a_signal_leaves_a_run_that_resumes(number: signal.Signals, code: int) -> None:
-    train = ("train", "--pe", "tape", "--no-score", *LONG)
-    whole = start(*train, "--out", "whole")
-    whole.communicate(timeout=300)
-    assert whole.returncode == 0
-    process = start(*train)
+    assert wait(start([*TRAIN, "--out", "whole"]))[0] == 0
+    process = start(TRAIN)
     folder = RunFolder(Path("runs/mini/tape/seed-0"))
-    wait_for(folder.metrics_file, process)
+    wait_until(lambda: folder.metrics_file.exists() and folder.metrics_file.stat().st_size)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == code, err
@@ -220,9 +195,8 @@ def test_a_signal_leaves_a_run_that_resumes(number: signal.Signals, code: int) -
     assert folder.latest.exists() and not folder.finished()
     with untouched(Path()):
         assert "is not trained to its end" in refused("score", folder.path)
-    resumed = start(*train)
-    _, err = resumed.communicate(timeout=300)
-    assert resumed.returncode == 0 and "from step" in err
+    returned, output = wait(start(TRAIN))
+    assert returned == 0 and "from step" in output
     other = Path("whole/mini/tape/seed-0")
     assert folder.final.read_bytes() == RunFolder(other).final.read_bytes()
     assert [line["loss"] for line in folder.metrics()] == [
@@ -233,8 +207,8 @@ def test_a_signal_leaves_a_run_that_resumes(number: signal.Signals, code: int) -
 @pytest.mark.slow
 def test_a_signal_before_anything_began() -> None:
     """While torch is being imported."""
-    process = start("train", "--pe", "tape", *LONG)
+    process = start(TRAIN)
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Traceback" not in err, err
+    code, output = wait(process)
+    assert code == 130 and "Traceback" not in output, output

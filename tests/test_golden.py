@@ -8,14 +8,8 @@ and they are compared loosely.
 
 import hashlib
 import json
-import os
 import platform
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +19,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from tests.helpers.child_processes import start, wait_until
 from tests.helpers.tiny_runs import call, done
 
 GOLDEN = Path(__file__).parent / "golden.json"
@@ -76,7 +71,7 @@ WRONG_COMMANDS = (
 
 
 def test_data_is_frozen(golden: dict[str, Any], tmp_path: Path) -> None:
-    with _inside(tmp_path):
+    with chdir(tmp_path):
         assert _frozen_data() == golden["data"]
 
 
@@ -84,7 +79,7 @@ def test_data_is_frozen(golden: dict[str, Any], tmp_path: Path) -> None:
 def test_training_and_grid_are_frozen(
     encoding: str, golden: dict[str, Any], tmp_path: Path
 ) -> None:
-    with _inside(tmp_path):
+    with chdir(tmp_path):
         run = _frozen_run(encoding)
     runs = golden["runs"].get(_machine())
     if runs is not None:
@@ -106,7 +101,7 @@ def test_leaderboard_of_the_results_is_frozen(golden: dict[str, Any]) -> None:
 
 
 def test_wrong_commands_keep_their_exit_codes(golden: dict[str, Any], tmp_path: Path) -> None:
-    with _inside(tmp_path):
+    with chdir(tmp_path):
         assert _frozen_exit_codes() == golden["exit_codes"]
     assert not list(tmp_path.iterdir()), "a wrong command left files"
 
@@ -169,20 +164,10 @@ def _frozen_exit_codes() -> dict[str, int]:
 def _kill_in_the_middle(arguments: list[str]) -> None:
     """Start a training in another process and kill it when some of its steps are done."""
     metrics = Path("runs/mini") / KILLED / "seed-0" / "metrics.jsonl"
-    code = "from tape_arith import cli; cli.main()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stderr=subprocess.DEVNULL
-    ) as process:
-        _wait_until(lambda: metrics.is_file() or process.poll() is not None)
-        process.send_signal(signal.SIGKILL)
+    with start(arguments) as process:
+        wait_until(lambda: metrics.is_file() or process.poll() is not None)
+        process.kill()
     assert metrics.is_file(), "the training ended before it could be killed"
-
-
-def _wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "waited too long"
-        time.sleep(0.005)
 
 
 def _assert_close(value: Any, expected: Any, place: str = "leaderboard") -> None:
@@ -224,22 +209,12 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-@contextmanager
-def _inside(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
 def _write() -> None:
     """Write golden.json from the code as it is, one entry a line."""
     torch.set_num_threads(1)
     content: dict[str, Any] = {"leaderboard": _frozen_leaderboard()}
     runs = json.loads(GOLDEN.read_text())["runs"]
-    with TemporaryDirectory() as folder, _inside(Path(folder)):
+    with TemporaryDirectory() as folder, chdir(Path(folder)):
         content["exit_codes"] = _frozen_exit_codes()
         content["data"] = _frozen_data()
         content["runs"] = runs | {_machine(): {name: _frozen_run(name) for name in ENCODINGS}}

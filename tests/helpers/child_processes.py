@@ -16,7 +16,10 @@ Process = subprocess.Popen[str]
 
 
 def start(
-    argv: Sequence[object], folder: Path, program: Sequence[str] = COMMAND_LINE, **variables: str
+    argv: Sequence[object],
+    folder: Path = Path(),
+    program: Sequence[str] = COMMAND_LINE,
+    **variables: str,
 ) -> Process:
     """Start the command line in `folder` with one thread, in a session of its own."""
     return subprocess.Popen(
@@ -25,7 +28,7 @@ def start(
         env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **variables},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
@@ -34,10 +37,10 @@ def start(
 def wait(process: Process) -> tuple[int, str]:
     """Return exit code and output; fails where the process hangs."""
     try:
-        output = process.communicate(timeout=PATIENCE)[0]
+        output = "".join(process.communicate(timeout=PATIENCE))
     except subprocess.TimeoutExpired:
         process.kill()
-        raise AssertionError(f"hung: {process.communicate()[0]}") from None
+        raise AssertionError("hung: " + "".join(process.communicate())) from None
     return process.returncode, output
 
 
@@ -58,3 +61,16 @@ def wait_until(condition: Callable[[], object], seconds: float = PATIENCE) -> No
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
+
+
+def processes() -> list[int]:
+    """Return the processes of the command line that run in this folder."""
+    pids = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if b"tape_arith" in words and Path.cwd() == (entry / "cwd").readlink():
+                pids.append(int(entry.name))
+        except OSError:  # gone meanwhile, or of another user
+            continue
+    return pids

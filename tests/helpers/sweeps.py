@@ -1,9 +1,6 @@
 """Sweeps of tiny runs: their files, their jobs, and what they leave."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 from tape_arith.arith.runs.record import TrainOptions, load_preset
@@ -62,25 +59,3 @@ def marked_jobs(*names: str) -> list[MarkedJob]:
     config = load_preset("mini")
     runs = [Run(parse(name), 0, "mini", config, Path("runs")) for name in names]
     return [MarkedJob(**vars(job)) for job in plan(runs, TrainOptions(), Path("runs"))]
-
-
-def start(*arguments: str) -> "subprocess.Popen[str]":
-    """Start the command line on one thread."""
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-m", "tape_arith", *arguments]
-    own = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, env=own, stdout=pipe, stderr=pipe, text=True)
-
-
-def processes() -> list[int]:
-    """List the processes of the command line that run in this folder."""
-    pids = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-            here = os.readlink(entry / "cwd") == str(Path.cwd())
-        except OSError:  # gone meanwhile, or of another user
-            continue
-        if here and b"tape_arith" in words:
-            pids.append(int(entry.name))
-    return pids

@@ -112,8 +112,8 @@ def test_a_sweep_waits_for_a_training(tmp_path: Path) -> None:
     run = f"runs/beside/{RUN.removeprefix('runs/')}"
     with stopped([*TRAIN, "--out=runs/beside"], tmp_path, run) as training:
         sweep = start(["sweep", "beside.toml", "--threads=1"], tmp_path)
-        assert sweep.stdout is not None
-        waits = next(line for line in sweep.stdout if f"process {training.pid} " in line)
+        assert sweep.stderr is not None
+        waits = next(line for line in sweep.stderr if f"process {training.pid} " in line)
         assert run in waits
         assert_goes_on(training)
         code, output = wait(sweep)

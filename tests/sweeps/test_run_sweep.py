@@ -15,8 +15,8 @@ from tape_arith.arith.sweeps import estimate
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.run_sweep import choices
 from tape_arith.arith.sweeps.sweep import Run, load_sweep
-from tests.helpers.child_processes import wait_until
-from tests.helpers.sweeps import jobs_of, kept, processes, start, sweep_file
+from tests.helpers.child_processes import processes, start, wait, wait_until
+from tests.helpers.sweeps import jobs_of, kept, sweep_file
 from tests.helpers.tiny_runs import call, contents, done, refused, settings, untouched
 
 FOLDER = Path("runs/sweeps/mine")
@@ -208,7 +208,7 @@ def test_a_signal_is_passed_on_and_waited_for(
     here: Path, number: signal.Signals, code: int
 ) -> None:
     file = sweep_file("rope,fire", steps=100_000, num_problems=5_000)
-    process = start("sweep", file, "--slots", "2")
+    process = start(["sweep", file, "--slots", "2"])
     metrics = [RunFolder(Path(f"runs/mine/mini/{n}/seed-0")).metrics_file for n in ("rope", "fire")]
     wait_until(lambda: all(path.exists() and path.stat().st_size for path in metrics), 120)
     states = {job["id"]: job for job in json.loads(done("status", "mine", "--json").out)["jobs"]}
@@ -216,9 +216,9 @@ def test_a_signal_is_passed_on_and_waited_for(
     assert running["state"] == "running" and 0 < running["step"] < running["steps"] == 100_000
     assert running["seconds_left"] > 0 and Path(running["log"]).exists() and running["loss"] > 0
     process.send_signal(number)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == code, err
-    assert "the same command goes on from here" in err and "Traceback" not in err
+    returned, output = wait(process)
+    assert returned == code, output
+    assert "the same command goes on from here" in output and "Traceback" not in output
     # Both were saved at the step's end.
     assert all((path.parent / "weights/latest.safetensors").exists() for path in metrics)
     assert processes() == [] and not list(Path("runs").rglob(lock.NAME))

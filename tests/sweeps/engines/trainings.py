@@ -3,22 +3,20 @@
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tape_arith.arith.runs.folder import RunFolder
-from tests.helpers.child_processes import wait_until
-from tests.helpers.sweeps import processes, start
+from tests.helpers.child_processes import Process, processes, start, wait_until
 
 STEPS = 600
 
 
 @contextmanager
-def watching(*sweep: str) -> Iterator["subprocess.Popen[str]"]:
+def watching(*sweep: str) -> Iterator[Process]:
     """Call `tape-arith`, and kill it afterwards, however the test ends."""
-    with start(*sweep) as process:
+    with start(sweep) as process:
         try:
             yield process
         finally:
