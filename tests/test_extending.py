@@ -19,7 +19,7 @@ import tape_arith.arith.tasks
 import tape_arith.arith.tasks.task
 import tape_arith.models.encodings
 from tape_arith import models
-from tape_arith.arith.commands.options import complete_encoding
+from tape_arith.arith.commands.option import complete_encoding
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.models.errors import UsageError
 from tape_arith.models.names.locate import FOLDERS, Option, installed, locate

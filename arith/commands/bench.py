@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.bench import ALL, STAGES
+from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import use_threads, whole_numbers
-from tape_arith.arith.commands.options import Compiled, Preset, Settings, Threads, complete_encoding
 from tape_arith.arith.errors import EXIT_PARTLY
 from tape_arith.models.backends import AttentionChoice, known_backend
 from tape_arith.models.names.parse import parse_list
@@ -26,10 +26,10 @@ def command(
     ] = None,
     pe: Annotated[
         str,
-        typer.Option(help="Encodings, with commas.", autocompletion=complete_encoding),
+        typer.Option(help="Encodings, with commas.", autocompletion=option.complete_encoding),
     ] = "",
-    preset: Preset = None,
-    settings: Settings = None,
+    preset: option.Preset = None,
+    settings: option.Settings = None,
     lengths: Annotated[
         str, typer.Option(help="With commas: digits of the longest operand; attention: tokens.")
     ] = "",
@@ -40,7 +40,7 @@ def command(
         str,
         typer.Option(help="The backend of attention: auto, or its name.", callback=known_backend),
     ] = "auto",
-    compiled: Compiled = None,
+    compiled: option.Compiled = None,
     count: Annotated[int | None, typer.Option(min=1, help="Problems to generate.")] = None,
     directory: Annotated[
         Path | None, typer.Option("--dir", help="Where to write, if not to a temporary folder.")
@@ -54,7 +54,7 @@ def command(
     quick: Annotated[
         bool, typer.Option("--quick", help="Every line at its smallest: a check, no figures.")
     ] = False,
-    threads: Threads = None,
+    threads: option.Threads = None,
 ) -> None:
     """Measure this machine's limits and each stage beside them."""
     names = parse_list(pe)

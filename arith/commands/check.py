@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands.options import complete_encoding
+from tape_arith.arith.commands import option
 from tape_arith.arith.errors import EXIT_FAILED
 
 EXAMPLE = "tape-arith check mine.py:Mine"
@@ -19,7 +19,7 @@ def command(
         typer.Argument(
             metavar="FILE.py:CLASS|NAME",
             help="The class of a file, or a name of `tape-arith list`; with its options, if any.",
-            autocompletion=complete_encoding,
+            autocompletion=option.complete_encoding,
         ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,

@@ -5,15 +5,15 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands.options import Compared, Preset, Runs
+from tape_arith.arith.commands import option
 
 EXAMPLE = "tape-arith curves --compare rope,tape --preset mini"
 
 
 def command(
-    compare: Compared,
-    preset: Preset = None,
-    runs: Runs = Path("runs"),
+    compare: option.Compared,
+    preset: option.Preset = None,
+    runs: option.Runs = Path("runs"),
     out: Annotated[
         Path | None, typer.Option(help="A .png, .svg or .pdf file (default: beside the runs).")
     ] = None,

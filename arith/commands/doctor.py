@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tape_arith.arith.commands.options import Preset, Runs
+from tape_arith.arith.commands import option
 from tape_arith.arith.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ STYLES = {"ok": "green", "slow": "yellow", "missing": "cyan", "broken": "bold re
 
 
 def command(
-    preset: Preset = None,
-    runs: Runs = Path("runs"),
+    preset: option.Preset = None,
+    runs: option.Runs = Path("runs"),
     data: Annotated[Path, typer.Option(help="The folder of datasets.")] = Path("data"),
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:

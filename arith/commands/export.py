@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands.options import Fresh
+from tape_arith.arith.commands import option
 from tape_arith.arith.errors import UsageError
 from tape_arith.models.names.parse import parse_extrapolation
 
@@ -33,7 +33,7 @@ def command(
             help="With lm-eval: so many problems for each pair of lengths (default: the grid's).",
         ),
     ] = None,
-    fresh: Fresh = False,
+    fresh: option.Fresh = False,
 ) -> None:
     """Write a trained run as transformers or lm-evaluation-harness takes it; prints the folder."""
     from tape_arith.arith.export.export_run import export_run

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import chosen_config
-from tape_arith.arith.commands.options import Fresh, Preset, Settings, TaskName
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.files import MOST_INTEGER
 
@@ -15,7 +15,7 @@ EXAMPLE = "tape-arith generate --preset mini --workers 2"
 
 
 def command(
-    preset: Preset = None,
+    preset: option.Preset = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder (default: data/addition-bucket-40).")
     ] = None,
@@ -34,12 +34,12 @@ def command(
     format: Annotated[
         str | None, typer.Option(help="tokens, text or parquet (default: tokens).")
     ] = None,
-    task: TaskName = None,
-    settings: Settings = None,
+    task: option.TaskName = None,
+    settings: option.Settings = None,
     verify: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Check every hash of a dataset instead.")
     ] = None,
-    fresh: Fresh = False,
+    fresh: option.Fresh = False,
 ) -> None:
     """Write the training problems of a preset (default: paper-40), the same for any workers.
 

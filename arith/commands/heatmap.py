@@ -5,22 +5,22 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands.options import Compared, MaxDigits, Preset, Runs, Split
+from tape_arith.arith.commands import option
 
 EXAMPLE = "tape-arith heatmap --compare rope,rand-rope,nope,fire,tape"
 
 
 def command(
-    compare: Compared,
-    preset: Preset = None,
-    split: Split = "evaluation",
-    max_digits: MaxDigits = None,
+    compare: option.Compared,
+    preset: option.Preset = None,
+    split: option.Split = "evaluation",
+    max_digits: option.MaxDigits = None,
     seed: Annotated[int | None, typer.Option(help="One seed only (default: their mean).")] = None,
     sort: Annotated[
         bool,
         typer.Option("--sort", help="Best out of distribution first, as `all` always stands."),
     ] = False,
-    runs: Runs = Path("runs"),
+    runs: option.Runs = Path("runs"),
     out: Annotated[
         Path | None, typer.Option(help="A .png, .svg or .pdf file (default: beside the runs).")
     ] = None,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands.options import MaxDigits, Preset, Runs, Split, complete_encoding
+from tape_arith.arith.commands import option
 from tape_arith.arith.errors import UsageError
 
 EXAMPLE = "tape-arith leaderboard --preset mini --out leaderboard.tex --figure leaderboard.pdf"
@@ -20,13 +20,13 @@ def command(
             "--pe",
             metavar="NAMES",
             help="Encodings to show, as in fire,tape+yarn; ranks and tests stay those of all.",
-            autocompletion=complete_encoding,
+            autocompletion=option.complete_encoding,
         ),
     ] = "all",
-    preset: Preset = None,
-    split: Split = "evaluation",
-    max_digits: MaxDigits = None,
-    runs: Runs = Path("runs"),
+    preset: option.Preset = None,
+    split: option.Split = "evaluation",
+    max_digits: option.MaxDigits = None,
+    runs: option.Runs = Path("runs"),
     format: Annotated[
         str | None,
         typer.Option(help="markdown, csv, latex or json (default: by --out, or markdown)."),

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands.options import Runs, complete_encoding
+from tape_arith.arith.commands import option
 from tape_arith.arith.errors import UsageError
 
 EXAMPLE = "tape-arith list --json"
 
 
 def command(
-    runs: Runs = Path("runs"),
+    runs: option.Runs = Path("runs"),
     costs: Annotated[
         bool, typer.Option("--costs", help="Parameters and extra FLOPs at the paper's size too.")
     ] = False,
@@ -22,7 +22,7 @@ def command(
         typer.Option(
             metavar="NAMES",
             help="BibTeX of these encodings, as in tape+yarn,abacus+fire, or of all, in place.",
-            autocompletion=complete_encoding,
+            autocompletion=option.complete_encoding,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,

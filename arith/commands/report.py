@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands.options import MaxDigits, Preset, Runs, Split, complete_encoding
+from tape_arith.arith.commands import option
 from tape_arith.arith.errors import UsageError
 
 EXAMPLE = "tape-arith report --preset mini --out report.html"
@@ -17,13 +17,13 @@ def command(
         typer.Option(
             metavar="NAMES",
             help="Encodings, as in fire,tape+yarn, or all that are scored.",
-            autocompletion=complete_encoding,
+            autocompletion=option.complete_encoding,
         ),
     ] = "all",
-    preset: Preset = None,
-    split: Split = "evaluation",
-    max_digits: MaxDigits = None,
-    runs: Runs = Path("runs"),
+    preset: option.Preset = None,
+    split: option.Split = "evaluation",
+    max_digits: option.MaxDigits = None,
+    runs: option.Runs = Path("runs"),
     out: Annotated[
         Path | None,
         typer.Option(

@@ -5,28 +5,13 @@ from typing import Annotated
 
 import typer
 
+from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import (
     chosen_config,
     conclude,
     stopper_for,
     use_threads,
     whole_numbers,
-)
-from tape_arith.arith.commands.options import (
-    Attention,
-    Compiled,
-    Engine,
-    LeadingBos,
-    NoCurves,
-    Preset,
-    Runs,
-    Settings,
-    Slots,
-    TaskName,
-    Threads,
-    TimeLimit,
-    Track,
-    complete_encoding,
 )
 from tape_arith.arith.errors import UsageError
 from tape_arith.models.backends import AUTO, AttentionChoice
@@ -37,23 +22,23 @@ EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
 
 def command(
     pe: Annotated[
-        str, typer.Option(help="Encodings, with commas.", autocompletion=complete_encoding)
+        str, typer.Option(help="Encodings, with commas.", autocompletion=option.complete_encoding)
     ],
     seeds: Annotated[str, typer.Option(help="Seeds, with commas.")] = "0",
-    preset: Preset = None,
-    settings: Settings = None,
-    task: TaskName = None,
-    leading_bos: LeadingBos = 0,
+    preset: option.Preset = None,
+    settings: option.Settings = None,
+    task: option.TaskName = None,
+    leading_bos: option.LeadingBos = 0,
     data: Annotated[Path, typer.Option(help="The folder of datasets.")] = Path("data"),
-    out: Runs = Path("runs"),
-    time_limit: TimeLimit = None,
-    threads: Threads = None,
-    attention: Attention = "auto",
-    compiled: Compiled = None,
-    no_curves: NoCurves = False,
-    track: Track = None,
-    slots: Slots = None,
-    engine: Engine = "local",
+    out: option.Runs = Path("runs"),
+    time_limit: option.TimeLimit = None,
+    threads: option.Threads = None,
+    attention: option.Attention = "auto",
+    compiled: option.Compiled = None,
+    no_curves: option.NoCurves = False,
+    track: option.Track = None,
+    slots: option.Slots = None,
+    engine: option.Engine = "local",
 ) -> None:
     """Generate, train, score and draw; what is done already is never done again."""
     names = parse_list(pe)

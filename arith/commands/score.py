@@ -5,16 +5,8 @@ from typing import Annotated
 
 import typer
 
+from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import leave, show, stopper_for, use_threads
-from tape_arith.arith.commands.options import (
-    Attention,
-    Compiled,
-    Fresh,
-    MaxDigits,
-    Split,
-    Threads,
-    TimeLimit,
-)
 from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.names.parse import parse_extrapolation
 
@@ -26,14 +18,14 @@ def command(
     with_: Annotated[
         str | None, typer.Option("--with", help="An extrapolation at test time: yarn[:ramp=paper].")
     ] = None,
-    split: Split = "evaluation",
-    max_digits: MaxDigits = None,
+    split: option.Split = "evaluation",
+    max_digits: option.MaxDigits = None,
     as_json: Annotated[bool, typer.Option("--json", help="The grid on stdout.")] = False,
-    time_limit: TimeLimit = None,
-    threads: Threads = None,
-    attention: Attention = "auto",
-    compiled: Compiled = None,
-    fresh: Fresh = False,
+    time_limit: option.TimeLimit = None,
+    threads: option.Threads = None,
+    attention: option.Attention = "auto",
+    compiled: option.Compiled = None,
+    fresh: option.Fresh = False,
 ) -> None:
     """Score a run on the grid of operand lengths, by one teacher-forced pass."""
     from tape_arith.arith.data.bucket import known_split

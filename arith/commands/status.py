@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.arith.commands.options import complete_sweep
+from tape_arith.arith.commands import option
 
 EXAMPLE = "tape-arith status mini-all --watch"
 SECONDS_BETWEEN_LOOKS = 2.0
@@ -19,7 +19,7 @@ def command(
         typer.Argument(
             metavar="RUNS|SWEEP",
             help="A folder of runs, a sweep's name, or its folder.",
-            autocompletion=complete_sweep,
+            autocompletion=option.complete_sweep,
         ),
     ] = "runs",
     runs: Annotated[Path, typer.Option(help="Where a sweep of that name was run.")] = Path("runs"),

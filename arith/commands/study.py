@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import use_threads
-from tape_arith.arith.commands.options import Split, Threads
 from tape_arith.arith.errors import unknown
 from tape_arith.arith.terminal import say
 
@@ -38,8 +38,8 @@ def attention(
     problems: Annotated[
         int, typer.Option(min=1, help="So many in distribution, and so many out of it.")
     ] = 200,
-    split: Split = "evaluation",
-    threads: Threads = None,
+    split: option.Split = "evaluation",
+    threads: option.Threads = None,
     format: Format = "markdown",
     figure: Annotated[
         Path | None,
@@ -58,8 +58,8 @@ def errors(
         int | None,
         typer.Option(min=1, help="So many of the evaluation set, the first ones (default: all)."),
     ] = None,
-    split: Split = "evaluation",
-    threads: Threads = None,
+    split: option.Split = "evaluation",
+    threads: option.Threads = None,
     format: Format = "markdown",
     figure: Drawing = None,
 ) -> None:
@@ -76,8 +76,8 @@ def stability(
     problems: Annotated[
         int, typer.Option(min=1, help="So many of the evaluation set, the first ones.")
     ] = 200,
-    split: Split = "evaluation",
-    threads: Threads = None,
+    split: option.Split = "evaluation",
+    threads: option.Threads = None,
     format: Format = "markdown",
     figure: Drawing = None,
 ) -> None:

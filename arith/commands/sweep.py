@@ -6,19 +6,8 @@ from typing import Annotated
 
 import typer
 
+from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import conclude, stopper_for, use_threads
-from tape_arith.arith.commands.options import (
-    Attention,
-    Compiled,
-    Engine,
-    NoCurves,
-    Runs,
-    Slots,
-    Threads,
-    TimeLimit,
-    Track,
-    complete_sweep,
-)
 from tape_arith.models.backends import AUTO, AttentionChoice
 
 EXAMPLE = "tape-arith sweep paper-20 --time-limit 25m"
@@ -30,21 +19,21 @@ def command(
         typer.Argument(
             metavar="SWEEP",
             help="A sweep that comes along (arith/sweeps/bundled), or a .toml file of yours.",
-            autocompletion=complete_sweep,
+            autocompletion=option.complete_sweep,
         ),
     ],
-    out: Runs = Path("runs"),
+    out: option.Runs = Path("runs"),
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show jobs, cost and estimated time; write nothing.")
     ] = False,
-    time_limit: TimeLimit = None,
-    slots: Slots = None,
-    engine: Engine = "local",
-    threads: Threads = None,
-    attention: Attention = "auto",
-    compiled: Compiled = None,
-    no_curves: NoCurves = False,
-    track: Track = None,
+    time_limit: option.TimeLimit = None,
+    slots: option.Slots = None,
+    engine: option.Engine = "local",
+    threads: option.Threads = None,
+    attention: option.Attention = "auto",
+    compiled: option.Compiled = None,
+    no_curves: option.NoCurves = False,
+    track: option.Track = None,
     as_json: Annotated[bool, typer.Option("--json", help="The jobs, as JSON.")] = False,
 ) -> None:
     """Train and score all runs of a sweep, in its order; what is done is never done again."""

@@ -5,26 +5,13 @@ from typing import Annotated
 
 import typer
 
+from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import (
     chosen_config,
     leave,
     show,
     stopper_for,
     use_threads,
-)
-from tape_arith.arith.commands.options import (
-    Attention,
-    Compiled,
-    Fresh,
-    LeadingBos,
-    NoCurves,
-    Preset,
-    Settings,
-    TaskName,
-    Threads,
-    TimeLimit,
-    Track,
-    complete_encoding,
 )
 from tape_arith.arith.errors import EXIT_FAILED, UsageError
 from tape_arith.arith.files import MOST_INTEGER
@@ -43,10 +30,10 @@ def command(
         str | None,
         typer.Option(
             help="The positional encoding: name[:option=value...][+name].",
-            autocompletion=complete_encoding,
+            autocompletion=option.complete_encoding,
         ),
     ] = None,
-    preset: Preset = None,
+    preset: option.Preset = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -55,9 +42,9 @@ def command(
             help="Initialization, training problems, positions (default: 0).",
         ),
     ] = None,
-    settings: Settings = None,
-    task: TaskName = None,
-    leading_bos: LeadingBos = 0,
+    settings: option.Settings = None,
+    task: option.TaskName = None,
+    leading_bos: option.LeadingBos = 0,
     steps: Annotated[
         int | None, typer.Option(help="With RUN: extend its budget to so many steps.")
     ] = None,
@@ -78,12 +65,12 @@ def command(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder of runs (default: runs).")] = None,
     no_score: Annotated[bool, typer.Option("--no-score", help="Leave the grid out.")] = False,
-    time_limit: TimeLimit = None,
-    threads: Threads = None,
-    attention: Attention = "auto",
-    compiled: Compiled = None,
-    no_curves: NoCurves = False,
-    track: Track = None,
+    time_limit: option.TimeLimit = None,
+    threads: option.Threads = None,
+    attention: option.Attention = "auto",
+    compiled: option.Compiled = None,
+    no_curves: option.NoCurves = False,
+    track: option.Track = None,
     on_nonfinite: Annotated[
         Policy | None,
         typer.Option(
@@ -91,7 +78,7 @@ def command(
             "what the run's record says); skip leaves it out and counts it.",
         ),
     ] = None,
-    fresh: Fresh = False,
+    fresh: option.Fresh = False,
 ) -> None:
     """Train one encoding, or go on with a run, then score its grid."""
     if run is not None and pe is not None:

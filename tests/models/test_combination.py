@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tape_arith.arith.commands.options import complete_encoding
+from tape_arith.arith.commands.option import complete_encoding
 from tape_arith.models.build import build
 from tape_arith.models.contract import decoder_for, example_batch, forward
 from tape_arith.models.encoding import Combination, PositionalEncoding, Setting, Workload
