@@ -169,7 +169,8 @@ def lines(text: str, width: float, size: float) -> list[str]:
 def text_width(text: str, size: float, weight: str = "normal") -> float:
     """Return the width of `text` in letters of `size`, in points."""
     font = FontProperties(family=STYLE["font.family"], weight=weight)
-    return float(TextPath((0, 0), text, size=size, prop=font).get_extents().x1)
+    path = TextPath((0, 0), text, size=size, prop=font)
+    return float(path.vertices[:, 0].max(initial=0.0))  # get_extents solves every curve: slow
 
 
 def fit(text: str, width: float, size: float, weight: str = "normal") -> tuple[str, float]:
