@@ -50,8 +50,8 @@ for _panel, _names in PANELS.items():
             app.command(_name, **_place)(_module.command)
 
 
-def _print_version(context: typer.Context, asked: bool) -> None:
-    if asked and not context.resilient_parsing:  # a shell completes the line, nobody asks
+def _print_version(context: typer.Context, requested: bool) -> None:
+    if requested and not context.resilient_parsing:  # a shell completes the line, nobody asks
         print(f"tape-arith {own_version()}")
         raise typer.Exit
 
@@ -62,7 +62,7 @@ def _options(
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version)
     ] = False,
 ) -> None:
-    """What stands before a command."""
+    """Take the options before a command."""
 
 
 class _Interrupted(BaseException):

@@ -1,4 +1,4 @@
-"""What people read: progress bars and notes on stderr, text made safe for a terminal.
+"""Messages for people: progress bars and notes on stderr, text made safe for a terminal.
 
 A failed write to stderr is ignored, because the work is worth more than the message; a failed
 write of data to stdout is an error.

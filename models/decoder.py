@@ -80,11 +80,11 @@ class Block(nn.Module):
         layer: PositionalLayer,
         state: State,
         seqs: Sequences,
-        where: Tensor | None = None,
+        chosen: Tensor | None = None,
     ) -> tuple[Tensor, State]:
         """Return x [B, T, D] and the state after the block.
 
-        With `where` (int64 [m]) only those tokens pass through the MLP: x [m, D], and the state
+        With `chosen` (int64 [m]) only those tokens pass through the MLP: x [m, D], and the state
         before it. The last block does this, since nobody reads its other tokens.
         """
         normed = self.attention_norm(x)
@@ -92,13 +92,13 @@ class Block(nn.Module):
         q, k, v = qkv.unbind(-3)
         heads, state = layer.attend(normed, q, k, v, state, seqs)
         heads = heads.flatten(-2)
-        if where is not None:
-            heads = heads.flatten(0, 1).index_select(0, where)
-            x = x.flatten(0, 1).index_select(0, where)
+        if chosen is not None:
+            heads = heads.flatten(0, 1).index_select(0, chosen)
+            x = x.flatten(0, 1).index_select(0, chosen)
         x = x + self.output(heads)
         gate, value = self.gate_value(self.mlp_norm(x)).chunk(2, -1)
         mlp_out = self.down(F.gelu(gate) * value)
-        return x + mlp_out, state if where is not None else layer.update(mlp_out, state, seqs)
+        return x + mlp_out, state if chosen is not None else layer.update(mlp_out, state, seqs)
 
 
 class Decoder(nn.Module):
@@ -144,8 +144,8 @@ class Decoder(nn.Module):
             std = residual_std if name.endswith(("output.weight", "down.weight")) else INITIAL_STD
             nn.init.normal_(parameter, std=std, generator=generator)
 
-    def forward(self, seqs: Sequences, where: Tensor | None = None) -> Tensor:
-        """Return logits [B, T, V], or [m, V] of tokens `where` (int64 [m], indices into B x T).
+    def forward(self, seqs: Sequences, chosen: Tensor | None = None) -> Tensor:
+        """Return logits [B, T, V], or [m, V] of tokens `chosen` (int64 [m], indices into B x T).
 
         float32 under any autocast, float64 for a float64 decoder.
         """
@@ -157,7 +157,7 @@ class Decoder(nn.Module):
             here = seqs.at(i)
             here.show("state", state)
             run = block if self.compiled else block.forward
-            x, state = run(x, layer, state, here, where if i == last else None)
+            x, state = run(x, layer, state, here, chosen if i == last else None)
         with torch.autocast(x.device.type, enabled=False):
             return self.head(self.final_norm(x.to(self.head.weight.dtype)))
 

@@ -124,7 +124,7 @@ def measure(options: Options) -> Iterator[Result]:
     """Measure real tokens a second of all, in turn; then ours beside each peer's best."""
     hardware = detect(*options.compute)
     config = options.training_config(hardware)
-    ours = [_as_the_suite_trains(config, hardware), _on_one_batch(config, hardware)]
+    contenders = [_as_the_suite_trains(config, hardware), _on_one_batch(config, hardware)]
     peers: list[_Contender] = []
     for peer in _PEERS:
         try:
@@ -132,16 +132,16 @@ def measure(options: Options) -> Iterator[Result]:
         except ImportError:
             reason = f"{peer.package} is not installed (pip install {peer.package})"
             yield Result("peers", f"{peer.package} {peer.name}", None, "tokens/s", note=reason)
-    rates = _rates([*ours, *peers], config, hardware, options)
+    rates = _rates([*contenders, *peers], config, hardware, options)
     lines: dict[str, Result] = {}
-    for each in [*peers, *ours]:
-        more = each.parameters - ours[0].parameters
+    for each in [*peers, *contenders]:
+        more = each.parameters - contenders[0].parameters
         note = f"{each.note}, {each.parameters:,} parameters" + (f" ({more:+,})" if more else "")
         name = f"{each.name}: real tokens"
         lines[each.name] = Result.of("peers", name, rates[each.name], "tokens/s", note=note)
         yield lines[each.name]
     speed = {name: line.value or 0.0 for name, line in lines.items()}
-    for own in ours:
+    for own in contenders:
         for package in dict.fromkeys(peer.package for peer in peers):
             settings = [peer.name for peer in peers if peer.package == package]
             best = max(settings, key=speed.__getitem__)
@@ -176,8 +176,8 @@ def _as_the_suite_trains(config: Config, hardware: Hardware) -> _Contender:
     candidate = Candidate.of(parse("rope"), config, hardware)
     trainer = candidate.trainer
     groups = len(list(trainer.groups(*trainer.batches.problems(0))))
-    where = "" if hardware.device == "cuda" else f" on {describe_threads(hardware)}"
-    note = f"{hardware.dtype_name}, {groups} groups{where}, "
+    place = "" if hardware.device == "cuda" else f" on {describe_threads(hardware)}"
+    note = f"{hardware.dtype_name}, {groups} groups{place}, "
     note += f"{100 * candidate.padding([0]):.0f} % padding{_compiled(hardware)}"
     parameters = trainer.decoder.num_parameters()
     return _Contender("ours, as the suite trains", parameters, candidate.train, note)

@@ -1,4 +1,4 @@
-"""How every command behaves: what it takes, how it stops, how it exits."""
+"""Parse, stop and exit alike in every command."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Which grids may stand side by side, as data without figures. Never imports torch.
+"""Grids that may stand side by side, as data without figures. Never imports torch.
 
 panels.py       the grids of a comparison, the runs left out, the commands that make missing ones
 run_files.py    what lies beside these grids

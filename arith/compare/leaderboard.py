@@ -192,7 +192,7 @@ def _mfu(rate: float, name: str, config: Config, run: RunFiles) -> float | None:
 
 
 def _is_unchanged(run: RunFiles | None) -> bool:
-    """Whether the encoding is what the run was trained with: to compute its size runs its code."""
+    """Tell whether the encoding is that of the training: computing its size runs its code."""
     if run is None:
         return False
     try:

@@ -73,7 +73,7 @@ class Study:
 
     @property
     def scale_end(self) -> float:
-        """Where the scale out of distribution ends: all seeds are on it."""
+        """Return the end of the scale out of distribution, which shows all seeds."""
         rows = [row for one in self.learners for row in one.out_of_distribution.values]
         return style.scale_end(max((value for row in rows for value in row), default=1.0))
 

@@ -59,7 +59,7 @@ class Layout(NamedTuple):
 
     @property
     def height(self) -> float:
-        """Of all rows: squares, the lines above them, and the labels below."""
+        """Return the inches of all rows: squares, the lines above them, the labels below."""
         above = (6 + _LINE * self.letters * (len(self.means) + 2)) / 72
         return self.rows * (self.side + above + 0.1) + 0.25
 

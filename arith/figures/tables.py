@@ -58,7 +58,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Training:
-    """How a run's training went; None for what is not known."""
+    """The course of a run's training; None for what is not known."""
 
     loss: float | None = None
     """In its last steps, nats a scored token."""
@@ -103,7 +103,7 @@ class Row:
 
     @property
     def ranked(self) -> bool:
-        """Whether it takes part in the order by its mean out of distribution."""
+        """Tell whether it takes part in the order by its mean out of distribution."""
         return self.mark is None and self.means["out_of_distribution"] is not None
 
     @property

@@ -1,4 +1,4 @@
-"""From a run's config to its decoder and its trainer, with the errors of users' encodings."""
+"""Build the decoder and the trainer of a run, and name the errors of users' encodings."""
 
 import platform
 import sys

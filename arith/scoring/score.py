@@ -86,13 +86,13 @@ def logits_of_answers(decoder: Decoder, rows: Rows, device: str) -> Tensor:
     """Return the logits of the scored tokens, row after row: float32 [m, V]."""
     answers = rows.answers
     seqs = sequences(rows, device)
-    where = to_device(np.pad(answers, (0, -len(answers) % ANSWERS)), device)
+    chosen = to_device(np.pad(answers, (0, -len(answers) % ANSWERS)), device)
     if decoder.compiled:
         # Of other sizes in every group, as is known from the start: no graph for the first alone.
-        for varying in (where, seqs.starts):
+        for varying in (chosen, seqs.starts):
             if varying is not None:
                 torch._dynamo.maybe_mark_dynamic(varying, 0)
-    logits: Tensor = decoder(seqs, where)
+    logits: Tensor = decoder(seqs, chosen)
     return logits[: len(answers)]
 
 

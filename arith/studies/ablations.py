@@ -44,7 +44,7 @@ class Member(NamedTuple):
 
     @property
     def unchanged(self) -> bool:
-        """Whether it is the first of its family."""
+        """Tell whether it is the first of its family."""
         return self.label == self.row.encoding
 
     @property

@@ -114,8 +114,8 @@ def _pairs(
     before: Watched, after: Watched, layer: int, leading: int
 ) -> dict[str, tuple[Tensor, Tensor]]:
     """Return each measure before and after the change, both [B, H or 1, T, T]."""
-    kept = slice(leading, None)
-    weights, changed = before.weights[layer], after.weights[layer][..., kept, kept]
+    original = slice(leading, None)
+    weights, changed = before.weights[layer], after.weights[layer][..., original, original]
     pairs = {ATTENTION: (weights, changed)}
     if leading:
         renormalised = (changed / changed.sum(-1, keepdim=True)).nan_to_num(nan=0.0)  # 0 / 0
@@ -124,7 +124,7 @@ def _pairs(
     if products is not None and moved is not None:
         # A product that depends on indices alone has one row for the batch: it counts for each.
         shape = (len(weights), -1, -1, -1)
-        pairs[PRODUCTS] = (products.expand(shape), moved[..., kept, kept].expand(shape))
+        pairs[PRODUCTS] = (products.expand(shape), moved[..., original, original].expand(shape))
     return pairs
 
 

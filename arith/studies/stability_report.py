@@ -64,8 +64,8 @@ def to_markdown(study: Study) -> str:
     spread = " ± is the 95 % interval over seeds (Student t)." * study.several_seeds
     levels = ", ".join(f"{ROUNDING[precision]:g} in {precision}" for precision in ROUNDING)
     notes = [f"{_DEFINITION} r: not told from rounding (at most {levels}).{spread}"]
-    for why, group in rows.groupby("why", sort=False):
-        notes.append(f"none ({why}): {', '.join(group.label.unique())}.")
+    for reason, group in rows.groupby("why", sort=False):
+        notes.append(f"none ({reason}): {', '.join(group.label.unique())}.")
     notes.append(f"{study.source}{_untrained(study)}")
     return markdown(pd.DataFrame(body, columns=head), 5) + "".join(f"\n{note}\n" for note in notes)
 

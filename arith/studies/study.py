@@ -52,7 +52,7 @@ class Study:
 
     @property
     def several_seeds(self) -> bool:
-        """Whether any label has more than one run."""
+        """Tell whether any label has more than one run."""
         return any(len(seeds) > 1 for seeds in self.seeds.values())
 
     @property

@@ -1,4 +1,4 @@
-"""What the jobs of a sweep cost, and how long they take on this machine.
+"""Estimate the cost of a sweep's jobs, and their time on this machine.
 
 A few steps of one encoding are timed here; all other jobs go by their FLOPs.
 """

@@ -1,4 +1,4 @@
-"""From runs to jobs (generate, train, score), which of them are done, and the order they run in.
+"""Plan the jobs of runs (generate, train, score), tell which are done, and run them in order.
 
 A job is a call of a tape-arith command that can be repeated: it resumes where it stopped, and does
 nothing if it is done. Whether it is done is read from the files of its run, whoever wrote them. No

@@ -1,4 +1,4 @@
-"""How far runs and sweeps are, from their files alone. No torch here."""
+"""Tell how far runs and sweeps are, from their files alone. Never imports torch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -125,6 +125,10 @@ class Config(Strict):
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def differences(self, other: "Config") -> str:
-        """Return `key: mine, not the other's` for each setting that differs."""
-        mine, yours = self.as_dict(), other.as_dict()
-        return ", ".join(f"{k}: {mine[k]}, not {yours[k]}" for k in mine if mine[k] != yours[k])
+        """Return `key: own, not other` for each setting that differs."""
+        settings, other_settings = self.as_dict(), other.as_dict()
+        return ", ".join(
+            f"{key}: {value}, not {other_settings[key]}"
+            for key, value in settings.items()
+            if value != other_settings[key]
+        )

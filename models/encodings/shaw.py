@@ -32,8 +32,8 @@ class ShawLayer(PositionalLayer):
             # Of every distance first, [B, T, H, R], then the one of each key: a key for each pair
             # of tokens would be K times the scores.
             scores = (q.to(dtype) * width**-0.5) @ self.keys.to(dtype).T
-            where = state.distance[:, None].expand(batch, heads, tokens, tokens)
-            bias = scores.transpose(1, 2).gather(-1, where)
+            index = state.distance[:, None].expand(batch, heads, tokens, tokens)
+            bias = scores.transpose(1, 2).gather(-1, index)
         (attended,) = self.attention(q, k, (v,), seqs, bias=bias)
         return attended, state
 

@@ -19,7 +19,7 @@ _EAGER = Eager()
 
 
 class XPosState(NamedTuple):
-    """What turns and scales queries, and what keys: each part [B or 1, T, H or 1, 2F]."""
+    """Maps that turn and scale queries and keys: each part [B or 1, T, H or 1, 2F]."""
 
     query: Rotation
     key: Rotation

@@ -1,4 +1,4 @@
-"""What several encodings share. For the symbols see models/encodings/__init__.py.
+"""Bases that several encodings share. For the symbols see models/encodings/__init__.py.
 
 additive_bias.py, attention_scores.py  a bias added to the scores; the scores themselves
 learned_table.py                       vectors added to token embeddings, by index or place of digit

@@ -1,4 +1,4 @@
-"""Where jobs run. An engine starts jobs and reports how they ended; `run_jobs` decides the rest.
+"""Engines of jobs. An engine starts jobs and reports how they ended; `run_jobs` decides the rest.
 
 local   in this process, or subprocesses of this machine     ray    tasks of a Ray cluster
 worker  a job on the node that a cluster chose for it        slurm  arrays of batch jobs
