@@ -19,31 +19,11 @@ from tape_arith.arith.figures.captions import footnote
 from tape_arith.arith.figures.heatmap import cell_means, compose, draw, layout, significant, ticks
 from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.figures import assert_texts_are_apart
-
-
-def grid(
-    encoding: str, seed: int = 0, *, outside: int = 20, inside: int = 100, **more: Any
-) -> Grid:
-    """Return a grid with `inside` and `outside` of 100 problems right in each cell."""
-    trained = more.pop("trained", 4)
-    evaluation = {"task": "addition", "version": 1, "seed": 0}
-    evaluation |= {"max_digits": more.pop("size", 2 * trained), "problems_per_cell": 100}
-    made = Grid.empty(
-        encoding,
-        preset="mini",
-        seed=seed,
-        trained_digits=trained,
-        budget={"steps": 1500},
-        evaluation=evaluation | {"sha256": "3f2a91bc" + "0" * 56},
-        **more,
-    )
-    made.total[:] = 100
-    made.exact[:] = np.where(made.mask("in_distribution"), inside, outside)
-    return made
+from tests.helpers.made_grids import flat
 
 
 def panel(encoding: str, seeds: Sequence[int] = (0, 1, 2), **more: Any) -> list[Grid]:
-    return [grid(encoding, seed, **more) for seed in seeds]
+    return [flat(encoding, seed, **more) for seed in seeds]
 
 
 def lose(made: Grid, rows: slice, columns: slice) -> None:
@@ -71,7 +51,7 @@ def words(figure: Figure, ax: Axes | None = None) -> str:
 
 
 def test_cells_are_means_over_seeds_and_the_first_operand_goes_up() -> None:
-    one, other = grid("tape", 0), grid("tape", 1)
+    one, other = flat("tape", 0), flat("tape", 1)
     one.exact[5, 0], other.exact[5, 0] = 40, 60  # six digits plus one digit
     figure = compose([[one, other], panel("fire", outside=90), panel("rope", outside=1)])
     ax = figure.axes[0]
@@ -84,7 +64,7 @@ def test_cells_are_means_over_seeds_and_the_first_operand_goes_up() -> None:
 
 
 def test_missing_cells_are_masked_and_hatched() -> None:
-    gappy, empty = panel("fire"), grid("rope")
+    gappy, empty = panel("fire"), flat("rope")
     lose(gappy[1], slice(6, 8), slice(0, 3))
     lose(empty, slice(None), slice(None))
     figure = compose([gappy, panel("tape"), [empty]])
@@ -158,8 +138,8 @@ def test_cells_without_a_significant_difference_are_grey() -> None:
 
 
 def test_means_seeds_and_convergence_above_a_panel() -> None:
-    several = [grid("tape", 0, outside=10), grid("tape", 1, outside=20), grid("tape", 2)]
-    bad = [grid("rope", 0), grid("rope", 1, inside=98)]
+    several = [flat("tape", 0, outside=10), flat("tape", 1, outside=20), flat("tape", 2)]
+    bad = [flat("rope", 0), flat("rope", 1, inside=98)]
     figure = compose([several, bad, panel("nope", [3], inside=90)])
     text = words(figure, figure.axes[0])
     assert "out of distribution 16.7 ± 14.3 %" in text  # 10, 20, 20 with t = 4.303
@@ -242,8 +222,8 @@ def test_a_papers_width() -> None:
     [
         ([], None, "nothing to compare"),
         ([[]], None, "nothing to compare"),
-        ([[grid("tape"), grid("tape")]], None, "two grids of one seed"),
-        ([[grid("tape")], [grid("fire", size=9)]], None, "max digits 9, not 8"),
+        ([[flat("tape"), flat("tape")]], None, "two grids of one seed"),
+        ([[flat("tape")], [flat("fire", size=9)]], None, "max digits 9, not 8"),
         ([panel("tape")], 7, "tape has no seed 7: it has seeds 0, 1, 2"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Grids made up for a test: empty, of given counts, and problems to count."""
+"""Made-up grids: empty, of given counts, flat outside the trained square; problems to count."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ EVALUATION = {
     "seed": 0,
     "max_digits": 4,
     "problems_per_cell": 100,
-    "sha256": "ab" * 32,
+    "sha256": "3f2a91bc" + "0" * 56,
 }
 
 
@@ -30,8 +30,18 @@ def filled(exact: object, total: int = 100, **more: Any) -> Grid:
     return grid
 
 
+def flat(
+    encoding: str, seed: int = 0, *, inside: int = 100, outside: int = 20, **more: Any
+) -> Grid:
+    """Return a grid with `inside` and `outside` of 100 problems right in each cell."""
+    trained = more.pop("trained", 4)
+    exact = np.full([more.pop("size", 2 * trained)] * 2, outside)
+    exact[:trained, :trained] = inside
+    return filled(exact, encoding=encoding, seed=seed, trained=trained, **more)
+
+
 def scored(count: int, size: int = 4, seed: int = 0) -> tuple[Any, ...]:
-    """The four arrays of `add` for `count` problems."""
+    """Return the four arrays of `add` for `count` problems."""
     draw = np.random.default_rng(seed)
     lengths = draw.integers(1, size + 1, (count, 2))
     tokens = lengths.max(axis=1) + draw.integers(1, 3, count)

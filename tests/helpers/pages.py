@@ -1,4 +1,4 @@
-"""Reports made up for a test, and what a page says, read back from its HTML."""
+"""Made-up reports, and the content of a page read back from its HTML."""
 
 import base64
 import json
@@ -16,30 +16,17 @@ from tape_arith.arith.figures.curves import Learner, Series
 from tape_arith.arith.figures.report.content import Report, Run
 from tape_arith.arith.figures.tables import Comparison, Training, rows
 from tape_arith.arith.scoring.grid import Grid
+from tests.helpers.made_grids import filled
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='hacked=1'>\"'&{{command}}"
 """A name that tries to get out of text, attributes, scripts and our own template."""
 
 
 def grid(encoding: str, seed: int = 0, digits: int = 6, **more: Any) -> Grid:
-    """Trained to half of `digits`; counts drawn at random but for the trained square, all right."""
-    evaluation = {"task": "addition", "version": 1, "seed": 0, "max_digits": digits}
-    evaluation |= {"problems_per_cell": 100, "sha256": "3f2a91bc" + "0" * 56}
-    made = Grid.empty(
-        encoding,
-        preset="mini",
-        seed=seed,
-        trained_digits=digits // 2,
-        budget={"steps": 1000},
-        evaluation=evaluation,
-        **more,
-    )
-    draw = np.random.default_rng([seed, *encoding.encode()])
-    made.total[:] = 100
-    made.exact[:] = np.where(
-        made.mask("in_distribution"), 100, draw.integers(0, 101, made.total.shape)
-    )
-    return made
+    """Return a grid trained to half of `digits`, all right there and drawn at random elsewhere."""
+    exact = np.random.default_rng([seed, *encoding.encode()]).integers(0, 101, (digits, digits))
+    exact[: digits // 2, : digits // 2] = 100
+    return filled(exact, encoding=encoding, seed=seed, trained=digits // 2, **more)
 
 
 def report(panels: Sequence[list[Grid]], **more: Any) -> Report:
@@ -115,15 +102,14 @@ def learner(encoding: str, count: int = 1, **more: Any) -> Learner:
 
 
 class Page(HTMLParser):
-    """What an HTML reader finds in a page: elements with their attributes, and texts."""
+    """A page's elements with their attributes, its texts, and the cells of its tables' rows."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.texts: list[str] = []
         self.rows: list[list[str]] = []
-        """The cells' texts of every row of every table."""
-        self._cell = False
+        self._in_cell = False
         self.feed(text)
         self.close()
 
@@ -133,21 +119,20 @@ class Page(HTMLParser):
             self.rows.append([])
         if tag in ("td", "th"):
             self.rows[-1].append("")
-            self._cell = True
+            self._in_cell = True
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th"):
-            self._cell = False
+        self._in_cell = self._in_cell and tag not in ("td", "th")
 
     def handle_data(self, data: str) -> None:
         self.texts.append(data)
-        if self._cell:
+        if self._in_cell:
             self.rows[-1][-1] += data
 
 
 def data(text: str) -> dict[str, Any]:
-    """What the page's script reads."""
-    found = re.search(r'id="data">([^<]*)<', text)
-    assert found
-    unpacked: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(found[1])))
-    return unpacked
+    """Return the data that the page's script reads."""
+    match = re.search(r'id="data">([^<]*)<', text)
+    assert match
+    content: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(match[1])))
+    return content
