@@ -31,7 +31,7 @@ def command(
     where digits stand, then those that did not converge.
     """
     from tape_arith.arith.compare.order import describe_order, figure_path, sort_panels
-    from tape_arith.arith.compare.panels import ALL, select_panels, warn_excluded
+    from tape_arith.arith.compare.panels import ALL, select_panels
     from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.errors import UsageError
     from tape_arith.arith.figures.heatmap import draw
@@ -39,8 +39,7 @@ def command(
     from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
     evaluation_set = EvaluationSet(known_split(split), max_digits)
-    panels, excluded = select_panels(runs, compare, known_preset(preset), evaluation_set)
-    warn_excluded(excluded)
+    panels, _ = select_panels(runs, compare, known_preset(preset), evaluation_set)
     order = ""
     if compare == ALL and seed is not None:
         panels = [panel for panel in panels if any(grid.seed == seed for grid in panel)]

@@ -45,7 +45,6 @@ def command(
     --out or --figure, what is printed is the files written.
     """
     from tape_arith.arith.compare.leaderboard import board
-    from tape_arith.arith.compare.panels import warn_excluded
     from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.figures.board import FORMATS
     from tape_arith.arith.files import write_text
@@ -65,7 +64,6 @@ def command(
         figure_format(figure)  # before anything is written
     evaluation_set = EvaluationSet(known_split(split), max_digits)
     content = board(runs, compare, known_preset(preset), evaluation_set, costs=costs)
-    warn_excluded(content.left_out)
     if out:
         write_text(out, FORMATS[kind](content))
         print(out)

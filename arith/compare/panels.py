@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from tape_arith.arith.compare.order import Panels
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.command_lines import (
+    completing_command,
     other_run_roots,
     score_command,
     train_command,
@@ -15,6 +16,7 @@ from tape_arith.arith.runs.folder import find_grids, find_runs
 from tape_arith.arith.runs.record import load_preset, presets
 from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import say
 from tape_arith.models.names.parse import Name, parse, parse_list
 
@@ -46,6 +48,21 @@ class Excluded(NamedTuple):
     reason: str
 
 
+def split_complete(
+    root: Path, grids: Sequence[Grid], evaluation_set: EvaluationSet
+) -> tuple[list[Grid], list[Grid]]:
+    """Return the complete grids, and those whose scoring was interrupted.
+
+    Names each of the latter on stderr, with the command that completes it.
+    """
+    partial = [grid for grid in grids if not grid.complete]
+    for grid in partial:
+        count = f"{grid.blocks_done} of {grid.evaluation['problems_per_cell']} problems a cell"
+        command = completing_command(root, grid, evaluation_set)
+        say(f"note: left out: {grid.name} seed {grid.seed}: {count} are scored: {command}")
+    return [grid for grid in grids if grid.complete], partial
+
+
 def warn_excluded(excluded: Iterable[tuple[str, str]]) -> None:
     """Print a line to stderr for each of the runs that a comparison leaves out."""
     for runs, reason in excluded:
@@ -60,15 +77,17 @@ def select_panels(
     *,
     with_others: bool = False,
 ) -> tuple[Panels, list[Excluded]]:
-    """Return the grids of each encoding in `names`, one a seed, and the runs that are left out.
+    """Return the complete grids of each encoding in `names`, one a seed, and the runs left out.
 
-    With `with_others` the other encodings that may stand beside them follow. Raises UsageError as
-    `choose_group`; if nothing is scored, it has the commands that make what is missing.
+    Names the latter on stderr. With `with_others` the other encodings that may stand beside them
+    follow. Raises UsageError as `choose_group`; if nothing is scored, it has the commands that make
+    what is missing.
     """
     named = parse_names(names)
     wanted = list(map(str, named))
     read_all = with_others or not named
-    grids = find_grids(root, preset, None if read_all else named, evaluation_set)
+    every_grid = find_grids(root, preset, None if read_all else named, evaluation_set)
+    grids, partial = split_complete(root, every_grid, evaluation_set)
     scored: dict[str, set[str]] = {}
     for grid in grids:
         scored.setdefault(grid.preset, set()).add(grid.name)
@@ -80,6 +99,9 @@ def select_panels(
     )
     if read_all:
         excluded += _not_scored(root, shown[0].preset, evaluation_set)
+    warn_excluded(excluded)
+    if seeds := _seeds([grid for grid in partial if grid.preset == shown[0].preset]):
+        excluded.append(Excluded(_describe_seeds(seeds), "scored in part"))
     ordered = dict.fromkeys([*wanted, *(grid.name for grid in shown)])
     return [[grid for grid in shown if grid.name == name] for name in ordered], excluded
 
@@ -131,10 +153,7 @@ def choose_group(
     shown, *rest = sorted(groups, key=order, reverse=True)
     excluded = []
     for group in rest:
-        seeds: dict[str, list[int]] = {}
-        for one in group:
-            seeds.setdefault(one.name, []).append(one.seed)
-        excluded.append(Excluded(_describe_seeds(seeds), differ(group[0], shown[0])))
+        excluded.append(Excluded(_describe_seeds(_seeds(group)), differ(group[0], shown[0])))
     lacking = [one for one in wanted if one not in _names(shown)]
     if lacking:
         reasons = "; ".join(f"{runs}: {reason}" for runs, reason in excluded)
@@ -205,6 +224,13 @@ def _not_scored(root: Path, preset: str, evaluation_set: EvaluationSet) -> list[
         if record.preset == preset and not folder.has_grid(normalized):
             seeds.setdefault(record.encoding, []).append(record.seed)
     return [Excluded(_describe_seeds(seeds), f"not scored{evaluation_set} yet")] if seeds else []
+
+
+def _seeds(group: Iterable[Candidate]) -> dict[str, list[int]]:
+    seeds: dict[str, list[int]] = {}
+    for one in group:
+        seeds.setdefault(one.name, []).append(one.seed)
+    return seeds
 
 
 def _describe_seeds(seeds: Mapping[str, Sequence[int]]) -> str:

@@ -232,7 +232,6 @@ def _by_length(grid: Grid) -> list[tuple[int, str, int]]:
     longer = 1 + np.maximum(*np.indices((digits, digits)))
     rows = []
     for length in sorted({*even, trained, min(trained + 1, digits)}):
-        share = 100 * float(np.mean(grid.accuracy[longer == length]))  # nan if a cell is missing
-        text = "not measured" if np.isnan(share) else f"{share:.1f}"
-        rows.append((length, text, int(grid.total[longer == length].sum())))
+        share = 100 * float(np.mean(grid.accuracy[longer == length]))
+        rows.append((length, f"{share:.1f}", int(grid.total[longer == length].sum())))
     return rows

@@ -3,8 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from tape_arith.arith.data.bucket import CARRY, EVALUATION
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.scoring.comparable import check_comparable
@@ -73,28 +71,19 @@ def decimals(share: float) -> int:
     return 2 if share < CONVERGED <= round(share, 3) else 1
 
 
-def missing_cells(panel: Panel, region: Region) -> int:
-    """Count the cells of `region` that at least one of the seeds has not scored."""
-    missing = np.any([grid.total == 0 for grid in panel], axis=0)
-    return int((missing & panel[0].mask(region)).sum())
-
-
 def mean_line(panel: Panel, region: Region, labels: Mapping[Region, str] = REGION_WORDS) -> str:
-    """Return "out of distribution 18.2 ± 3.1 %", or why there is no such number."""
-    label = labels[region]
-    if panel[0].mean(region).cells == 0:
-        return f"{label}: none scored"
+    """Return "out of distribution 18.2 ± 3.1 %", or that no cell is in the region."""
     interval = over_seeds(panel, region)
     if interval is None:
-        return f"{label}: {missing_cells(panel, region)} missing"
-    return f"{label} {percent(interval, [grid.mean(region).value for grid in panel])} %"
+        return f"{labels[region]}: none scored"
+    return f"{labels[region]} {percent(interval, [grid.mean(region) for grid in panel])} %"
 
 
 def difference_line(one: Panel, other: Panel, region: Region) -> str:
     """Return "out of distribution +12.3 points", first minus second, without an interval."""
     first, second = over_seeds(one, region), over_seeds(other, region)
     if first is None or second is None:
-        return f"{REGION_WORDS[region]}: unknown"
+        return f"{REGION_WORDS[region]}: none scored"
     return f"{REGION_WORDS[region]} {signed(100 * (first.mean - second.mean), 1)} points"
 
 
@@ -112,7 +101,7 @@ def seeds_line(panel: Panel) -> str:
 
 
 def convergence(panel: Panel) -> str | None:
-    """Return "not converged" with the number of seeds, "not fully scored", or None if all is well.
+    """Return "not converged" with the number of seeds, or None if all seeds converged.
 
     Convergence on hard sums is that on the usual ones, unknown without them.
     """
@@ -120,8 +109,6 @@ def convergence(panel: Panel) -> str | None:
     failed = sum(state is False for state in states)
     if failed:
         return "not converged" if failed == len(panel) else f"{failed} not converged"
-    if missing_cells(panel, "in_distribution"):
-        return "not fully scored"
     return "convergence unknown" if None in states else None
 
 

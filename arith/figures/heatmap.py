@@ -28,7 +28,6 @@ DIFFERENCES = "vlag"
 _DISCOVERY_RATE = 0.05
 _GREY = "#cfcfcf"
 """Of cells without a significant difference."""
-_MISSING: dict[str, Any] = {"facecolor": "#f4f4f4", "edgecolor": "#8c8c8c", "hatch": "//////"}
 _OUTLINE: dict[str, Any] = {
     "fill": False,
     "edgecolor": "white",
@@ -99,13 +98,12 @@ def compose(panels: Sequence[Panel], seed: int | None = None, *, order: str = ""
     place, compared = layout(len(shown)), len(shown) == 2
     means = [cell_means(grids) for grids in shown]
     note = [captions.footnote(shown), _SHORT_WORDS if place.brief else "", order]
-    missing = any(np.isnan(values).any() for values in means)
     with mpl.rc_context(style.STYLE):
         figure = style.page(
             min(7.3, place.columns * (place.side + 0.35) + 1.0),
             place.height,
             " ".join(filter(None, note)),
-            _legend(missing=missing, compared=compared),
+            _legend(compared=compared),
             3,
             place.letters,
             compress=True,
@@ -137,10 +135,7 @@ def compose(panels: Sequence[Panel], seed: int | None = None, *, order: str = ""
 
 
 def cell_means(grids: Panel) -> Floats:
-    """Return float64[N, N]: mean over seeds of exact match, nan where any seed misses the cell.
-
-    Not the mean over the seeds that have it: neighbouring cells would be of different runs.
-    """
+    """Return float64[N, N]: mean over seeds of exact match."""
     return np.asarray(np.mean([grid.accuracy for grid in grids], axis=0), dtype=np.float64)
 
 
@@ -157,8 +152,7 @@ def significant(one: Panel, other: Panel) -> Bools:
 
 def difference_limit(points: Floats) -> int:
     """Return where the scale of a difference in percentage points ends."""
-    known = np.abs(points[~np.isnan(points)])
-    largest = float(known.max()) if len(known) else 0.0
+    largest = np.abs(points).max()
     return next(bound for bound in (10, 20, 40, 60, 80, 100) if largest <= bound + 1e-9)
 
 
@@ -176,12 +170,9 @@ def ticks(max_digits: int) -> list[int]:
 def _paint(
     ax: Axes, values: Floats, colours: str, limits: tuple[float, float], trained_digits: int
 ) -> QuadMesh:
-    """Draw float64[N, N] as cells with the square of trained lengths around some.
-
-    Cells that are nan stay open and show the hatched ground.
-    """
+    """Draw float64[N, N] as cells with the square of trained lengths around some."""
     mesh = ax.pcolormesh(
-        np.ma.masked_invalid(values),
+        values,
         cmap=sns.color_palette(colours, as_cmap=True),
         vmin=limits[0],
         vmax=limits[1],
@@ -189,8 +180,6 @@ def _paint(
         rasterized=True,
     )
     ax.set_aspect("equal")
-    if np.isnan(values).any():
-        ax.patch.set(**_MISSING, linewidth=0)
     square = Rectangle((0, 0), trained_digits, trained_digits, **_OUTLINE)
     square.set(clip_on=False, zorder=3)
     ax.add_patch(square)
@@ -203,8 +192,7 @@ def _draw_difference(
     """Draw the third panel: first minus second, grey where problems alone explain it."""
     limit = difference_limit(points)
     mesh = _paint(ax, points, DIFFERENCES, (-limit, limit), panels[0][0].trained_digits)
-    unexplained = ~np.isnan(points) & ~significant(panels[0], panels[1])
-    ones = np.ma.masked_array(np.ones(points.shape), mask=~unexplained)
+    ones = np.ma.masked_array(np.ones(points.shape), mask=significant(panels[0], panels[1]))
     ax.pcolormesh(ones, cmap=ListedColormap([_GREY]), vmin=0, vmax=1, rasterized=True)
     _label_axes(ax, len(points), place, left=False, bottom=True)
     first, second = panels
@@ -238,11 +226,9 @@ def _finish_bar(bar: Any, label: str, at: Sequence[float], form: Any, letters: f
     bar.outline.set_linewidth(0.5)
 
 
-def _legend(*, missing: bool, compared: bool) -> list[Patch]:
+def _legend(*, compared: bool) -> list[Patch]:
     """A handle for each sign that the figure uses."""
     handles = [Patch(label="trained lengths", **_OUTLINE)]
-    if missing:
-        handles.append(Patch(label="not scored", linewidth=0.5, **_MISSING))
     if compared:
         words = "no significant difference (false discovery rate 5 %, these runs only)"
         handles.append(Patch(label=words, facecolor=_GREY))

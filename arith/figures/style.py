@@ -32,7 +32,6 @@ STYLE: Any = {
     "font.family": "DejaVu Sans",
     "pdf.fonttype": 42,
     "svg.hashsalt": "tape-arith",
-    "hatch.linewidth": 0.5,
     "axes.linewidth": 0.6,
 }
 _UNDATED: dict[str, Any] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}

@@ -78,13 +78,13 @@ class Row:
     encoding: str
     seeds: tuple[int, ...]
     means: Mapping[Region, Interval | None]
-    """None if cells of the region are missing, or none are in it."""
+    """None if no cell is in the region."""
     mark: str | None
-    """ "not converged", "not fully scored", or None."""
+    """ "not converged", "convergence unknown", or None."""
     values: Mapping[Region, tuple[float | None, ...]]
     """The mean of each seed."""
-    solved_to: Mapping[float, int | None]
-    """The largest length solved, by the share in SOLVED; None if it is not known."""
+    solved_to: Mapping[float, int]
+    """The largest length solved, by the share in SOLVED."""
     rank: int | None = None
     """Within its section, from 1; None if it is not ranked."""
     kind: str = ""
@@ -137,7 +137,7 @@ def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
             tuple(grid.seed for grid in grids),
             {region: over_seeds(grids, region) for region in REGIONS},
             captions.convergence(grids),
-            {region: tuple(grid.mean(region).value for grid in grids) for region in REGIONS},
+            {region: tuple(grid.mean(region) for grid in grids) for region in REGIONS},
             {share: solved_to(grids, share) for share in SOLVED},
         )
         for grids in captions.checked_panels(panels, seed)

@@ -53,6 +53,15 @@ def score_command(root: Path, preset: str, name: Name, evaluation_set: Evaluatio
     return _quoted(["score", str(folder.path), *way])
 
 
+def completing_command(root: Path, grid: Grid, evaluation_set: EvaluationSet) -> str:
+    """Return the command that completes a grid, or why there is none."""
+    folder = run_folder(root, grid.preset, grid.encoding, grid.seed)
+    if folder.has_results_without_weights():
+        return why_no_weights(folder)
+    way = score_options(grid.extrapolation, evaluation_set)
+    return _quoted(["score", str(folder.path), *way])
+
+
 def reproduction_commands(root: Path, record: RunRecord, grids: Sequence[Grid]) -> list[str]:
     """Return the commands that train a run below `root` and score `grids` again, into runs/.
 

@@ -369,7 +369,8 @@ def _on_set(evaluation_set: EvaluationSet, folder: RunFolder, grids: list[Grid])
             if not selected:
                 say(f"note: left out: {folder.path}: its run.json does not say which grid is meant")
     if selected and evaluation_set.split != EVALUATION:
-        standard = {grid.name: grid for grid in _on_set(DEFAULT_SET, folder, grids)}
+        complete = [grid for grid in grids if grid.complete]
+        standard = {grid.name: grid for grid in _on_set(DEFAULT_SET, folder, complete)}
         for grid in selected:
             grid.usual = standard.get(grid.name)
     return selected

@@ -6,9 +6,9 @@ whose second has j; it is `array[i - 1, j - 1]` everywhere.
 
 import json
 from dataclasses import dataclass, field
-from math import fsum, isnan
+from math import fsum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,14 +64,6 @@ def region_mask(region: Region, max_digits: int, trained_digits: int) -> Bools:
     return masks[region]
 
 
-class Mean(NamedTuple):
-    """Mean of exact match over the cells of a region, each cell with the same weight."""
-
-    value: float | None
-    """Fraction in 0..1; None if a cell of the region is missing or the region is empty."""
-    cells: int
-
-
 @dataclass(eq=False, kw_only=True)
 class Grid:
     """The score of one trained run: counts per pair of operand lengths."""
@@ -92,11 +84,12 @@ class Grid:
     scoring: dict[str, Any] = field(default_factory=dict)
     """Facts of the scoring (type, threshold, ...): kept beside the counts, never compared."""
     blocks_done: int = 0
-    """Leading blocks of the evaluation set that are counted: scoring resumes after them."""
+    """Leading blocks of the evaluation set that are counted: scoring resumes after them. A block is
+    a problem of every cell."""
     exact: Ints
     """int64[N, N]: problems answered exactly."""
     total: Ints
-    """int64[N, N]: problems scored; 0 is a missing cell."""
+    """int64[N, N]: problems scored, `blocks_done` in every cell of a grid that is saved."""
     right_sum: Floats
     """float64[N, N]: sum over problems of the share of right answer tokens."""
     first_wrong_sum: Ints
@@ -106,7 +99,7 @@ class Grid:
 
     @classmethod
     def empty(cls, encoding: str, **facts: Any) -> Self:
-        """Return a grid of which every cell is missing; N is `evaluation["max_digits"]`."""
+        """Return a grid without blocks; N is `evaluation["max_digits"]`."""
         size = facts["evaluation"]["max_digits"]
         exact, total, first_wrong_sum = np.zeros((3, size, size), np.int64)
         return cls(
@@ -182,34 +175,38 @@ class Grid:
 
     @property
     def accuracy(self) -> Floats:
-        """float64[N, N]: exact match per cell, 0..1; nan where missing."""
-        return _ratio(self.exact, self.total)
+        """float64[N, N]: exact match per cell, 0..1, of a grid with blocks."""
+        return self.exact / self.total
 
     def mask(self, region: Region) -> Bools:
         """Return the cells of `region`: bool[N, N]."""
         return region_mask(region, self.max_digits, self.trained_digits)
 
-    def mean(self, region: Region) -> Mean:
-        """Return the mean over the cells of `region`. A missing cell makes it None, never 0."""
-        values = self.accuracy[self.mask(region)]
-        known = len(values) > 0 and not np.isnan(values).any()
-        return Mean(fsum(values) / len(values) if known else None, len(values))
+    def mean(self, region: Region) -> float | None:
+        """Return the mean of exact match over the cells of `region`, each with the same weight.
+
+        None if no cell is in the region, or no block is counted.
+        """
+        mask = self.mask(region)
+        if not self.blocks_done or not mask.any():
+            return None
+        return fsum(self.accuracy[mask]) / int(mask.sum())
 
     @property
     def converged(self) -> bool | None:
-        """True if the trained lengths were learned; None while cells of them are missing.
+        """True if the trained lengths were learned; None while no block is counted.
 
         Hard sums do not tell: for them `usual` decides, None if it is not known.
         """
         grid = self if self.split == EVALUATION else self.usual
-        value = None if grid is None else grid.mean("in_distribution").value
+        value = None if grid is None else grid.mean("in_distribution")
         return None if value is None else value >= CONVERGED - SLACK
 
     def summary(self, evaluation_set: EvaluationSet | None = None) -> str:
         """Return the means in one line, in percent of exact answers."""
 
         def percent(region: Region) -> str:
-            value = self.mean(region).value
+            value = self.mean(region)
             return "incomplete" if value is None else f"{value:.1%}"
 
         longer = f"out of distribution {percent('out_of_distribution')}"
@@ -244,15 +241,12 @@ class Grid:
         assert self.total.max() <= self.evaluation["problems_per_cell"], "a chunk counted twice"
 
 
-def _ratio(sums: NDArray[Any], counts: Ints) -> Floats:
-    result = np.full(counts.shape, np.nan)
-    np.divide(sums, counts, out=result, where=counts > 0)
-    return result
-
-
 def _nullable(sums: NDArray[Any], counts: Ints) -> list[list[float | None]]:
-    rows = _ratio(sums, counts).tolist()
-    return [[None if isnan(mean) else mean for mean in row] for row in rows]
+    """Return means, None where nothing is counted."""
+    return [
+        [total / count if count else None for total, count in zip(*row, strict=True)]
+        for row in zip(sums.tolist(), counts.tolist(), strict=True)
+    ]
 
 
 _CELLS = ("exact", "total", "right_share", "first_wrong")

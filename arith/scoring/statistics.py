@@ -80,33 +80,30 @@ def student_t(means: Sequence[float], level: float = 0.95) -> Interval | None:
 
 
 def one_run(grid: Grid, region: Region, level: float = 0.95) -> Interval | None:
-    """Return the interval of one run's mean under other problems; None if cells are missing.
+    """Return the interval of one run's mean under other problems; None as `Grid.mean`.
 
-    Wilson's interval at the mean over cells, with the number of problems that gives the mean over
-    cells its variance (the harmonic one if cells hold unequal numbers). The cells are strata, so it
-    is never too narrow; and unlike the sum of their variances, never of width 0.
+    Wilson's interval at the mean over cells. The cells are strata, so it is never too narrow; and
+    unlike the sum of their variances, never of width 0.
     """
-    mean = grid.mean(region).value
+    mean = grid.mean(region)
     if mean is None:
         return None
-    cells = grid.total[grid.mask(region)]
-    n = len(cells) ** 2 / float((1 / cells).sum())
+    n = int(grid.total[grid.mask(region)].sum())
     # All right and all wrong must be recognized, whatever the last bit of the two products.
     low, high = map(float, wilson(n if mean == 1 else mean * n, n, level))
     arm = max(mean - low, high - mean)
-    return Interval(mean, low, high, arm, "this run only", int(cells.sum()))
+    return Interval(mean, low, high, arm, "this run only", n)
 
 
 def over_seeds(grids: Sequence[Grid], region: Region, level: float = 0.95) -> Interval | None:
     """Return the mean and interval of the seeds of one encoding: `one_run` for a single seed.
 
-    None if there is no grid, or if any of them misses a cell of the region.
+    None if there is no grid, or if the region is empty.
     """
     if len(grids) == 1:
         return one_run(grids[0], region, level)
-    values = [grid.mean(region).value for grid in grids]
-    known = [value for value in values if value is not None]
-    return student_t(known, level) if len(known) == len(values) else None
+    means = [grid.mean(region) for grid in grids]
+    return student_t([mean for mean in means if mean is not None], level)
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> Welch | None:
@@ -150,7 +147,7 @@ def holm(p: Sequence[float]) -> list[float]:
 def two_proportion(
     exact_a: ArrayLike, total_a: ArrayLike, exact_b: ArrayLike, total_b: ArrayLike
 ) -> Floats:
-    """Return two-sided p of the pooled two-proportion z test, elementwise; nan where a total is 0.
+    """Return two-sided p of the pooled two-proportion z test, elementwise.
 
     The same as Pearson's chi-squared of the 2x2 table without correction. All right in both and all
     wrong in both give 1.
@@ -163,43 +160,40 @@ def two_proportion(
         variance = pooled * (1 - pooled) * (1 / n_a + 1 / n_b)
         z = np.abs(right_a / n_a - right_b / n_b) / np.sqrt(variance)
     z = np.where((pooled == 0) | (pooled == 1), 0.0, z)
-    return np.where((n_a > 0) & (n_b > 0), special.erfc(z / sqrt(2)), np.nan)
+    return np.asarray(special.erfc(z / sqrt(2)))
 
 
 def false_discovery(p: NDArray[Any], rate: float = 0.05) -> Bools:
     """Return the tests that are significant at a false discovery rate: bool of p's shape.
 
-    nan is no test. Source: Benjamini and Hochberg 1995, Controlling the false discovery rate.
+    Source: Benjamini and Hochberg 1995, Controlling the false discovery rate.
     """
-    tested = np.sort(p[~np.isnan(p)])
+    tested = np.sort(p, axis=None)
     passed = tested[tested <= rate * np.arange(1, len(tested) + 1) / max(len(tested), 1)]
-    significant: Bools = p <= passed.max(initial=-1.0)  # nan compares as False
+    significant: Bools = p <= passed.max(initial=-1.0)
     return significant
 
 
-def by_length(grids: Sequence[Grid]) -> list[float | None]:
+def by_length(grids: Sequence[Grid]) -> list[float]:
     """Return exact match by the digits of the longer operand, the mean over the seeds in `grids`.
 
-    Entry L - 1 is over the 2 L - 1 cells whose longer operand has L digits; None if one of them is
-    missing in any grid.
+    Entry L - 1 is over the 2 L - 1 cells whose longer operand has L digits.
     """
     accuracy = np.mean([grid.accuracy for grid in grids], axis=0)
     lengths = np.arange(1, len(accuracy) + 1)
     longer = np.maximum.outer(lengths, lengths)
     shells = [accuracy[longer == length] for length in lengths]
-    return [None if np.isnan(shell).any() else fsum(shell) / len(shell) for shell in shells]
+    return [fsum(shell) / len(shell) for shell in shells]
 
 
-def solved_to(grids: Sequence[Grid], share: float) -> int | None:
+def solved_to(grids: Sequence[Grid], share: float) -> int:
     """Return the largest L such that each length up to L has `share` or more in `by_length`.
 
-    0 if not even one digit has; None if a missing cell leaves it open. A length is a mean over
-    cells, not the worst of them: with 100 problems a cell, an encoding that solves 99.6 %
-    everywhere has some cell below 99 %, and the more cells the sooner.
+    0 if not even one digit has. A length is a mean over cells, not the worst of them: with 100
+    problems a cell, an encoding that solves 99.6 % everywhere has some cell below 99 %, and the
+    more cells the sooner.
     """
     for length, value in enumerate(by_length(grids), start=1):
-        if value is None:
-            return None
         if value < share - SLACK:
             return length - 1
     return grids[0].max_digits

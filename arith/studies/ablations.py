@@ -32,7 +32,7 @@ class Member(NamedTuple):
     """An encoding compared with the first of its family out of distribution.
 
     `label` is the options that change it, of the first its name. `difference` is that of the means
-    (None if either is not fully scored). `p` is that of Welch's test over seeds, adjusted after
+    (None if nothing is out of distribution). `p` is that of Welch's test over seeds, adjusted after
     Holm for the tests of the family; None for the first, for one seed, and for an encoding that has
     not converged, which is not ranked either.
     """

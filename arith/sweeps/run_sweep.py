@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 from tape_arith.arith.compare.order import figure_path
+from tape_arith.arith.compare.panels import split_complete
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.figures import heatmap
 from tape_arith.arith.figures.tables import Row, ranked, rows, to_csv, to_markdown
@@ -60,11 +61,12 @@ def run_sweep(
 def draw_comparison(runs: Sequence[Run]) -> Path | None:
     """Draw the heatmap and write the tables of the encodings of `runs`; return the figure's path.
 
-    Takes every seed that is scored. Returns None if nothing is.
+    Takes every seed that is completely scored. Returns None if nothing is.
     """
     names = list(dict.fromkeys(run.name for run in runs))
     grids = find_grids(runs[0].root, runs[0].preset, names)
-    panels = _panels(names, [grid for grid in grids if _has_budget(grid, runs[0])])
+    alike = [grid for grid in grids if _has_budget(grid, runs[0])]
+    panels = _panels(names, split_complete(runs[0].root, alike, DEFAULT_SET)[0])
     left_out = [f"{g.name} seed {g.seed}" for g in grids if not _has_budget(g, runs[0])]
     if left_out:
         say(f"note: left out, trained with other settings or steps: {', '.join(left_out)}")
@@ -100,11 +102,18 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
     """
     folder = sweep_folder(sweep, out)
     texts: dict[str, str] = {}
+    scored: list[list[Grid]] = []
     for split in sweep.splits:
         stem = "table" if split == EVALUATION else f"table@{split}"
-        if table := _table(sweep, out, split):
+        table: list[Row] = []
+        if sweep.learning_rates:
+            table = _tuned_rows(sweep, out, split)
+        elif panels := _scored_panels(sweep, out, EvaluationSet(split)):
+            table = rows(panels)
+            if split == EVALUATION and _is_family(sweep):
+                scored = panels
+        if table:
             texts |= {f"{stem}.{end}": text(table) for end, text in _FORMATS.items()}
-    scored = scored_panels(sweep, out) if _is_family(sweep) else []
     families = ablations.families(scored) if scored else []
     if families:
         formats = ablations.FORMATS.items()
@@ -125,14 +134,11 @@ def _is_family(sweep: Sweep) -> bool:
     """Return whether most encodings differ only in options from another one of the sweep."""
     counts = Counter(str(name).split(":")[0] for name in sweep.names)
     related = sum(count for count in counts.values() if count > 1)
-    return not sweep.learning_rates and 2 * related > len(sweep.names)
+    return 2 * related > len(sweep.names)
 
 
-def scored_panels(
-    sweep: Sweep,
-    out: Path,
-    evaluation_set: EvaluationSet = DEFAULT_SET,
-    learning_rate: float | None = None,
+def _scored_panels(
+    sweep: Sweep, out: Path, evaluation_set: EvaluationSet, learning_rate: float | None = None
 ) -> list[list[Grid]]:
     """Return the sweep's complete grids, a panel an encoding in the file's order.
 
@@ -142,14 +148,10 @@ def scored_panels(
     runs = [run for run in sweep.runs(out) if run.root == root]
     expected = {(str(run.name), run.seed) for run in runs}
     grids = find_grids(root, sweep.preset, sweep.names, evaluation_set)
-    return _panels(
-        sweep.names,
-        [
-            grid
-            for grid in grids
-            if (grid.name, grid.seed) in expected and grid.complete and _has_budget(grid, runs[0])
-        ],
-    )
+    of_sweep = [
+        grid for grid in grids if (grid.name, grid.seed) in expected and _has_budget(grid, runs[0])
+    ]
+    return _panels(sweep.names, split_complete(root, of_sweep, evaluation_set)[0])
 
 
 def choices(
@@ -158,24 +160,24 @@ def choices(
     """Choose the learning rate of each encoding that is best in distribution, the first of equals.
 
     Yields it with its grids: nothing out of distribution decides. Skips an encoding unless every
-    rate has the same seeds: that would be another search.
+    rate has the same seeds, each with a mean in distribution: that would be another search.
     """
     by_rate = {
-        rate: {panel[0].name: panel for panel in scored_panels(sweep, out, evaluation_set, rate)}
+        rate: [grid for panel in _scored_panels(sweep, out, evaluation_set, rate) for grid in panel]
         for rate in sweep.learning_rates
     }
     for name in sweep.names:
-        panels = {rate: scored.get(str(name), []) for rate, scored in by_rate.items()}
+        panels = {
+            rate: [g for g in grids if g.name == str(name) and g.converged is not None]
+            for rate, grids in by_rate.items()
+        }
         seeds = {tuple(sorted(grid.seed for grid in panel)) for panel in panels.values()}
         if len(seeds) == 1 and seeds != {()}:
             best = max(panels, key=lambda rate: _in_distribution(panels[rate]))
             yield best, panels[best]
 
 
-def _table(sweep: Sweep, out: Path, split: str) -> list[Row]:
-    if not sweep.learning_rates:
-        panels = scored_panels(sweep, out, EvaluationSet(split))
-        return rows(panels) if panels else []
+def _tuned_rows(sweep: Sweep, out: Path, split: str) -> list[Row]:
     return ranked(
         replace(row, encoding=f"{row.encoding} (learning_rate {rate:g})")
         for rate, panel in choices(sweep, out, EvaluationSet(split))
@@ -186,7 +188,7 @@ def _table(sweep: Sweep, out: Path, split: str) -> list[Row]:
 def _in_distribution(panel: Sequence[Grid]) -> float:
     """Return the mean on the standard problems: hard sums never choose."""
     standard = [grid if grid.split == EVALUATION else grid.usual for grid in panel]
-    return fmean(grid.mean("in_distribution").value or 0.0 for grid in standard if grid is not None)
+    return fmean(grid.mean("in_distribution") or 0.0 for grid in standard if grid is not None)
 
 
 def _write(folder: Path, texts: dict[str, str]) -> list[Path]:

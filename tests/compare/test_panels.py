@@ -13,6 +13,7 @@ from tape_arith.arith.compare.panels import select_panels
 from tape_arith.arith.figures.captions import footnote
 from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.documents import edit_text
+from tests.helpers.made_grids import interrupt
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 
 RUNS = Path("runs")
@@ -145,6 +146,25 @@ def test_grids_that_differ_are_left_out_and_named(comparison: Path) -> None:
         line = refused(command, "--compare", "rope,fire")
         assert "cannot stand in one figure" in line and "version" in line
     assert [grid.seed for grid in select_panels(RUNS, "fire")[0][0]] == [0, 1]
+
+
+def test_partial_grids_are_left_out_and_named_with_the_command(comparison: Path) -> None:
+    interrupt(FIRE / "seed-0/grid.json")
+    command = "tape-arith score runs/mini/fire/seed-0"
+    note = f"note: left out: fire seed 0: 1 of 3 problems a cell are scored: {command}\n"
+    for words in (
+        ("heatmap", "--compare", "rope,fire"),
+        ("leaderboard", "--out", "board.csv"),
+        ("report",),
+    ):
+        assert done(*words).err == note
+    panels, excluded = select_panels(RUNS, "fire")
+    assert [grid.seed for grid in panels[0]] == [1]
+    assert excluded == [("fire seed 0", "scored in part")]
+    shutil.rmtree(FIRE / "seed-1")
+    assert command in refused("heatmap", "--compare", "fire", after=True)
+    done(*command.split()[1:])
+    assert done("leaderboard").err == ""
 
 
 def test_the_caption_names_settings(comparison: Path) -> None:

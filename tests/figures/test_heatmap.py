@@ -16,7 +16,7 @@ from matplotlib.text import Text
 
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.captions import footnote
-from tape_arith.arith.figures.heatmap import cell_means, compose, draw, layout, significant, ticks
+from tape_arith.arith.figures.heatmap import compose, draw, layout, significant, ticks
 from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.figures import assert_texts_are_apart
 from tests.helpers.made_grids import flat
@@ -24,10 +24,6 @@ from tests.helpers.made_grids import flat
 
 def panel(encoding: str, seeds: Sequence[int] = (0, 1, 2), **more: Any) -> list[Grid]:
     return [flat(encoding, seed, **more) for seed in seeds]
-
-
-def lose(made: Grid, rows: slice, columns: slice) -> None:
-    made.exact[rows, columns] = made.total[rows, columns] = 0
 
 
 def mesh(ax: Axes) -> QuadMesh:
@@ -61,22 +57,6 @@ def test_cells_are_means_over_seeds_and_the_first_operand_goes_up() -> None:
     assert ax.get_xlabel() == "length of second operand"
     assert [mesh(ax).get_clim() for ax in figure.axes[:3]] == [(0.0, 1.0)] * 3
     assert len(figure.axes) == 4  # one colour bar
-
-
-def test_missing_cells_are_masked_and_hatched() -> None:
-    gappy, empty = panel("fire"), flat("rope")
-    lose(gappy[1], slice(6, 8), slice(0, 3))
-    lose(empty, slice(None), slice(None))
-    figure = compose([gappy, panel("tape"), [empty]])
-    lost = np.ma.getmaskarray(values(figure.axes[0]))
-    assert lost[6:8, 0:3].all() and lost.sum() == 6
-    assert figure.axes[0].patch.get_hatch() and not figure.axes[1].patch.get_hatch()
-    assert not np.ma.getmaskarray(values(figure.axes[1])).any()
-    assert np.ma.getmaskarray(values(figure.axes[2])).all()
-    text = words(figure, figure.axes[0])
-    assert "out of distribution: 6 missing" in text and "in distribution 100.0" in text
-    assert "not scored" in words(figure) and "not fully scored" in words(figure)
-    assert np.isnan(cell_means(gappy)[6:8, 0:3]).all()
 
 
 @pytest.mark.parametrize(("trained", "size"), [(3, 9), (5, 5), (8, 16)])
@@ -117,11 +97,6 @@ def test_first_minus_second(sign: int) -> None:
     assert ("fire \N{MINUS SIGN} tape" if sign > 0 else "tape \N{MINUS SIGN} fire") in text
     assert ("+" if sign > 0 else "\N{MINUS SIGN}") + "50.0 points" in text
     assert "these runs only" in text
-    # A missing cell is neither grey nor coloured.
-    lose(pair[0][0], slice(6, 7), slice(7, 8))
-    ax = compose(pair).axes[2]
-    assert np.ma.getmaskarray(values(ax))[6, 7] and np.ma.getmaskarray(values(ax, 1))[6, 7]
-    assert ax.patch.get_hatch()
 
 
 def test_cells_without_a_significant_difference_are_grey() -> None:
@@ -197,7 +172,6 @@ def test_no_text_leaves_the_page_or_meets_another(count: int) -> None:
     made = [
         panel(f"{names[k % 4]}{k}", inside=90, outside=k, settings=changed) for k in range(count)
     ]
-    lose(made[0][0], slice(4, 8), slice(4, 8))
     figure = compose(made, order="Order: mine.")
     assert_texts_are_apart(figure)
     text = words(figure)

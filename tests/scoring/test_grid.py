@@ -32,8 +32,7 @@ def test_masks_by_hand() -> None:
 
 def test_means_by_hand() -> None:
     grid = filled([[100, 50, 30], [40, 20, 10], [0, 6, 8]], trained=1)
-    grid.total[2, 2], grid.exact[2, 2] = 50, 4  # every cell weighs the same
-    means = {region: grid.mean(region).value for region in REGIONS}
+    means = {region: grid.mean(region) for region in REGIONS}
     assert means == pytest.approx(
         {
             "in_distribution": 1.0,
@@ -45,19 +44,11 @@ def test_means_by_hand() -> None:
     )
 
 
-def test_a_missing_cell_is_never_zero() -> None:
-    grid = filled([[100, 50], [50, 0]], trained=1)
-    grid.total[0, 1] = grid.exact[0, 1] = 0
-    means = {region: grid.mean(region) for region in REGIONS}
-    assert means == {
-        "in_distribution": (1.0, 1),
-        "both_longer": (0.0, 1),
-        "one_longer": (None, 2),
-        "out_of_distribution": (None, 3),
-        "all_cells": (None, 4),
-    }
-    assert np.isnan(grid.accuracy[0, 1]) and "all incomplete" in grid.summary()
-    assert tuple(filled([[1, 1], [1, 1]]).mean("out_of_distribution")) == (None, 0)
+def test_no_mean_of_an_empty_region_or_grid() -> None:
+    grid = filled([[1, 1], [1, 1]])
+    assert grid.mean("out_of_distribution") is grid.mean("one_longer") is None
+    assert grid.mean("all_cells") == 0.01
+    assert blank().mean("all_cells") is None and "all incomplete" in blank().summary()
 
 
 def test_converged() -> None:

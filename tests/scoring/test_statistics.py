@@ -93,10 +93,9 @@ class TestOneRun:
         assert interval.half_width == pytest.approx(by_hand.half_width)
         alone = over_seeds(seeds[:1], "all_cells")
         assert alone is not None and alone.of == "this run only"
-        seeds[1].total[1, 1] = seeds[1].exact[1, 1] = 0
-        assert over_seeds(seeds, "all_cells") is one_run(seeds[1], "all_cells") is None
-        assert over_seeds(seeds, "in_distribution") is not None
-        assert over_seeds([], "all_cells") is None
+        whole = [filled([[100]], trained=1, seed=seed) for seed in range(2)]
+        for grids in (whole, whole[:1], []):
+            assert over_seeds(grids, "out_of_distribution") is None
 
 
 LONGER = np.maximum.outer(np.arange(1, 17), np.arange(1, 17))
@@ -235,16 +234,16 @@ def test_two_proportion() -> None:
         table = [[a, n_a - a], [b, n_b - b]]
         oracle = stats.chi2_contingency(table, correction=False).pvalue
         assert two_proportion(a, n_a, b, n_b) == pytest.approx(oracle, rel=1e-9, abs=1e-15)
-    p = two_proportion([0, 100, 0, 100, 0], 100, [0, 100, 100, 50, 0], [100] * 4 + [0])
-    assert p[0] == p[1] == 1.0 and p[2] < 1e-20 and p[3] < 1e-10 and np.isnan(p[4])
+    p = two_proportion([0, 100, 0, 100], 100, [0, 100, 100, 50], 100)
+    assert p[0] == p[1] == 1.0 and p[2] < 1e-20 and p[3] < 1e-10
 
 
 class TestFalseDiscovery:
     @settings(max_examples=200, deadline=None)
-    @given(st.lists(st.floats(0, 1) | st.floats(0, 0.02) | st.just(float("nan"))))
+    @given(st.lists(st.floats(0, 1) | st.floats(0, 0.02)))
     def test_against_a_loop(self, p: list[float]) -> None:
         """The largest k with p_(k) <= k / m * rate."""
-        tests, cut = sorted(value for value in p if value == value), -1.0
+        tests, cut = sorted(p), -1.0
         for k, value in enumerate(tests, start=1):
             if value <= 0.05 * k / len(tests):
                 cut = value
@@ -270,14 +269,6 @@ class TestSolved:
         assert solved_to(grids, share) == 6
         grids[1].exact[5, 5] -= 1
         assert solved_to(grids, share) == 5
-
-    def test_missing_cells(self) -> None:
-        grid = filled([[100, 100, 0], [100, 100, 0], [0, 0, 0]])
-        grid.total[2, 2] = 0
-        assert by_length([grid])[2] is None
-        assert solved_to([grid], 0.9) is None  # three digits may be solved: nobody knows
-        grid.exact[1, 1] = 0
-        assert solved_to([grid], 0.9) == 1  # whatever lies beyond
 
     @settings(max_examples=50, deadline=None)
     @given(st.lists(st.integers(0, 100), min_size=16, max_size=16))

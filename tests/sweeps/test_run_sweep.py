@@ -16,6 +16,7 @@ from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.run_sweep import choices
 from tape_arith.arith.sweeps.sweep import Run, load_sweep
 from tests.helpers.child_processes import processes, start, wait, wait_until
+from tests.helpers.made_grids import interrupt
 from tests.helpers.sweeps import jobs_of, kept, sweep_file
 from tests.helpers.tiny_runs import call, contents, done, refused, settings, untouched
 
@@ -161,7 +162,9 @@ def test_a_job_that_fails_does_not_stop_the_others(here: Path) -> None:
     assert rows == json.loads(result.out)["jobs"] and "holds another run" in rows[0]["reason"]
 
 
-def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
+def test_the_tuned_track_chooses_in_distribution_only(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = sweep_file("rope,fire", tune="[1e-3, 3e-3]")
     done("sweep", file)
     # Better in distribution, worse out of it: that one is taken.
@@ -185,6 +188,10 @@ def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
     # A search that is not the same for all is none.
     Path("runs/mine/learning_rate=0.003/mini/rope/seed-0/grid.json").unlink()
     assert [panel[0].name for _, panel in choices(load_sweep(file), Path("runs"))] == ["fire"]
+    fire = Path("runs/mine/learning_rate=0.003/mini/fire/seed-0")
+    interrupt(fire / "grid.json")
+    assert not list(choices(load_sweep(file), Path("runs")))
+    assert f"tape-arith score {fire}\n" in capsys.readouterr().err
 
 
 def test_a_family_has_a_table_and_a_figure_of_its_own(here: Path) -> None:

@@ -82,7 +82,7 @@ def content(report: Report) -> dict[str, Any]:
     first = panels[0][0]
     parts = [region_mask(region, first.max_digits, first.trained_digits) for region in _PARTS]
     choices = [_choices(panel) for panel in panels]
-    totals = {n for choice in choices for cells in choice.values() for n in cells["total"] if n}
+    totals = {shown["total"] for choice in choices for shown in choice.values()}
     chosen = {MEAN: panels} | {
         str(seed): [[grid for grid in panel if grid.seed == seed] for panel in panels]
         for seed in report.seeds
@@ -118,21 +118,13 @@ def _choices(panel: Panel) -> dict[str, dict[str, Any]]:
         choice: {
             "seeds": [grid.seed for grid in grids],
             "exact": np.sum([grid.exact for grid in grids], axis=0).ravel().tolist(),
-            "total": np.sum([grid.total for grid in grids], axis=0).ravel().tolist(),
-            "share": _shares(grids),
+            "total": sum(grid.blocks_done for grid in grids),
             "lines": [captions.mean_line(grids, region) for region in captions.MEANS],
             "last": captions.seeds_line(grids),
             "mark": captions.convergence(grids),
         }
         for choice, grids in choices.items()
     }
-
-
-def _shares(grids: Panel) -> list[float | None] | None:
-    """Return the mean over seeds of exact match; None if the sums of the counts give it."""
-    if all((grid.total == grids[0].total[0, 0]).all() for grid in grids) and grids[0].total.all():
-        return None
-    return [None if np.isnan(value) else round(float(value), 4) for value in cell_means(grids).flat]
 
 
 def _intervals(total: int) -> list[str]:
@@ -145,7 +137,7 @@ def _pairs(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
     """Return the difference of every two encodings, first minus second, by places: "0 1".
 
     `cells` are bits in base64, 1 for a significant difference, most significant bit first;
-    `points` are the differences of the means in percentage points, null for an unknown one.
+    `points` are the differences of the means in percentage points, null for an empty region.
     """
     pairs = {}
     made = [
@@ -155,12 +147,11 @@ def _pairs(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
     ]
     for (i, one, first, means), (j, other, second, other_means) in combinations(made, 2):
         points = 100 * (first - second)
-        known = ~np.isnan(points)
-        differs = significant(one, other) & known
+        differs = significant(one, other)
         pairs[f"{i} {j}"] = {
             "limit": difference_limit(points),
             "cells": base64.b64encode(np.packbits(differs).tobytes()).decode(),
-            "words": f"{differs.sum()} of {known.sum()} cells differ significantly, "
+            "words": f"{differs.sum()} of {differs.size} cells differ significantly, "
             "these runs only",
             "points": [
                 None if a is None or b is None else round(100 * (a.mean - b.mean), 6)

@@ -151,7 +151,7 @@ def _strip(row: Row, end: float) -> dict[str, Any]:
         "interval": [f"{3 + 96 * share / end:.2f}" for share in shares],
         "seeds": [f"{3 + 96 * share / end:.2f}" for share in values if share is not None],
         "label": ", ".join(
-            f"seed {seed}: {'missing' if share is None else f'{100 * share:.1f} %'}"
+            f"seed {seed}: {'none scored' if share is None else f'{100 * share:.1f} %'}"
             for seed, share in zip(row.seeds, values, strict=True)
         ),
     }

@@ -1,7 +1,7 @@
 "use strict";
 // Draws the numbers that content.py computed: JSON, deflated, in base64.
 
-const MISSING = { ground: "#f4f4f4", line: "#8c8c8c" }, GREY = "#cfcfcf"; // as in figures/heatmap.py
+const GREY = "#cfcfcf"; // as in figures/heatmap.py
 const LEFT = 15, BOTTOM = 15, SIDE = 84; // of 100, as in page.py
 const EDGE = { left: 52, right: 26, top: 10, bottom: 38 }; // of a chart, in pixels
 const STEPS = {
@@ -72,29 +72,13 @@ function colourAt(colours, share) {
   return `#${colours.slice(place, place + 6)}`;
 }
 
-function hatch(pen, width, height) {
-  pen.fillStyle = MISSING.ground;
-  pen.fillRect(0, 0, width, height);
-  pen.strokeStyle = MISSING.line;
-  pen.lineWidth = 1.5;
-  pen.beginPath();
-  for (let x = -height; x < width; x += 8) {
-    pen.moveTo(x, height);
-    pen.lineTo(x + height, 0);
-  }
-  pen.stroke();
-}
-
-// Paint cells: colour(cell) is a colour, or null for a missing one.
+// Paint cells by colour(cell), or leave the canvas empty if there is no such function.
 function paint(canvas, colour) {
   const digits = report.max_digits, side = Math.max(4, Math.floor(480 / digits));
   canvas.width = canvas.height = side * digits;
   const pen = canvas.getContext("2d");
-  hatch(pen, canvas.width, canvas.height);
-  for (let cell = 0; cell < digits ** 2; cell++) {
-    const filled = colour(cell);
-    if (filled === null) continue;
-    pen.fillStyle = filled;
+  for (let cell = 0; colour && cell < digits ** 2; cell++) {
+    pen.fillStyle = colour(cell);
     pen.fillRect((cell % digits) * side, (digits - 1 - Math.floor(cell / digits)) * side, side, side);
   }
 }
@@ -133,28 +117,21 @@ function interactiveMap(plot, about) {
   interactive(plot, under, (step) => chosen.map((length, axis) => clamp(length + step[axis], 1, digits)), show, hide);
 }
 
-// The exact answers, problems and mean share over seeds of a cell; no share if any seed misses it.
-function cellOf(cells, at) {
-  const exact = cells.exact[at], total = cells.total[at];
-  return { exact, total, share: cells.share ? cells.share[at] : exact / total };
-}
+const shareOf = (cells, at) => cells.exact[at] / cells.total;
 
 function aboutCell(encoding, at) {
   const cells = encoding.choices[choice];
   if (!cells) return [encoding.name, `there is no seed ${choice}`];
-  const each = cells.seeds.map((seed) => ({ seed, ...cellOf(encoding.choices[seed], at) }));
-  const missing = each.filter((one) => one.total === 0).map((one) => one.seed);
-  if (missing.length) return [encoding.name, `not scored: seed ${missing.join(", ")}`];
-  const { exact, total, share } = cellOf(cells, at);
-  const lines = [`${exact} of ${total} exact: ${percent(share)}`, `95 % interval ${report.intervals[total][exact]} (Wilson, these runs only)`];
-  if (each.length > 1) lines.push(`seeds ${cells.seeds.join(", ")}: ${each.map((one) => `${one.exact}/${one.total}`).join(", ")}`);
+  const exact = cells.exact[at], total = cells.total;
+  const lines = [`${exact} of ${total} exact: ${percent(exact / total)}`, `95 % interval ${report.intervals[total][exact]} (Wilson, these runs only)`];
+  const each = cells.seeds.map((seed) => encoding.choices[seed]);
+  if (each.length > 1) lines.push(`seeds ${cells.seeds.join(", ")}: ${each.map((one) => `${one.exact[at]}/${one.total}`).join(", ")}`);
   return [encoding.name, ...lines];
 }
 
 function drawMap(figure) {
   const encoding = report.encodings[figure.dataset.place], cells = encoding.choices[choice];
-  const share = (at) => (cells ? cellOf(cells, at).share : null);
-  paint(figure.querySelector("canvas"), (at) => (share(at) === null ? null : colourAt(report.colours, share(at))));
+  paint(figure.querySelector("canvas"), cells && ((at) => colourAt(report.colours, shareOf(cells, at))));
   const lines = cells ? cells.lines : [];
   const last = make("span", {}, cells ? cells.last : `no seed ${choice}`);
   if (cells && cells.mark) last.append(" · ", make("b", {}, cells.mark));
@@ -171,21 +148,18 @@ function differenceOf() {
   const [first, second] = [report.encodings[i], report.encodings[j]];
   const name = `${first.name} \u2212 ${second.name}`;
   const [a, b] = [first.choices[choice], second.choices[choice]];
-  if (!a || !b) return { name, limit: 100, lines: [`not both have seed ${choice}`], points: () => null };
+  if (!a || !b) return { name, limit: 100, lines: [`not both have seed ${choice}`] };
   const same = { limit: 10, cells: "", points: [0, 0, 0], words: "the same encoding twice" };
   const pair = i === j ? same : report.pairs[choice][`${Math.min(i, j)} ${Math.max(i, j)}`];
   const sign = i > j ? -1 : 1, bits = atob(pair.cells);
   const regions = ["out of distribution", "in distribution", "all cells"];
   const means = pair.points.map((points, place) =>
-    `${regions[place]} ${points === null ? "unknown" : `${signed(sign * points)} points`}`);
+    `${regions[place]} ${points === null ? "none scored" : `${signed(sign * points)} points`}`);
   const marks = [[first, a], [second, b]].filter(([, cells]) => cells.mark).map(([encoding, cells]) => `${encoding.name}: ${cells.mark}`);
   return {
     name, first, second, a, b, limit: pair.limit,
     lines: [...means, pair.words, choice === "mean" ? "mean of seeds" : `seed ${choice}`, ...marks],
-    points: (at) => {
-      const [one, other] = [cellOf(a, at).share, cellOf(b, at).share];
-      return one === null || other === null ? null : 100 * (one - other);
-    },
+    points: (at) => 100 * (shareOf(a, at) - shareOf(b, at)),
     significant: (at) => Boolean((bits.charCodeAt(at >> 3) >> (7 - (at & 7))) & 1),
   };
 }
@@ -193,10 +167,8 @@ function differenceOf() {
 function drawDifference() {
   const { name, limit, lines, points, significant } = differenceOf();
   const figure = byId("difference-map");
-  paint(figure.querySelector("canvas"), (at) => {
-    if (points(at) === null) return null;
-    return significant(at) ? colourAt(report.differences, 0.5 + points(at) / (2 * limit)) : GREY;
-  });
+  paint(figure.querySelector("canvas"), points && ((at) =>
+    significant(at) ? colourAt(report.differences, 0.5 + points(at) / (2 * limit)) : GREY));
   byId("difference-name").textContent = name;
   byId("lowest").textContent = `${signed(-limit, 0)} points`;
   byId("highest").textContent = `${signed(limit, 0)} points`;
@@ -207,8 +179,7 @@ function drawDifference() {
 function aboutDifference(at) {
   const { name, lines, first, second, a, b, points, significant } = differenceOf();
   if (!first) return [name, ...lines];
-  if (points(at) === null) return [name, "not scored for both"];
-  const counts = [[first, a], [second, b]].map(([encoding, cells]) => `${encoding.name}: ${cellOf(cells, at).exact} of ${cellOf(cells, at).total}`);
+  const counts = [[first, a], [second, b]].map(([encoding, cells]) => `${encoding.name}: ${cells.exact[at]} of ${cells.total}`);
   return [name, `${signed(points(at))} points`, counts.join("; "),
     `${significant(at) ? "significant" : "not significant"} (false discovery rate 5 %, these runs only)`];
 }
@@ -379,9 +350,6 @@ async function start() {
   showWhatScrolls();
   paintScale("scale", report.colours);
   paintScale("difference-scale", report.differences);
-  const sample = byId("hatch");
-  sample.width = sample.height = 32;
-  hatch(sample.getContext("2d"), 32, 32);
   const redraw = () => {
     choice = report.choices[slider.value];
     const words = choice === "mean" ? "mean of seeds" : `seed ${choice}`;
