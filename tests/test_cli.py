@@ -53,9 +53,8 @@ def test_the_preset_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_name_trains_what_it_says() -> None:
     done("train", "--pe", "rand-rope", "--no-score", *settings())
     done("train", "--pe", "tape_heads:width=8", "--no-score", *settings())
-    done("train", "--pe", "fire:width=32", "--no-score", *settings())
     names = {file.parent.name for file in Path("runs/mini").glob("*/seed-0")}
-    assert names == {"rand-rope", "tape-heads@width=8", "fire"}
+    assert names == {"rand-rope", "tape-heads@width=8"}
     record = RunFolder(Path("runs/mini/tape-heads@width=8/seed-0")).record()
     assert record.encoding == "tape-heads:width=8"
 
@@ -63,13 +62,8 @@ def test_a_name_trains_what_it_says() -> None:
 REFUSED = {
     "tapee": "unknown encoding 'tapee': did you mean 'tape'?",
     "tape:wdth=3": "unknown option of tape 'wdth': did you mean 'width'?",
-    "fire:init_l=x": "init_l must be a number, not 'x'",
-    "fire:init_l=0": "init_l must be more than 0",
-    "fire:width": "an option reads key=value, not 'width'",
     "rand-rope:l_max=3": "l_max=3 is less than the longest tested sequence",
-    "tape+yran": "unknown encoding or extrapolation 'yran': did you mean 'yarn'?",
     "tape+rope": "rope and tape each define attention",
-    "tape+yarn:ramp=x": "ramp must be one of code, paper, not 'x'",
     "nope+yarn": "NoPE has none",
 }
 

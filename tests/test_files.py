@@ -135,16 +135,6 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
                 read(path)
 
 
-def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "run.json"
-    path.touch()
-    os.truncate(path, 40 * 2**30)  # a hole: it takes no space on the disk
-    with pytest.raises(Failure, match=r"run\.json is larger than the 33,554,432 bytes"):
-        read_text(path)
-    with pytest.raises(Failure, match="larger than the 3 bytes"):
-        read_text(path, 3)
-
-
 @pytest.mark.parametrize("text", ["", "[" * 100_000, "NaN", "-Infinity", "9" * 5000, "{'a': 1}"])
 def test_what_is_not_json(text: str) -> None:
     with pytest.raises(ValueError):

@@ -1,4 +1,4 @@
-"""Runs that were never trained: weights with noise in every tensor, so that no part is idle."""
+"""Untrained runs with noise in every weight, so that no part is idle."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -35,15 +35,14 @@ FLOAT32 = Hardware("cpu", torch.float32, attention="eager")
 
 
 def problems(config: Config = SMALL) -> Bucket:
-    """What its runs are scored on."""
+    """Return the problems that these runs are scored on."""
     return Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
 
 
 def made_run(
     root: Path, text: str, config: Config = SMALL, noise: float = 0.5
 ) -> tuple[RunFolder, Decoder]:
-    """A finished run of the encoding that `text` names, and its decoder with what is added at test
-    time."""
+    """Write a finished run of the encoding `text`; return it and its decoder, extrapolated."""
     name = parse(text)
     folder = run_folder(root, "mini", name.encoding, 0)
     record = RunRecord(
@@ -77,7 +76,7 @@ def scored(folder: RunFolder, decoder: Decoder) -> None:
 
 @torch.no_grad()
 def greedy(decoder: Decoder, prompt: list[int], final_length: int, key: int) -> list[int]:
-    """What comes after a prompt: to the end token, or to the last place."""
+    """Return the greedy answer to a prompt, up to the end token or the last place."""
     tokens = list(prompt)
     while len(tokens) < final_length:
         seqs = Sequences(torch.tensor([tokens]), torch.tensor([final_length]), torch.tensor([key]))

@@ -5,7 +5,7 @@ from matplotlib.text import Text
 
 
 def words(figure: Figure) -> str:
-    """All text of a figure in one line."""
+    """Return all text of a figure in one line."""
     axes = figure.axes
     texts = [text.get_text() for ax in axes for text in ax.texts]
     texts += [ax.get_title(loc="left") for ax in axes]
@@ -15,7 +15,7 @@ def words(figure: Figure) -> str:
 
 
 def assert_nothing_is_cut_off(figure: Figure) -> None:
-    """Everything lies on the page: panels above the legend, the legend above the note."""
+    """Check that panels lie on the page above the legend, and the legend above the note."""
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
     box = figure.get_tightbbox(renderer)
@@ -34,7 +34,7 @@ def assert_nothing_is_cut_off(figure: Figure) -> None:
 
 
 def assert_texts_are_apart(figure: Figure) -> None:
-    """Every text lies on the page and none on another."""
+    """Check that every text lies on the page and none on another."""
     figure.canvas.draw()
     page, boxes = figure.bbox, []
     for text in figure.findobj(Text):

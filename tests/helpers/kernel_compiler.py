@@ -26,23 +26,23 @@ from triton.runtime.jit import JITFunction, mangle_type
 
 from tape_arith.models.kernels import launch
 
-HEADS, WIDTH, TOKENS = 16, 64, 256
-CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+_HEADS, _WIDTH, _TOKENS = 16, 64, 256
+_CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 
 
 def launches(dtype: torch.dtype, values: int, longest: int) -> list[tuple[Any, ...]]:
-    """(kernel, arguments, options) of a forward and a backward."""
+    """Return kernel, arguments and options of each launch of a forward and a backward."""
     recorded: list[tuple[Any, ...]] = []
 
     def record(kernel: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
         recorded.append((kernel, args, options))
 
     JITFunction.run = record
-    fused = torch.zeros(TOKENS, 3, HEADS, WIDTH, dtype=dtype)
+    fused = torch.zeros(_TOKENS, 3, _HEADS, _WIDTH, dtype=dtype)
     q, k, v = fused.unbind(1)
-    state = torch.zeros(TOKENS, HEADS, values - 1, WIDTH)
+    state = torch.zeros(_TOKENS, _HEADS, values - 1, _WIDTH)
     gathered: list[Tensor] = [v, *state.unbind(-2)]
-    starts = torch.tensor([0, TOKENS], dtype=torch.int32)
+    starts = torch.tensor([0, _TOKENS], dtype=torch.int32)
     results = launch.forward(q, k, gathered, starts, longest, 0.125)
     given = [torch.empty_like(x) for x in gathered]
     launch.backward(given, q, k, gathered, results, starts, longest, 0.125, values)
@@ -65,7 +65,7 @@ def compiled(kernel: Any, args: tuple[Any, ...], options: dict[str, Any]) -> dic
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(program.asm["cubin"])
         file.flush()
-        command = [str(CUOBJDUMP), "--dump-resource-usage", file.name]
+        command = [str(_CUOBJDUMP), "--dump-resource-usage", file.name]
         report = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     # What is spilled lies on the stack.
     registers, stack = (int(re.findall(rf"{name}:(\d+)", report)[0]) for name in ("REG", "STACK"))

@@ -16,7 +16,7 @@ SCALE = 0.3
 
 
 def exact(x: Tensor) -> Tensor:
-    """In float64, on the CPU."""
+    """Return `x` in float64 on the CPU."""
     return x.detach().double().cpu()
 
 
@@ -30,21 +30,21 @@ class Problem:
     longest: int
 
     def attend(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The outputs for `inputs`: of the plain loop where they are float64."""
+        """Return the outputs; of the plain loop for inputs in float64."""
         q, k, *values = inputs
         if q.dtype == torch.float64:
             return reference(q, k, values, self.starts, SCALE)
         return multi_value_attention(q, k, values, self.starts, self.longest, SCALE)
 
     def run(self, inputs: Sequence[Tensor] | None = None) -> list[Tensor]:
-        """The outputs, and after them the gradients of q, k and the values."""
+        """Return the outputs, then the gradients of q, k and the values."""
         leaves = [x.detach().requires_grad_() for x in inputs or self.inputs]
         outputs = self.attend(leaves)
         given = [g.to(o) for g, o in zip(self.gradients, outputs, strict=True)]
         return [*(o.detach() for o in outputs), *torch.autograd.grad(outputs, leaves, given)]
 
     def expected(self) -> list[Tensor]:
-        """The same of the plain loop."""
+        """Return the results of the plain loop."""
         return self.run([exact(x) for x in self.inputs])
 
 
@@ -61,8 +61,8 @@ def problem(
     tail: int = 0,
     longest: int | None = None,
 ) -> Problem:
-    """Standard normal numbers; values but the first are of type `state`; `tail` tokens belong to
-    no sequence. `longest` is the longest length if not given."""
+    """Draw standard normal inputs. Values after the first are of type `state`; `tail` tokens
+    belong to no sequence."""
     generator = torch.Generator().manual_seed(0)
     starts = torch.tensor([0, *lengths]).cumsum(0)
     tokens = int(starts[-1]) + tail
@@ -81,10 +81,10 @@ def problem(
     )
 
 
-def distance(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
-    """The largest difference in any tensor, relative to that tensor's largest number."""
-    assert len(found) == len(expected)
+def distance(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    """Return the largest difference in any tensor, relative to its largest number."""
+    assert len(actual) == len(expected)
     return max(
         float((exact(x) - exact(y)).abs().max() / exact(y).abs().max().clamp_min(1e-30))
-        for x, y in zip(found, expected, strict=True)
+        for x, y in zip(actual, expected, strict=True)
     )

@@ -1,4 +1,4 @@
-"""Decoders small enough for loops, their inputs, and how results are compared.
+"""Settings and inputs of decoders small enough for loops, and the error of their results.
 
 Shapes: B batch, T tokens, V vocabulary.
 """
@@ -46,7 +46,7 @@ def setting_of(config: DecoderConfig, **changes: Any) -> Setting:
 
 
 def sequences(final_lengths: Sequence[int], length: int = 12, offset: int = 0) -> Sequences:
-    """Rows with the same tokens, so that nothing but positions can tell them apart."""
+    """Make rows of the same tokens, so that positions alone tell them apart."""
     rows = len(final_lengths)
     generator = torch.Generator().manual_seed(2)
     tokens = torch.randint(3, VOCABULARY, (1, length), generator=generator).expand(rows, -1)
@@ -56,7 +56,7 @@ def sequences(final_lengths: Sequence[int], length: int = 12, offset: int = 0) -
 
 
 def error(actual: Tensor, expected: Tensor, least: float = 1e-300) -> float:
-    """Largest difference, relative to the largest of `expected` and not to less than `least`."""
+    """Return the largest difference relative to the largest of `expected`, at least `least`."""
     return float((actual - expected).abs().max() / expected.abs().max().clamp(min=least))
 
 

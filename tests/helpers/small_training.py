@@ -1,7 +1,8 @@
-"""Recipes small enough to train many of them in a test, and what runs are compared by."""
+"""Small trainings, and comparisons of their weights, metrics and files."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def trainer(
     hardware: Hardware | None = None,
     source: Source | None = None,
 ) -> Trainer:
-    """A trainer as a run makes it."""
+    """Make a trainer as a run does."""
     bucket = Bucket(config.task, config.trained_digits, seed, "train")
     return Trainer(
         decoder_for(config, parse(name), seed),
@@ -86,7 +87,7 @@ def train(
     log_every: int = 5,
     evaluate_every: int = 10,
 ) -> Trainer:
-    """To the end of its schedule, logging as often as the runs of these tests do."""
+    """Train to the end of the schedule, logging and evaluating more often than a run."""
     vars(trainer).update(log_every=log_every, evaluate_every=evaluate_every)
     assert trainer.run(never, log=log)
     return trainer
@@ -102,13 +103,13 @@ def run(
     options: TrainOptions = DEFAULTS,
     **more: Any,
 ) -> RunFolder:
-    """The run below `root`; with `stop` it is stopped after so many steps."""
+    """Train a run below `root`, for `stop` steps if given."""
     more = {"should_stop": stop_after(stop) if stop else never, **more}
     return train_run(root, "mini", config, parse(name), seed, options, **more)
 
 
 def perturbed(decoder: Decoder, size: float = 0.2) -> Decoder:
-    """Every parameter off its start, so that none has a gradient of zero by construction."""
+    """Move every parameter off its start, so that no gradient is zero by construction."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in decoder.parameters():
@@ -125,27 +126,21 @@ def final_weights(folder: RunFolder) -> dict[str, Tensor]:
     return checkpoint.load(folder.final, "cpu")[0]
 
 
-def assert_same_bits(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
-    assert ours.keys() == theirs.keys()
-    for name, tensor in ours.items():
-        assert torch.equal(tensor, theirs[name]), f"{name} differs"
+def assert_same_bits(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert actual.keys() == expected.keys()
+    for name, tensor in actual.items():
+        assert torch.equal(tensor, expected[name]), f"{name} differs"
 
 
 def untimed(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lines of metrics.jsonl without what a clock says."""
+    """Return lines of metrics.jsonl without their times."""
     return [{key: line[key] for key in line if key not in TIMING} for line in lines]
 
 
 def stop_after(steps: int) -> Callable[[], bool]:
-    """Says yes when asked for the `steps`-th time: it is asked after every step."""
-    asked = 0
-
-    def should_stop() -> bool:
-        nonlocal asked
-        asked += 1
-        return asked >= steps
-
-    return should_stop
+    """Return a condition, asked after every step, that holds from the call number `steps`."""
+    calls = count(1)
+    return lambda: next(calls) >= steps
 
 
 def never() -> bool:
@@ -153,6 +148,6 @@ def never() -> bool:
 
 
 def contents(path: Path) -> dict[str, tuple[bytes, int]]:
-    """Of every file below `path`: its bytes and when it was written."""
+    """Return bytes and time of every file below `path`."""
     files = (file for file in sorted(path.rglob("*")) if file.is_file())
     return {str(f.relative_to(path)): (f.read_bytes(), f.stat().st_mtime_ns) for f in files}

@@ -1,4 +1,4 @@
-"""The results in a folder, read without the project's own readers, and checks of what is stored."""
+"""Results in a folder, read without the project's own readers."""
 
 import json
 from pathlib import Path
@@ -12,10 +12,9 @@ METRICS_KEYS = ("step", "loss", "exact_match", "tokens")
 
 
 def results(folder: Path) -> dict[str, object]:
-    """Everything below `folder` that an interruption must not change, and every file's name.
+    """Return the files below `folder` with all that an interruption must not change.
 
-    Tensors, counts, losses, data and tables, bit for bit; no times. The diary of a sweep (what ran
-    how often) is left out.
+    Tensors, counts, losses, data and tables, bit for bit; no times, and no state of a sweep.
     """
     content: dict[str, object] = {}
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -38,7 +37,7 @@ def results(folder: Path) -> dict[str, object]:
 
 
 def assert_whole(folder: Path) -> None:
-    """Fail where a file is there under its final name and is only half written."""
+    """Fail if a file under its final name is half written."""
     for file in (path for path in folder.rglob("*") if path.is_file()):
         if file.name.startswith("."):  # temporary, or a lock
             continue

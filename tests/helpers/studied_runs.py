@@ -26,12 +26,12 @@ SAMPLE = Sample(_BUCKET.problems(0, 12), _BUCKET.keys(0, 12))
 
 
 def varied(name: str) -> Decoder:
-    """A decoder in float64 with every parameter moved off its start."""
+    """Return a decoder in float64 with every parameter moved off its start."""
     return perturbed(decoder_for(CONFIG, parse(name), 0).double().eval(), 0.4)
 
 
 def rows_of(problems: Problems) -> list[list[int]]:
-    """The tokens of each problem but its end token, as plain numbers."""
+    """Return the tokens of each problem without its end token."""
     ends = np.cumsum(problems.lengths)
     return [
         problems.tokens[end - length : end - 1].tolist()
@@ -43,12 +43,12 @@ def rows_of(problems: Problems) -> list[list[int]]:
 def one_by_one(
     decoder: Decoder, tokens: list[int], final_length: int, key: int, offset: int = 0
 ) -> tuple[list[NDArray[np.float64]], list[Any]]:
-    """A forward of one problem alone: of each layer the weights [H, T, T] and the state."""
+    """Return each layer's weights [H, T, T] and state from a forward of one problem alone."""
     weights: list[NDArray[np.float64]] = []
     states: list[Any] = []
 
-    def watch(layer: int, what: str, value: Any) -> None:
-        if what == "weights":
+    def watch(layer: int, name: str, value: Any) -> None:
+        if name == "weights":
             weights.append(value[0].numpy())
         else:
             states.append(value)
@@ -59,7 +59,7 @@ def one_by_one(
 
 
 def made_study(kind: str, *runs: pd.DataFrame, **facts: object) -> Study:
-    """A study of made-up rows."""
+    """Make a study of made-up rows."""
     evaluation = {"task": "addition", "version": 1, "split": "evaluation", "seed": 0}
     problems = {"in_distribution": 20, "out_of_distribution": 40}
     evaluation |= {"max_digits": 16, "problems": problems, "sha256": "0123456789abcdef"}
@@ -68,6 +68,6 @@ def made_study(kind: str, *runs: pd.DataFrame, **facts: object) -> Study:
 
 
 def run_facts(encoding: str, seed: int = 0, leading_bos: int = 0) -> dict[str, Any]:
-    """The first columns of a made-up run."""
+    """Return the first columns of a made-up run."""
     run = f"runs/{encoding}/seed-{seed}"
     return {"run": run, "encoding": encoding, "seed": seed, "leading_bos": leading_bos}

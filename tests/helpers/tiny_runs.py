@@ -1,4 +1,4 @@
-"""The commands in this process, at sizes that take a tenth of a second."""
+"""Commands run in this process, at sizes that take a tenth of a second."""
 
 import io
 import signal
@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 class Result(NamedTuple):
-    """What a command left: its exit code and what it wrote."""
+    """A command's exit code and output."""
 
     code: int
     out: str
@@ -36,29 +36,27 @@ class Result(NamedTuple):
 
 
 def settings(**other: object) -> list[str]:
-    """The tiny preset: options of a command, with `other` in place of some settings."""
+    """Return the options of the tiny preset, with `other` in place of some settings."""
     pairs = {**SETTINGS, **{key: str(value) for key, value in other.items()}}
     options = [("--set", f"{key}={value}") for key, value in pairs.items()]
     return ["--preset", "mini", *(word for option in options for word in option)]
 
 
 def call(*arguments: object) -> Result:
-    """Run a command as the console script does; an error it does not expect comes through."""
+    """Run a command as the console script does; unexpected errors come through."""
     out, err = io.StringIO(), io.StringIO()
-    before, handler = sys.argv, signal.getsignal(signal.SIGINT)
+    argv, handler = sys.argv, signal.getsignal(signal.SIGINT)
     sys.argv = ["tape-arith", *map(str, arguments)]
     code: object = 0
     try:
         with redirect_stdout(out), redirect_stderr(err):
             cli.main()
     except SystemExit as leaving:
-        code = leaving.code
+        code = leaving.code or 0
     finally:
-        sys.argv = before
+        sys.argv = argv
         signal.signal(signal.SIGINT, handler)
-    return Result(
-        code if isinstance(code, int) else int(bool(code)), out.getvalue(), err.getvalue()
-    )
+    return Result(code if isinstance(code, int) else 1, out.getvalue(), err.getvalue())
 
 
 def done(*arguments: object) -> Result:
@@ -69,9 +67,9 @@ def done(*arguments: object) -> Result:
 
 
 def refused(*arguments: object, code: int = 2, after: bool = False) -> str:
-    """Run a command that must end with `code` and one line on stderr; the line, without its start.
+    """Run a command that must end with `code` and one line on stderr, and return that line.
 
-    With `after`, other lines (of the work done until then) may come before.
+    With `after`, lines of the work done until then may come before.
     """
     result = call(*arguments)
     lines = result.err.splitlines()
@@ -83,14 +81,14 @@ def refused(*arguments: object, code: int = 2, after: bool = False) -> str:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below `folder`, with what is in it."""
+    """Return the content of every file below `folder`."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 @contextmanager
 def untouched(folder: Path) -> Iterator[None]:
-    """Whatever happens in the block, no file below `folder` comes, goes or changes."""
+    """Fail if the block adds, removes or changes a file below `folder`."""
     before = contents(folder)
     yield
     assert contents(folder) == before

@@ -57,7 +57,7 @@ class Refusal:
     path: str = ""
 
     def names(self) -> list[str]:
-        """How an error may call the file: by its name or by its folder."""
+        """Return the names that an error may give the file: its own or its folder's."""
         path = Path(os.path.relpath(self.path))
         final_name = re.sub(r"^\.(.+)\.[\w-]+\.partial$", r"\1", path.name)
         return [final_name, *([] if path.parent == Path() else [str(path.parent)])]
