@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tape_arith.arith.commands.option import complete_encoding
 from tape_arith.models.build import build
 from tape_arith.models.contract import decoder_for, example_batch, forward
-from tape_arith.models.encoding import Combination, PositionalEncoding, Setting, Workload
+from tape_arith.models.encoding import Combination, PositionalEncoding, Setting
 from tape_arith.models.encodings.abacus import Abacus
 from tape_arith.models.encodings.fire import FIRE
 from tape_arith.models.encodings.rope import RoPE
@@ -27,22 +27,6 @@ def joined(name: str) -> Combination:
 def table_of(pe: PositionalEncoding) -> nn.Parameter:
     """Return the table of the first part."""
     return pe.get_parameter("parts.0.table")
-
-
-@pytest.mark.parametrize("name", ["rope", "rand-rope", "fire", "cope", "sinusoidal", "tape"])
-def test_with_a_table_of_zeros_it_is_the_other_part(name: str) -> None:
-    ours, alone = decoder_for(f"abacus+{name}"), decoder_for(name)
-    weights = {k.replace("pe.parts.1.", "pe."): v for k, v in ours.state_dict().items()}
-    del weights["pe.parts.0.table"]
-    alone.load_state_dict(weights)
-    seqs = example_batch(48)
-    assert not torch.allclose(forward(ours, seqs), forward(alone, seqs))
-    with torch.no_grad():
-        table_of(ours.pe).zero_()
-    for train in (False, True):
-        ours.train(train)
-        alone.train(train)
-        assert torch.equal(forward(ours, seqs), forward(alone, seqs))
 
 
 def test_modes_and_names_and_copies() -> None:
@@ -97,12 +81,6 @@ def test_inert_is_inert_in_its_own_part_only() -> None:
     setting = pe.setting
     mixed = Combination({"biased": Biased(setting), "fire": FIRE(setting)})
     assert mixed.inert == pe.inert
-
-
-def test_flops_are_those_of_the_parts() -> None:
-    extent = Workload(tokens=70, pairs=900, distances=400)
-    apart = [p for part in ("coupling", "fire") for p in decoder_for(part).pe.products(extent)]
-    assert apart and list(joined("coupling+fire").products(extent)) == apart
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ NAMES = [
         for start in ("fourier", "learned")
     ),
     *(*ABLATIONS, "tape:clamp=1.5", "tape-heads:clamp=1.5"),
-    *("abacus+fire", "abacus+rand-rope", "abacus+rope+yarn", "abacus+tape", "coupling+rope"),
+    *("abacus+fire", "abacus+rand-rope+even", "abacus+rope+yarn", "abacus+tape", "coupling+rope"),
     *("abacus+bipe", "abacus+coupling"),
 ]
 

@@ -87,13 +87,13 @@ def test_logits_are_float32_whatever_the_autocast(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["nope", "rope", "fire", "tape", "abacus"])
-def test_where_selects_the_same_logits(name: str) -> None:
+def test_selected_logits_are_the_same(name: str) -> None:
     decoder, seqs = small(name).double(), example_batch()
-    where = torch.rand(seqs.tokens.shape, generator=torch.Generator().manual_seed(0)) < 0.3
+    mask = torch.rand(seqs.tokens.shape, generator=torch.Generator().manual_seed(0)) < 0.3
     with torch.no_grad():
-        whole, chosen = decoder(seqs), decoder(seqs, where.flatten().nonzero()[:, 0])
-    assert whole.shape == (*seqs.tokens.shape, 19) and chosen.shape == (int(where.sum()), 19)
-    torch.testing.assert_close(chosen, whole[where], rtol=0, atol=1e-14)
+        logits, selected = decoder(seqs), decoder(seqs, mask.flatten().nonzero()[:, 0])
+    assert logits.shape == (*seqs.tokens.shape, 19) and selected.shape == (int(mask.sum()), 19)
+    torch.testing.assert_close(selected, logits[mask], rtol=0, atol=1e-14)
 
 
 def test_a_training_asks_for_shapes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

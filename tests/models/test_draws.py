@@ -13,8 +13,7 @@ from torch import Tensor
 
 from tape_arith.models import contract
 from tape_arith.models.build import build
-from tape_arith.models.encoding import PositionalEncoding, Workload
-from tape_arith.models.encodings.rand_fire import RandFIRE
+from tape_arith.models.encoding import PositionalEncoding
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.learned_table import draw
 from tape_arith.models.families.randomized import Randomized, random_subset
@@ -165,15 +164,6 @@ def test_plain_numbers_make_it_its_plain_twin(name: str) -> None:
     assert torch.equal(contract.forward(renumbered, seqs), contract.forward(twin, seqs))
 
 
-def test_rand_fire_makes_its_distances_for_every_row() -> None:
-    """Its plain twin makes them once a batch: ten rows cost ten times as much here."""
-    pe, fire = build("rand-fire:width=7:init_l=9:l_max=99", SMALL), build("fire:width=7", SMALL)
-    assert isinstance(pe, RandFIRE) and (pe.width, pe.init_l, pe.l_max) == (7, 9, 99)
-    for work in (Workload(20, 400, 400), Workload(200, 4000, 400)):
-        assert [p.multiply_adds for p in pe.products(work)] == [work.pairs * (7 + 7 * 4)] * 3
-        assert [p.multiply_adds for p in fire.products(work)] == [400 * (7 + 7 * 4)] * 3
-
-
 # ---- numbered anew at test time ----------------------------------------------------------------
 
 
@@ -220,16 +210,6 @@ def test_another_draw_is_another_independent_subset() -> None:
     # Hypergeometric: mean n^2 / l_max.
     variance = n * n / l_max * (1 - n / l_max) * (l_max - n) / (l_max - 1)
     assert abs(float(shared.mean()) - n * n / l_max) < 5 * (variance / DRAWS) ** 0.5
-
-
-@pytest.mark.parametrize("numbering", NUMBERINGS)
-def test_a_numbering_needs_randomized_positions(numbering: str) -> None:
-    for name in ("rope", "fire", "tape", "abacus+rope"):
-        with pytest.raises(UsageError, match=r"numbers randomized positions anew; .* has none"):
-            build(f"{name}+{numbering}", SMALL)
-    build(f"abacus+rand-rope+{numbering}", SMALL)
-    with pytest.raises(UsageError, match="draw must be from 1 to 4294967295, not 0"):
-        build("rand-rope+redraw:draw=0", SMALL)
 
 
 # ---- random Fourier features -------------------------------------------------------------------

@@ -11,33 +11,25 @@ from tape_arith.models.encodings.coupling import Coupling
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_decoders import digits, packed_digits, setting
 
-# The answer of the third is as long as it can get, by a last carry.
-ROWS = ("12+345=753$", "9+1=01$", "99+1=001$", "7")
+# The answer of the second is as long as it can get, by a last carry.
+ROWS = ("12+345=753$", "99+1=001$")
 BY_HAND: dict[str, tuple[str, ...]] = {
     "abacus": (
         "1 2 0 1 2 3 0 1 2 3 0",
-        "1 0 1 0 1 2 0 0 0 0 0",
         "1 2 0 1 0 1 2 3 0 0 0",
-        "1 0 0 0 0 0 0 0 0 0 0",
     ),
     "coupling": (
         "2 3 1 2 3 4 1 2 3 4 0",
-        "2 1 2 1 2 3 0 0 0 0 0",
         "2 3 1 2 1 2 3 4 0 0 0",
-        "2 0 0 0 0 0 0 0 0 0 0",
     ),
     "segments": (
         "0 0 0 1 1 1 1 2 2 2 2",
-        "0 0 1 1 2 2 2 2 2 2 2",
         "0 0 0 1 1 2 2 2 2 2 2",
-        "0 0 0 0 0 0 0 0 0 0 0",
     ),
     # Padding counts on; nobody reads it.
     "places": (
         "0 1 2 0 1 2 3 0 1 2 3",
-        "0 1 0 1 0 1 2 3 4 5 6",
         "0 1 2 0 1 0 1 2 3 4 5",
-        "0 1 2 3 4 5 6 7 8 9 10",
     ),
 }
 
@@ -63,7 +55,7 @@ def test_numbers_worked_by_hand(kind: str) -> None:
     """
     expected = [[int(word) for word in text.split()] for text in BY_HAND[kind]]
     assert number(kind, digits(*ROWS)).tolist() == expected
-    for texts in (ROWS, ("7", "", "12+3", "45", "6=", "+1")):
+    for texts in ((*ROWS, "7"), ("7", "", "12+3", "45", "6=", "+1")):
         together = number(kind, packed_digits(*texts))[0].split(list(map(len, texts)))
         for packed, text in zip(together, texts, strict=True):
             assert not text or torch.equal(packed, number(kind, digits(text))[0]), text

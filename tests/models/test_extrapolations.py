@@ -11,7 +11,7 @@ from torch import Tensor
 from tape_arith.models.build import build
 from tape_arith.models.contract import decoder_for, forward
 from tape_arith.models.encoding import Setting
-from tape_arith.models.families.rotary import Rotary, geometric_frequencies, is_geometric
+from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.names.parse import parse
 from tests.helpers.oracles import rotary as oracle
 from tests.helpers.oracles.decoder import Row
@@ -22,9 +22,9 @@ EXTRAPOLATIONS = ("pi", "ntk", "ntk-dynamic", "ntk-dynamic:factor=4", "yarn", "y
 SIZES = [(64, 124, 244), (64, 64, 124), (32, 28, 52), (128, 4096, 8192)]
 
 
-def turned(name: str, where: Setting, final: int) -> tuple[Tensor, Tensor]:
-    """What the token of index 1 turns by, [F], and the amplitude of cos and sin, [F]."""
-    pe = build(name, where).eval()
+def turned(name: str, sizes: Setting, final: int) -> tuple[Tensor, Tensor]:
+    """Return the angles of the token of index 1, [F], and the amplitude of cos and sin, [F]."""
+    pe = build(name, sizes).eval()
     assert isinstance(pe, Rotary)
     seqs = sequences([final], length=1, offset=1)
     cos, sin = pe.cos_sin(pe.indices(seqs), seqs, torch.float64)
@@ -36,36 +36,29 @@ def turned(name: str, where: Setting, final: int) -> tuple[Tensor, Tensor]:
 def test_frequencies_at_the_sizes_of_presets(
     head_dim: int, trained: int, longest: int, name: str
 ) -> None:
-    where = setting(head_dim=head_dim, trained_length=trained, max_length=longest)
-    pe = build(f"rope+{name}", where).eval()
+    sizes = setting(head_dim=head_dim, trained_length=trained, max_length=longest)
+    pe = build(f"rope+{name}", sizes).eval()
     row = Row(parse(f"rope+{name}"), {}, pe, sequences([longest], length=1), 0)
     thetas, magnitude = oracle.extrapolated(row, head_dim, oracle.frequencies(head_dim))
-    theta, amplitude = turned(f"rope+{name}", where, longest)
+    theta, amplitude = turned(f"rope+{name}", sizes, longest)
     assert theta.tolist() == pytest.approx(list(thetas), rel=1e-9)
     assert amplitude.tolist() == pytest.approx([magnitude] * (head_dim // 2), rel=1e-12)
 
 
 def test_published_numbers() -> None:
     """At 244 of 124 tokens and 64 channels: NTK's base, YaRN's amplitude, the ends of its ramps."""
-    where = setting(head_dim=64, trained_length=124, max_length=244)
-    theta, _ = turned("rope+ntk", where, 244)
+    sizes = setting(head_dim=64, trained_length=124, max_length=244)
+    theta, _ = turned("rope+ntk", sizes, 244)
     assert float(theta[1] ** -32) == pytest.approx(20112, abs=1)
-    plain, _ = turned("rope", where, 244)
-    for name, kept in (("yarn", [1, 10 / 11, 9 / 11]), ("yarn:ramp=paper", [0.60, 0.45, 0.33])):
-        theta, amplitude = turned(f"rope+{name}", where, 244)
+    plain, _ = turned("rope", sizes, 244)
+    for name, share in (("yarn", [1, 10 / 11, 9 / 11]), ("yarn:ramp=paper", [0.60, 0.45, 0.33])):
+        theta, amplitude = turned(f"rope+{name}", sizes, 244)
         assert amplitude.tolist() == pytest.approx([1.0677] * 32, abs=5e-5)
         s = 244 / 124
         gamma = (theta / plain - 1 / s) / (1 - 1 / s)
-        assert gamma[:3].tolist() == pytest.approx(kept, abs=0.005)
+        assert gamma[:3].tolist() == pytest.approx(share, abs=0.005)
         assert float(gamma[11:].abs().max()) < 1e-9 < float(gamma[10])
     assert oracle.index_ramp_ends(128, 4096) == (20, 46)
-
-
-def test_frequencies_of_one_base() -> None:
-    assert is_geometric(geometric_frequencies(1)) and is_geometric(geometric_frequencies(9))
-    assert not is_geometric(geometric_frequencies(9) * 2)
-    assert not is_geometric(torch.tensor([1.0, 0.5, 0.4]))
-    assert not is_geometric(torch.zeros(0))
 
 
 @pytest.mark.parametrize("extrapolation", ["pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper"])

@@ -7,13 +7,13 @@ import torch
 
 from tape_arith.models.build import build, build_decoder
 from tape_arith.models.decoder import DecoderConfig, causal, matmuls, useful_training_flops
-from tape_arith.models.encoding import MatMul, PositionalEncoding, Setting
+from tape_arith.models.encoding import MatMul, Setting
 from tape_arith.models.names.locate import known_names
 from tape_arith.models.sequences import Sequences
 from tests.helpers.flops import counted, padded
 from tests.helpers.small_decoders import setting_of
+from tests.models.test_oracles import ABLATIONS
 
-PAPER = DecoderConfig(19, 16, 1024, 16, 64, 1024)
 # Three blocks; one, whose state no block reads; heads together wider than hidden; one head.
 SIZES = {
     "three blocks": DecoderConfig(19, 3, 16, 2, 8, 24),
@@ -24,17 +24,11 @@ SIZES = {
 # Every encoding, and options under which one multiplies otherwise than by default.
 NAMES = [
     *known_names("encoding"),
-    "tape:context=no-attention",
-    "tape:context=no-mlp",
-    "tape:form=non-equivariant",
-    "tape:form=vector",
+    *ABLATIONS,
+    "coupling+fire",
     "tape:clamp=1.5",
     "tape:start=learned",
-    "tape:context=no-attention:form=non-equivariant",
-    "tape:context=no-mlp:form=vector",
     "tape:context=no-attention:form=non-equivariant:start=learned",
-    "tape-heads:context=no-attention",
-    "tape-heads:context=no-mlp",
     "tape-heads:start=learned",
     "tape-heads:context=no-attention:start=learned",
 ]
@@ -55,21 +49,16 @@ def setting(config: DecoderConfig) -> Setting:
     )
 
 
-def paper(name: str) -> PositionalEncoding:
-    with torch.device("meta"):
-        return build(name, setting(PAPER))
-
-
 def batch(rows: int, tokens: int, answers: int | None) -> tuple[Sequences, torch.Tensor | None]:
     """Rows of unequal length, right-padded with zeros, and `answers` of their tokens."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(1, 7, (rows, tokens), generator=generator)
     for row in range(1, rows):
         ids[row, tokens - row :] = 0
-    where = None
+    places = None
     if answers is not None:
-        where = torch.randperm(rows * tokens, generator=generator)[:answers].sort().values
-    return Sequences(ids, torch.full((rows,), min(tokens + 2, 64)), torch.arange(rows)), where
+        places = torch.randperm(rows * tokens, generator=generator)[:answers].sort().values
+    return Sequences(ids, torch.full((rows,), min(tokens + 2, 64)), torch.arange(rows)), places
 
 
 def forward_flops(products: Iterable[MatMul]) -> int:
@@ -88,11 +77,11 @@ def test_formula_and_counter_agree(
 ) -> None:
     config = SIZES[size]
     decoder = build_decoder(config, name, setting(config), seed=0)
-    seqs, where = batch(rows, tokens, answers)
+    seqs, places = batch(rows, tokens, answers)
     parameters = list(decoder.parameters())
     with torch.no_grad():
-        forward = counted(lambda: decoder.eval()(seqs, where))
-    step = counted(lambda: torch.autograd.grad(decoder.train()(seqs, where).sum(), parameters))
+        forward = counted(lambda: decoder.eval()(seqs, places))
+    step = counted(lambda: torch.autograd.grad(decoder.train()(seqs, places).sum(), parameters))
     formula = list(matmuls(config, decoder.pe, padded(rows, tokens), answers))
     assert forward_flops(formula) == forward
     assert sum(product.training for product in formula) == step
@@ -112,31 +101,3 @@ def test_by_hand() -> None:
     # Four answers: the output projection and the MLP of the last block miss one token.
     fewer = (4 * 4 + 4 * 6 + 3 * 4) + 4 * 5
     assert useful_training_flops(config, rope, [2, 3], 4) == 6 * (multiply_adds - fewer)
-
-
-def test_the_size_of_the_paper() -> None:
-    """16 x 7 x 1024^2 weights; causal half of one row of 71 tokens."""
-    products = 16 * 7 * 1024**2 * 71 + 16 * 2 * 1024 * (71 * 72 // 2) + 19 * 1024 * 71
-    assert useful_training_flops(PAPER, paper("rope"), [71]) == 6 * products
-
-
-def test_what_tape_adds() -> None:
-    """Fifteen layers update e: two more values of 64, psi to 48 and four numbers from it."""
-    tokens, pairs = 71, 71 * 72 // 2
-    e = 2 * 64 * 16 * pairs
-    psi = 16 * 48 * (64 + 4) * tokens
-    added = useful_training_flops(PAPER, paper("tape"), [71])
-    added -= useful_training_flops(PAPER, paper("rope"), [71])
-    # The first e needs no gradient.
-    assert added == 15 * 6 * (e + psi) - 2 * e
-    assert 0.01 < added / useful_training_flops(PAPER, paper("rope"), [71]) < 0.03
-
-
-def test_a_table_of_distances_is_made_once_a_batch() -> None:
-    one, many = ([71], [71] * 10)
-    rope, fire = paper("rope"), paper("fire")
-    added = [
-        useful_training_flops(PAPER, fire, lengths) - useful_training_flops(PAPER, rope, lengths)
-        for lengths in (one, many)
-    ]
-    assert added[0] == added[1] == 16 * 6 * (32 + 32 * 16) * (71 * 72 // 2)

@@ -1,4 +1,4 @@
-"""What encodings start from, what their options default to, and what decays.
+"""Encodings start from the laws of their papers, with the defaults of their options.
 
 The other tests move the weights first, so that nothing else would notice another start.
 """
@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from tape_arith.models.build import build
-from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.names.locate import known_names
 from tests.helpers.small_decoders import setting
 
@@ -156,27 +155,15 @@ def test_parameters_start_as_their_papers_say(name: str) -> None:
         ("xpos", "scale_base", 14.0),
         ("p-rope", "turning", 6),
         ("rope-partial", "rotated", 4),
+        # Parts of 8 frequencies and of 16 dimensions, rounded down (to an even number of those).
+        ("p-rope:p=0.7", "turning", 5),
+        ("p-rope:p=0.99", "turning", 7),
+        ("rope-partial:fraction=0.49", "rotated", 6),
+        ("rope-partial:fraction=0.72", "rotated", 10),
         ("hard-alibi", "windowed", 4),
         ("sandwich", "width", 128),
         ("rand-rope", "l_max", 128),
     ],
 )
-def test_defaults_without_a_parameter(name: str, attribute: str, value: float) -> None:
+def test_sizes_without_a_parameter(name: str, attribute: str, value: float) -> None:
     assert getattr(build(name, WIDE), attribute) == value
-
-
-@pytest.mark.parametrize(
-    ("name", "turning"),
-    # Of 16 dimensions 0.49 and 0.72 are 7.8 and 11.5, rounded down to an even number; of 8
-    # frequencies 0.7 and 0.99 are 5.6 and 7.9.
-    [
-        ("rope-partial:fraction=0.49", 3),
-        ("rope-partial:fraction=0.72", 5),
-        ("p-rope:p=0.7", 5),
-        ("p-rope:p=0.99", 7),
-    ],
-)
-def test_a_part_of_the_frequencies_rounds_down(name: str, turning: int) -> None:
-    pe = build(name, WIDE)
-    assert isinstance(pe, Rotary)
-    assert int((pe.spread(pe.frequencies()) > 0).sum()) == turning

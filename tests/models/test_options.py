@@ -15,7 +15,7 @@ from tape_arith.models.extrapolations.pi import PI
 from tape_arith.models.families.learned_table import PlaceTable
 from tape_arith.models.families.rotary import Rotary, rotation
 from tape_arith.models.sequences import Sequences
-from tests.helpers.small_decoders import digits, packed_digits, setting
+from tests.helpers.small_decoders import NUMBERINGS, digits, packed_digits, setting
 
 RESCALINGS = ("pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper")
 
@@ -54,6 +54,12 @@ RESCALINGS = ("pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper")
         ("tape:start=fourier+yarn", "ramp=paper"),
         ("rope-partial:fraction=0.125+ntk", "one frequency"),
         ("rope+ntk-dynamic:factor=0.5", "factor must be 1 or more"),
+        *(
+            (f"{name}+{numbering}", r"numbers randomized positions anew; .* has none")
+            for name in ("rope", "fire", "tape", "abacus+rope")
+            for numbering in NUMBERINGS
+        ),
+        ("rand-rope+redraw:draw=0", "draw must be from 1 to 4294967295, not 0"),
         # Positions that do not grow with the length.
         *((f"{name}+{e}", "cannot act on") for name in ("rand-rope", "bipe") for e in RESCALINGS),
     ],

@@ -158,7 +158,8 @@ def oracle_of(row: Row) -> NoPE:
     index = abacus(row, part)
     alone = {name.replace("pe.parts.1.", "pe."): weight for name, weight in row.weights.items()}
     oracle: Any = ORACLES[last.name](replace(row, weights=alone))
-    oracle.embed = lambda t, x: x + table[index[t]]
+    embed = oracle.embed
+    oracle.embed = lambda t, x: embed(t, x + table[index[t]])
     joined: NoPE = oracle
     return joined
 
@@ -248,7 +249,11 @@ CASES = [
     *(Case(f"dape:base={base}:width=5", layers=1) for base in ("alibi", "fire")),
     Case("abacus"),
     Case("abacus:k=7", training=True),
-    *(Case(f"abacus+{name}", offset=5, training=True) for name in ("rope", "fire")),
+    *(
+        Case(f"abacus+{name}", offset=5, training=training)
+        for name in ("rope", "rand-rope", "fire", "cope", "sinusoidal", "tape")
+        for training in (True, False)
+    ),
     Case("abacus+rope+pi", trained_length=6),
     Case("coupling"),
     Case("coupling:s=3", training=True),

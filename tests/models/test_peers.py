@@ -87,7 +87,7 @@ def test_xpos_is_that_of_x_transformers() -> None:
 def test_rescalings_are_those_of_transformers(head_dim: int, trained: int, longest: int) -> None:
     utils: Any = pytest.importorskip("transformers.modeling_rope_utils")
     llama: Any = pytest.importorskip("transformers.models.llama.configuration_llama")
-    where = setting(head_dim=head_dim, trained_length=trained, max_length=longest)
+    sizes = setting(head_dim=head_dim, trained_length=trained, max_length=longest)
     s = longest / trained
     for name, kind, options in (
         ("rope+pi", "linear", {"factor": s}),
@@ -107,6 +107,6 @@ def test_rescalings_are_those_of_transformers(head_dim: int, trained: int, longe
         length = longest if kind == "dynamic" else None
         compute = utils.ROPE_INIT_FUNCTIONS[kind]
         peer, magnitude = compute(config, torch.device("cpu"), seq_len=length)
-        theta, amplitude = turned(name, where, longest)
+        theta, amplitude = turned(name, sizes, longest)
         assert bool(((theta - peer.double()).abs() <= 1e-5 * peer).all()), name
         assert float((amplitude - magnitude).abs().max()) < 1e-6, name

@@ -71,12 +71,12 @@ def perturbed(name: str) -> Decoder:
     return decoder
 
 
-def sequences(tokens: Tensor | None = None, **others: Any) -> Sequences:
+def sequences(tokens: Tensor | None = None, **fields: Any) -> Sequences:
     if tokens is None:
         generator = torch.Generator().manual_seed(5)
         tokens = torch.randint(3, VOCABULARY, (2, TOKENS), generator=generator)
     count = len(tokens)
-    return Sequences(tokens, torch.full((count,), TOKENS), torch.arange(count), **others)
+    return Sequences(tokens, torch.full((count,), TOKENS), torch.arange(count), **fields)
 
 
 @torch.no_grad()

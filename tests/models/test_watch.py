@@ -41,8 +41,8 @@ class Recorder:
         self.values[kind].append(value)
 
     def record(self, attend: Callable[..., tuple[Tensor, Any]]) -> Callable[..., Any]:
-        def recorded(x: Tensor, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> Any:
-            heads, state = attend(x, q, k, v, *others)
+        def recorded(x: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Any:
+            heads, state = attend(x, q, k, v, *rest)
             self.values["v"].append(v)
             self.values["heads"].append(heads)
             return heads, state
@@ -110,8 +110,8 @@ def test_packed_sequences_show_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     starts = torch.tensor([0, length, 2 * length], dtype=torch.int32)
     both = (seqs.final_length.repeat(2), seqs.key.repeat(2))
     packed = watched("tape", monkeypatch, Sequences(twice, *both, starts=starts, longest=length))
-    for ours, theirs in zip(packed.values["weights"], alone.values["weights"], strict=True):
-        torch.testing.assert_close(ours, theirs.expand(2, -1, -1, -1))
+    for actual, expected in zip(packed.values["weights"], alone.values["weights"], strict=True):
+        torch.testing.assert_close(actual, expected.expand(2, -1, -1, -1))
 
 
 def test_a_state_is_watched_under_every_backend() -> None:

@@ -25,8 +25,8 @@ def row(declared: Declaration) -> str:
         f"`{key}`" if option.default is None else f"`{key}={option.default}`"
         for key, option in declared.options.items()
     )
-    what = declared.summary.removesuffix(".")
-    return f"| `{declared.name}` | {what} | {options} | {declared.paper} |"
+    summary = declared.summary.removesuffix(".")
+    return f"| `{declared.name}` | {summary} | {options} | {declared.paper} |"
 
 
 def readme() -> str:
