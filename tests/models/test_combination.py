@@ -24,11 +24,6 @@ def joined(name: str) -> Combination:
     return pe
 
 
-def table_of(pe: PositionalEncoding) -> nn.Parameter:
-    """Return the table of the first part."""
-    return pe.get_parameter("parts.0.table")
-
-
 def test_modes_and_names_and_copies() -> None:
     decoder, fresh = decoder_for("abacus+fire"), decoder_for("abacus+fire")
     names = [name for name, _ in decoder.pe.named_parameters()]
@@ -58,7 +53,7 @@ def test_needs_are_those_of_the_last_part() -> None:
 def test_trained_as_each_part_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     pe = joined("abacus+tape-heads")
     groups = {id(parameter): wish for parameter, wish in pe.parameter_groups()}
-    assert groups[id(table_of(pe))] == {"weight_decay": 0.0}
+    assert groups[id(pe.get_parameter("parts.0.table"))] == {"weight_decay": 0.0}
     names = {n for n, p in pe.named_parameters() if groups.get(id(p), {}).get("lr_factor")}
     assert names == {"parts.1.layers.0.s", "parts.1.layers.1.s"}
     stepped: list[object] = []

@@ -1,7 +1,6 @@
 """Device, precision and threads are detected; several threads keep order."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 
@@ -19,16 +18,6 @@ def restored() -> Iterator[None]:
     yield
     torch.set_num_threads(threads)
     hardware._threads.cache_clear()
-
-
-@pytest.mark.parametrize("threads", [1, 2, 4])
-def test_map_keeps_order(threads: int) -> None:
-    def slowly(item: int) -> int:
-        time.sleep(0.002 * (5 - item % 5))
-        return item * item
-
-    results = Hardware("cpu", torch.float32, threads).parallel_map(slowly, iter(range(20)))
-    assert list(results) == [item * item for item in range(20)]
 
 
 def test_map_runs_side_by_side_with_one_thread_of_torch_each() -> None:

@@ -46,10 +46,9 @@ STARTS: dict[str, Starts] = {
         **{f"base.{name}": start for name, start in KERPLE.items()},
     },
     "fire": FIRE,
-    "fox": {"layers.gate.weight": ((8, 128), NORMAL), "layers.gate.bias": ((8,), ZERO)},
-    "fox:b_f=5": {
-        "layers.gate.weight": ((8, 128), NORMAL),
-        "layers.gate.bias": ((8,), ("constant", 5.0)),
+    **{
+        name: {"layers.gate.weight": ((8, 128), NORMAL), "layers.gate.bias": ((8,), start)}
+        for name, start in (("fox", ZERO), ("fox:b_f=5", ("constant", 5.0)))
     },
     "kerple-log": KERPLE,
     "kerple-power": KERPLE,

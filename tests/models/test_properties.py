@@ -1,4 +1,4 @@
-"""How encodings behave under shifts of all indices, in training, and after an optimizer's step."""
+"""Encodings keep their promises under shifts of all indices, in training, and after an optimizer's step."""
 
 from dataclasses import replace
 
@@ -62,7 +62,7 @@ def test_buckets_of_t5(name: str, max_distance: int) -> None:
 
 @pytest.mark.parametrize(("name", "most"), [("kerple-log", 5.0), ("kerple-power", 2.0)])
 def test_kerple_is_kept_in_range(name: str, most: float) -> None:
-    """What is out of range acts as if it were not, and it still learns, at distance 0 too."""
+    """Numbers out of range act as if they were not, and still learn, at distance 0 too."""
     pe, seqs = build(name, setting(num_heads=3)).double(), example_batch(9, rows=1)
     p, a = pe.get_parameter("p"), pe.get_parameter("a")
     p.data, a.data = p.new_tensor([-1.0, 1.5, 5.0]), p.new_tensor([-1.0, 0.0, 7.0])
