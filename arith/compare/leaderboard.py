@@ -110,9 +110,10 @@ def significance_tests(
     independent, as Welch's test takes them to be.
     """
     tests: dict[tuple[str, str], Comparison] = {}
+    means = {name: row.values["out_of_distribution"] for name, row in rows.items()}
     for name, reference in product(rows, _REFERENCES):
         reason = _why_no_test(name, reference, rows, panels)
-        result = None if reason else welch(_seed_means(rows[name]), _seed_means(rows[reference]))
+        result = None if reason else welch(means[name], means[reference])
         if result is None:
             reason = reason or "neither varies between seeds"
         tests[name, reference] = Comparison(result, None, reason)
@@ -140,10 +141,6 @@ def _why_no_test(
     if panels[name][0].encoding == panels[reference][0].encoding:
         return "the same training runs"
     return next((f"one seed of {row.encoding}" for row in pair if len(row.seeds) < 2), None)
-
-
-def _seed_means(row: Row) -> list[float]:
-    return [value for value in row.values["out_of_distribution"] if value is not None]
 
 
 # ---- costs -------------------------------------------------------------------------------------

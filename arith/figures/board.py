@@ -138,7 +138,7 @@ class Board:
             return f"{REGION_WORDS[region]}, %", cell
 
         seconds, outside = tables.median_known(row.train_seconds), row.values["out_of_distribution"]
-        each = " ".join("-" if value is None else f"{100 * value:.1f}" for value in outside)
+        each = " ".join(f"{100 * value:.1f}" for value in outside) or "-"
         cells = {
             "#": Cell(str(row.rank or "-")),
             "encoding": Cell(row.encoding),

@@ -46,7 +46,7 @@ def checked_panels(panels: Sequence[Panel], seed: int | None = None) -> list[lis
     return checked
 
 
-def percent(interval: Interval | None, seeds: Sequence[float | None] = ()) -> str:
+def percent(interval: Interval | None, seeds: Sequence[float] = ()) -> str:
     """Return a mean with its interval in percent: "18.2 ± 3.1"; "-" for no mean.
 
     A ± that would leave 0 to 100 % is no possible value: then the lowest and the highest of
@@ -57,10 +57,10 @@ def percent(interval: Interval | None, seeds: Sequence[float | None] = ()) -> st
         return "-"
     mean, half = 100 * interval.mean, 100 * interval.half_width
     text = f"{mean:.{decimals(interval.mean)}f}"
-    known = [100 * value for value in seeds if value is not None]
+    shares = [100 * value for value in seeds]
     middle, arm = round(10 * mean), round(10 * half)  # as printed
-    if len(known) > 1 and arm and not 0 <= middle - arm <= middle + arm <= 1000:
-        low, high = f"{min(known):.1f}", f"{max(known):.1f}"
+    if len(shares) > 1 and arm and not 0 <= middle - arm <= middle + arm <= 1000:
+        low, high = f"{min(shares):.1f}", f"{max(shares):.1f}"
         return text if low == high else f"{text} ({low}\N{EN DASH}{high})"
     # An arm that rounds to nothing is not nothing.
     return f"{text} ± {'<0.1' if 0 < half < 0.05 else f'{half:.1f}'}"
@@ -71,12 +71,18 @@ def decimals(share: float) -> int:
     return 2 if share < CONVERGED <= round(share, 3) else 1
 
 
+def seed_means(panel: Panel, region: Region) -> tuple[float, ...]:
+    """Return the mean of each seed; none if no cell is in the region."""
+    means = (grid.mean(region) for grid in panel)
+    return tuple(mean for mean in means if mean is not None)
+
+
 def mean_line(panel: Panel, region: Region, labels: Mapping[Region, str] = REGION_WORDS) -> str:
     """Return "out of distribution 18.2 ± 3.1 %", or that no cell is in the region."""
     interval = over_seeds(panel, region)
     if interval is None:
         return f"{labels[region]}: none scored"
-    return f"{labels[region]} {percent(interval, [grid.mean(region) for grid in panel])} %"
+    return f"{labels[region]} {percent(interval, seed_means(panel, region))} %"
 
 
 def difference_line(one: Panel, other: Panel, region: Region) -> str:

@@ -42,7 +42,7 @@ def draw(board: Board, path: Path) -> None:
 def compose(board: Board) -> Figure:
     """Return the figure before it is written; its one axes has percent across and rows down."""
     titles, placed = heights(board)
-    values = [v for row in board.rows for v in row.values["out_of_distribution"] if v is not None]
+    values = [v for row in board.rows for v in row.values["out_of_distribution"]]
     # All seeds are on the axis. Intervals may leave it: that of a few seeds far apart would push
     # all the others together.
     end = round(100 * style.scale_end(max(values, default=1.0)))
@@ -92,7 +92,7 @@ def heights(board: Board) -> tuple[dict[float, Section], dict[float, Row]]:
 def draw_seeds(ax: Axes, y: float, row: Row, region: Region, colour: str) -> None:
     """Draw seeds as points, under them their interval, over them their mean; one is a diamond."""
     look: dict[str, Any] = {"zorder": 3, "clip_on": False}
-    values = [100 * value for value in row.values[region] if value is not None]
+    values = [100 * value for value in row.values[region]]
     if len(row.seeds) == 1:
         ax.scatter(values, [y] * len(values), **look, **_ALONE, edgecolor=colour)
         return

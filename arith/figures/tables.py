@@ -81,8 +81,8 @@ class Row:
     """None if no cell is in the region."""
     mark: str | None
     """ "not converged", "convergence unknown", or None."""
-    values: Mapping[Region, tuple[float | None, ...]]
-    """The mean of each seed."""
+    values: Mapping[Region, tuple[float, ...]]
+    """The mean of each seed; empty if no cell is in the region."""
     solved_to: Mapping[float, int]
     """The largest length solved, by the share in SOLVED."""
     rank: int | None = None
@@ -137,7 +137,7 @@ def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
             tuple(grid.seed for grid in grids),
             {region: over_seeds(grids, region) for region in REGIONS},
             captions.convergence(grids),
-            {region: tuple(grid.mean(region) for grid in grids) for region in REGIONS},
+            {region: captions.seed_means(grids, region) for region in REGIONS},
             {share: solved_to(grids, share) for share in SOLVED},
         )
         for grids in captions.checked_panels(panels, seed)

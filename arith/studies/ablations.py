@@ -76,7 +76,7 @@ def families(panels: Sequence[Panel]) -> list[list[Member]]:
 def _members(name: str, group: Sequence[Row]) -> list[Member]:
     first, *changed = group
     tests = [
-        None if first.mark or row.mark else welch(_seed_values(row), _seed_values(first))
+        None if first.mark or row.mark else welch(row.values[_TESTED], first.values[_TESTED])
         for row in changed
     ]
     adjusted = iter(holm([test.p for test in tests if test is not None]))
@@ -87,10 +87,6 @@ def _members(name: str, group: Sequence[Row]) -> list[Member]:
         label = row.encoding.removeprefix(f"{name}:").replace(":", ", ")
         members.append(Member(row, label, difference, None if test is None else next(adjusted)))
     return members
-
-
-def _seed_values(row: Row) -> list[float]:
-    return [value for value in row.values[_TESTED] if value is not None]
 
 
 def to_markdown(families: Families) -> str:
@@ -189,7 +185,7 @@ def _draw_member(ax: Axes, y: float, member: Member, region: Region) -> list[flo
     row, mean = member.row, member.row.means[region]
     ax.axhline(y, color="#efefef", linewidth=0.5, zorder=0)
     draw_seeds(ax, y, row, region, COLOUR if row.mark is None else NOT_RANKED)
-    values = [100 * value for value in row.values[region] if value is not None]
+    values = [100 * value for value in row.values[region]]
     if mean is not None and len(row.seeds) > 1:
         values += [100 * mean.low, 100 * mean.high]
     return values

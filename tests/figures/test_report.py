@@ -87,6 +87,15 @@ def test_the_leaderboard_says_what_its_other_forms_say() -> None:
     assert points == pytest.approx([3 + 96 * (mean or 0) / end for mean in means], abs=0.006)
 
 
+def test_nothing_out_of_distribution() -> None:
+    made = report([[grid("fire", seed, trained=6) for seed in (0, 1)], [grid("rope", trained=6)]])
+    numbers = data(page(made))
+    assert numbers["pairs"]["mean"]["0 1"]["points"][0] is None
+    lines = numbers["encodings"][0]["choices"]["mean"]["lines"]
+    assert lines[0] == "out of distribution: none scored"
+    assert made.board.cells()[0]["each seed, %"].text == "-"
+
+
 def test_costs_have_columns_that_sort() -> None:
     text = page(with_costs(report([[grid("fire", s) for s in (0, 1)], [grid("rope")]])))
     head, _, *lines = Page(text).rows[:4]

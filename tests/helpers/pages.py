@@ -26,7 +26,8 @@ def grid(encoding: str, seed: int = 0, digits: int = 6, **more: Any) -> Grid:
     """Return a grid trained to half of `digits`, all right there and drawn at random elsewhere."""
     exact = np.random.default_rng([seed, *encoding.encode()]).integers(0, 101, (digits, digits))
     exact[: digits // 2, : digits // 2] = 100
-    return filled(exact, encoding=encoding, seed=seed, trained=digits // 2, **more)
+    given = {"trained": digits // 2, **more}
+    return filled(exact, encoding=encoding, seed=seed, **given)
 
 
 def report(panels: Sequence[list[Grid]], **more: Any) -> Report:

@@ -118,7 +118,7 @@ def _leaderboard(report: Report) -> dict[str, Any]:
     heads = [head for head in cells[0] if head not in WORDS]
     known = [head for head in heads if any(row[head].value is not None for row in cells)]
     values = [value for row in board.rows for value in row.values["out_of_distribution"]]
-    end = scale_end(max((value for value in values if value is not None), default=1.0))
+    end = scale_end(max(values, default=1.0))
     rows = iter(
         {"row": row, "place": place, "cells": cells[place], "strip": _strip(row, end)}
         for place, row in enumerate(board.rows)
@@ -149,10 +149,10 @@ def _strip(row: Row, end: float) -> dict[str, Any]:
     shares = [interval.low, min(interval.high, end)] if interval else []
     return {
         "interval": [f"{3 + 96 * share / end:.2f}" for share in shares],
-        "seeds": [f"{3 + 96 * share / end:.2f}" for share in values if share is not None],
+        "seeds": [f"{3 + 96 * share / end:.2f}" for share in values],
         "label": ", ".join(
-            f"seed {seed}: {'none scored' if share is None else f'{100 * share:.1f} %'}"
-            for seed, share in zip(row.seeds, values, strict=True)
+            f"seed {seed}: {100 * share:.1f} %"
+            for seed, share in zip(row.seeds, values, strict=False)
         ),
     }
 
