@@ -1,4 +1,4 @@
-"""Encodings keep their promises under shifts of all indices, in training, and after an optimizer's step."""
+"""Encodings under shifts of all indices, in training, and after an optimizer's step."""
 
 from dataclasses import replace
 
