@@ -17,7 +17,7 @@ from typing import Any
 
 
 class Blocked:
-    """Nothing of tape-arith is here, however it is installed."""
+    """Refuse to import tape-arith, however it is installed."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         if name.split(".")[0] == "tape_arith":
@@ -25,7 +25,7 @@ class Blocked:
 
 
 def greedy(model: Any, tokens: Any, mask: Any, final_length: Any, **keys: Any) -> list[Any]:
-    """Of each row what comes after its prompt, as far as its answer may go."""
+    """Return what comes after the prompt of each row, as far as its answer may go."""
     generated = model.generate(input_ids=tokens, attention_mask=mask, **keys)
     room = final_length - mask.sum(1)
     rows = [
@@ -63,8 +63,8 @@ def check(folder: Path) -> dict[str, Any]:
     rows = padded[0][:, -longest:], padded[1][:, -longest:]
     first = tokens[:1, : int(prompts[0])], prompt_mask[:1, : int(prompts[0])], final_length[:1]
 
-    def furthest(actual: Any, expected: Any, where: Any) -> float:
-        return float((actual - expected)[where.bool()].abs().max())
+    def furthest(actual: Any, expected: Any, mask: Any) -> float:
+        return float((actual - expected)[mask.bool()].abs().max())
 
     with torch.no_grad():
         right = model(tokens, attention_mask=mask, key=key, labels=labels)
@@ -91,7 +91,7 @@ def check(folder: Path) -> dict[str, Any]:
         "text": text,
         "again": tokenizer(text)["input_ids"] == ids,
         "special": [*special, tokenizer("?")["input_ids"][0], len(tokenizer)],
-        "ours": [name for name in sys.modules if name.split(".")[0] == "tape_arith"],
+        "imported": [name for name in sys.modules if name.split(".")[0] == "tape_arith"],
     }
 
 

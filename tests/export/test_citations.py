@@ -20,7 +20,7 @@ FIELD = re.compile(r"^  ([\w-]+) +=\s*{(.*)},$", re.MULTILINE)
 CITATION = re.compile(r"(?P<surname>\S+) et al\. (?P<year>\d{4}), arXiv (?P<number>\d{4}\.\d{5})")
 
 
-def test_what_encodings_say_agrees_with_their_entries() -> None:
+def test_papers_of_encodings_agree_with_their_entries() -> None:
     for kind, name in METHODS:
         text = locate(kind, name).declaration().paper
         citations = list(CITATION.finditer(text))

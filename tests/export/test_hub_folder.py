@@ -69,10 +69,10 @@ def expected(decoder: Decoder) -> dict[str, torch.Tensor]:
     find_spec("transformers") is None, reason="needs transformers: pip install transformers"
 )
 def test_every_encoding_computes_the_same_without_tape_arith(tmp_path: Path) -> None:
-    cases, mine = tmp_path / "cases", tmp_path / "mine.py"
+    cases, user_file = tmp_path / "cases", tmp_path / "mine.py"
     cases.mkdir()
-    mine.write_text(MINE)
-    names = [*EVERY, *JOINED, f"{mine}:Mine"]
+    user_file.write_text(MINE)
+    names = [*EVERY, *JOINED, f"{user_file}:Mine"]
     uniform = []
     for number, name in enumerate(names):
         folder, decoder = made_run(tmp_path / "runs", name)
@@ -98,9 +98,9 @@ def test_every_encoding_computes_the_same_without_tape_arith(tmp_path: Path) -> 
     for number, name in enumerate(names):
         case = report[f"case_{number}"]
         assert case["encoding"] == str(parse(name))
-        assert case["missing"] == [] and case["ours"] == [], name
-        for way in ("right", "left", "given", "loss"):
-            assert case[way] <= 2e-5, (name, way, case[way])
+        assert case["missing"] == [] and case["imported"] == [], name
+        for measure in ("right", "left", "given", "loss"):
+            assert case[measure] <= 2e-5, (name, measure, case[measure])
         assert case["answers"] and case["cached"] and case["alone"], name
         assert case["again"] and set(case["text"]) <= set("0123456789+=")
         assert case["special"] == [0, 1, 2, 3, 1, 19]

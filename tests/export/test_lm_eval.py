@@ -54,17 +54,14 @@ def test_each_pair_of_lengths_has_its_problems_in_its_region(tmp_path: Path) -> 
     assert "max_gen_toks: 7\n" in (tmp_path / "one_longer.yaml").read_text()
     all_cells = (tmp_path / "all_cells.yaml").read_text()
     assert f"- {GROUP}_in_distribution\n  - {GROUP}_out_of_distribution" in all_cells
-    assert "`84+5=`" in (tmp_path / "README.md").read_text()
-
-
-def test_without_longer_problems_there_is_one_task(tmp_path: Path) -> None:
-    write_tasks(tmp_path, BUCKET, trained_digits=5, per_cell=1)
-    assert [file.name for file in tmp_path.glob("*.jsonl")] == ["in_distribution.jsonl"]
-    assert (tmp_path / "all_cells.yaml").read_text().count("  - tape_arith") == 1
+    alone = tmp_path / "without longer problems"
+    write_tasks(alone, BUCKET, trained_digits=5, per_cell=1)
+    assert [file.name for file in alone.glob("*.jsonl")] == ["in_distribution.jsonl"]
+    assert (alone / "all_cells.yaml").read_text().count("  - tape_arith") == 1
 
 
 def answers(decoder: Decoder, row: dict[str, Any]) -> str | None:
-    """What a decoder answers, None where it comes to no end or says what has no symbol."""
+    """Return an answer, None if it has no end or a token without a symbol."""
     ids = [token(symbol) for symbol in row["prompt"]]
     most = len(ids) + max(row["first_length"], row["second_length"]) + 2
     predicted = greedy(decoder, ids, most, row["key"])
@@ -97,8 +94,8 @@ def test_the_harness_counts_what_we_count(tmp_path: Path) -> None:
         expected[f"tape_arith_addition_2_3_{name}"] = sum(right) / len(right)
     longer = ("one_longer", "both_longer")
     for group, parts in (("", counts), ("_out_of_distribution", longer)):
-        whole = sum(counts[n] * expected[f"tape_arith_addition_2_3_{n}"] for n in parts)
-        expected[f"tape_arith_addition_2_3{group}"] = whole / sum(counts[n] for n in parts)
+        right_answers = sum(counts[n] * expected[f"tape_arith_addition_2_3_{n}"] for n in parts)
+        expected[f"tape_arith_addition_2_3{group}"] = right_answers / sum(counts[n] for n in parts)
     assert 5 <= 72 * expected["tape_arith_addition_2_3"] < 60, "nothing to tell apart"
 
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}

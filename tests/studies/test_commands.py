@@ -1,4 +1,4 @@
-"""`tape-arith study` on tiny runs: what it prints, writes and refuses."""
+"""`tape-arith study` on tiny runs: its output, files and refusals."""
 
 import json
 from io import StringIO
@@ -17,9 +17,9 @@ from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run that had [BOS] in training, and with one of more steps."""
-    folder = tmp_path_factory.mktemp("others")
+def variants(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a run that had [BOS] in training, and with one of more steps."""
+    folder = tmp_path_factory.mktemp("variants")
     out = ("--no-score", "--out", folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -38,14 +38,15 @@ def run(name: str, seed: int = 0) -> str:
 
 
 def study(*arguments: object) -> tuple[dict[str, Any], pd.DataFrame]:
-    """The facts and the rows of a study."""
+    """Return the facts and the rows of a study."""
     with untouched(Path("runs")):
         facts = json.loads(done("study", *arguments, "--format", "json").out)
     return facts, pd.DataFrame(facts.pop("rows"))
 
 
-def test_stability_is_measured_on_the_evaluation_set(others: Path, tmp_path: Path) -> None:
-    runs = [run("rope"), run("rope", 1), run("tape"), run("fire"), str(others / "mini/rope/seed-0")]
+def test_stability_is_measured_on_the_evaluation_set(variants: Path, tmp_path: Path) -> None:
+    trained_with_bos = str(variants / "mini/rope/seed-0")
+    runs = [run("rope"), run("rope", 1), run("tape"), run("fire"), trained_with_bos]
     facts, rows = study("stability", *runs, "--problems", 20, "--double")
     loaded = comparable_runs([Path(run("tape"))])
     assert facts["evaluation"]["sha256"] == loaded.bucket.sha256(20)
@@ -137,6 +138,6 @@ def test_what_is_refused(trained: Path, arguments: tuple[object, ...], message: 
         assert message in refused("study", *arguments)
 
 
-def test_runs_of_other_settings_are_refused(others: Path) -> None:
-    line = refused("study", "errors", run("rope"), others / "mini/nope/seed-0")
+def test_runs_of_other_settings_are_refused(variants: Path) -> None:
+    line = refused("study", "errors", run("rope"), variants / "mini/nope/seed-0")
     assert "cannot be compared" in line and "steps 6, not 4" in line

@@ -1,10 +1,11 @@
-"""What goes wrong, against decoding token by token and loops over text; tables and the figure.
+"""Kinds of errors, against decoding token by token and loops over text; tables and the figure.
 
 A random decoder is wrong everywhere at once, so what it decodes itself is taken for the right
 answer and then one token of it is changed, to all that it can be mistaken for.
 """
 
 from collections import Counter
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -29,14 +30,8 @@ from tests.helpers.small_training import cpu, small, train, trainer
 from tests.helpers.studied_runs import made_study, run_facts
 
 TRAINED, TESTED = 1, 3
-CONFIG = small(
-    trained_digits=TRAINED,
-    tested_digits=TESTED,
-    hidden_size=32,
-    mlp_size=32,
-    batch_size=32,
-    steps=120,
-)
+SIZES = {"hidden_size": 32, "mlp_size": 32, "batch_size": 32, "steps": 120}
+CONFIG = small(trained_digits=TRAINED, tested_digits=TESTED, **SIZES)
 COUNT = 90
 
 
@@ -47,23 +42,17 @@ def trained() -> Decoder:
 
 
 def rows_of(problems: Problems) -> list[tuple[list[int], list[int]]]:
-    """Prompt and right answer of each problem."""
+    """Return prompt and right answer of each problem."""
     ends = np.cumsum(problems.lengths)
-    return [
-        (
-            problems.tokens[end - n : end - n + p].tolist(),
-            problems.tokens[end - n + p : end].tolist(),
-        )
-        for end, n, p in zip(ends, problems.lengths, problems.prompt_lengths, strict=True)
-    ]
+    cuts = zip(ends - problems.lengths, problems.prompt_lengths, ends, strict=True)
+    tokens = problems.tokens.tolist()
+    return [(tokens[start : start + n], tokens[start + n : end]) for start, n, end in cuts]
 
 
 def longest_chain(first: str, second: str) -> int:
-    """Of two numbers as they are written, the least significant digit first."""
-    width = max(len(first), len(second))
-    places = zip(first.ljust(width, "0"), second.ljust(width, "0"), strict=True)
+    """Count by the definition; numbers are written least significant digit first."""
     longest = running = 0
-    for c, d in places:
+    for c, d in zip_longest(first, second, fillvalue="0"):
         total = int(c) + int(d)
         running = 1 if total > 9 else running + 1 if total == 9 and running else 0
         longest = max(longest, running)
@@ -71,7 +60,7 @@ def longest_chain(first: str, second: str) -> int:
 
 
 def kind(own: list[int], right: list[int]) -> tuple[int, str]:
-    """The place and the kind of the first error of a whole answer, which is not right."""
+    """Return place and kind of the first error of an answer that is not right."""
     place = next(k for k, (a, b) in enumerate(zip(own, right, strict=False)) if a != b)
     predicted, meant = decode([own[place]]), decode([right[place]])
     if predicted == "[EOS]":
@@ -115,7 +104,7 @@ def decoded(decoder: Decoder, bucket: Bucket, problems: Problems) -> list[list[i
 
 
 @pytest.mark.parametrize("split", [EVALUATION, CARRY])
-def test_what_a_trained_decoder_answers(
+def test_answers_of_a_trained_decoder(
     trained: Decoder, split: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket = Bucket("addition", TESTED, 0, split)
@@ -176,8 +165,7 @@ def test_logits_that_overflow_say_no_digit(trained: Decoder) -> None:
 def run(
     encoding: str, seed: int, exact: int, *, outside: bool = True, times: int = 1
 ) -> pd.DataFrame:
-    """Of 40 problems in distribution 4 are wrong; out of it, of 20, all but `exact`; and all of
-    that `times` times."""
+    """Return a run with 4 of 40 problems wrong in distribution, all but `exact` of 20 out of it."""
     rows: list[tuple[Any, ...]] = [
         (INSIDE, 0, "exact", None, 10),
         (INSIDE, 1, "exact", None, 26),
@@ -209,7 +197,6 @@ def test_tables_show_shares_with_their_counts() -> None:
     wrong = "| rope | 0, 1 | out of distribution | 82.5 % (33 of 40) | 48.5 % (16 of 33) | "
     assert wrong + "51.5 % (17 of 33) | 0.0 % (0 of 17) | 16 | 0 | 0 | 0 | 17 | 0 |" in text
     assert "| 0 | \N{MINUS SIGN}8 | 100.0 % (8 of 8) | 100.0 % (4 of 4) |" in text
-    assert "seeds 0, 1 (fire: 0); these runs only" in text
 
 
 def points(ax: Any, number: int) -> Any:

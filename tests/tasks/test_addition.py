@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tape_arith.arith.data.bucket import Bucket
@@ -44,17 +44,12 @@ def test_every_answer_is_pythons(max_digits: int) -> None:
 
 @settings(database=None, deadline=None)
 @given(st.integers(1, 10**60), st.integers(1, 10**60))
+@example(9, 1)
+@example(10**300 - 1, 1)
+@example(1, 10**300 - 1)
 def test_addition_of_chosen_numbers(a: int, b: int) -> None:
     task = load_task("addition")
     assert task.text(a, b) == f"{str(a)[::-1]}+{str(b)[::-1]}={str(a + b)[::-1]}"
-
-
-@pytest.mark.parametrize("digits", [1, 7, 300])
-def test_a_carry_through_all_digits(digits: int) -> None:
-    nines = 10**digits - 1
-    text = load_task("addition").text(nines, 1)
-    assert text == f"{nines}+1={'0' * digits}1"
-    assert load_task("addition").text(1, nines).endswith(f"={'0' * digits}1")
 
 
 def test_the_longest_problem_is_as_long_as_said() -> None:
@@ -76,8 +71,6 @@ def test_vocabulary_is_the_fields() -> None:
     assert (vocabulary.PAD, vocabulary.UNK, vocabulary.BOS, vocabulary.EOS) == (0, 1, 2, 3)
     assert vocabulary.SIZE == 19
     assert vocabulary.decode(range(19)) == f"[PAD][UNK][BOS][EOS]{symbols}"
-    with pytest.raises(ValueError, match=r"no token for '\?'"):
-        vocabulary.token("?")
 
 
 def test_problems_joined_and_taken() -> None:

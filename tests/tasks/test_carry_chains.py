@@ -3,10 +3,10 @@
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from tape_arith.arith.data.bucket import CARRY, Bucket
 from tape_arith.arith.errors import UsageError
@@ -22,9 +22,11 @@ GOLDEN = {
     (80, 3): "58d778f38e725e83558a2c48112412ff54db14c747f6f0202749e438ccacde53",
 }
 
+CHOSEN = [(1, 2, 0), (5, 5, 1), (95, 15, 1), (95, 5, 2), (999, 1, 3), (1, 9999, 4), (949, 51, 3)]
+
 
 def longest_chain(a: int, b: int) -> int:
-    """By the definition, a place at a time."""
+    """Count by the definition, a place at a time."""
     longest = length = 0
     while a or b:
         total = a % 10 + b % 10
@@ -45,26 +47,11 @@ def as_digits(values: list[int], width: int) -> Digits:
     return Digits(np.array(rows, dtype=np.uint8), lengths)
 
 
-def halves(count: int, width: int) -> npt.NDArray[np.uint32]:
-    return np.random.default_rng(0).integers(0, 2**32, (count, 2 + width), dtype=np.uint32)
-
-
-def made(lengths: tuple[int, int], count: int, width: int) -> tuple[Digits, Digits]:
-    return ADDITION.carry_operands(np.tile(lengths, (count, 1)), halves(count, width))
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "longest"),
-    [(1, 2, 0), (5, 5, 1), (95, 15, 1), (95, 5, 2), (999, 1, 3), (1, 9999, 4), (949, 51, 3)],
-)
-def test_chains_of_chosen_numbers(a: int, b: int, longest: int) -> None:
-    assert longest_chain(a, b) == longest
-    assert ADDITION.carry_chains(as_digits([a], 5), as_digits([b], 5)).tolist() == [longest]
-
-
 @settings(database=None, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 10**30), st.integers(1, 10**30)), min_size=1))
+@example([(a, b) for a, b, _ in CHOSEN])
 def test_chains_of_any_numbers(pairs: list[tuple[int, int]]) -> None:
+    assert all(longest_chain(a, b) == longest for a, b, longest in CHOSEN)
     # Many nines, or a long chain would hardly ever come up: b is a's complement but for its ends.
     pairs += [(a, max(1, 10 ** len(str(a)) - 1 - a + b % 10)) for a, b in pairs]
     first, second = (as_digits(list(side), 31) for side in zip(*pairs, strict=True))
@@ -106,19 +93,16 @@ def test_every_problem_is_right_and_balanced(max_digits: int) -> None:
 def test_the_longest_chain_is_as_long_as_drawn_and_uniform(cell: tuple[int, int]) -> None:
     """Thresholds: one sound stream in 1,000 exceeds them."""
     count, width, most = 9_000, 9, max(cell)
-    a, b = made(cell, count, width)
-    drawn = 1 + (halves(count, width)[:, 0].astype(np.int64) * most >> 32)
+    halves = np.random.default_rng(0).integers(0, 2**32, (count, 2 + width), dtype=np.uint32)
+    a, b = ADDITION.carry_operands(np.tile(cell, (count, 1)), halves)
+    drawn = 1 + (halves[:, 0].astype(np.int64) * most >> 32)
     assert ADDITION.carry_chains(a, b).tolist() == drawn.tolist()
     limits = {1: 1e-9, 2: 10.8, 5: 18.5, 6: 20.5, 9: 26.1}
-    assert chi_square(np.bincount(drawn, minlength=most + 1)[1:]) < limits[most]
+    counts = np.bincount(drawn, minlength=most + 1)[1:]
+    assert stats.chisquare(counts).statistic < limits[most]
     # A chain of all places makes an extra digit, always.
     sums = [x + y for x, y, n in zip(numbers(a), numbers(b), drawn, strict=True) if n == most]
     assert sums and all(len(str(total)) == most + 1 for total in sums)
-
-
-def chi_square(counts: npt.NDArray[np.int64]) -> float:
-    expected = counts.sum() / counts.size
-    return float(((counts - expected) ** 2 / expected).sum())
 
 
 def test_any_slicing_gives_the_same_and_no_other_split_does() -> None:
@@ -128,10 +112,10 @@ def test_any_slicing_gives_the_same_and_no_other_split_does() -> None:
     joined = Problems(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
     for array, part in zip(map(np.asarray, expected), map(np.asarray, joined), strict=True):
         assert np.array_equal(array, part)
-    others = [Bucket("addition", 9, 1, split) for split in ("train", "evaluation")]
-    for other in others:
-        assert not np.array_equal(other.operand_lengths(80, 400), expected.operand_lengths)
-    keys = [each.keys(0, 500) for each in (bucket, *others)]
+    splits = [Bucket("addition", 9, 1, split) for split in ("train", "evaluation")]
+    for split in splits:
+        assert not np.array_equal(split.operand_lengths(80, 400), expected.operand_lengths)
+    keys = [each.keys(0, 500) for each in (bucket, *splits)]
     assert len(np.unique(np.concatenate(keys))) == 1500
 
 
@@ -149,7 +133,6 @@ class Plain(Task):
 
 def test_a_task_without_hard_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tape_arith.arith.data.bucket.load_task", lambda name: Plain())
-    Bucket("plain", 3, 0, "evaluation")
     with pytest.raises(UsageError, match="has no split 'carry'"):
         Bucket("plain", 3, 0, CARRY)
     one = as_digits([1], 1)
