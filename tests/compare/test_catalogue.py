@@ -1,4 +1,4 @@
-"""What programs read: the keys of `list --json`, `table` and `score --json` are promises."""
+"""Documents for programs: the keys of `list --json`, `table` and `score --json` are promises."""
 
 import json
 from pathlib import Path
@@ -32,9 +32,8 @@ def test_list_as_json(comparison: Path) -> None:
     assert all(list(entry) == keys for entry in content["combinations"])
     for preset in content["presets"]:
         assert list(preset) == ["name", "summary", "config"]
-    assert [run["path"] for run in content["runs"]] == sorted(
-        run["path"] for run in content["runs"]
-    )
+    paths = [run["path"] for run in content["runs"]]
+    assert paths == sorted(paths)
     assert content["runs"][2] == {
         "path": "runs/mini/rope/seed-0",
         "preset": "mini",
@@ -47,15 +46,15 @@ def test_list_as_json(comparison: Path) -> None:
 
 def test_costs_are_those_of_what_is_built() -> None:
     content = json.loads(done("list", "--json", "--costs").out)
-    found = {e["name"]: e for e in (*content["encodings"], *content["combinations"])}
+    costs = {e["name"]: e for e in (*content["encodings"], *content["combinations"])}
     # By hand, at 16 layers, hidden 1024, 16 heads of 64 and 124 tokens.
-    assert (found["nope"]["parameters"], found["nope"]["flops_a_token"]) == (0, 0)
-    assert found["fire"]["parameters"] == 16 * (1 + 1 + 64 + 32 * 16 + 16)
-    assert found["fire"]["flops_a_token"] == 16 * 2 * 124 * (32 + 32 * 16)
-    assert found["tape"]["parameters"] == 15 * (64 * 48 + 48 + 96 + 96)
-    assert found["learned"]["parameters"] == 244 * 1024
-    for other in ("fire", "rope"):
-        both, parts = found[f"abacus+{other}"], (found["abacus"], found[other])
+    assert (costs["nope"]["parameters"], costs["nope"]["flops_a_token"]) == (0, 0)
+    assert costs["fire"]["parameters"] == 16 * (1 + 1 + 64 + 32 * 16 + 16)
+    assert costs["fire"]["flops_a_token"] == 16 * 2 * 124 * (32 + 32 * 16)
+    assert costs["tape"]["parameters"] == 15 * (64 * 48 + 48 + 96 + 96)
+    assert costs["learned"]["parameters"] == 244 * 1024
+    for second in ("fire", "rope"):
+        both, parts = costs[f"abacus+{second}"], (costs["abacus"], costs[second])
         for key in ("parameters", "flops_a_token"):
             assert both[key] == sum(part[key] for part in parts)
 

@@ -1,4 +1,4 @@
-"""What goes into a report: facts of runs, commands that repeat them, and what is left out."""
+"""The content of a report: facts of runs, commands that repeat them, and left-out runs."""
 
 import json
 import shlex
@@ -16,25 +16,26 @@ from tests.helpers.documents import edit
 from tests.helpers.pages import Page, data
 from tests.helpers.tiny_runs import done, refused, settings, untouched
 
-ROOT = Path(__file__).resolve().parents[2]
 RUNS = Path("runs")
 
 
 def test_the_command_writes_one_page(comparison: Path) -> None:
-    told = done("report")
-    assert told.out == "runs/mini/report.html\n" and told.err == ""
+    result = done("report")
+    assert result.out == "runs/mini/report.html\n" and result.err == ""
     page = data((comparison / "runs/mini/report.html").read_text())
     assert sorted(e["name"] for e in page["encodings"]) == ["fire", "rope", "tape+yarn"]
     for shown in page["encodings"]:
         name = shown["name"].removesuffix("+yarn")
-        way = "+yarn" if name != shown["name"] else ""
         for seed in shown["choices"]["mean"]["seeds"]:
-            file = comparison / f"runs/mini/{name}/seed-{seed}/grid{way}.json"
+            file = (
+                comparison
+                / f"runs/mini/{name}/seed-{seed}/grid{shown['name'].removeprefix(name)}.json"
+            )
             exact = Grid.load(file).exact
             assert np.array_equal(shown["choices"][str(seed)]["exact"], exact.ravel())
     seeds = {curve["encoding"]: len(curve["loss"]["seeds"]) for curve in page["curves"]}
     assert seeds == {"fire": 2, "rope": 2, "tape": 2}
-    assert done("report", "--out", "there/x.html").out == "there/x.html\n"
+    assert done("report", "--out", "elsewhere/x.html").out == "elsewhere/x.html\n"
 
 
 def test_facts_are_those_of_the_files(comparison: Path) -> None:
@@ -44,12 +45,12 @@ def test_facts_are_those_of_the_files(comparison: Path) -> None:
     for key in ("commit", "torch", "hardware", "dtype", "attention", "tape-arith"):
         assert run.facts[key] == str(environment[key] or "")
     grid = Grid.load(folder.path / "grid.json")
-    assert run.facts["configuration"] == folder.record().config.sha256
-    assert run.facts["configuration"] == grid.budget["config_sha256"]
+    config = folder.record().config
+    assert run.facts["configuration"] == config.sha256 == grid.budget["config_sha256"]
     assert run.facts["evaluation set"] == grid.evaluation["sha256"]
     assert run.facts["task"] == "addition, version 1"
     assert run.folder == "mini/fire/seed-1" and run.recorded == environment["command"]
-    assert run.config == folder.record().config.as_dict()
+    assert run.config == config.as_dict()
 
 
 def test_the_commands_make_the_runs_again(
@@ -82,7 +83,7 @@ def test_the_commands_make_the_runs_again(
 def test_the_commands_make_a_run_that_began_from_another(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one that it began from first, with its own settings."""
+    """Repeat the source first, with its own settings."""
     done("train", "--pe", "rope", "--seed", 1, *settings(steps=2, num_layers=2), "--no-score")
     source = "runs/mini/rope/seed-1"
     done("train", source, "--steps", 3, "--no-score")
@@ -114,7 +115,7 @@ def test_the_commands_make_a_run_that_began_from_another(
     assert collect(RUNS).runs[0].commands == []
 
 
-def test_what_must_not_be_compared_is_left_out_and_said(comparison: Path) -> None:
+def test_runs_that_must_not_be_compared_are_left_out_and_named(comparison: Path) -> None:
     done("train", "--pe", "nope", *settings(steps=5))
     done("train", "--pe", "alibi", "--no-score", *settings())
     report = collect(RUNS)
@@ -127,33 +128,25 @@ def test_what_must_not_be_compared_is_left_out_and_said(comparison: Path) -> Non
     assert "nope seed 0" in refused("report", "--compare", "rope,nope")
 
 
-def test_some_of_the_encodings(comparison: Path) -> None:
+def test_some_of_the_encodings_and_their_costs(comparison: Path) -> None:
     report = collect(RUNS, "rope,fire")
     assert sorted(panel[0].name for panel in report.panels) == ["fire", "rope"]
     assert {run.encoding for run in report.runs} == {"fire", "rope"}
     assert report.command == "tape-arith report --preset mini --compare rope,fire"
+    page = comparison / "runs/mini/report.html"
     done("report", "--compare", "rope,fire")
-    text = (comparison / "runs/mini/report.html").read_text()
+    text = page.read_text()
     assert "2 of the 3 encodings are shown; ranks and tests are of all 3." in text
-    assert "1 more encoding, as this report names others" in text
-    assert collect(RUNS).command == "tape-arith report --preset mini"
-
-
-def test_costs_are_told_where_they_are_asked_for(comparison: Path) -> None:
-    done("report", "--costs")
-    text = (comparison / "runs/mini/report.html").read_text()
-    head, *rows = Page(text).rows
-    heads = ["parameters", "FLOPs a token", "loss", "tokens/s"]
-    assert head[-4:] == heads  # no MFU: a CPU has no datasheet
-    assert "MFU, %" in text and "FLOPs are those of the matrix products" in text
-    assert "tape-arith report --preset mini --costs" in text
-    assert len([row for row in rows if len(row) == len(head)]) == 3
-    done("report")
-    text = (comparison / "runs/mini/report.html").read_text()
     assert not any(name in text for name in ("FLOPs", "tokens/s", "--costs"))
+    done("report", "--costs")
+    head, *rows = Page(page.read_text()).rows
+    # No MFU: a CPU has no datasheet.
+    assert head[-4:] == ["parameters", "FLOPs a token", "loss", "tokens/s"]
+    assert "tape-arith report --preset mini --costs" in page.read_text()
+    assert len([row for row in rows if len(row) == len(head)]) == 3
 
 
-def test_what_is_wrong_is_said_in_a_line(comparison: Path) -> None:
+def test_refusals(comparison: Path) -> None:
     with untouched(comparison):
         assert ".html" in refused("report", "--out", "report.pdf")
         assert "unknown preset" in refused("report", "--preset", "minni")
@@ -165,7 +158,7 @@ def test_what_is_wrong_is_said_in_a_line(comparison: Path) -> None:
     assert "left out: runs/mini/fire/seed-0/grid.json is corrupt" in done("report").err
 
 
-def test_broken_files_beside_a_grid_cost_only_what_they_tell(comparison: Path) -> None:
+def test_broken_files_beside_a_grid_cost_only_their_facts(comparison: Path) -> None:
     folder = comparison / "runs/mini/fire/seed-0"
     (folder / "environment.json").write_text("{")
     (folder / "timings.json").write_text("[]")
@@ -173,12 +166,11 @@ def test_broken_files_beside_a_grid_cost_only_what_they_tell(comparison: Path) -
     (folder / "metrics.jsonl").write_text(
         "\n".join([lines[0].replace('"loss": ', '"loss": "x", "was": '), *lines[1:]]) + "\n"
     )
-    other = comparison / "runs/mini/fire/seed-1"
-    (other / "metrics.jsonl").write_text('{"step": 1, "loss": 2.5}\nnot json\n')
-    (other / "run.json").write_text("")
+    sibling = comparison / "runs/mini/fire/seed-1"
+    (sibling / "metrics.jsonl").write_text('{"step": 1, "loss": 2.5}\nnot json\n')
+    (sibling / "run.json").write_text("")
     first, second = (run for run in collect(RUNS).runs if run.encoding == "fire")
     assert first.facts["commit"] == first.facts["trained in"] == "" and first.recorded is None
-    assert second.facts["configuration"] == ""
-    assert not second.commands
+    assert second.facts["configuration"] == "" and not second.commands
     done("report")
     assert "not recorded" in (comparison / "runs/mini/report.html").read_text()

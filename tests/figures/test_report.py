@@ -64,7 +64,7 @@ def test_intervals_and_differences_are_those_of_python() -> None:
     assert numbers["pairs"]["2"] == {}  # rope has no seed 2
 
 
-def test_the_leaderboard_says_what_its_other_forms_say() -> None:
+def test_the_leaderboard_equals_its_other_forms() -> None:
     wild = grid("wild")
     wild.exact[0, 0] = 0
     made = report([[grid("fire", s) for s in (0, 1)], [grid("rope")], [wild]])
@@ -80,7 +80,14 @@ def test_the_leaderboard_says_what_its_other_forms_say() -> None:
     assert checked == 3 * 8 and rows[-1][0] == "wild not converged"
     assert {row[1] for row in rows} == {"2", "1†"}
     assert "without a column: vs rope, last states" in text
-    # Points lie where the means of seeds are.
+    # Costs have columns, which sort by number.
+    costly = page(with_costs(made))
+    head_costs, _, *lines = Page(costly).rows[:5]
+    assert head_costs[-4:] == ["parameters", "FLOPs a token", "loss", "tokens/s"]
+    assert all(line[-4:] == ["1,234", "6", "0.2000", "6,000"] for line in lines)
+    for value in ("1234", "5.5", "0.2", "6000.0"):
+        assert costly.count(f'data-value="{value}"') == 3
+    # Points lie at the means of seeds.
     points = [float(a["cx"] or 0) for tag, a in Page(text).elements if tag == "circle"]
     end = 1.0 if "0 to 100 %" in head else 0.6
     means = [v for row in made.board.rows for v in row.values["out_of_distribution"]]
@@ -96,16 +103,6 @@ def test_nothing_out_of_distribution() -> None:
     assert made.board.cells()[0]["each seed, %"].text == "-"
 
 
-def test_costs_have_columns_that_sort() -> None:
-    text = page(with_costs(report([[grid("fire", s) for s in (0, 1)], [grid("rope")]])))
-    head, _, *lines = Page(text).rows[:4]
-    assert head[-4:] == ["parameters", "FLOPs a token", "loss", "tokens/s"]
-    assert all(line[-4:] == ["1,234", "6", "0.2000", "6,000"] for line in lines)
-    for value in ("1234", "5.5", "0.2", "6000.0"):
-        assert text.count(f'data-value="{value}"') == 2
-    assert "without a column: vs rope, last states, MFU, %" in text
-
-
 def test_colours_are_those_of_the_figures() -> None:
     table, viridis = colours("viridis"), mpl.colormaps["viridis"]
     assert len(table) == 6 * 256
@@ -115,42 +112,37 @@ def test_colours_are_those_of_the_figures() -> None:
 
 
 def test_hostile_names_stay_text() -> None:
-    hostile = run(
-        HOSTILE,
-        folder=HOSTILE,
-        facts={HOSTILE: HOSTILE, "commit": HOSTILE},
-        config={"task": HOSTILE, HOSTILE: 1},
-        commands=[HOSTILE],
-        recorded=HOSTILE,
-    )
-    more: dict[str, Any] = {"runs": [run("tame"), run("rope")], "learners": [learner("tame")]}
-    tame = Page(page(report([[grid("tame")], [grid("rope")]], **more)))
+    facts, config = {HOSTILE: HOSTILE, "commit": HOSTILE}, {"task": HOSTILE, HOSTILE: 1}
+    more: dict[str, Any] = {"folder": HOSTILE, "commands": [HOSTILE], "recorded": HOSTILE}
+    hostile = run(HOSTILE, facts=facts, config=config, **more)
+    tame_runs = [run("tame"), run("rope")]
+    made = report([[grid("tame")], [grid("rope")]], runs=tame_runs, learners=[learner("tame")])
+    tame = Page(page(made))
     panels = [[grid(HOSTILE, settings={"task": HOSTILE})], [grid("rope")]]
-    rope = run("rope", facts={HOSTILE: "", "commit": "0"})
     made = report(
         panels,
-        runs=[hostile, rope],
+        runs=[hostile, run("rope", facts={HOSTILE: "", "commit": "0"})],
         learners=[learner(HOSTILE)],
         left_out=[(HOSTILE, HOSTILE)],
         command="</script>{{ 7 * 7 }}",
     )
     text = page(made)
-    found = Page(text)
+    parsed = Page(text)
     # No element and no attribute that a page of tame names has not, but for what was left out.
-    assert {tag for tag, _ in found.elements} <= {tag for tag, _ in tame.elements} | {"li"}
+    assert {tag for tag, _ in parsed.elements} <= {tag for tag, _ in tame.elements} | {"li"}
     known = {(tag, name) for tag, attributes in tame.elements for name in attributes}
-    extra = {(tag, name) for tag, attributes in found.elements for name in attributes} - known
+    extra = {(tag, name) for tag, attributes in parsed.elements for name in attributes} - known
     assert extra <= {("ul", "class")}
-    assert [tag for tag, _ in found.elements].count("script") == 2
-    assert "<img" not in text and "49" not in found.texts and "{{ 7 * 7 }}" in text
-    assert sum(HOSTILE in piece for piece in found.texts) > 10
+    assert [tag for tag, _ in parsed.elements].count("script") == 2
+    assert "<img" not in text and "49" not in parsed.texts and "{{ 7 * 7 }}" in text
+    assert sum(HOSTILE in piece for piece in parsed.texts) > 10
     assert {e["name"] for e in data(text)["encodings"]} == {HOSTILE, "rope"}
 
 
 def test_the_page_allows_itself_and_no_other() -> None:
     text = page(report([[grid("fire")]]))
-    found = Page(text)
-    policy = next(a["content"] for tag, a in found.elements if a.get("http-equiv")) or ""
+    parsed = Page(text)
+    policy = next(a["content"] for tag, a in parsed.elements if a.get("http-equiv")) or ""
     assert policy.startswith("default-src 'none';")
     for name, kind in (("style", "style-src"), ("script", "script-src")):
         (piece,) = re.findall(rf"<{name}>(.*?)</{name}>", text, flags=re.DOTALL)
@@ -158,18 +150,18 @@ def test_the_page_allows_itself_and_no_other() -> None:
         assert f"{kind} 'sha256-{digest}'" in policy
     addresses = re.findall(r"\w+://[^\"'\s)]*", text)
     assert set(addresses) == {"http://www.w3.org/2000/svg"}  # a name, never fetched
-    for tag, attributes in found.elements:
+    for tag, attributes in parsed.elements:
         assert "src" not in attributes and "style" not in attributes, tag
         assert not any(name.startswith("on") for name in attributes), tag
         assert (attributes.get("href") or "#").startswith("#")
 
 
 def test_the_page_can_be_read_by_ear() -> None:
-    found = Page(page(report([[grid("fire")]], runs=[run("fire")])))
-    ids = [a["id"] for _, a in found.elements if a.get("id")]
+    parsed = Page(page(report([[grid("fire")]], runs=[run("fire")])))
+    ids = [a["id"] for _, a in parsed.elements if a.get("id")]
     assert len(ids) == len(set(ids))
-    labels = {a["for"] for tag, a in found.elements if tag == "label" and a.get("for")}
-    for tag, attributes in found.elements:
+    labels = {a["for"] for tag, a in parsed.elements if tag == "label" and a.get("for")}
+    for tag, attributes in parsed.elements:
         if tag == "select" or attributes.get("type") == "range":
             assert attributes["id"] in labels
         assert tag != "th" or attributes.get("scope")
@@ -177,7 +169,7 @@ def test_the_page_can_be_read_by_ear() -> None:
             assert name not in attributes or attributes[name] in ids
         if (attributes.get("href") or "").startswith("#"):
             assert (attributes["href"] or "")[1:] in ids
-    levels = [int(tag[1]) for tag, _ in found.elements if re.fullmatch("h[1-6]", tag)]
+    levels = [int(tag[1]) for tag, _ in parsed.elements if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
@@ -187,9 +179,8 @@ def test_facts_of_runs_stand_once_if_they_are_the_same() -> None:
     text = page(report([[grid("fire", 0), grid("fire", 1)]], runs=runs))
     rows = [["run", "commit"], ["fire, seed 0", "0abc"], ["fire, seed 1", "1abc"]]
     assert Page(text).rows[-3:] == rows
-    assert "The same for all 2 runs" in text and text.count("c" * 64) == 2
-    assert "not recorded" in text  # attention
-    assert "tape-arith train --pe fire --seed 1" in text and "Nothing: every run" in text
+    assert text.count("c" * 64) == 2 and "not recorded" in text  # attention
+    assert "tape-arith train --pe fire --seed 1" in text
     left = page(report([[grid("fire")]], left_out=[("rope seed 3", "not scored yet")]))
     assert "<code>rope seed 3</code>: not scored yet" in left
 
@@ -202,8 +193,9 @@ def test_curves_are_lines_of_seeds_and_their_mean() -> None:
     assert fire["encoding"] == "fire" and len(fire["loss"]["seeds"]) == 2
     assert fire["loss"]["mean"][1] == (200, 1.0) and fire["loss"]["seeds"][1][1] == (200, 1.5)
     assert fire["out_of_distribution"] == {"seeds": [], "mean": []}
-    kept = rope["out_of_distribution"]["mean"]
-    assert len(kept) <= 201 and kept[0] == (1, 1.0) and kept[-1] == (1001, 0.000999)
+    thinned = rope["out_of_distribution"]["mean"]
+    assert len(thinned) <= 201
+    assert thinned[0] == (1, 1.0) and thinned[-1] == (1001, 0.000999)
     learnt = numbers["lengths"][0]
     assert learnt["seeds"] == (0, 1) and learnt["lengths"] == [1, 2, 3, 4, 5, 6]
     assert learnt["steps"] == [100, 200, 300, 400, 500]
@@ -229,7 +221,7 @@ def test_thirty_encodings_of_five_seeds_fit() -> None:
 def test_the_same_report_is_the_same_page() -> None:
     made = [page(report([[grid("fire")], [grid("rope")]], runs=[run("fire")])) for _ in range(2)]
     assert made[0] == made[1]
-    other = grid("rope")
-    other.budget = {"steps": 3}
+    shorter = grid("rope")
+    shorter.budget = {"steps": 3}
     with pytest.raises(UsageError, match="steps"):
-        page(replace(report([[grid("fire")], [grid("rope")]]), panels=[[grid("fire")], [other]]))
+        page(replace(report([[grid("fire")], [grid("rope")]]), panels=[[grid("fire")], [shorter]]))

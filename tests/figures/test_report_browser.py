@@ -1,4 +1,4 @@
-"""One pass over the report's page in a browser: what the script shows, by mouse and keyboard."""
+"""One pass over the report's page in a browser, by mouse and keyboard."""
 
 import json
 from pathlib import Path
@@ -34,8 +34,8 @@ def choose(page: Browser, control: str, value: object) -> None:
 
 def texts(page: Browser, selector: str) -> list[str]:
     script = f"[...document.querySelectorAll({json.dumps(selector)})].map((it) => it.textContent)"
-    found: list[str] = page.evaluate(script)
-    return found
+    contents: list[str] = page.evaluate(script)
+    return contents
 
 
 def readout(page: Browser) -> list[str]:
@@ -124,8 +124,8 @@ def check_difference(page: Browser, panels: dict[str, Any], places: dict[str, in
         choose(page, "other", places[second])
         one, other = panels[first], panels[second]
         points, marked = 100 * (cell_means(one) - cell_means(other)), significant(one, other)
-        for found in (marked, ~marked):
-            i, j = np.argwhere(found)[-1] + 1
+        for cells in (marked, ~marked):
+            i, j = np.argwhere(cells)[-1] + 1
             assert (pixel(page, "#difference-map", i, j) == "#cfcfcf") == (not marked[i - 1, j - 1])
             point_at(page, "#difference-map", i, j)
             name, gap, _, test, _ = readout(page)
