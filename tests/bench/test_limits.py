@@ -51,8 +51,8 @@ def test_each_limit_is_measured_once_a_process(
     assert all(line.value and line.value > 0 and line.repeats == 3 for line in first)
     names = [line.name for line in first]
     assert len(set(names)) == len(names)
-    for what in ("float32 products", "bfloat16 products", "memory copy", "disk write", "SHA-256"):
-        assert len([name for name in names if name.startswith(what)]) == 2
+    for limit in ("float32 products", "bfloat16 products", "memory copy", "disk write", "SHA-256"):
+        assert len([name for name in names if name.startswith(limit)]) == 2
     assert list(tmp_path.iterdir()) == []
 
 

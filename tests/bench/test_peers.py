@@ -62,13 +62,13 @@ def test_what_is_not_installed_is_said_and_the_rest_measured(stand_ins: None) ->
     missing = lines["not-there Counting"]
     assert missing.value is None
     assert missing.note == "not-there is not installed (pip install not-there)"
-    theirs = lines["there Counting: real tokens"]
-    assert theirs.value and theirs.value > 0
-    assert "version 1.0" in theirs.note and "361 parameters" in theirs.note
-    for ours in ("ours, as the suite trains", "ours, one padded batch"):
-        line = lines[f"{ours} / Counting"]
-        assert line.value == lines[f"{ours}: real tokens"].value
-        assert line.limit == theirs.value and line.limit_name == "there Counting"
+    peer = lines["there Counting: real tokens"]
+    assert peer.value and peer.value > 0
+    assert "version 1.0" in peer.note and "361 parameters" in peer.note
+    for name in ("ours, as the suite trains", "ours, one padded batch"):
+        line = lines[f"{name} / Counting"]
+        assert line.value == lines[f"{name}: real tokens"].value
+        assert line.limit == peer.value and line.limit_name == "there Counting"
 
 
 @pytest.mark.parametrize("step", [0, 3])
@@ -153,10 +153,10 @@ def test_a_real_peer_is_of_our_size_and_learns(peer: peers._Peer) -> None:
     installed(peer)
     config = tiny(learning_rate=0.003)
     contender = peers._contender(peer, config, CPU)
-    ours = peers._on_one_batch(config, CPU).parameters
+    parameters = peers._on_one_batch(config, CPU).parameters
     # x-transformers keeps a bias in the gate and value of each MLP.
     biases = 0 if peer.package == "transformers" else 2 * config.mlp_size * config.num_layers
-    assert contender.parameters == ours + biases
+    assert contender.parameters == parameters + biases
     losses = [float(contender.train(0)) for _ in range(20)]  # type: ignore[arg-type]
     assert losses[0] == pytest.approx(math.log(19), abs=0.5)
     assert losses[-1] < losses[0] - 0.3

@@ -14,25 +14,6 @@ from tape_arith.arith.machine import ROOT
 from tests.helpers.tiny_runs import call, contents, done
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (0.0, "s", "0 s"),
-        (0.0000123, "s", "12.3 µs"),
-        (0.0123, "s", "12.3 ms"),
-        (1500.0, "s", "1,500 s"),
-        (999.0, "B", "999 B"),
-        (1.5e9, "B/s", "1.5 GB/s"),
-        (989e12, "FLOP/s", "989 TFLOP/s"),
-        (41_234.0, "tokens/s", "41.2 k tokens/s"),
-        (0.5, "rows/s", "0.5 rows/s"),
-        (None, "FLOP/s", "not measured"),
-    ],
-)
-def test_values_with_their_units(value: float | None, unit: str, text: str) -> None:
-    assert run._format_value(value, unit) == text
-
-
 def replace_stages(monkeypatch: pytest.MonkeyPatch, *failures: BaseException) -> None:
     """Put stages that measure nothing in place of ours: good ones and, last, a failing one."""
 
@@ -88,12 +69,9 @@ def test_complete_stages_are_kept_when_the_rest_is_cut_short(
     ("words", "message"),
     [
         ("gen", "unknown stage 'gen': did you mean 'generate'?"),
-        ("train --preset minni", "did you mean 'mini'?"),
-        ("train --pe tapee", "did you mean 'tape'?"),
         ("train --pe tape+yarn --quick", "measure tape"),
         ("train --set hiden_size=3 --quick", "did you mean 'hidden_size'?"),
         ("train --lengths 0 --quick", "'trained_digits' must be at least 1"),
-        ("train --attention flash --quick", "unknown attention backend 'flash'"),
         ("score --run runs/x", "runs/x holds no run"),
         ("generate --count 0", "--count"),
     ],

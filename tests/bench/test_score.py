@@ -16,13 +16,12 @@ from tape_arith.arith.data.rows import pad
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import Problems, concatenate
-from tape_arith.arith.tasks.vocabulary import EOS
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names.parse import parse
-from tape_arith.models.sequences import Sequences
 from tests.helpers.small_training import cpu, perturbed, small
 from tests.helpers.tiny_runs import call, contents, done, settings
 from tests.runs.test_user_encodings import READS, write
+from tests.scoring.test_score import greedy, with_answers
 
 CONFIG = small(trained_digits=3, tested_digits=6)
 BUCKET = Bucket("addition", 6, 0, "evaluation")
@@ -45,7 +44,7 @@ def test_the_lines_with_random_weights() -> None:
 def test_weights_of_any_encoding(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one that keeps more than parameters, and of somebody else's."""
+    """Cover one that keeps more than parameters, and a user's own."""
     monkeypatch.chdir(tmp_path)
     write(READS["a list"])
     lines = list(measure(Options(quick=True, encodings=(parse(name),))))
@@ -102,27 +101,13 @@ def varied(name: str) -> Decoder:
 def answered(decoder: Decoder, problems: Problems, keys: NDArray[np.int64]) -> Problems:
     """The same prompts with the decoder's own greedy answers in place of the right ones, some of
     them then changed in one place, some cut short before their end."""
-    tokens, lengths = [], []
-    ends = np.cumsum(problems.lengths)
-    for row, end in enumerate(ends):
-        prompt = problems.tokens[end - problems.lengths[row] : end][: problems.prompt_lengths[row]]
-        answer: list[int] = []
-        width = int(problems.final_lengths[row] - problems.prompt_lengths[row])
-        while len(answer) < width and EOS not in answer:
-            seqs = Sequences(
-                torch.tensor([[*prompt.tolist(), *answer]]),
-                torch.tensor([int(problems.final_lengths[row])]),
-                torch.tensor([int(keys[row])]),
-            )
-            with torch.no_grad():
-                answer.append(int(decoder(seqs)[0, -1].argmax()))
+    answers = greedy(decoder, problems, keys)
+    for row, answer in enumerate(answers):
         if row % 3 == 1:
             answer[row % len(answer)] = 4 + (answer[row % len(answer)] + 3) % 10
         if row % 6 == 2:
-            answer = answer[: max(1, len(answer) // 2)]
-        tokens.append(np.array([*prompt.tolist(), *answer], dtype=np.uint8))
-        lengths.append(len(tokens[-1]))
-    return problems._replace(tokens=np.concatenate(tokens), lengths=np.array(lengths))
+            del answer[max(1, len(answer) // 2) :]
+    return with_answers(problems, answers)
 
 
 @pytest.mark.parametrize("name", ["rope", "tape", "rand-rope"])

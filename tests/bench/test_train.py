@@ -23,15 +23,15 @@ CONFIG = small(trained_digits=5, tested_digits=5, batch_size=24)
 
 def test_rope_is_always_measured_along_for_each_length() -> None:
     options = Options(quick=True, encodings=(parse("fire"),), lengths=(2, 3), compute=SDPA)
-    found = list(measure(options))
-    lines = {line.name: line for line in found}
-    assert len(lines) == len(found)
+    results = list(measure(options))
+    lines = {line.name: line for line in results}
+    assert len(lines) == len(results)
     assert {name.split(":")[0] for name in lines} == {
         f"{name}, {digits} digits" for name in ("rope", "fire") for digits in (2, 3)
     }
     assert "to 3 digits" in lines["rope, 3 digits: real tokens"].note
-    for what in ("a step", "real tokens"):
-        rope, fire = (lines[f"{name}, 2 digits: {what}"] for name in ("rope", "fire"))
+    for quantity in ("a step", "real tokens"):
+        rope, fire = (lines[f"{name}, 2 digits: {quantity}"] for name in ("rope", "fire"))
         assert rope.ratio == 1.0 and rope.value and fire.value
         assert fire.limit == rope.value and fire.limit_name == "rope, 2 digits's"
         assert fire.ratio == pytest.approx(fire.value / rope.value)

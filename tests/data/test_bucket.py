@@ -75,15 +75,15 @@ def test_no_problems_and_no_such_problems() -> None:
 
 def test_streams_and_keys_differ_in_every_field() -> None:
     base = Bucket("addition", 8, 0, "train")
-    others = [
+    different = [
         Bucket("addition", 8, 1, "train"),
         Bucket("addition", 8, 0, "evaluation"),
         Bucket("addition", 9, 0, "train"),
     ]
-    assert len({bucket.sha256(100) for bucket in [base, *others]}) == 4
+    assert len({bucket.sha256(100) for bucket in [base, *different]}) == 4
     keys = base.keys(0, 2000)
     assert keys.dtype == np.int64 and keys.min() >= 0
     assert keys.max() > 2**62  # all 63 bits are in use
     assert np.array_equal(keys[500:700], base.keys(500, 700))
-    drawn = [keys, base.keys(0, 2000, draw=1), *(bucket.keys(0, 2000) for bucket in others)]
+    drawn = [keys, base.keys(0, 2000, draw=1), *(bucket.keys(0, 2000) for bucket in different)]
     assert len(np.unique(np.concatenate(drawn))) == 10_000

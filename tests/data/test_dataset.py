@@ -1,7 +1,6 @@
 """Datasets on disk: complete, the same for any number of workers, strict about what they read."""
 
 import errno
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -51,20 +50,6 @@ def test_reading_equals_making(made: Path) -> None:
     for start, stop in [(-1, 3), (0, COUNT + 1), (9, 8)]:
         with pytest.raises(ValueError, match=r"holds problems 0 \.\. 5000"):
             dataset.problems(start, stop)
-
-
-def test_the_files_and_the_manifest(made: Path) -> None:
-    names = {f"{kind}-0000{number}.npy" for kind in ("tokens", "lengths") for number in range(4)}
-    assert set(files(made)) == {"manifest.json", *names}
-    content = json.loads((made / "manifest.json").read_text())
-    expected = {"schema": 2, "kind": "dataset", "task": "addition", "version": 1, "seed": 0}
-    expected |= {"split": "train", "max_digits": 8, "count": COUNT, "pairs": 64}
-    assert {name: content[name] for name in expected} == expected
-    assert content["vocabulary"][3:5] == ["[EOS]", "0"] and len(content["vocabulary"]) == 19
-    assert [shard["count"] for shard in content["shards"]] == [1500, 1500, 1500, 500]
-    lengths = np.load(made / "lengths-00001.npy")
-    assert lengths.dtype == np.uint16
-    assert lengths.sum() == np.load(made / "tokens-00001.npy").size
 
 
 def test_any_number_of_workers_writes_the_same_bytes(made: Path, tmp_path: Path) -> None:

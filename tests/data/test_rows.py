@@ -4,8 +4,7 @@ from itertools import pairwise
 from unittest.mock import patch
 
 import numpy as np
-import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tape_arith.arith.data import rows as batches
@@ -96,19 +95,8 @@ def test_pack(shapes: list[tuple[int, int]], room: int, longer: int) -> None:
     assert not rows.is_answer[0, used:].any() and (rows.inputs[0, used:] == PAD).all()
 
 
-def test_packed_batches_of_one_capacity_have_one_shape() -> None:
-    """Whatever the rows: a compiled block sees a new shape only where a batch overflows."""
-    shapes = []
-    for lengths in ([3, 9, 4], [9, 9, 9], [2, 2, 2]):
-        problems, _ = made([(length - 1, 1) for length in lengths])
-        rows = pack(problems, keys_of(3), np.arange(3), 24, 9)
-        assert rows.starts is not None
-        shapes.append((rows.inputs.shape, rows.starts.shape, rows.keys.shape))
-    assert shapes == [((1, 24), (7,), (6,))] * 3
-    problems, _ = made([(8, 1)] * 3)
-    assert pack(problems, keys_of(3), np.arange(3), 20, 9).inputs.shape == (1, 24)
-
-
+@example([(4, 2)], 1, 20, {3, 6})
+@example([(4, 2)], 3, 20, {3, 6})
 @given(SHAPES, st.integers(1, 9), st.integers(1, 60), st.sets(st.integers(1, 19)))
 def test_groups_of_few_shapes(
     shapes: list[tuple[int, int]], count: int, most: int, some: set[int]
@@ -163,10 +151,3 @@ def test_packed_groups_of_tokens(shapes: list[tuple[int, int]], most: int) -> No
     assert all(size == max(most, n) for size, n in zip(filled[:-1], used[:-1], strict=True))
     # What is left over is not filled up to a whole group.
     assert used[-1] <= filled[-1] <= max(used[-1], min(most, used[-1] + 15))
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_one_problem(count: int) -> None:
-    problems, tokens = made([(4, 2)])
-    (rows,) = groups_of_few_shapes(problems, keys_of(1), count, 20, np.array([3, 6]))
-    assert_rows(rows, problems, tokens, 6)

@@ -1,6 +1,5 @@
 """Cells, regions, means, files and what may stand in one figure."""
 
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -136,12 +135,6 @@ class TestFile:
             Grid.load(path).save(tmp_path / "grid.json")
             assert (tmp_path / "grid.json").read_text() == path.read_text(), path
 
-    def test_a_row_of_cells_is_a_line(self, tmp_path: Path) -> None:
-        blank().save(tmp_path / "grid.json")
-        text = (tmp_path / "grid.json").read_text()
-        assert "\n  [0, 0, 0, 0],\n" in text and "\n  [null, null, null, null],\n" in text
-        assert "settings" not in json.loads(text)  # there only if the preset was changed
-
 
 class TestComparable:
     def test_seeds_encodings_and_changes_at_test_time_may_differ(self) -> None:
@@ -166,7 +159,7 @@ class TestComparable:
             ),
         ],
     )
-    def test_all_that_differs_is_told(self, change: dict[str, Any], words: str) -> None:
+    def test_all_differences_are_named(self, change: dict[str, Any], words: str) -> None:
         other = blank(encoding="fire", **change)
         assert differences(other, blank()) == words.split("; ")
         with pytest.raises(UsageError) as caught:

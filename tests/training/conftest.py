@@ -68,7 +68,7 @@ def stopped(made_once: Path, tmp_path: Path) -> RunFolder:
 
 @pytest.fixture(scope="session")
 def uninterrupted() -> small.Outcome:
-    """What comes of the small recipe, from a trainer that nobody interrupts. Not to be changed."""
+    """Weights and lines of the small recipe, trained in one go. Not to be changed."""
     torch.set_num_threads(1)
     lines: list[Line] = []
     with pytest.MonkeyPatch.context() as patch:

@@ -4,18 +4,17 @@ that are built as lists in a loop."""
 from collections import Counter
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.data.rows import Rows, pack, pad, prepend_bos
+from tape_arith.arith.data.rows import Rows, prepend_bos
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.tasks.task import Problems, concatenate, load_task
-from tape_arith.arith.tasks.vocabulary import BOS, PAD
+from tape_arith.arith.tasks.task import concatenate, load_task
+from tape_arith.arith.tasks.vocabulary import BOS
 from tape_arith.models.attention import Eager
 from tests.helpers.small_training import small, trainer
 from tests.helpers.tiny_runs import done, refused, settings
@@ -100,51 +99,20 @@ def test_batches_start_over_with_new_keys(total: int, size: int) -> None:
 # ---- leading [BOS] -------------------------------------------------------------------------
 
 
-class Row(NamedTuple):
-    """One problem behind its [BOS]: its tokens, and how many come before the first answer digit."""
-
-    tokens: list[int]
-    prompt: int
-    final: int
-
-
-def rows_with_bos(problems: Problems, keys: list[int], most: int) -> list[Row]:
-    """Put as many [BOS] in front of each problem as the lower half of its key says."""
-    rows, start = [], 0
-    for i, key in enumerate(keys):
-        stop = start + int(problems.lengths[i])
-        count = ((key % 2**32) * (most + 1)) // 2**32
-        tokens = [BOS] * count + problems.tokens[start:stop].tolist()
-        prompt, final = int(problems.prompt_lengths[i]), int(problems.final_lengths[i])
-        rows.append(Row(tokens, count + prompt, count + final))
-        start = stop
-    return rows
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_rows_are_those_of_a_loop(packed: bool) -> None:
+def test_bos_in_front_is_that_of_a_loop() -> None:
+    """As many in front of each problem as the lower half of its key says."""
     bucket = Bucket("addition", 5, 1, "train")
     problems, keys = bucket.problems(0, 40), bucket.keys(0, 40)
-    rows = rows_with_bos(problems, keys.tolist(), MOST)
-    assert {row.tokens.count(BOS) for row in rows} == {0, 1, 2, 3}
     led = prepend_bos(problems, keys, MOST)
+    tokens: list[int] = []
+    ends = np.cumsum(problems.lengths)
+    counts = [((key % 2**32) * (MOST + 1)) // 2**32 for key in keys.tolist()]
+    for count, length, end in zip(counts, problems.lengths, ends, strict=True):
+        tokens += [BOS] * count + problems.tokens[end - length : end].tolist()
+    assert set(counts) == {0, 1, 2, 3} and led.tokens.tolist() == tokens
+    for field in ("lengths", "prompt_lengths", "final_lengths"):
+        assert np.array_equal(getattr(led, field), getattr(problems, field) + counts), field
     assert led.operand_lengths is problems.operand_lengths
-    made = (pack if packed else pad)(led, keys, np.arange(40))
-    width = max(len(row.tokens) for row in rows) - 1
-    inputs, targets, scored = [], [], []
-    for row in rows:
-        padding = [] if packed else [PAD] * (width + 1 - len(row.tokens))
-        # A padded row may keep its end token as an input: nothing is scored behind it.
-        inputs.append(row.tokens[:-1] if packed else [*row.tokens, *padding][:width])
-        targets.append([*row.tokens[1:], *padding])
-        scored.append([t >= row.prompt for t in range(1, len(row.tokens))] + [False] * len(padding))
-    if packed:
-        inputs, targets, scored = ([list(chain(*rows))] for rows in (inputs, targets, scored))
-    assert made.inputs.tolist() == inputs
-    assert made.targets.tolist() == targets
-    assert made.is_answer.tolist() == scored
-    assert made.prompt_lengths.tolist() == [row.prompt for row in rows]
-    assert made.final_lengths[:40].tolist() == [row.final for row in rows]
 
 
 def test_each_number_of_bos_is_as_probable() -> None:

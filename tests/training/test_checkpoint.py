@@ -111,33 +111,20 @@ def test_damaged_weights_are_named_when_scored_and_come_back(finished: RunFolder
 # ---- whole files that are wrong ------------------------------------------------------------
 
 
-def test_a_state_of_another_run_is_refused(stopped: RunFolder) -> None:
+def test_a_sound_file_with_a_wrong_state_is_refused(stopped: RunFolder) -> None:
     tensors, facts = cloned(stopped.latest)
-    wrong_facts = {"seed": 1, "encoding": "nope", "config_sha256": "0" * 64}
-    for key, value in wrong_facts.items():
-        checkpoint.save(stopped.latest, tensors, {**facts, key: value})
-        assert_refused(stopped, "belongs to another run")
+
+    def assert_refused_with(tensors: dict[str, Tensor], facts: dict[str, Any], line: str) -> None:
+        checkpoint.save(stopped.latest, tensors, facts)
+        assert_refused(stopped, line)
+
+    for key, value in {"seed": 1, "encoding": "nope", "config_sha256": "0" * 64}.items():
+        assert_refused_with(tensors, {**facts, key: value}, "belongs to another run")
         assert_refused(stopped, f"{key} is {value}")
-
-
-def test_a_state_that_does_not_fit_is_refused(stopped: RunFolder) -> None:
-    tensors, facts = cloned(stopped.latest)
     name = "exp_avg/blocks.0.qkv.weight"
     less = {key: tensor for key, tensor in tensors.items() if key != name}
     for other in (less, less | {name: tensors[name][:3]}, less | {name: tensors[name].double()}):
-        checkpoint.save(stopped.latest, other, facts)
-        assert_refused(stopped, "is not a state of this run")
-
-
-def cloned(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Load a checkpoint that is about to be written anew: what is loaded maps the file."""
-    tensors, facts = checkpoint.load(path, "cpu")
-    return {name: tensor.clone() for name, tensor in tensors.items()}, facts
-
-
-def test_a_state_that_says_what_cannot_be(stopped: RunFolder) -> None:
-    """Whole by its digest, and still wrong."""
-    tensors, facts = cloned(stopped.latest)
+        assert_refused_with(other, facts, "is not a state of this run")
     wrong: list[tuple[str, object]] = [
         *(("step", value) for value in (31, -1, 1.5, True)),
         *(("seconds", value) for value in (1e308, -1.0)),
@@ -145,9 +132,14 @@ def test_a_state_that_says_what_cannot_be(stopped: RunFolder) -> None:
         *(("tokens", -1), ("finer", 0), ("skipped", 99)),
         *(("gradient_norm", "much"), ("skipped_in_a_row", -1)),
     ]
-    for fact, value in wrong:
-        checkpoint.save(stopped.latest, tensors, {**facts, fact: value})
-        assert_refused(stopped, "is not a state of this run")
+    for key, value in wrong:
+        assert_refused_with(tensors, {**facts, key: value}, "is not a state of this run")
+
+
+def cloned(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Load a checkpoint that is about to be written anew: what is loaded maps the file."""
+    tensors, facts = checkpoint.load(path, "cpu")
+    return {name: tensor.clone() for name, tensor in tensors.items()}, facts
 
 
 def test_weights_that_cannot_be_scored(finished: RunFolder) -> None:

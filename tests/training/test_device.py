@@ -79,12 +79,12 @@ def autocast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_autocast_dtype", lambda _: dtype("cpu"))
 
 
-def groups(of: Trainer) -> Iterator[Rows]:
+def groups(one: Trainer) -> Iterator[Rows]:
     """A batch in padded groups and, where the encoding can take it so, packed."""
-    problems, keys = of.batches.problems(0)
-    yield from of.batches.padded(problems, keys, "cuda", 1)
-    if of.decoder.pe.needs.packed:
-        yield from of.batches.packed(problems, keys, 1)
+    problems, keys = one.batches.problems(0)
+    yield from one.batches.padded(problems, keys, "cuda", 1)
+    if one.decoder.pe.needs.packed:
+        yield from one.batches.packed(problems, keys, 1)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -113,18 +113,18 @@ def test_scoring(name: str, way: str | None) -> None:
 
 
 def test_what_it_catches() -> None:
-    there, here = torch.empty(3, device="meta"), torch.ones(3)
+    remote, local = torch.empty(3, device="meta"), torch.ones(3)
     with OneDevice():
         with pytest.raises(AssertionError, match="over"):
-            there.sum() + here
+            remote.sum() + local
         with pytest.raises(AssertionError, match="waits"):
-            here.to("meta")
+            local.to("meta")
         with pytest.raises(RuntimeError, match="item"):
-            int(there.max())
+            int(remote.max())
         with pytest.raises(AssertionError, match="of Python's"), NoLists():
-            there.new_tensor([1.0, 2.0])
+            remote.new_tensor([1.0, 2.0])
         with pytest.raises(AssertionError, match="of Python's"), NoLists():
             torch.tensor([1.0], device="meta")
         with pytest.raises(AssertionError, match="a list"), NoLists():
-            there[[0, 2]]
-        assert (there * torch.tensor(2.0)).device == here.to("meta", non_blocking=True).device
+            remote[[0, 2]]
+        assert (remote * torch.tensor(2.0)).device == local.to("meta", non_blocking=True).device

@@ -1,4 +1,4 @@
-"""What is looked at while a run trains, against plain loops; and that looking changes nothing."""
+"""Measures taken while a run trains, against plain loops; taking them changes nothing."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,6 +33,7 @@ from tests.helpers.small_training import (
     trainer,
     weights,
 )
+from tests.scoring.test_score import greedy, rows_of
 
 WIDE = small(trained_digits=10, tested_digits=20)
 CONTEXTUAL = ("tape", "tape-heads")
@@ -74,20 +75,6 @@ def test_the_small_grid_is_its_own() -> None:
     assert again.problems.tokens.tobytes() == SmallGrid.of(WIDE).problems.tokens.tobytes()
 
 
-def greedy_is_exact(decoder: Decoder, grid: SmallGrid, row: int) -> bool:
-    """Tell whether every token of one problem's answer is the most probable next one."""
-    tokens = each(grid.problems)[row]
-    seqs = Sequences(
-        torch.tensor([tokens[:-1]]),
-        torch.tensor([grid.problems.final_lengths[row]]),
-        torch.tensor([grid.keys[row]]),
-    )
-    with torch.no_grad():
-        logits = decoder(seqs)[0]
-    start = int(grid.problems.prompt_lengths[row])
-    return all(int(logits[t - 1].argmax()) == tokens[t] for t in range(start, len(tokens)))
-
-
 @pytest.fixture(scope="module")
 def learning() -> Trainer:
     """Rope that can add one digit, mostly: right and wrong answers in and out of distribution."""
@@ -101,7 +88,9 @@ def learning() -> Trainer:
 def test_exact_match_is_that_of_a_plain_loop(learning: Trainer) -> None:
     grid = SmallGrid.of(learning.config)
     result = grid.exact_match(learning.decoder, cpu())
-    exact = [greedy_is_exact(learning.decoder, grid, row) for row in range(len(grid.keys))]
+    answers = greedy(learning.decoder, grid.problems, grid.keys)
+    rows = zip(answers, rows_of(grid.problems), strict=True)
+    exact = [answer == right for answer, (_, right, _) in rows]
     longer = [max(pair) for pair in grid.problems.operand_lengths.tolist()]
     assert 0 < sum(exact) < len(exact)
 
@@ -152,23 +141,24 @@ def test_a_line_holds_what_was_measured(name: str) -> None:
 # ---- the state -----------------------------------------------------------------------------
 
 
-def matrices(state: Any) -> torch.Tensor:
-    """[B, T, H, F, 2, 2] of either form, in float64."""
+def matrices(state: Any) -> Tensor:
+    """float64[T, H, F, 2, 2]: the state of one problem, of either form."""
     if isinstance(state, TapeState):
-        return state.e.double().unflatten(-1, (2, -1)).movedim(-1, -3)
-    a, b = state.e.double().chunk(2, -1)
+        return state.e[0].double().unflatten(-1, (2, -1)).movedim(-1, -3)
+    a, b = state.e[0].double().chunk(2, -1)
     return torch.stack((torch.stack((a, -b), -1), torch.stack((b, a), -1)), -2)
 
 
 def naive_measures(decoder: Decoder, problems: Problems, keys: Any) -> dict[str, list[float]]:
-    """Problem by problem, token by token, one matrix at a time."""
-    sums: dict[str, list[list[float]]] = {"norm": [], "moved": []}
+    """Return the means by layer over all matrices, from one problem at a time."""
+    norms: list[list[Tensor]] = []
+    moves: list[list[Tensor]] = []
     for row, tokens in enumerate(each(problems)):
-        states: list[torch.Tensor] = []
+        states: list[Any] = []
 
-        def watch(i: int, what: str, state: Any, into: list[torch.Tensor] = states) -> None:
-            if what == "state":
-                into.append(matrices(state))
+        def watch(i: int, name: str, state: Any, states: list[Any] = states) -> None:
+            if name == "state":
+                states.append(state)
 
         seqs = Sequences(
             torch.tensor([tokens[:-1]]),
@@ -178,19 +168,15 @@ def naive_measures(decoder: Decoder, problems: Problems, keys: Any) -> dict[str,
         )
         with torch.no_grad():
             decoder(seqs)
-        for layer, state in enumerate(states):
-            heads = max(s.shape[2] for s in states)
-            for into in sums.values():
-                into.extend([[]] if len(into) <= layer else [])
-            for t in range(len(tokens) - 1):
-                for h in range(heads):
-                    for f in range(state.shape[3]):
-                        now = state[0, t, h % state.shape[2], f]
-                        then = states[0][0, t, h % states[0].shape[2], f]
-                        sums["norm"][layer].append(float(now.square().sum().sqrt()))
-                        change = (now - then).square().sum() / then.square().sum()
-                        sums["moved"][layer].append(float(change.sqrt()))
-    return {name: [sum(x) / len(x) for x in layers] for name, layers in sums.items()}
+        heads = max(matrices(state).shape[1] for state in states)
+        layers = [m[:, torch.arange(heads) % m.shape[1]] for m in map(matrices, states)]
+        norms.append([torch.linalg.matrix_norm(now).flatten() for now in layers])
+        changes = [torch.linalg.matrix_norm(now - layers[0]).flatten() for now in layers]
+        moves.append([change / norms[-1][0] for change in changes])
+    return {
+        name: [float(torch.cat(layer).mean()) for layer in zip(*parts, strict=True)]
+        for name, parts in (("norm", norms), ("moved", moves))
+    }
 
 
 @pytest.mark.parametrize("packed", [False, True])

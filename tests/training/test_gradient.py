@@ -1,4 +1,4 @@
-"""What a step's loss and gradient are: a plain loop over rows, in whatever groups rows go through
+"""A step's loss and gradient against a plain loop over rows, in whatever groups rows go through
 the decoder, packed or padded, and however often memory runs out."""
 
 from collections.abc import Callable

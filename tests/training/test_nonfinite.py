@@ -32,10 +32,10 @@ from tests.helpers.small_training import (
 SKIP = TrainOptions(on_nonfinite="skip")
 
 pytestmark = pytest.mark.usefixtures("often")
-WHAT = ["loss", "gradient"]
+QUANTITIES = ["loss", "gradient"]
 
 
-def spoil(monkeypatch: pytest.MonkeyPatch, what: str, *steps: int) -> None:
+def spoil(monkeypatch: pytest.MonkeyPatch, quantity: str, *steps: int) -> None:
     """Loss or gradient of these steps (from 1) are not finite, whoever takes them."""
     original = Stepper.accumulated
 
@@ -43,7 +43,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch, what: str, *steps: int) -> None:
         loss = original(self, *arguments)
         if self.step + 1 not in steps:
             return loss
-        if what == "loss":
+        if quantity == "loss":
             return loss * float("nan")
         gradient = self.decoder.head.weight.grad
         assert gradient is not None
@@ -53,7 +53,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch, what: str, *steps: int) -> None:
     monkeypatch.setattr(Stepper, "accumulated", spoiled)
 
 
-def where(root: Path) -> RunFolder:
+def run_folder(root: Path) -> RunFolder:
     return RunFolder(root / "mini" / "rope" / "seed-0")
 
 
@@ -64,15 +64,15 @@ def assert_all_finite(folder: RunFolder) -> None:
         assert json.dumps(facts, allow_nan=False)
 
 
-@pytest.mark.parametrize("what", WHAT)
+@pytest.mark.parametrize("quantity", QUANTITIES)
 def test_it_stops_at_once_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quantity: str
 ) -> None:
-    spoil(monkeypatch, what, 17)
-    folder = where(tmp_path)
+    spoil(monkeypatch, quantity, 17)
+    folder = run_folder(tmp_path)
     says = (
-        rf"^the {what} is not finite at step 17 \(learning rate 0\.003\); the last good checkpoint "
-        rf"is {re.escape(str(folder.latest))}, step 10: .*--on-nonfinite skip$"
+        rf"^the {quantity} is not finite at step 17 \(learning rate 0\.003\); the last good "
+        rf"checkpoint is {re.escape(str(folder.latest))}, step 10: .*--on-nonfinite skip$"
     )
     for _ in range(2):  # going on meets it again
         with pytest.raises(Failure, match=says) as caught:
@@ -82,15 +82,15 @@ def test_it_stops_at_once_in_one_line(
         assert checkpoint.load(folder.latest, "cpu")[1]["step"] == 10
         assert_all_finite(folder)
     with pytest.raises(Failure, match="; there is no checkpoint yet: "):
-        spoil(monkeypatch, what, 3)
+        spoil(monkeypatch, quantity, 3)
         run(tmp_path / "other")
 
 
-@pytest.mark.parametrize("what", WHAT)
+@pytest.mark.parametrize("quantity", QUANTITIES)
 def test_a_step_left_out_changes_nothing_but_the_count(
-    monkeypatch: pytest.MonkeyPatch, what: str
+    monkeypatch: pytest.MonkeyPatch, quantity: str
 ) -> None:
-    spoil(monkeypatch, what, 4)
+    spoil(monkeypatch, quantity, 4)
     one = trainer(small())
     for _ in range(3):
         one.train_step()
@@ -107,20 +107,20 @@ def test_a_step_left_out_changes_nothing_but_the_count(
     assert not torch.equal(one.state()[0][name], before[name])
 
 
-def skipping(what: str = "loss", **changes: Any) -> tuple[Trainer, list[Any]]:
-    """A trainer that leaves such steps out, trained to its end, and its lines."""
+def skipping() -> tuple[Trainer, list[Any]]:
+    """Train with such steps left out; returns the trainer and its lines."""
     lines: list[Any] = []
-    one = trainer(small(**changes))
+    one = trainer(small())
     one.on_nonfinite = "skip"
     return train(one, lines.append), untimed(lines)
 
 
-@pytest.mark.parametrize("what", WHAT)
+@pytest.mark.parametrize("quantity", QUANTITIES)
 def test_skipping_resumes_bit_for_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quantity: str
 ) -> None:
     every = 7
-    spoil(monkeypatch, what, 6, 7, 13, 25)
+    spoil(monkeypatch, quantity, 6, 7, 13, 25)
     unbroken, lines = skipping()
     folder = run(tmp_path, stop=every, options=SKIP)
     while not folder.finished():
@@ -138,7 +138,7 @@ def test_a_run_that_stopped_goes_on_by_leaving_the_step_out(
     spoil(monkeypatch, "loss", 17)
     with pytest.raises(Failure, match="step 17"):
         run(tmp_path)
-    folder = continue_run(where(tmp_path), SKIP, should_stop=never)
+    folder = continue_run(run_folder(tmp_path), SKIP, should_stop=never)
     note = "note: the loss is not finite at step 17 (learning rate 0.003): left out, as 1 so far"
     assert note in capsys.readouterr().err.splitlines()
     unbroken, lines = skipping()
@@ -181,7 +181,7 @@ def test_too_many_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop
     with pytest.raises(Failure, match=says) as caught:
         run(tmp_path, options=SKIP)
     assert "--on-nonfinite" not in str(caught.value)
-    assert_all_finite(where(tmp_path))
+    assert_all_finite(run_folder(tmp_path))
 
 
 def test_no_finite_step_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_weights_that_overflow_are_never_saved(tmp_path: Path) -> None:
     """Loss and gradient of the first step are finite; what the update makes of them is not."""
     with pytest.raises(Failure, match=r"not finite (at|after) step \d .*learning rate 9e\+18"):
         run(tmp_path, small(learning_rate=9e18, warmup=0.0))
-    assert where(tmp_path).checkpoints() == []
+    assert run_folder(tmp_path).checkpoints() == []
     one = trainer(small())
     with torch.no_grad():
         one.decoder.head.weight[1, 1] = float("inf")

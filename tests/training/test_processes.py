@@ -70,8 +70,8 @@ def test_rows_are_dealt_out_in_turn() -> None:
     problems, keys = bucket.problems(0, 17), bucket.keys(0, 17)
     shares = [ProcessGroup(rank, 3).rows(problems, keys) for rank in range(3)]
     assert [len(share.lengths) for share, _ in shares] == [6, 6, 5]
-    for rank, (share, of) in enumerate(shares):
-        assert np.array_equal(of, keys[rank::3])
+    for rank, (share, share_keys) in enumerate(shares):
+        assert np.array_equal(share_keys, keys[rank::3])
         for field in share._fields[1:]:
             assert np.array_equal(getattr(share, field), getattr(problems, field)[rank::3])
         ends = np.cumsum(problems.lengths)

@@ -146,12 +146,16 @@ def test_a_dataset_and_problems_made_as_needed_give_one_run(tmp_path: Path) -> N
     assert folder.record().data == Dataset(tmp_path / "data").manifest.sha256
 
 
-def test_a_finished_run_is_left_alone(tmp_path: Path, finished: RunFolder) -> None:
-    folder = finished
+def test_a_finished_run_is_left_alone_and_never_shortened(
+    tmp_path: Path, finished: RunFolder
+) -> None:
     before = contents(tmp_path)
-    assert run(tmp_path, small()) == folder
-    continue_run(folder, should_stop=never)
-    extend_run(folder, 30)
+    assert run(tmp_path, small()) == finished
+    continue_run(finished, should_stop=never)
+    extend_run(finished, 30)
+    for steps in (29, 0, -1):
+        with pytest.raises(UsageError, match="was trained for 30 steps already"):
+            extend_run(finished, steps)
     assert contents(tmp_path) == before
 
 
@@ -175,49 +179,30 @@ def test_a_fresh_start_that_was_killed_leaves_no_finished_run(
 
 
 def extended(steps: int, config: Config) -> Outcome:
-    """What a trainer gives in one go with the schedule of an extended run."""
+    """Return what a trainer gives in one go with the schedule of an extended run."""
     longer = replace(config, steps=steps)
     lines: list[Line] = []
     done = train(trainer(longer, schedule=longer.schedule(config.steps)), lines.append)
     return weights(done), untimed(lines)
 
 
-def test_an_extension_goes_on_from_before_the_cooldown(finished: RunFolder) -> None:
-    folder, steps = finished, 40
-    first = final_weights(folder)
-    extend_run(folder, steps)
+def test_an_extension_goes_on_from_before_the_cooldown_and_resumes(finished: RunFolder) -> None:
+    folder, before = finished, final_weights(finished)["model/head.weight"].clone()
+    extend_run(folder, 34)
     assert not folder.finished()
     assert checkpoint.load(folder.latest, "cpu")[1]["step"] == 24
-    continue_run(folder, should_stop=never)
-    assert folder.finished()
-    expected_weights, lines = extended(steps, small())
-    assert_same_bits(final_weights(folder), expected_weights)
-    assert untimed(folder.metrics()) == lines
-    assert checkpoint.load(folder.final, "cpu")[1]["step"] == steps
-    name = "model/head.weight"
-    assert not torch.equal(final_weights(folder)[name], first[name])
-    # The rate stays up where the first run cooled down: the warm-up alone would not tell.
-    assert folder.record().schedule.warmup_steps == 3
-
-
-def test_an_extension_that_is_stopped_resumes_and_extends_again(finished: RunFolder) -> None:
-    folder = finished
-    extend_run(folder, 34)
     while not folder.finished():
         continue_run(folder, should_stop=stop_after(6))
     assert_same_bits(final_weights(folder), extended(34, small())[0])
     extend_run(folder, 40)
     extend_run(folder, 40)  # called again, as after a kill
     continue_run(folder, should_stop=never)
-    assert_same_bits(final_weights(folder), extended(40, small())[0])
-
-
-def test_a_run_is_never_shortened(tmp_path: Path, finished: RunFolder) -> None:
-    before = contents(tmp_path)
-    for steps in (29, 0, -1):
-        with pytest.raises(UsageError, match="was trained for 30 steps already"):
-            extend_run(finished, steps)
-    assert contents(tmp_path) == before
+    expected, lines = extended(40, small())
+    assert_same_bits(final_weights(folder), expected)
+    assert untimed(folder.metrics()) == lines
+    assert not torch.equal(expected["model/head.weight"], before)
+    # The rate stays up where the first run cooled down: the warm-up alone would not tell.
+    assert folder.record().schedule.warmup_steps == 3
 
 
 def test_a_run_without_cooldown_is_extended_from_its_end(tmp_path: Path) -> None:
@@ -271,7 +256,7 @@ def all_of_it(root: Path) -> RunFolder:
 def test_killed_at_every_move_and_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed after one is the same as killed before the next."""
     monkeypatch.setattr(Trainer, "save_every", 5)
-    whole = all_of_it(tmp_path / "whole")
+    unbroken = all_of_it(tmp_path / "unbroken")
     for call in itertools.count():
         root = tmp_path / str(call)
         try:
@@ -282,8 +267,8 @@ def test_killed_at_every_move_and_removal(tmp_path: Path, monkeypatch: pytest.Mo
         except Killed:
             folder = all_of_it(root)
         assert folder.finished() and folder.checkpoints() == [folder.before_cooldown]
-        assert_same_bits(final_weights(folder), final_weights(whole))
-        assert untimed(folder.metrics()) == untimed(whole.metrics())
-        assert folder.timings().keys() == whole.timings().keys()
+        assert_same_bits(final_weights(folder), final_weights(unbroken))
+        assert untimed(folder.metrics()) == untimed(unbroken.metrics())
+        assert folder.timings().keys() == unbroken.timings().keys()
         assert not list(root.rglob("*.partial"))
     assert call > 20
