@@ -101,14 +101,14 @@ def test_an_interrupted_call_goes_on(made: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unfinished"):
         make(tmp_path, shard_size=SHARD + 1)
 
-    kept = (tmp_path / "tokens-00000.npy").stat().st_mtime_ns
+    modified = (tmp_path / "tokens-00000.npy").stat().st_mtime_ns
     flip(-5)(tmp_path / "tokens-00001.npy")
     copy = tmp_path / "shard-00000 (copy).json"  # as a service that synchronizes folders leaves it
     shutil.copy(tmp_path / "shard-00000.json", copy)
     make(tmp_path)
     copy.unlink()
     assert files(tmp_path) == files(made)
-    assert (tmp_path / "tokens-00000.npy").stat().st_mtime_ns == kept
+    assert (tmp_path / "tokens-00000.npy").stat().st_mtime_ns == modified
 
 
 def test_a_kill_between_manifest_and_cleaning(folder: Path) -> None:
