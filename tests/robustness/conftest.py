@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.tiny_runs import SETTINGS, done, settings
-
-SWEEP = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n[set]\n' + "".join(
-    f"{key} = {value}\n" for key, value in SETTINGS.items()
-)
+from tests.helpers.sweeps import sweep_file
+from tests.helpers.tiny_runs import done, settings
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +15,7 @@ def original_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("world")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        Path("mine.toml").write_text(SWEEP)
+        sweep_file("rope")
         done("train", "--pe", "rope", *settings(steps=60))
         done("generate", *settings(), "--out", "set")
     return folder

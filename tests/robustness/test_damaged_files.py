@@ -78,11 +78,11 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(world: Path, name: str) -> 
     assert expected is not REFUSED
     for _ in range(40):
         damaged = bytearray(content)
-        place = draw.randrange(len(damaged))
-        damaged[place] ^= 1 << draw.randrange(8)
+        position = draw.randrange(len(damaged))
+        damaged[position] ^= 1 << draw.randrange(8)
         kind.path.write_bytes(damaged)
         value = read(kind)
-        assert value is REFUSED or value == expected or not kind.has_checksum, place
+        assert value is REFUSED or value == expected or not kind.has_checksum, position
 
 
 HUGE_HEADER = (2**62).to_bytes(8, "little") + b"{}"

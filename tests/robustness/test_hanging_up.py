@@ -1,4 +1,4 @@
-"""A terminal goes, or who reads what is printed: no work is lost by it."""
+"""A terminal or a pipe closes: no work is lost by it."""
 
 import os
 import signal
@@ -60,11 +60,11 @@ def trains() -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["terminal", "terminal that signals first", "pipe"])
-def test_a_reader_that_goes_leaves_a_run_that_resumes(here: Path, where: str) -> None:
+@pytest.mark.parametrize("reader", ["terminal", "terminal that signals first", "pipe"])
+def test_a_reader_that_goes_leaves_a_run_that_resumes(here: Path, reader: str) -> None:
     """As where a connection breaks, or the tee of `train 2>&1 | tee log` goes with it; a shell
     tells its jobs while the terminal still stands."""
-    if where == "pipe":
+    if reader == "pipe":
         screen, end = os.pipe()
         process = start(*TRAIN, out=end)
     else:
@@ -72,10 +72,10 @@ def test_a_reader_that_goes_leaves_a_run_that_resumes(here: Path, where: str) ->
         process = start(*TRAIN, terminal=end)
     os.close(end)
     wait_for(trains, process, screen)
-    if where == "terminal that signals first":
+    if reader == "terminal that signals first":
         os.killpg(process.pid, signal.SIGHUP)
     os.close(screen)
-    if where == "pipe":
+    if reader == "pipe":
         os.killpg(process.pid, signal.SIGHUP)
     assert process.wait(timeout=60) == 75
     assert FOLDER.latest.exists() and not FOLDER.finished()

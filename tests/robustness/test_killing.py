@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from tests.helpers.child_processes import BUSY, PREEMPTED, Process, finish, start, wait
 from tests.helpers.stored_results import assert_whole, results
+from tests.helpers.sweeps import sweep_file
 from tests.helpers.tiny_runs import settings
 
 pytestmark = [
@@ -27,7 +29,7 @@ GENERATE = [
     *("--count=2500000", "--out=data"),
 ]
 TRAIN = ["train", "--pe=rand-rope", "--no-score", "--threads=1", *settings(**SIZES)]
-# Killed just before write number argv[1] by signal argv[2]; argv[3] is told how many there were.
+# Killed just before write number argv[1] by signal argv[2]; argv[3] is the file for their number.
 KILLED_AT_A_WRITE = """
 import os, signal, sys
 from pathlib import Path
@@ -75,9 +77,8 @@ def _copy_outcome(name: str, folder: Path, argv: list[str]) -> None:
 
 
 def with_sweep_file(folder: Path) -> None:
-    values = [word for word in settings(num_problems=2000, steps=100) if "=" in word]
-    lines = ['preset = "mini"', 'encodings = ["rope", "rope+yarn"]', "seeds = [0]", "[set]"]
-    (folder / "killed.toml").write_text("\n".join([*lines, *values, ""]))
+    with chdir(folder):
+        sweep_file("rope,rope+yarn", num_problems=2000, steps=100)
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ COMMANDS = {
     "score": Command(["score", RUN, "--threads=1"], trained, 4),
     "export": Command(["export", RUN, "--out=exported", "--fresh"], scored, 4),
     "sweep": Command(
-        ["sweep", "killed.toml", "--slots=2", "--threads=1"], with_sweep_file, 2, workers=True
+        ["sweep", "mine.toml", "--slots=2", "--threads=1"], with_sweep_file, 2, workers=True
     ),
 }
 

@@ -13,7 +13,8 @@ import pytest
 from tape_arith.arith.training.trainer import Trainer
 from tests.helpers.child_processes import COMMAND_LINE
 from tests.helpers.stored_results import assert_whole, results
-from tests.helpers.tiny_runs import SETTINGS, call, done, settings
+from tests.helpers.sweeps import sweep_file
+from tests.helpers.tiny_runs import call, done, settings
 from tests.helpers.watched_writes import refusing
 
 pytestmark = [
@@ -23,9 +24,6 @@ pytestmark = [
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS)
 TRIALS = 12
 RUN = "runs/mini/rope/seed-0"
-SWEEP = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n[set]\n' + "".join(
-    f"{key} = {value}\n" for key, value in SETTINGS.items()
-)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +33,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         done("train", "--pe", "rope", *settings())
-        (folder / "refused.toml").write_text(SWEEP)
+        sweep_file("rope")
     return folder
 
 
@@ -68,7 +66,7 @@ COMMANDS = {
     "train": Command(("train", "--pe", "rope", *settings()), without_runs),
     "extend": Command(("train", RUN, "--steps", 8), moves=f"{RUN}/grid.json"),
     "score": Command(("score", RUN, "--with", "yarn")),
-    "sweep": Command(("sweep", "refused.toml"), without_runs),
+    "sweep": Command(("sweep", "mine.toml"), without_runs),
     "export": Command(("export", RUN, "--out", "exported", "--fresh")),
     "heatmap": Command(("heatmap", "--compare", "rope", "--out", "f.png")),
     "leaderboard": Command(("leaderboard", "--out", "b.md")),
@@ -95,23 +93,23 @@ def test_one_write_is_refused(
         done(*command.argv)
     expected = results(folder)
     forgiven = set()
-    for number in sorted({1 + trial * usual.count // TRIALS for trial in range(TRIALS)}):
-        kept = prepare() & expected.keys()
+    for number in sorted({1 + share * usual.count // TRIALS for share in range(TRIALS)}):
+        before = prepare() & expected.keys()
         with refusing(folder, number, ERRORS[number % len(ERRORS)]) as refusal:
             result = call(*command.argv)
-        refused = f"{refusal.operation} of {refusal.path}: {result.err}"
+        trial = f"{refusal.operation} of {refusal.path}: {result.err}"
         if result.code == 0:
             forgiven.add(refusal.operation)
         else:
             last = result.err.splitlines()[-1]
-            assert result.code == 1 and last.startswith("tape-arith: "), refused
-            assert result.err.count("tape-arith: ") == 1, refused
-            assert any(name in last for name in refusal.names()), refused
-        assert kept <= results(folder).keys(), refused
+            assert result.code == 1 and last.startswith("tape-arith: "), trial
+            assert result.err.count("tape-arith: ") == 1, trial
+            assert any(name in last for name in refusal.names()), trial
+        assert before <= results(folder).keys(), trial
         assert_whole(folder)
         done(*command.argv)
         if refusal.operation != "remove":  # what could not be removed is still there
-            assert results(folder) == expected, refused
+            assert results(folder) == expected, trial
     # Tidying up may be refused, and that a folder is there already; nothing that is to be kept.
     assert forgiven <= {"remove", "rmdir", "mkdir"}
 

@@ -4,20 +4,22 @@ if it had been alone."""
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tape_arith.arith.runs import lock
 from tests.helpers.child_processes import BUSY, Process, finish, start, wait
 from tests.helpers.stored_results import results
-from tests.helpers.tiny_runs import SETTINGS, contents, settings
+from tests.helpers.sweeps import sweep_file
+from tests.helpers.tiny_runs import contents, settings
 
 pytestmark = pytest.mark.slow
 
 RUN = "runs/mini/rand-rope/seed-0"
-SIZES = {"steps": 20, "num_problems": 2000, "problems_per_cell": 20}
+SIZES: dict[str, Any] = {"steps": 20, "num_problems": 2000, "problems_per_cell": 20}
 TRAIN = ["train", "--pe=rand-rope", "--no-score", "--threads=1", *settings(**SIZES)]
 SCORE = ["score", RUN, "--threads=1"]
 GENERATE = ["generate", *settings(trained_digits=8, tested_digits=8)]
@@ -66,6 +68,14 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     return alone, shared
 
 
+SWEEP = ["sweep", "mine.toml", "--threads=1"]
+
+
+def write_sweep(folder: Path) -> None:
+    with chdir(folder):
+        sweep_file("rand-rope", **SIZES)
+
+
 def test_two_trainings_and_two_scorings(folders: tuple[Path, Path]) -> None:
     alone, shared = folders
     finish(TRAIN, alone)
@@ -80,41 +90,31 @@ def test_two_trainings_and_two_scorings(folders: tuple[Path, Path]) -> None:
     assert results(shared) == results(alone)
 
 
-def test_two_datasets(folders: tuple[Path, Path]) -> None:
+@pytest.mark.parametrize(
+    ("argv", "second", "held"),
+    [(GENERATE, [*GENERATE, "--fresh"], "data"), (SWEEP, SWEEP, "runs/sweeps/mine")],
+    ids=["datasets", "sweeps"],
+)
+def test_two_of_a_kind(
+    folders: tuple[Path, Path], argv: list[str], second: list[str], held: str
+) -> None:
     alone, shared = folders
-    finish(GENERATE, alone)
-    with stopped(GENERATE, shared, "data") as first:
-        assert_busy([*GENERATE, "--fresh"], shared, first)
-        assert_goes_on(first)
-    assert results(shared) == results(alone)
-
-
-def write_sweep(folder: Path) -> None:
-    lines = ['preset = "mini"', 'encodings = ["rand-rope"]', "seeds = [0]", "[set]"]
-    lines += [f"{key} = {value}" for key, value in (SETTINGS | SIZES).items()]
-    (folder / "beside.toml").write_text("\n".join(lines))
-
-
-def test_two_identical_sweeps(folders: tuple[Path, Path]) -> None:
-    alone, shared = folders
-    sweep = ["sweep", "beside.toml", "--threads=1"]
     for folder in folders:
         write_sweep(folder)
-    finish(sweep, alone)
-    with stopped(sweep, shared, "runs/sweeps/beside") as first:
-        assert_busy(sweep, shared, first)
+    finish(argv, alone)
+    with stopped(argv, shared, held) as first:
+        assert_busy(second, shared, first)
         assert_goes_on(first)
     assert results(shared) == results(alone)
 
 
 def test_a_sweep_waits_for_a_training(tmp_path: Path) -> None:
     write_sweep(tmp_path)
-    run = f"runs/beside/{RUN.removeprefix('runs/')}"
-    with stopped([*TRAIN, "--out=runs/beside"], tmp_path, run) as training:
-        sweep = start(["sweep", "beside.toml", "--threads=1"], tmp_path)
+    run = f"runs/mine/{RUN.removeprefix('runs/')}"
+    with stopped([*TRAIN, "--out=runs/mine"], tmp_path, run) as training:
+        sweep = start(SWEEP, tmp_path)
         assert sweep.stderr is not None
-        waits = next(line for line in sweep.stderr if f"process {training.pid} " in line)
-        assert run in waits
+        assert run in next(line for line in sweep.stderr if f"process {training.pid} " in line)
         assert_goes_on(training)
         code, output = wait(sweep)
     assert code == 0, output

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs import record
 from tests.helpers.tiny_runs import SETTINGS, contents, done, refused, settings
 
@@ -59,27 +58,13 @@ def test_a_preset_in_one_file(mine: Path) -> None:
     assert "mine         As small as can be." in done("list").out
     listed = {preset["name"] for preset in json.loads(done("list", "--json").out)["presets"]}
     assert listed == {"mine", "mini", "paper-20", "paper-40"}
+    mine.write_text(MINE.replace("steps = 4", "steps = true"))
+    line = refused("train", "--pe", "rope", "--preset", "mine", code=1)
+    assert "mine.toml" in line and "'steps' must be a valid integer, not True" in line
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        ("steps =", "stpes =", "did you mean 'steps'"),
-        ("steps = 4", "steps = true", "'steps' must be a valid integer, not True"),
-        ("steps = 4", "steps = ", "mine.toml"),
-    ],
-)
-def test_a_preset_that_is_wrong(mine: Path, old: str, new: str, told: str) -> None:
-    assert old in MINE
-    mine.write_text(MINE.replace(old, new))
-    with pytest.raises(Failure, match=r"mine\.toml") as caught:
-        record.load_preset("mine")
-    assert told in str(caught.value)
-    assert told in refused("train", "--pe", "rope", "--preset", "mine", code=1)
-
-
-@pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "message"),
     [
         ("stps=3", "unknown key 'stps': did you mean 'steps'?"),
         ("steps=x", "'steps' must be a valid integer, not 'x'"),
@@ -92,18 +77,11 @@ def test_a_preset_that_is_wrong(mine: Path, old: str, new: str, told: str) -> No
         ("learning_rate=nan", "'learning_rate' must be a finite number, not 'nan'"),
         ("warmup=1", "'warmup' must be less than 1, not '1'"),
         ("num_heads=3", "num_heads x head_dim = 24 is not hidden_size=16: set num_heads=2"),
-        ("num_heads=4", "= 32 is not hidden_size=16: set num_heads=2"),
         ("head_dim=7 hidden_size=14", "even head_dim, not 7"),
         ("task=additon", "unknown task 'additon': did you mean 'addition'?"),
     ],
 )
-def test_settings_that_are_wrong(here: Path, setting: str, told: str) -> None:
-    changed = [word for one in setting.split(" ") for word in ("--set", one)]
-    assert told in refused("run", "--pe", "rope", *settings(), *changed)
+def test_settings_that_are_wrong(here: Path, setting: str, message: str) -> None:
+    changed = [word for pair in setting.split(" ") for word in ("--set", pair)]
+    assert message in refused("run", "--pe", "rope", *settings(), *changed)
     assert contents(here) == {}  # refused before a problem is made
-
-
-def test_a_setting_given_twice(here: Path) -> None:
-    """The last one counts, as the last --preset would."""
-    done("generate", *settings(), "--set", "trained_digits=3")
-    assert Path("data/addition-bucket-3").is_dir()

@@ -20,7 +20,6 @@ from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.models.names.parse import parse, parse_list
-from tests.helpers.documents import edit
 from tests.helpers.tiny_runs import contents, done, refused, untouched
 
 ROPE = Path("runs/mini/rope/seed-0")
@@ -48,13 +47,16 @@ def hard(scored_once: Path, here: Path) -> Path:
 
 def test_a_grid_beside_the_usual_one(comparison: Path) -> None:
     before = contents(comparison)
-    told = done("score", ROPE, "--split", CARRY).out
-    assert told.startswith("rope seed 0 on the split carry: out of distribution ")
+    printed = done("score", ROPE, "--split", CARRY).out
+    assert printed.startswith("rope seed 0 on the split carry: out of distribution ")
     written = {key for key, text in contents(comparison).items() if before.get(key) != text}
     assert written == {f"{ROPE}/grid@carry.json", f"{ROPE}/timings.json"}
     with untouched(comparison):
-        assert done("score", ROPE, "--split", CARRY).out == told  # nothing is done twice
+        assert done("score", ROPE, "--split", CARRY).out == printed  # nothing is done twice
 
+    done("score", ROPE, "--split", CARRY, "--with", "yarn:ramp=paper", "--max-digits", 4)
+    assert (ROPE / "grid@carry+yarn@ramp=paper-to-4.json").exists()
+    assert "score@carry+yarn@ramp=paper-to-4" in RunFolder(ROPE).timings()
     usual, grid = (Grid.load(ROPE / f"{name}.json") for name in ("grid", "grid@carry"))
     assert "split" not in usual.evaluation and usual.split == "evaluation"
     assert grid.split == CARRY and grid.complete and not is_same_run(usual, grid)
@@ -75,23 +77,16 @@ def test_a_grid_beside_the_usual_one(comparison: Path) -> None:
     assert np.array_equal(grid.total, total)
 
 
-def test_each_way_of_scoring_has_its_file(comparison: Path) -> None:
-    done("score", ROPE, "--split", CARRY, "--with", "yarn:ramp=paper", "--max-digits", 4)
-    assert (ROPE / "grid@carry+yarn@ramp=paper-to-4.json").exists()
-    assert "score@carry+yarn@ramp=paper-to-4" in RunFolder(ROPE).timings()
-    assert "did you mean 'carry'" in refused("score", ROPE, "--split", "carries")
-
-
 def test_a_figure_shows_one_split(hard: Path) -> None:
     table = done("leaderboard", "--compare", "rope,fire", "--split", CARRY).out
     assert f"addition, {HARD}, trained" in table and "| rope | rotary | 2 |" in table
-    figure = done("heatmap", "--compare", "rope,fire", "--split", CARRY)
-    assert figure.out == "runs/mini/rope-fire@carry.png\n"
-    assert done("heatmap", "--compare", "rope,fire").out == "runs/mini/rope-fire.png\n"
+    assert (
+        done("heatmap", "--compare", "rope,fire", "--split", CARRY).out
+        == "runs/mini/rope-fire@carry.png\n"
+    )
     assert done("report", "--split", CARRY).out == "runs/mini/report@carry.html\n"
     page = Path("runs/mini/report@carry.html").read_text("utf-8")
-    assert HARD in page and "tape-arith report --preset mini --split carry" in page
-    assert "tape-arith score runs/mini/rope/seed-1 --split carry" in page
+    assert HARD in page and "tape-arith score runs/mini/rope/seed-1 --split carry" in page
 
     standard, _ = select_panels(Path("runs"), "rope,fire")
     carry, _ = select_panels(Path("runs"), "rope,fire", evaluation_set=EvaluationSet(CARRY))
@@ -145,16 +140,7 @@ def test_a_longer_budget_keeps_the_earlier_grids_apart(hard: Path) -> None:
     assert not (ROPE / "grid@carry.json").exists() and (ROPE / "grid.json").exists()
 
 
-@pytest.mark.parametrize("blocks", [0, 2])
-def test_a_grid_that_counts_its_blocks_wrongly(comparison: Path, blocks: int) -> None:
-    edit(ROPE / "grid.json", blocks_done=blocks)
-    with untouched(comparison):
-        assert "grid.json is corrupt: " in refused("score", ROPE, code=1)
-    done("score", ROPE, "--fresh")
-
-
 def test_a_task_without_hard_sums(comparison: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(type(load_task("addition")), "carry_operands")
     with untouched(comparison):
-        line = refused("score", ROPE, "--split", CARRY)
-    assert line == "task addition has no split 'carry': leave --split out"
+        assert "task addition has no split 'carry'" in refused("score", ROPE, "--split", CARRY)

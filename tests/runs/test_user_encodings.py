@@ -1,7 +1,6 @@
-"""Users' encodings: what their code breaks is one line that names theirs, and stops nobody else."""
+"""Users' encodings: an error of their code is one line that names it, and stops no other."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,7 +43,7 @@ EMBED = """
 READS = {
     "a list": "        self.slopes = torch.linspace(0, 1, 4).tolist()\n",
     "a branch": "        if torch.linspace(0, 1, 4).max() > 0.5:\n            self.scale = 2.0\n",
-    "kept": "        self.scale = ramp(setting.max_length)[-1]\n",
+    "a cached tensor": "        self.scale = ramp(setting.max_length)[-1]\n",
 }
 RUN = "runs/mini/mine.py@Mine/seed-0"
 
@@ -73,19 +72,16 @@ def test_it_is_looked_at_without_memory_for_the_decoder(here: Path) -> None:
     assert mine.num_parameters() == plain.num_parameters() + own > 117e6
     assert all(p.is_meta for p in blueprint(config, parse("tape")).parameters())
     assert cost(parse("mine.py:Mine")).parameters == own
-    rates = [training_flops_a_token(parse(name), config) for name in ("mine.py:Mine", "nope")]
-    assert rates[0] == rates[1] > 0
+    rate = training_flops_a_token(parse("mine.py:Mine"), config)
+    assert rate == training_flops_a_token(parse("nope"), config) > 0
 
 
-def test_what_cannot_be_built_at_a_size_is_blamed(here: Path) -> None:
+def test_an_encoding_that_cannot_be_built_at_a_size_is_blamed(here: Path) -> None:
     """At a width that no check has met."""
     write("        if setting.hidden_size == 24:\n            raise KeyError('far')\n")
     line = refused("train", "--pe", "mine.py:Mine", *settings(hidden_size=24, head_dim=12), code=1)
     assert "mine.py:Mine failed: KeyError: 'far' (line 21 of mine.py); `tape-arith check" in line
     assert not Path("runs").exists()
-    write("        if setting.hidden_size == 24:\n            raise SystemExit(0)\n")
-    with pytest.raises(Failure, match=r"mine\.py:Mine failed: SystemExit: 0 \(line 21 of"):
-        blueprint(replace(load_preset("mini"), hidden_size=24), parse("mine.py:Mine"))
 
 
 FAILS = """
@@ -153,13 +149,11 @@ def test_products_that_fail(here: Path) -> None:
     with pytest.raises(Failure, match=r"mine\.py:Mine failed: .* \(line \d+ of mine\.py\)"):
         cost(parse("mine.py:Mine"))
     done("train", "--pe", "mine.py:Mine", *settings(num_heads=4, head_dim=4))
-    file = sweep_file("mine.py:Mine,rope", num_heads=4, head_dim=4)
-    assert "mine.py:Mine failed: " in refused("sweep", file, "--dry-run", code=1, after=True)
     board = done("leaderboard", "--preset", "mini", "--costs")
     assert "mine.py:Mine" in board.out and "note: mine.py:Mine failed: " in board.err
 
 
-def test_what_fails_in_another_process_is_blamed(
+def test_an_encoding_that_fails_in_another_process_is_blamed(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its sys.exit() would end that one without a word, and the first would wait for it."""

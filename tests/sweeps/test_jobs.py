@@ -29,18 +29,6 @@ def tiny_runs(encodings: str) -> list[Run]:
     return [replace(run, root=OUT) for run in load_sweep(sweep_file(encodings)).runs(OUT)]
 
 
-# What there is to do
-
-
-def test_two_ways_of_scoring_share_a_training(here: Path) -> None:
-    jobs = plan(tiny_runs("tape+yarn,tape"), TrainOptions(), OUT)
-    assert {job.id: job.depends for job in jobs} == {
-        "train/mini/tape/seed-0": (),
-        "score/mini/tape/seed-0/grid+yarn": ("train/mini/tape/seed-0",),
-        "score/mini/tape/seed-0/grid": ("train/mini/tape/seed-0",),
-    }
-
-
 def test_a_job_s_command_line_makes_its_run(here: Path) -> None:
     options = TrainOptions(compute=AttentionChoice("eager"))
     jobs = plan(tiny_runs("tape:width=8+yarn"), options, OUT, data=Path("data"))
@@ -54,7 +42,7 @@ def test_a_job_s_command_line_makes_its_run(here: Path) -> None:
     assert record.config == jobs[1].run.config and record.data is not None
 
 
-def test_what_is_done_is_read_from_the_files(comparison: Path) -> None:
+def test_done_jobs_are_read_from_the_files(comparison: Path) -> None:
     train, score = jobs = plan(tiny_runs("rope"), TrainOptions(), OUT)
     assert score.done() and train.done()
     # Carried away without its weights it is as done as before.
@@ -78,9 +66,6 @@ def test_what_is_done_is_read_from_the_files(comparison: Path) -> None:
     grid.write_text(text)
     edit_text(score.folder.record_file, '"learning_rate": 0.001', '"learning_rate": 0.1')
     assert not score.done() and done_jobs(jobs) == set()
-
-
-# In which order
 
 
 class FakeEngine:
@@ -144,7 +129,7 @@ def test_every_job_runs_once_after_those_it_depends_on(slots: int) -> None:
     assert run_jobs(jobs, again, Stopper()).exit_code == 0 and again.submitted == []
 
 
-def test_a_failure_stops_only_what_depends_on_it() -> None:
+def test_a_failure_stops_only_its_dependents() -> None:
     jobs = marked_jobs("rope", "fire", "nope")
     outcome = run_jobs(jobs, FakeEngine(2, {TRAIN_ROPE: [1]}), Stopper())
     (failed,) = outcome.failed

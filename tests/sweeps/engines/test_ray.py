@@ -46,7 +46,7 @@ def test_a_node_dies_in_mid_job(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
     and ends, and Ray's retry on another node goes on from there."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     file = sweep_file("rope,fire,nope", steps=STEPS, problems_per_cell=10)
-    done("sweep", file, "--out", "whole")
+    done("sweep", file, "--out", "unbroken")
     with (
         nodes() as cluster,
         watching(
@@ -56,8 +56,8 @@ def test_a_node_dies_in_mid_job(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
         victim = cluster["raylets"][-1]
         orphan, name = freeze(120, lambda pid: below(pid, victim))
         rows = json.loads(done("status", "mine", "--json").out)["jobs"]
-        where = [row["where"] for row in rows if row["id"].startswith("train")]
-        assert where == [f"ray: running on {socket.gethostname()}"] * 3
+        places = [row["where"] for row in rows if row["id"].startswith("train")]
+        assert places == [f"ray: running on {socket.gethostname()}"] * 3
         node = (victim, parent(orphan))  # and what it ran the job in: it takes nothing else along
         os.kill(orphan, signal.SIGCONT)
         for pid in node:
@@ -67,6 +67,6 @@ def test_a_node_dies_in_mid_job(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
     # Raylets of the killed node's cluster may log to the inherited stdout after the document.
     content, _ = json.JSONDecoder().raw_decode(out)
     assert {job["state"] for job in content["jobs"]} == {"trained", "scored"}
-    assert kept(Path("runs/mine")) == kept(Path("whole/mine")) != {}
+    assert kept(Path("runs/mine")) == kept(Path("unbroken/mine")) != {}
     assert "stopped in good order" in log_of(name) and "from step" in log_of(name)
     assert trainings() == {} and not list(Path("runs").rglob(lock.NAME))
