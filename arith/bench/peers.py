@@ -36,8 +36,7 @@ from tape_arith.arith.bench.measure import (
 from tape_arith.arith.bench.train import MOST_TURNS, QUICK_TURNS, Candidate, warm_up
 from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.runs.build import decoder_for
-from tape_arith.arith.runs.datasets import training_bucket
-from tape_arith.arith.tasks.vocabulary import SIZE
+from tape_arith.arith.tasks.task import SIZE
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.step import summed_loss
 from tape_arith.models.build import prepare, raise_graph_limit
@@ -256,7 +255,7 @@ def _padded_training(
 @lru_cache(maxsize=8)
 def _padded_batch(config: Config, step: int) -> Rows:
     """Return the problems of a step of the suite as one padded batch in their order."""
-    bucket = training_bucket(config, seed=0)
+    bucket = config.bucket(0)
     first, last = step * config.batch_size, (step + 1) * config.batch_size
     problems, keys = bucket.problems(first, last), bucket.keys(first, last)
     return pad(problems, keys, np.arange(config.batch_size))

@@ -25,8 +25,7 @@ from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.weights import final_weights, trained_record
 from tape_arith.arith.scoring.score import PROBE_ROWS, low_precision_threshold, score
-from tape_arith.arith.tasks.task import Problems, concatenate
-from tape_arith.arith.tasks.vocabulary import EOS, PAD
+from tape_arith.arith.tasks.task import EOS, PAD, Problems, concatenate
 from tape_arith.arith.training.config import Config
 from tape_arith.models.build import prepare
 from tape_arith.models.decoder import Decoder, causal, matmuls

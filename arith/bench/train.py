@@ -14,7 +14,6 @@ import torch
 from tape_arith.arith.bench import limits
 from tape_arith.arith.bench.measure import TURN, Options, Result, steps_of, time_trainings
 from tape_arith.arith.runs.build import decoder_for
-from tape_arith.arith.runs.datasets import training_bucket
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.build import raise_graph_limit
@@ -38,7 +37,7 @@ class Candidate:
     @classmethod
     def of(cls, name: Name, config: Config, hardware: Hardware) -> "Candidate":
         decoder = decoder_for(config, Name(name.encoding), seed=0)
-        return cls(name, Trainer(decoder, training_bucket(config, seed=0), config, hardware))
+        return cls(name, Trainer(decoder, config.bucket(0), config, hardware))
 
     def train(self, step: int) -> None:
         """Take step number `step` by the code that trains."""

@@ -46,8 +46,7 @@ def command(
     A finished dataset is checked by its file sizes alone; --verify checks every hash.
     """
     from tape_arith.arith.data.dataset import verify as check_hashes
-    from tape_arith.arith.data.formats import write_problems
-    from tape_arith.arith.runs.datasets import dataset_folder, generate_dataset, training_bucket
+    from tape_arith.arith.data.write_dataset import generate_dataset, write_problems
     from tape_arith.arith.terminal import bar
 
     if verify is not None:
@@ -64,8 +63,8 @@ def command(
     if workers and form != "tokens":
         raise UsageError(f"--workers goes with --format tokens: {form} is one file, in order")
     _, config = chosen_config(preset or "paper-40", settings, task)
-    bucket, number = training_bucket(config, seed), count or config.num_problems
-    folder = dataset_folder(Path("data"), config, seed)
+    bucket, number = config.bucket(seed), count or config.num_problems
+    folder = config.dataset_folder(Path("data"), seed)
     path = out or folder.with_name(folder.name + FORMATS[form])
     if form == "tokens":
         generate_dataset(path, bucket, number, workers=workers, fresh=fresh)

@@ -36,7 +36,7 @@ def command(
     from tape_arith.arith.errors import UsageError
     from tape_arith.arith.figures.heatmap import draw
     from tape_arith.arith.runs.record import known_preset
-    from tape_arith.arith.scoring.evaluation_set import EvaluationSet
+    from tape_arith.arith.scoring.grid import EvaluationSet
 
     evaluation_set = EvaluationSet(known_split(split), max_digits)
     panels, _ = select_panels(runs, compare, known_preset(preset), evaluation_set)

@@ -12,10 +12,9 @@ from tape_arith.arith.terminal import say
 
 if TYPE_CHECKING:
     from tape_arith.arith.runs.record import RunRecord
-    from tape_arith.arith.scoring.evaluation_set import EvaluationSet
-    from tape_arith.arith.scoring.grid import Grid
-    from tape_arith.arith.stopping import Stopper
+    from tape_arith.arith.scoring.grid import EvaluationSet, Grid
     from tape_arith.arith.sweeps.jobs import Outcome
+    from tape_arith.arith.terminal import Stopper
     from tape_arith.arith.training.config import Config
 
 _EFFICIENCY = 0.5
@@ -95,7 +94,7 @@ def whole_numbers(option: str, text: str) -> list[int]:
 
 def stopper_for(time_limit: str | None) -> "Stopper":
     """Return what stops a command in good order when its time is up. Raises UsageError."""
-    from tape_arith.arith.stopping import Stopper, seconds
+    from tape_arith.arith.terminal import Stopper, seconds
 
     try:
         return Stopper(None if time_limit is None else seconds(time_limit))

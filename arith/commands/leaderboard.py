@@ -49,7 +49,7 @@ def command(
     from tape_arith.arith.figures.board import FORMATS
     from tape_arith.arith.files import write_text
     from tape_arith.arith.runs.record import known_preset
-    from tape_arith.arith.scoring.evaluation_set import EvaluationSet
+    from tape_arith.arith.scoring.grid import EvaluationSet
 
     kind = format or (_ENDINGS.get(out.suffix.lower()) if out else "markdown")
     if kind is None:

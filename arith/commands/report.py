@@ -37,7 +37,7 @@ def command(
     """Write one HTML page: leaderboard, heatmaps, differences, curves, and how runs came about."""
     from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.runs.record import known_preset
-    from tape_arith.arith.scoring.evaluation_set import EvaluationSet
+    from tape_arith.arith.scoring.grid import EvaluationSet
 
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"cannot write {out.name}: a report's name ends in .html")

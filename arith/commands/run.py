@@ -52,7 +52,7 @@ def command(
     remote = remote_engine(engine, slots, folder)
     use_threads(threads)
     name, config = chosen_config(preset, settings, task, leading_bos)
-    from tape_arith.arith.runs.datasets import refuse_dataset
+    from tape_arith.arith.data.dataset import FILE
     from tape_arith.arith.runs.metrics import parse_trackers
     from tape_arith.arith.runs.record import TrainOptions
     from tape_arith.arith.sweeps.engines.local import default_slots, local_engine
@@ -61,7 +61,11 @@ def command(
     from tape_arith.arith.sweeps.sweep import Run
     from tape_arith.arith.terminal import say
 
-    refuse_dataset(data)
+    if (data / FILE).exists():
+        raise UsageError(
+            f"{data} is a dataset, and --data takes the folder of datasets here: --data "
+            f"{data.parent} (`train` takes one dataset)"
+        )
     options = TrainOptions(
         compute=AttentionChoice(attention, compiled),
         curves=not no_curves,

@@ -30,7 +30,7 @@ def command(
     """Score a run on the grid of operand lengths, by one teacher-forced pass."""
     from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.runs.folder import existing_run
-    from tape_arith.arith.scoring.evaluation_set import EvaluationSet
+    from tape_arith.arith.scoring.grid import EvaluationSet
 
     evaluation_set = EvaluationSet(known_split(split), max_digits)
     extrapolation = parse_extrapolation(with_) if with_ else None

@@ -6,8 +6,7 @@ from pathlib import Path
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.tables import Row, rows
 from tape_arith.arith.runs.folder import slug
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
 from tape_arith.models.names.locate import locate
 from tape_arith.models.names.parse import parse
 

@@ -12,8 +12,7 @@ from tape_arith.arith.figures.report.content import Report, Run
 from tape_arith.arith.runs.command_lines import reproduction_commands
 from tape_arith.arith.runs.folder import run_folder
 from tape_arith.arith.runs.metrics import Line
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
 from tape_arith.models.names.parse import parse_list
 
 _ENVIRONMENT = ("tape-arith", "commit", "torch", "hardware", "dtype", "attention", "threads")

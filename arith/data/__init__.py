@@ -2,7 +2,6 @@
 
 bucket.py         the stream: problem i is a pure function of task, seed, split and i
 dataset.py        a dataset on disk: its manifest, reading and verifying it
-write_dataset.py  write one in several threads, resumed after a kill
-formats.py        problems as text and Parquet
+write_dataset.py  write one in several threads, resumed after a kill; text and Parquet
 rows.py           padded or packed rows of a batch
 """

@@ -12,8 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.arith.tasks.random_bits import below, half_words, words
-from tape_arith.arith.tasks.task import Digits, Int64, Problems, concatenate, load_task, prefixes
+from tape_arith.arith.tasks.task import (
+    Digits,
+    Int64,
+    Problems,
+    below,
+    concatenate,
+    half_words,
+    load_task,
+    prefixes,
+    words,
+)
 
 EVALUATION, CARRY = "evaluation", "carry"
 SPLITS = (EVALUATION, CARRY)

@@ -23,8 +23,7 @@ from tape_arith.arith.files import (
     sha256,
     write_document,
 )
-from tape_arith.arith.tasks import vocabulary
-from tape_arith.arith.tasks.task import Int64, Problems, UInt8, load_task
+from tape_arith.arith.tasks.task import SPECIAL, SYMBOLS, Int64, Problems, UInt8, load_task
 
 FILE = "manifest.json"
 REMEDY = (
@@ -264,4 +263,4 @@ def _joint_sha256(shards: tuple[Shard, ...]) -> str:
 
 
 def _vocabulary() -> list[str]:
-    return [*vocabulary.SPECIAL, *vocabulary.SYMBOLS]
+    return [*SPECIAL, *SYMBOLS]

@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tape_arith.arith.tasks.random_bits import below, half_words
-from tape_arith.arith.tasks.task import Problems
-from tape_arith.arith.tasks.vocabulary import BOS, PAD
+from tape_arith.arith.tasks.task import BOS, PAD, Problems, below, half_words
 
 Integers = NDArray[np.int64]
 CAPACITY_STEP = 4096

@@ -1,13 +1,18 @@
-"""Write a dataset to a folder; a repeated call resumes after a kill.
+"""Write problems: a dataset, which a repeated call resumes after a kill, text or Parquet.
 
 Each finished shard leaves a small shard-*.json; the manifest is written last and replaces them. The
 end of a shard depends on its number alone and a problem on its index alone: the bytes are the same
 for any number of workers. Workers are threads, because numpy and hashlib release Python's lock.
 """
 
+import filecmp
+import os
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -24,6 +29,9 @@ from tape_arith.arith.files import (
     sha256,
     write_document,
 )
+from tape_arith.arith.lock import NAME, lock_folder
+from tape_arith.arith.tasks.task import TO_TEXT, Problems
+from tape_arith.arith.terminal import Stopped, bar
 
 SHARD_SIZE = 1_000_000
 """Problems a shard. It does not change what a dataset holds, only where it is cut."""
@@ -40,6 +48,36 @@ class ShardNote(Identity):
 
     shard_size: Positive
     shard: Shard
+
+
+def generate_dataset(
+    folder: Path,
+    bucket: Bucket,
+    count: int,
+    *,
+    workers: int = 0,
+    fresh: bool = False,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> float:
+    """Write a dataset with a progress bar and `workers` threads (0: all cores).
+
+    Returns the seconds it took. Raises Busy if another process writes it, Stopped if `should_stop`
+    returned True between two shards; the next call goes on.
+    """
+    began = time.perf_counter()
+    threads = workers or os.cpu_count() or 1
+    # A complete dataset takes no lock: it may be where nobody can write.
+    complete = (folder / FILE).exists() and not (folder / NAME).exists() and not fresh
+    lock = nullcontext() if complete else lock_folder(folder, "generate")
+    with lock, bar(f"generate {folder.name}", count) as update:
+
+        def progress(done: int) -> None:
+            update(done)
+            if done < count and should_stop():
+                raise Stopped
+
+        generate(folder, bucket, count, workers=threads, progress=progress, fresh=fresh)
+    return time.perf_counter() - began
 
 
 def generate(
@@ -206,3 +244,71 @@ def _remove(directory: Path, pattern: re.Pattern[str]) -> None:
     for path in list(directory.iterdir()):
         if pattern.fullmatch(path.name):
             path.unlink(missing_ok=True)
+
+
+# ---- text and Parquet ----------------------------------------------------------------------
+
+
+def write_problems(
+    path: Path,
+    bucket: Bucket,
+    count: int,
+    form: str,
+    *,
+    progress: Callable[[int], None] = lambda done: None,
+    fresh: bool = False,
+) -> Path:
+    """Write the first `count` problems of `bucket` to one file, as "text" or "parquet".
+
+    Text has a problem a line, "a+b=c", digits least significant first, without the end token. The
+    columns of Parquet are text, first_length and second_length (digits of the operands). A `path`
+    that exists is replaced if it has the same bytes, or with `fresh`.
+
+    Raises UsageError if `path` holds something else or pyarrow is not installed, Failure if the
+    disk refuses.
+    """
+    if count < 1:
+        raise UsageError(f"a dataset has at least 1 problem, not {count}")
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder: {form} is written to one file")
+
+    def pieces() -> Iterator[Problems]:
+        done = 0
+        for piece in bucket.pieces(0, count):
+            yield piece
+            done += len(piece.lengths)
+            progress(done)
+
+    write = {"text": _write_text, "parquet": _write_parquet}[form]
+    with atomic(path) as temporary:
+        with open(temporary, "wb") as file:
+            write(file, pieces())
+        if path.exists() and not fresh and not filecmp.cmp(path, temporary, shallow=False):
+            raise UsageError(
+                f"{path} is damaged or not of {Identity.of(bucket, count)} as {form}: choose "
+                "another --out, or --fresh to write over it"
+            )
+    return path
+
+
+def _write_text(file: BinaryIO, pieces: Iterator[Problems]) -> None:
+    for piece in pieces:
+        file.write(_lines(piece))
+
+
+def _write_parquet(file: BinaryIO, pieces: Iterator[Problems]) -> None:
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise UsageError("parquet needs pyarrow: pip install 'tape-arith[data]'") from error
+    types = {"text": arrow.string(), "first_length": arrow.int16(), "second_length": arrow.int16()}
+    schema = arrow.schema(list(types.items()))
+    with parquet.ParquetWriter(file, schema) as writer:
+        for piece in pieces:
+            columns = [_lines(piece).decode().splitlines(), *piece.operand_lengths.T]
+            arrays = [arrow.array(c, t) for c, t in zip(columns, types.values(), strict=True)]
+            writer.write_table(arrow.table(arrays, schema=schema))
+
+
+def _lines(piece: Problems) -> bytes:
+    return piece.tokens.tobytes().translate(TO_TEXT)

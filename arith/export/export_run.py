@@ -1,6 +1,6 @@
 """Exports a trained run for `transformers`, with a model card, or for lm-evaluation-harness.
 
-The exported tokenizer has a token a character, with the ids of `arith.tasks.vocabulary`. It
+The exported tokenizer has a token a character, with the ids of `arith.tasks.task`. It
 reverses no number: text has the least significant digit first, as everywhere in this suite.
 """
 
@@ -27,11 +27,9 @@ from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
-from tape_arith.arith.scoring.evaluation_set import check_size
-from tape_arith.arith.scoring.grid import REGION_WORDS, Grid
+from tape_arith.arith.scoring.grid import REGION_WORDS, Grid, check_size
 from tape_arith.arith.scoring.statistics import one_run
-from tape_arith.arith.tasks.task import Task, load_task
-from tape_arith.arith.tasks.vocabulary import BOS, EOS, PAD, SPECIAL, SYMBOLS
+from tape_arith.arith.tasks.task import BOS, EOS, PAD, SPECIAL, SYMBOLS, Task, load_task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names.locate import locate
 from tape_arith.models.names.parse import Name, NamePart

@@ -13,8 +13,7 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.export.folder import render
 from tape_arith.arith.files import atomic, write_text
 from tape_arith.arith.scoring.grid import Region, region_mask
-from tape_arith.arith.tasks import vocabulary
-from tape_arith.arith.tasks.task import load_task
+from tape_arith.arith.tasks.task import TO_TEXT, load_task
 
 _LEAVES: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
 """Disjoint regions that cover a grid; their tasks end in these names."""
@@ -58,7 +57,7 @@ def _problems(bucket: Bucket, count: int) -> Iterator[dict[str, Any]]:
     index = 0
     for piece in bucket.pieces(0, count):
         keys = bucket.keys(index, index + len(piece.lengths))
-        text = piece.tokens.tobytes().translate(vocabulary.TO_TEXT).decode()
+        text = piece.tokens.tobytes().translate(TO_TEXT).decode()
         for line, lengths, key in zip(
             text.splitlines(), piece.operand_lengths.tolist(), keys.tolist(), strict=True
         ):

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
+from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.machine import commit, own_version
-from tape_arith.arith.runs.datasets import open_training_data, training_bucket
 from tape_arith.arith.runs.record import RunRecord, TrainOptions, load_preset
-from tape_arith.arith.tasks.task import load_task
-from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS, SIZE, token
+from tape_arith.arith.tasks.task import DIGIT_ZERO, EOS, SIZE, load_task, token
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.batches import Source
 from tape_arith.arith.training.config import Config
@@ -125,6 +125,31 @@ def _blueprint(config: Config, name: Name, sources: _Sources) -> Decoder:
         return meta_decoder(sizes, name, setting, real_encoding=bool(sources))
 
 
+def open_training_data(
+    path: Path, config: Config, seed: int, began_on: str | None = None
+) -> Dataset:
+    """Open the dataset of a run at `path`.
+
+    Raises UsageError unless it holds the problems that the run would make itself and has the hash
+    `began_on`, if that is given.
+    """
+    dataset, bucket = Dataset(path), config.bucket(seed)
+    given, count = dataset.bucket, dataset.manifest.count
+    if (given, count) != (bucket, config.num_problems):
+        raise UsageError(
+            f"{path} holds {count:,} problems of {given.task} to {given.max_digits} digits of seed "
+            f"{given.seed}, and this run trains on {config.num_problems:,} of {bucket.task} to "
+            f"{bucket.max_digits} of seed {bucket.seed}: leave --data out, or give "
+            "`tape-arith generate` the preset, settings and seed of this run"
+        )
+    if began_on not in (None, dataset.manifest.sha256):
+        raise UsageError(
+            f"{path} is not the dataset that the run began on ({dataset.manifest.sha256[:12]}, not "
+            f"{began_on[:12]}): give that one, or leave --data out and the problems are made anew"
+        )
+    return dataset
+
+
 def build_trainer(
     record: RunRecord, options: TrainOptions, processes: ProcessGroup = SINGLE
 ) -> Trainer:
@@ -136,7 +161,7 @@ def build_trainer(
     config, seed, origin = record.config, record.seed, record.init_from
     decoder = decoder_for(config, record.name, seed)
     hardware = resolve_attention(detect(*options.compute), decoder.needs)
-    bucket = training_bucket(config, seed)
+    bucket = config.bucket(seed)
     source: Source = bucket
     if options.data is not None:
         source = open_training_data(options.data, config, seed, record.data)
@@ -231,7 +256,7 @@ def cost(name: Name, config: Config | None = None) -> Cost:
 @lru_cache(maxsize=64)
 def training_tokens(config: Config) -> int:
     """Return the input tokens of a training, by the mean length of the first problems of seed 0."""
-    lengths = training_bucket(config, 0).problems(0, SAMPLE).lengths - 1
+    lengths = config.bucket(0).problems(0, SAMPLE).lengths - 1
     return round(float(lengths.mean()) * config.batch_size * config.steps)
 
 
@@ -239,7 +264,7 @@ def training_tokens(config: Config) -> int:
 def training_flops_a_token(name: Name, config: Config) -> float:
     """Return the useful FLOPs of training per input token, over the first problems of seed 0."""
     decoder = blueprint(config, name)
-    problems = training_bucket(config, 0).problems(0, SAMPLE)
+    problems = config.bucket(0).problems(0, SAMPLE)
     lengths = (problems.lengths - 1).tolist()
     answers = int((problems.lengths - problems.prompt_lengths).sum())
     with user_errors(name.encoding):

@@ -23,11 +23,10 @@ from typing import Any, NamedTuple
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
 from tape_arith.arith.files import append_line, read_document, write_document, write_text
-from tape_arith.arith.runs.lock import activity
+from tape_arith.arith.lock import activity
 from tape_arith.arith.runs.metrics import read_lines
 from tape_arith.arith.runs.record import Environment, RunRecord, Timings
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
 from tape_arith.models.names.parse import Encoding, Name, NamePart

@@ -9,13 +9,11 @@ from tape_arith.arith.data.rows import pad
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import sha256
 from tape_arith.arith.runs.build import blueprint, decoder_for
-from tape_arith.arith.runs.datasets import training_bucket
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import InitFrom, RunRecord
-from tape_arith.arith.runs.weights import final_weights, identity, trained_decoder
+from tape_arith.arith.runs.weights import final_weights, identity, save, trained_decoder
 from tape_arith.arith.scoring.score import answer_logits
 from tape_arith.arith.terminal import say
-from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.build import prepare
@@ -97,9 +95,9 @@ def write_first_state(folder: RunFolder, record: RunRecord, source: RunFolder) -
     decoder = decoder_for(config, record.name, record.seed)
     weights = final_weights(source, origin, "cpu")
     decoder.load_state_dict(weights, strict=False)  # init_from_record has compared the shapes
-    bucket = training_bucket(config, record.seed)
+    bucket = config.bucket(record.seed)
     state, facts = Trainer(decoder, bucket, config, _PLAIN).state()
-    checkpoint.save(folder.latest, state, facts | identity(record))
+    save(folder.latest, state, facts | identity(record))
     other, _ = trained_decoder(source, origin.name, origin)
     new = sum(p.numel() for key, p in decoder.named_parameters() if key not in weights)
     say(
@@ -112,7 +110,7 @@ def write_first_state(folder: RunFolder, record: RunRecord, source: RunFolder) -
 def _logit_difference(one: Decoder, other: Decoder, record: RunRecord) -> float:
     """Return the largest difference of two decoders' logits, over held-out problems of the trained
     lengths, in float32."""
-    bucket = replace(training_bucket(record.config, record.seed), split="held-out")
+    bucket = replace(record.config.bucket(record.seed), split="held-out")
     problems, keys = bucket.problems(0, _PROBE_PROBLEMS), bucket.keys(0, _PROBE_PROBLEMS)
     rows = pad(problems, keys, np.arange(_PROBE_PROBLEMS))
     decoders = (prepare(decoder.eval().cpu(), _PLAIN) for decoder in (one, other))

@@ -7,16 +7,15 @@ from pathlib import Path
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.lock import NAME as LOCK
+from tape_arith.arith.lock import check_lock, lock_folder
 from tape_arith.arith.runs.build import scoring_facts, user_errors
 from tape_arith.arith.runs.command_lines import why_no_weights
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.lock import NAME as LOCK
-from tape_arith.arith.runs.lock import check_lock, lock_folder
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring.comparable import is_same_run
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet, check_size
-from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid, check_size
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.terminal import bar
 from tape_arith.arith.training.step import explain_failures

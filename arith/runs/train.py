@@ -10,18 +10,18 @@ from typing import Any
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import write_document
+from tape_arith.arith.lock import check_lock, lock_folder
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.build import (
     build_trainer,
     check_trainable,
     environment,
+    open_training_data,
     user_errors,
 )
 from tape_arith.arith.runs.command_lines import why_no_weights
-from tape_arith.arith.runs.datasets import open_training_data, training_bucket
 from tape_arith.arith.runs.folder import RunFolder, run_folder
 from tape_arith.arith.runs.init_from import init_from_record, with_origin, write_first_state
-from tape_arith.arith.runs.lock import check_lock, lock_folder
 from tape_arith.arith.runs.metrics import tracked
 from tape_arith.arith.runs.record import (
     DEFAULTS,
@@ -30,9 +30,8 @@ from tape_arith.arith.runs.record import (
     TrainOptions,
     check_can_continue,
 )
-from tape_arith.arith.runs.weights import TrainingCheckpoints, load_state, trained_record
+from tape_arith.arith.runs.weights import TrainingCheckpoints, load_state, save, trained_record
 from tape_arith.arith.terminal import bar, say
-from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup
 from tape_arith.arith.training.step import is_out_of_memory
@@ -89,7 +88,7 @@ def train_run(
         seed=seed,
         preset=preset,
         config=config,
-        task_version=training_bucket(config, seed).version,
+        task_version=config.bucket(seed).version,
         first_steps=config.steps,
         data=dataset,
         version=own_version(),
@@ -157,7 +156,7 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
                 "into another folder with --out"
             ) from error
         # The unfinished state comes first: whatever kills us next, the run reads as unfinished.
-        checkpoint.save(folder.latest, tensors, facts)
+        save(folder.latest, tensors, facts)
         for grid in folder.path.glob("grid*.json"):
             earlier = folder.path / f"at-{record.config.steps}-steps" / grid.name
             earlier.parent.mkdir(exist_ok=True)

@@ -1,8 +1,7 @@
 """Exact answers, grids of them, and their statistics.
 
-score.py           exact match by one teacher-forced pass; the only module that imports torch
-evaluation_set.py  the problems of a grid, and how many they may be
-grid.py            counts by operand lengths, their means over regions, their file
-comparable.py      which grids may stand in one figure
-statistics.py      intervals over seeds, tests between encodings, lengths solved
+score.py       exact match by one teacher-forced pass; the only module that imports torch
+grid.py        evaluation sets; counts by operand lengths, their means over regions, their file
+comparable.py  which grids may stand in one figure
+statistics.py  intervals over seeds, tests between encodings, lengths solved
 """

@@ -1,11 +1,11 @@
-"""The grid of exact match over operand lengths: counts of each cell, their means, their file.
+"""The problems that are scored, and the grid of exact match over their operand lengths.
 
 N is the longest operand scored. Cell (i, j) holds the problems whose first operand has i digits and
 whose second has j; it is `array[i - 1, j - 1]` everywhere.
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import fsum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from tape_arith.arith.data.bucket import EVALUATION
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import (
     Count,
     NonNegative,
@@ -27,7 +28,6 @@ from tape_arith.arith.files import (
     with_checksum,
     write_text,
 )
-from tape_arith.arith.scoring.evaluation_set import MOST_PER_CELL, EvaluationSet
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -37,6 +37,10 @@ Region = Literal["in_distribution", "out_of_distribution", "one_longer", "both_l
 REGIONS: tuple[Region, ...] = get_args(Region)
 REGION_WORDS: dict[Region, str] = {region: region.replace("_", " ") for region in REGIONS}
 """Names of the regions for people."""
+MOST_PER_CELL = 2**20
+"""Most problems of a cell: up to here every sum of a grid is exact in float64."""
+_MOST_PROBLEMS = 2**26
+"""Most problems of a grid: more would be made for hours before the first is scored."""
 CONVERGED = 0.99
 """In-distribution mean from which a run counts as converged."""
 # Shares are rounded to multiples of this before they are added, so that sums are exact and do not
@@ -44,6 +48,59 @@ CONVERGED = 0.99
 _SHARE_UNIT = 2.0**-30
 # The slack is for the last bit of a mean that is the threshold exactly.
 SLACK = 1e-12
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """The problems of `split` with operands of up to `max_digits` digits.
+
+    `max_digits` is None for the setting `tested_digits` of the run.
+    """
+
+    split: str = EVALUATION
+    max_digits: int | None = None
+
+    def normalized(self, tested_digits: int) -> "EvaluationSet":
+        """Return the one form of this set for a run that tests to `tested_digits`."""
+        return replace(self, max_digits=None) if self.max_digits == tested_digits else self
+
+    @property
+    def filename_parts(self) -> tuple[str, str]:
+        """Parts of a grid's file name, before and after the extrapolation."""
+        before = "" if self.split == EVALUATION else f"@{self.split}"
+        return before, f"-to-{self.max_digits}" if self.max_digits else ""
+
+    @property
+    def name(self) -> str:
+        """Suffix for the names of figures and pages, as in "@carry-to-24"; "" for DEFAULT_SET."""
+        return "".join(self.filename_parts)
+
+    @property
+    def options(self) -> list[str]:
+        """Command-line options that select this set; none for DEFAULT_SET."""
+        split = [] if self.split == EVALUATION else ["--split", self.split]
+        return [*split, *(["--max-digits", str(self.max_digits)] if self.max_digits else [])]
+
+    def __str__(self) -> str:
+        """Return " on the split carry to 24 digits" to follow the name of a run."""
+        split = "" if self.split == EVALUATION else f" on the split {self.split}"
+        return split + (f" to {self.max_digits} digits" if self.max_digits else "")
+
+
+DEFAULT_SET = EvaluationSet()
+"""The set that training scores at its end."""
+
+
+def check_size(size: int, per_cell: int, trained_digits: int) -> None:
+    """Raise UsageError if a grid to `size` digits cannot have `per_cell` problems a cell."""
+    if size < trained_digits:
+        raise UsageError(
+            f"a grid to {size} digits does not cover the {trained_digits} trained digits: "
+            f"score to {trained_digits} digits or more"
+        )
+    most = min(MOST_PER_CELL, _MOST_PROBLEMS // size**2)
+    if not 1 <= per_cell <= most:
+        raise UsageError(f"{per_cell:,} problems a cell to {size} digits: give 1 to {most:,}")
 
 
 def region_mask(region: Region, max_digits: int, trained_digits: int) -> Bools:

@@ -19,8 +19,7 @@ from torch import Tensor
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, groups_of_tokens
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.tasks.task import Problems
-from tape_arith.arith.tasks.vocabulary import PAD
+from tape_arith.arith.tasks.task import PAD, Problems
 from tape_arith.models.build import compile_state_changed, prepare
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware

@@ -27,8 +27,7 @@ from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.studies.inputs import Integers, Sample, StudiedRuns, watched
 from tape_arith.arith.studies.study import Study
-from tape_arith.arith.tasks.task import Problems, Task, load_task
-from tape_arith.arith.tasks.vocabulary import decode
+from tape_arith.arith.tasks.task import Problems, Task, decode, load_task
 from tape_arith.models.decoder import Decoder
 
 _COUNTS = ("layer", "head", "distance", "query", "key")

@@ -27,8 +27,7 @@ from tape_arith.arith.scoring.score import (
 from tape_arith.arith.studies.errors_report import EXACT
 from tape_arith.arith.studies.inputs import Integers, StudiedRuns
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
-from tape_arith.arith.tasks.task import Problems, load_task
-from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS
+from tape_arith.arith.tasks.task import DIGIT_ZERO, EOS, Problems, load_task
 from tape_arith.arith.terminal import bar
 from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.decoder import Decoder

@@ -23,7 +23,7 @@ from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.studies.inputs import Sample, StudiedRuns, Watched, watched
 from tape_arith.arith.studies.stability_report import ATTENTION, PRODUCTS, RENORMALISED, ROUNDING
 from tape_arith.arith.studies.study import Study
-from tape_arith.arith.tasks.vocabulary import BOS
+from tape_arith.arith.tasks.task import BOS
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.sequences import Sequences
 

@@ -22,7 +22,6 @@ from tape_arith.arith.runs.build import (
     training_flops_a_token,
     training_tokens,
 )
-from tape_arith.arith.runs.datasets import training_bucket
 from tape_arith.arith.sweeps.engines.local import cores_per_slot, visible_gpus
 from tape_arith.arith.sweeps.jobs import Job, done_jobs
 from tape_arith.arith.sweeps.sweep import Run, Sweep
@@ -137,7 +136,7 @@ def seconds_per_flop(run: Run, compute: AttentionChoice, threads: int | None = N
         flops *= batch_size / config.batch_size
         config = replace(config, batch_size=batch_size)
     decoder = decoder_for(config, name, seed=0)
-    bucket = training_bucket(config, 0)
+    bucket = config.bucket(0)
     hardware = resolve_attention(hardware, decoder.needs)
     trainer = Trainer(decoder, bucket, config, hardware, curves=False)
     _step_seconds(trainer, *WARMUP)  # compilation and caches

@@ -21,15 +21,12 @@ from tape_arith.arith.errors import (
     EXIT_USAGE,
 )
 from tape_arith.arith.runs.command_lines import init_from_options, score_options
-from tape_arith.arith.runs.datasets import dataset_folder
 from tape_arith.arith.runs.folder import Progress, RunFolder, slug
 from tape_arith.arith.runs.record import TrainOptions
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.stopping import Stopper
+from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.sweep import Run
-from tape_arith.arith.terminal import say
+from tape_arith.arith.terminal import Stopper, say
 
 Kind = Literal["generate", "train", "score"]
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -138,7 +135,7 @@ def plan(
     ) -> Job:
         name = target.relative_to(out) if target.is_relative_to(out) else target
         key = f"{kind}/{name.as_posix().removesuffix('.json')}"
-        dataset = None if data is None else dataset_folder(data, run.config, run.seed)
+        dataset = None if data is None else run.config.dataset_folder(data, run.seed)
         ids = tuple(job.id for job in depends)
         own = replace(options, data=dataset)
         return jobs.setdefault(key, Job(key, kind, run, own, ids, evaluation_set))
@@ -146,7 +143,7 @@ def plan(
     def train(run: Run) -> Job:
         depends: list[Job] = []
         if data is not None:
-            depends.append(add("generate", dataset_folder(data, run.config, run.seed), run))
+            depends.append(add("generate", run.config.dataset_folder(data, run.seed), run))
         if run.source is not None:
             depends.append(train(run.source))
         return add("train", run.folder.path, run, *depends)

@@ -12,18 +12,16 @@ from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.figures import heatmap
 from tape_arith.arith.figures.tables import Row, ranked, rows, to_csv, to_markdown
 from tape_arith.arith.files import write_text
+from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.runs.build import check_trainable
 from tape_arith.arith.runs.folder import find_grids
-from tape_arith.arith.runs.lock import lock_folder
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.stopping import Stopper
+from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
 from tape_arith.arith.studies import ablations
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, Outcome, log_file, run_jobs
 from tape_arith.arith.sweeps.sweep import Run, Sweep, sweep_copy, sweep_folder
-from tape_arith.arith.terminal import say
+from tape_arith.arith.terminal import Stopper, say
 from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.names.parse import Name
 

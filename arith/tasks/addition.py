@@ -14,8 +14,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from tape_arith.arith.tasks.random_bits import below
-from tape_arith.arith.tasks.task import Digits, Int64, Task, UInt8
+from tape_arith.arith.tasks.task import Digits, Int64, Task, UInt8, below
 
 # Content of a place of an operand: nothing, a digit, or its last digit, which is not 0.
 _ABSENT, _INSIDE, _LEADING = range(3)

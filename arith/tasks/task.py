@@ -1,15 +1,23 @@
-"""The interface of a task, and how its problems become tokens: `a OP b = c` and the end token.
+"""The interface of a task, how its problems become tokens, and the random words they are drawn by.
 
-A task is one file of this folder, named as after --task, or an entry point of the group
-`tape_arith.tasks` in an installed package.
+A problem is `a OP b = c` and the end token. A task is one file of this folder, named as after
+--task, or an entry point of the group `tape_arith.tasks` in an installed package.
 
 n  problems        W  most digits of an operand
 
-Digits stand least significant first everywhere, in arrays as in tokens.
+Digits stand least significant first everywhere, in arrays as in tokens. Token ids are those of the
+field's own files, so that token files compare.
+
+Random words are a pure function of a key and an index: word j of index i is found without the words
+before it, so that any slice of the data equals the same slice of the whole. The generator is
+Philox4x64-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"). Only numpy's raw
+words are used: what its Generator methods make of them may change between versions of numpy.
 """
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -18,15 +26,26 @@ import numpy as np
 import numpy.typing as npt
 
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.arith.tasks import vocabulary
 from tape_arith.models.names.locate import Location, in_folder, installed, select
 
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
 
 _TASKS = Path(__file__).parent
-_NO_TASK = {"task", "vocabulary", "random-bits"}
-"""Files of the folder that hold what tasks share."""
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+SPECIAL = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
+SYMBOLS = "0123456789+-x= "
+SIZE = len(SPECIAL) + len(SYMBOLS)
+DIGIT_ZERO = len(SPECIAL)
+"""Digit d has the id DIGIT_ZERO + d."""
+
+_IDS = {symbol: number for number, symbol in enumerate(SYMBOLS, start=len(SPECIAL))}
+
+TO_TEXT = bytes.maketrans(bytes([EOS, *range(DIGIT_ZERO, SIZE)]), f"\n{SYMBOLS}".encode())
+"""For `bytes.translate`: from ids to text, one problem a line (the end token ends the line)."""
+
+_WORDS_PER_COUNTER = 4  # of Philox4x64
+_MASK = 2**64 - 1
 
 
 class Digits(NamedTuple):
@@ -148,15 +167,15 @@ class Task(ABC):
         # Each field has a slot of one width, PAD after its last token: dropping the PADs is then
         # one selection for all problems. Twice as fast as working out each token's place.
         fields = [
-            *(_tokens(a, max_digits), column(vocabulary.token(self.symbol))),
-            *(_tokens(b, max_digits), column(vocabulary.token("="))),
-            *(_tokens(c, room), column(vocabulary.EOS)),
+            *(_tokens(a, max_digits), column(token(self.symbol))),
+            *(_tokens(b, max_digits), column(token("="))),
+            *(_tokens(c, room), column(EOS)),
         ]
         slots = np.concatenate(fields, axis=1)
         operand_lengths = np.stack([a.lengths, b.lengths], axis=1)
         prompt_lengths = self.prompt_lengths(operand_lengths)
         return Problems(
-            tokens=slots[slots != vocabulary.PAD],
+            tokens=slots[slots != PAD],
             lengths=prompt_lengths + c.lengths + 1,
             prompt_lengths=prompt_lengths,
             operand_lengths=operand_lengths,
@@ -170,14 +189,14 @@ class Task(ABC):
 
     def text(self, a: int, b: int) -> str:
         """Return one problem as it is written, without its end token."""
-        return vocabulary.decode(self.problem(a, b).tokens[:-1])
+        return decode(self.problem(a, b).tokens[:-1])
 
 
 def task_places() -> list[Location]:
     """Return the files of the folder and the tasks of installed packages, importing none."""
     files = in_folder(_TASKS, "tape_arith.arith.tasks")
     return [
-        *(place for place in files if place.name not in _NO_TASK),
+        *(place for place in files if place.name != "task"),
         *installed("tape_arith.tasks"),
     ]
 
@@ -211,7 +230,7 @@ def load_task(name: str) -> Task:
     task: Task = leaves[0]()
     task.name = name
     try:
-        vocabulary.token(task.symbol)
+        token(task.symbol)
     except ValueError as error:
         raise UsageError(f"{place}: the symbol of task {name}: {error}") from error
     return task
@@ -219,7 +238,7 @@ def load_task(name: str) -> Task:
 
 def _tokens(digits: Digits, width: int) -> UInt8:
     """Return the ids of digits, uint8[n, width], and PAD (0) after the last of each number."""
-    offsets = prefixes(width) * np.uint8(vocabulary.DIGIT_ZERO)
+    offsets = prefixes(width) * np.uint8(DIGIT_ZERO)
     return digits.values[:, :width] + offsets.take(digits.lengths, axis=0)
 
 
@@ -233,3 +252,61 @@ def _digits(number: int, width: int) -> Digits:
     text = str(number)[::-1]
     values = np.array([[int(digit) for digit in text.ljust(width, "0")]], dtype=np.uint8)
     return Digits(values, np.array([len(text)]))
+
+
+# ---- tokens and random words ---------------------------------------------------------------
+
+
+def token(symbol: str) -> int:
+    """Return the id of a symbol. Raises ValueError if the vocabulary lacks it."""
+    if symbol not in _IDS:
+        raise ValueError(f"no token for {symbol!r}: the vocabulary has {SYMBOLS!r}")
+    return _IDS[symbol]
+
+
+def decode(ids: Iterable[int]) -> str:
+    """Return the text of `ids`; tokens without a symbol by their names.
+
+    >>> decode([5, 6, 14, 13, 17, 5, 6, 3])
+    '12+9=12[EOS]'
+    """
+    names = [*SPECIAL, *SYMBOLS]
+    return "".join(names[int(number)] for number in ids)
+
+
+def words(
+    key: tuple[str | int, ...], start: int, count: int, words_each: int
+) -> npt.NDArray[np.uint64]:
+    """Return random words uint64[count, words_each] of the indices start .. start + count - 1.
+
+    Two keys give two independent streams. `words_each` is part of what decides a word: index i
+    owns the counters from i * ceil(words_each / 4) on, so one key must keep to one `words_each`.
+    """
+    digest = hashlib.sha256(json.dumps(key).encode()).digest()
+    counters_each = -(-words_each // _WORDS_PER_COUNTER)
+    first = start * counters_each
+    generator = np.random.Philox(
+        key=np.frombuffer(digest, dtype="<u8", count=2).astype(np.uint64),
+        counter=np.array([first & _MASK, first >> 64, 0, 0], dtype=np.uint64),
+    )
+    row = counters_each * _WORDS_PER_COUNTER
+    raw: npt.NDArray[np.uint64] = generator.random_raw(count * row).reshape(count, row)
+    return raw[:, :words_each]
+
+
+def half_words(raw: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
+    """Return the 32-bit halves of words [n, m], the lower half first: uint32[n, 2 m]."""
+    # "<": the same halves in the same order on a machine of the other byte order.
+    return np.ascontiguousarray(raw, dtype="<u8").view("<u4")
+
+
+def below(
+    bound: int | npt.NDArray[np.int64], halves: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.int64]:
+    """Return integers 0 .. bound - 1 from 32-bit words; one bound, or one for each word.
+
+    Multiplying and shifting rejects nothing, so each index needs a fixed number of words. The
+    price: a value's probability is off by up to bound / 2**32 of itself (10**4: 2.4e-6).
+    """
+    product = np.multiply(halves, np.asarray(bound, np.uint64), dtype=np.uint64)
+    return (product >> np.uint64(32)).view(np.int64)  # below 2**32: the view is exact

@@ -4,5 +4,4 @@ config        settings that decide a run's numbers, and the learning rate of eac
 batches       the problems of each step, in groups that fit
 step          one step: gradient, memory, AdamW;  distributed: processes that share it
 trainer       the loop: logs, evaluates, stops, resumes;  evaluation: what is measured on the way
-checkpoint    one safetensors file each
 """

@@ -4,14 +4,15 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tape_arith.arith.data.bucket import MOST_DIGITS
+from tape_arith.arith.data.bucket import MOST_DIGITS, Bucket
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import Count, Strict, validated
-from tape_arith.arith.scoring.evaluation_set import MOST_PER_CELL, check_size
+from tape_arith.arith.scoring.grid import MOST_PER_CELL, check_size
 
 Policy = Literal["stop", "skip"]
 """What to do at a step whose loss or gradient is not finite: its update is left out, "stop" ends
@@ -107,6 +108,15 @@ class Config(Strict):
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def bucket(self, seed: int) -> Bucket:
+        """Return the problems that a run of `seed` is trained on."""
+        return Bucket(self.task, self.trained_digits, seed, "train")
+
+    def dataset_folder(self, root: Path, seed: int) -> Path:
+        """Return the folder of a seed's training problems, as in data/addition-bucket-40-seed-1."""
+        suffix = f"-seed-{seed}" if seed else ""
+        return root / f"{self.task}-bucket-{self.trained_digits}{suffix}"
 
     def schedule(self, first_steps: int | None = None) -> Schedule:
         """Return the learning rates of a run that began with a budget of `first_steps`."""

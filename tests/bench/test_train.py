@@ -8,7 +8,6 @@ from torch._dynamo.utils import counters
 
 from tape_arith.arith.bench.measure import Options
 from tape_arith.arith.bench.train import _mfu, _prepare, measure
-from tape_arith.arith.runs.datasets import training_bucket
 from tape_arith.models import build
 from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.build import MOST_GRAPHS
@@ -42,7 +41,7 @@ def test_rope_is_always_measured_along_for_each_length() -> None:
 
 def lengths_of_step(step: int) -> NDArray[np.int64]:
     size = CONFIG.batch_size
-    return training_bucket(CONFIG, 0).problems(step * size, (step + 1) * size).lengths
+    return CONFIG.bucket(0).problems(step * size, (step + 1) * size).lengths
 
 
 def test_real_tokens_flops_and_padding() -> None:
@@ -50,7 +49,7 @@ def test_real_tokens_flops_and_padding() -> None:
     lengths, before = lengths_of_step(1), each.trainer.tokens
     each.train(1)
     assert each.tokens(1) == int(lengths.sum()) == each.trainer.tokens - before
-    problems = training_bucket(CONFIG, 0).problems(CONFIG.batch_size, 2 * CONFIG.batch_size)
+    problems = CONFIG.bucket(0).problems(CONFIG.batch_size, 2 * CONFIG.batch_size)
     answers = int((problems.lengths - problems.prompt_lengths).sum())
     decoder = each.trainer.decoder
     assert each.useful_flops(1) == useful_training_flops(

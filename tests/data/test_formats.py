@@ -7,7 +7,7 @@ import pytest
 
 from tape_arith.arith.data import bucket as bucket_module
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.data.formats import write_problems
+from tape_arith.arith.data.write_dataset import write_problems
 from tape_arith.arith.errors import UsageError
 
 BUCKET, COUNT = Bucket("addition", 40, 2, "train"), 3000

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tape_arith.arith.data import rows as batches
 from tape_arith.arith.data.rows import Rows, groups_of_few_shapes, groups_of_tokens, pack, pad
-from tape_arith.arith.tasks.task import Problems
-from tape_arith.arith.tasks.vocabulary import EOS, PAD
+from tape_arith.arith.tasks.task import EOS, PAD, Problems
 
 SHAPES = st.lists(st.tuples(st.integers(2, 12), st.integers(1, 9)), min_size=1, max_size=25)
 

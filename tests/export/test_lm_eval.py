@@ -13,7 +13,7 @@ import pytest
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.export.export_run import export_run
 from tape_arith.arith.export.lm_eval import write_tasks
-from tape_arith.arith.tasks.vocabulary import EOS, SYMBOLS, decode, token
+from tape_arith.arith.tasks.task import EOS, SYMBOLS, decode, token
 from tape_arith.models.decoder import Decoder
 from tests.helpers.exported_runs import greedy, made_run
 

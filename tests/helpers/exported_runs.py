@@ -6,15 +6,14 @@ from pathlib import Path
 import torch
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
+from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.build import decoder_for
-from tape_arith.arith.runs.datasets import training_bucket
 from tape_arith.arith.runs.folder import RunFolder, run_folder
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.score import empty_grid
 from tape_arith.arith.runs.weights import identity
 from tape_arith.arith.scoring.score import score_grid
-from tape_arith.arith.tasks.vocabulary import EOS
-from tape_arith.arith.training import checkpoint
+from tape_arith.arith.tasks.task import EOS
 from tape_arith.arith.training.config import Config
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
@@ -50,7 +49,7 @@ def made_run(
         seed=0,
         preset="mini",
         config=config,
-        task_version=training_bucket(config, 0).version,
+        task_version=config.bucket(0).version,
         first_steps=config.steps,
         data=None,
         version="0.0.0",

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import DEFAULTS, TrainOptions
 from tape_arith.arith.runs.train import train_run
-from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.batches import Source
 from tape_arith.arith.training.config import Config, Schedule
 from tape_arith.arith.training.trainer import Trainer

@@ -12,10 +12,10 @@ import pytest
 
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps.sweep import load_sweep
-from tape_arith.arith.training import checkpoint
 from tests.helpers.tiny_runs import call
 
 RUN = RunFolder(Path("runs/mini/rope/seed-0"))

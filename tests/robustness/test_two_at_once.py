@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tape_arith.arith.runs import lock
+from tape_arith.arith import lock
 from tests.helpers.child_processes import BUSY, Process, finish, start, wait
 from tests.helpers.stored_results import results
 from tests.helpers.sweeps import sweep_file

@@ -93,7 +93,7 @@ def test_a_resumed_run_is_compiled_again(here: Path, monkeypatch: pytest.MonkeyP
     stopped = iter([False, True])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "tape_arith.arith.stopping.Stopper.__call__", lambda self: next(stopped, True)
+            "tape_arith.arith.terminal.Stopper.__call__", lambda self: next(stopped, True)
         )
         done(*TRAIN, "--compile", "--out", "parts")
     done(*TRAIN, "--compile", "--out", "parts")

@@ -18,6 +18,7 @@ from tape_arith.arith.data.rows import pad
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import sha256
 from tape_arith.arith.runs import build
+from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import load_preset
@@ -25,7 +26,6 @@ from tape_arith.arith.runs.train import continue_run, extend_run, train_run
 from tape_arith.arith.runs.weights import load_state, trained_decoder
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import sequences
-from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder

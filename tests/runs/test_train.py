@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith import machine
+from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.training import checkpoint
 from tests.helpers.documents import edit_text
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 

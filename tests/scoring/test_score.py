@@ -28,8 +28,7 @@ from tape_arith.arith.scoring.score import (
     score,
     score_grid,
 )
-from tape_arith.arith.tasks.task import Problems, take
-from tape_arith.arith.tasks.vocabulary import EOS, SIZE
+from tape_arith.arith.tasks.task import EOS, SIZE, Problems, take
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.parse import parse

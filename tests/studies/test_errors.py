@@ -20,8 +20,7 @@ from tape_arith.arith.studies import errors as module
 from tape_arith.arith.studies.errors import errors, first_errors
 from tape_arith.arith.studies.errors_report import KINDS, figures, to_markdown
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
-from tape_arith.arith.tasks.task import Problems, load_task
-from tape_arith.arith.tasks.vocabulary import DIGIT_ZERO, EOS, decode
+from tape_arith.arith.tasks.task import DIGIT_ZERO, EOS, Problems, decode, load_task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names.parse import parse
 from tests.helpers.exported_runs import greedy

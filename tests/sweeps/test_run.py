@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith import stopping
+from tape_arith.arith import terminal
 from tape_arith.arith.runs.folder import RunFolder, find_runs
 from tests.helpers.tiny_runs import call, contents, done, settings
 
@@ -80,7 +80,7 @@ def test_a_training_whose_time_is_up_goes_on(
     for questions in (1, 0):
         answers = iter([False] * questions + [True] * 100)
         with monkeypatch.context() as patch:
-            patch.setattr(stopping.Stopper, "time_is_up", property(lambda _: next(answers)))  # noqa: B023
+            patch.setattr(terminal.Stopper, "time_is_up", property(lambda _: next(answers)))  # noqa: B023
             assert call(*train).code == 3
     assert not slow.finished() and "not scored" in done("list", "--runs", "slow").out
     assert "from step" in done(*train).err

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.runs import lock
+from tape_arith.arith import lock
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.scoring.grid import Grid

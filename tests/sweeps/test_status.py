@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.lock import lock_folder
 from tape_arith.arith.sweeps import estimate
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import log_file

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.tasks import vocabulary
-from tape_arith.arith.tasks.random_bits import words
-from tape_arith.arith.tasks.task import Problems, concatenate, load_task, take, tasks
+from tape_arith.arith.tasks import task as vocabulary
+from tape_arith.arith.tasks.task import Problems, concatenate, load_task, take, tasks, words
 
 SIZES = {1: 2000, 2: 4000, 8: 4000, 40: 3200, 300: 600}
 
@@ -60,7 +59,7 @@ def test_the_longest_problem_is_as_long_as_said() -> None:
 
 
 def test_tasks_are_the_files_of_the_folder() -> None:
-    assert "addition" in tasks() and not {"task", "random-bits", "vocabulary"} & {*tasks()}
+    assert "addition" in tasks() and "task" not in tasks()
     with pytest.raises(UsageError, match="unknown task 'aditoin': did you mean 'addition'"):
         load_task("aditoin")
 

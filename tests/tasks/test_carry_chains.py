@@ -10,7 +10,7 @@ from scipy import stats
 
 from tape_arith.arith.data.bucket import CARRY, Bucket
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.tasks import vocabulary
+from tape_arith.arith.tasks import task as vocabulary
 from tape_arith.arith.tasks.addition import Addition
 from tape_arith.arith.tasks.task import Digits, Problems, Task
 

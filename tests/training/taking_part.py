@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 
 from tape_arith.arith.runs.build import decoder_for
-from tape_arith.arith.runs.datasets import training_bucket
 from tape_arith.arith.training.distributed import ProcessGroup, process_group
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware
@@ -20,7 +19,7 @@ from tests.helpers.small_training import small
 def losses(name: str, steps: int, processes: ProcessGroup) -> list[float]:
     """Train and return the loss of each step, over the whole batch."""
     config = small(steps=steps, batch_size=9, learning_rate=3e-3)
-    decoder, bucket = decoder_for(config, parse(name), seed=0), training_bucket(config, 0)
+    decoder, bucket = decoder_for(config, parse(name), seed=0), config.bucket(0)
     hardware = Hardware("cpu", torch.float32)
     trainer = Trainer(decoder, bucket, config, hardware, processes=processes)
     return [float(trainer.train_step()[0]) for _ in range(steps)]

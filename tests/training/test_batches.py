@@ -13,8 +13,7 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, prepend_bos
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.tasks.task import concatenate, load_task
-from tape_arith.arith.tasks.vocabulary import BOS
+from tape_arith.arith.tasks.task import BOS, concatenate, load_task
 from tape_arith.models.attention import Eager
 from tests.helpers.small_training import small, trainer
 from tests.helpers.tiny_runs import done, refused, settings

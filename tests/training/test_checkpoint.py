@@ -11,10 +11,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.score import score_run
 from tape_arith.arith.runs.train import continue_run, extend_run
-from tape_arith.arith.training import checkpoint
 from tests.helpers.small_training import (
     Outcome,
     assert_same_bits,

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.tasks.task import Problems
-from tape_arith.arith.tasks.vocabulary import EOS, decode, token
+from tape_arith.arith.tasks.task import EOS, Problems, decode, token
 from tape_arith.arith.training import evaluation
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.evaluation import (

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tape_arith.arith.errors import Failure
+from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import TrainOptions
 from tape_arith.arith.runs.train import continue_run, extend_run
-from tape_arith.arith.training import checkpoint
 from tape_arith.arith.training.step import Stepper
 from tape_arith.arith.training.trainer import MAX_SKIPPED_IN_A_ROW, NotFinite, Trainer
 from tests.helpers.small_training import (

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from tape_arith.arith.data.write_dataset import generate_dataset
 from tape_arith.arith.errors import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -16,14 +17,12 @@ from tape_arith.arith.errors import (
     Failure,
     UsageError,
 )
-from tape_arith.arith.runs.datasets import generate_dataset, training_bucket
 from tape_arith.arith.runs.score import score_run
 from tape_arith.arith.runs.train import train_run
-from tape_arith.arith.stopping import Stopped, Stopper
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.engines.worker import last_line, start_command
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
-from tape_arith.arith.terminal import say
+from tape_arith.arith.terminal import Stopped, Stopper, say
 
 SECONDS_BETWEEN_LOOKS = 0.1
 
@@ -78,7 +77,7 @@ def perform(job: Job, stopper: Stopper) -> bool:
     """
     run, options = job.run, job.options
     if job.kind == "generate":
-        bucket, count = training_bucket(run.config, run.seed), run.config.num_problems
+        bucket, count = run.config.bucket(run.seed), run.config.num_problems
         try:
             generate_dataset(job.folder.path, bucket, count, should_stop=stopper)
         except Stopped:

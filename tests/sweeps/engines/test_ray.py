@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tape_arith.arith.runs import lock
+from tape_arith.arith import lock
 from tests.helpers.sweeps import kept, sweep_file
 from tests.helpers.tiny_runs import done
 from tests.sweeps.engines import ray_nodes

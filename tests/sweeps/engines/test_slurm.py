@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from tape_arith.arith import lock
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs import lock
 from tape_arith.arith.sweeps.engines import remote_engine
 from tape_arith.arith.sweeps.engines import slurm as engine
 from tape_arith.arith.sweeps.engines.slurm import Slurm

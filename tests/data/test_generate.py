@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tape_arith.arith.data import write_dataset as problems
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.runs import datasets as problems
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 
 

@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith import files
+from tape_arith.arith import files, lock
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs import lock
 from tests.helpers.tiny_runs import call, done, settings
 
 HOLDER = """
 import sys
 from pathlib import Path
-from tape_arith.arith.runs import lock
+from tape_arith.arith import lock
 lock.LEASE = float(sys.argv[2])
 with lock.lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
@@ -32,7 +31,7 @@ with lock.lock_folder(Path(sys.argv[1])):
 RACER = """
 import sys, time
 from pathlib import Path
-from tape_arith.arith.runs import lock
+from tape_arith.arith import lock
 for number in range(30):
     folder = Path(sys.argv[1], str(number))
     try:
