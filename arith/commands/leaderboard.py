@@ -46,7 +46,7 @@ def command(
     """
     from tape_arith.arith.compare.leaderboard import board
     from tape_arith.arith.data.bucket import known_split
-    from tape_arith.arith.figures.board import FORMATS
+    from tape_arith.arith.figures.tables import FORMATS
     from tape_arith.arith.files import write_text
     from tape_arith.arith.runs.record import known_preset
     from tape_arith.arith.scoring.grid import EvaluationSet

@@ -1,16 +1,18 @@
 """The curves of several runs: which belong together, and at which steps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from tape_arith.arith.compare.order import join_names
 from tape_arith.arith.compare.panels import ALL, choose_group, parse_names, warn_excluded
 from tape_arith.arith.compare.run_files import RunFiles, read_runs
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.curves import Learner, Series, Study
+from tape_arith.arith.figures.curves import COLUMNS, Study
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
 from tape_arith.arith.runs.folder import check_one_source
-from tape_arith.arith.runs.metrics import Line, by_length, curve, states
 from tape_arith.models.names.parse import Name, parse
 
 
@@ -36,17 +38,17 @@ def study(root: Path, names: str = ALL, preset: str | None = None) -> Study:
     )
     warn_excluded(excluded)
     check_one_source([run.folder for run in shown])
+    order = wanted or list(dict.fromkeys(run.name for run in shown))
+    shown.sort(key=lambda run: (order.index(run.name), run.seed))
     first = shown[0].record
     return Study(
-        tuple(
-            learner(name, {run.seed: run.folder.metrics() for run in shown if run.name == name})
-            for name in wanted or dict.fromkeys(run.name for run in shown)
-        ),
+        {name: [run.seed for run in shown if run.name == name] for name in order},
         first.preset,
         first.settings,
         first.config.task,
         first.config.trained_digits,
         first.config.tested_digits,
+        curve_rows((run.name, run.seed, run.folder.metrics()) for run in shown),
     )
 
 
@@ -61,70 +63,54 @@ def _no_runs(
     root: Path, named: Sequence[Name], preset: str | None, trained: set[str]
 ) -> UsageError:
     """Return the error for missing runs, with a command that makes one."""
-    if not named:
-        of_preset, command = (
-            f" of {preset}" * bool(preset),
-            train_command(parse("rope"), preset, root),
-        )
-        return UsageError(
-            f"no run{of_preset} in {root}: {command} makes one{other_run_roots(root)}"
-        )
-    missing = next((name for name in named if str(name) not in trained), named[-1])
+    untrained = (name for name in named if str(name) not in trained)
+    missing = next(untrained, named[-1] if named else parse("rope"))
+    encoding = f" of {missing}" if named else ""
     beside = " beside the others" if len(named) > 1 else ""
+    command = train_command(missing, preset or "mini", root)
     return UsageError(
-        f"no run of {missing} in {root}/{preset or '*'}{beside}: "
-        f"{train_command(missing, preset or 'mini', root)}"
+        f"no run{encoding} in {root}/{preset or '*'}{beside}: {command} makes one"
+        f"{other_run_roots(root)}"
     )
 
 
-def learner(encoding: str, metrics: Mapping[int, Sequence[Line]]) -> Learner:
-    """Return the curves of one encoding, a row a seed."""
-    seeds = tuple(sorted(metrics))
-    lines = [metrics[seed] for seed in seeds]
-    lengths, measures = list(map(by_length, lines)), list(map(states, lines))
+def curve_rows(runs: Iterable[tuple[str, int, Sequence[Mapping[str, Any]]]]) -> pd.DataFrame:
+    """Return `Study.rows` of (encoding, seed, lines of metrics.jsonl), one a run.
 
-    def logged(name: str) -> Series:
-        return align(
-            [
-                [(line["step"], line[name]) for line in run if line[name] is not None]
-                for run in lines
-            ]
-        )
-
-    return Learner(
-        encoding,
-        seeds,
-        loss=logged("loss"),
-        held_out=logged("exact_match"),
-        in_distribution=align([curve(run, "in_distribution") for run in lines]),
-        out_of_distribution=align([curve(run, "out_of_distribution") for run in lines]),
-        by_length={
-            length: align([curves.get(length, []) for curves in lengths])
-            for length in sorted(lengths[0])
-        },
-        state={name: _layers([run.get(name, []) for run in measures]) for name in measures[0]},
-    )
-
-
-def align(curves: Sequence[Sequence[tuple[int, float]]]) -> Series:
-    """Return curves of several seeds at the steps that all of them have.
-
-    Elsewhere neighbouring points would be means over different runs.
+    Steps that not all seeds of an encoding have are left out: there neighbouring points would be
+    means over different runs.
     """
-    values = [dict(points) for points in curves]
-    steps = sorted(set.intersection(*(set(points) for points in values)))
-    return Series(tuple(steps), tuple(tuple(points[step] for step in steps) for points in values))
-
-
-def _layers(curves: Sequence[Sequence[tuple[int, list[float]]]]) -> tuple[Series, ...]:
-    """Return a series a layer."""
-    return tuple(
-        align([[(step, values[layer]) for step, values in points] for points in curves])
-        for layer in range(len(curves[0][0][1]))
+    runs = list(runs)
+    rows = pd.DataFrame(
+        [
+            (encoding, quantity, part, line["step"], seed, value)
+            for encoding, seed, lines in runs
+            for line in lines
+            for quantity, part, value in _numbers(line)
+            if value is not None
+        ],
+        columns=list(COLUMNS),
     )
+    curves = rows.groupby(["encoding", "quantity", "part", "step"], sort=False)
+    seeds = pd.Series([encoding for encoding, _, _ in runs], dtype=object).value_counts()
+    complete = curves.seed.transform("size") == rows.encoding.map(seeds)
+    return rows[complete].reset_index(drop=True)
+
+
+def _numbers(line: Mapping[str, Any]) -> Iterator[tuple[str, int, float | None]]:
+    """Yield quantity, part and value of each number of a line that has a curve."""
+    grid = line.get("small_grid") or {}
+    yield "loss", 0, line["loss"]
+    yield "held_out", 0, line["exact_match"]
+    for region in ("in_distribution", "out_of_distribution"):
+        yield region, 0, grid.get(region)
+    for length, value in grid.get("by_length", {}).items():
+        yield "by_length", int(length), value
+    for measure, values in (line.get("state") or {}).items():
+        for layer, value in enumerate(values, start=1):
+            yield f"state {measure}", layer, value
 
 
 def figure_path(root: Path, study: Study) -> Path:
     """Return the path of a figure of curves that has none: beside the runs of its preset."""
-    names = join_names([learner.encoding for learner in study.learners])
-    return root / study.preset / f"curves-{names}.png"
+    return root / study.preset / f"curves-{join_names(list(study.seeds))}.png"

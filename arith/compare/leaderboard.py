@@ -9,9 +9,8 @@ from tape_arith.arith.compare.order import SECTIONS, Panels, kinds, sections
 from tape_arith.arith.compare.panels import ALL, select_panels
 from tape_arith.arith.compare.run_files import Key, RunFiles, key, or_default, read_runs
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.captions import Panel, footnote, source
-from tape_arith.arith.figures.tables import Comparison, Row, Training
+from tape_arith.arith.figures.tables import Board, Comparison, Row, Section, Training
 from tape_arith.arith.runs.metrics import last_states
 from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet

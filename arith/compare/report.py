@@ -4,14 +4,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tape_arith.arith.compare.curves import learner
+from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.compare.leaderboard import build_board
 from tape_arith.arith.compare.panels import ALL, select_panels
 from tape_arith.arith.compare.run_files import Key, RunFiles, key, read_runs
-from tape_arith.arith.figures.report.content import Report, Run
+from tape_arith.arith.figures.report.page import Report, Run
 from tape_arith.arith.runs.command_lines import reproduction_commands
 from tape_arith.arith.runs.folder import run_folder
-from tape_arith.arith.runs.metrics import Line
 from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
 from tape_arith.models.names.parse import parse_list
 
@@ -44,15 +43,12 @@ def collect(
     for panel in shown:
         for grid in panel:
             scored.setdefault(key(grid), []).append(grid)
-    trained: dict[str, dict[int, Sequence[Line]]] = {}
-    for run in filter(None, map(runs.get, scored)):
-        if run.metrics:
-            trained.setdefault(run.name, {})[run.seed] = run.metrics
+    logged = [run for run in map(runs.get, scored) if run is not None and run.metrics]
     return Report(
         board,
         shown,
         [_run(root, grids, runs) for grids in scored.values()],
-        [learner(name, metrics) for name, metrics in trained.items()],
+        curve_rows((run.name, run.seed, run.metrics) for run in logged),
         shlex.join(words),
     )
 

@@ -3,6 +3,6 @@
 style.py        colours, fonts and the page that all figures share
 heatmap.py      grids side by side, and the difference of two
 leaderboard.py curves.py    the ranking and the learning curves as figures
-tables.py board.py    means and the ranking as tables
+tables.py       means and the ranking as tables
 report/         everything on one HTML page
 """

@@ -1,16 +1,15 @@
-"""Curves over training: loss, exact match in and out of distribution, and what a state does.
-
-Legend: S seeds, P points (steps), N layers.
-"""
+"""Curves over training: loss, exact match in and out of distribution, and measures of a state."""
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,67 +19,64 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.captions import NBSP, describe_seeds, preset_words
 
-_LAYERS = "flare"
 _MEASURES = {
-    "norm": ("norm of e", "Frobenius norm a frequency"),
-    "moved": ("change of e", "relative to its start"),
+    "state norm": ("norm of e", "Frobenius norm a frequency"),
+    "state moved": ("change of e", "relative to its start"),
 }
 """Title and unit of what TAPE measures of its state; other measures go by their own names."""
 _WIDTH, _ROW = 7.2, 1.95  # inches
 
 
 @dataclass(frozen=True)
-class Series:
-    """One quantity over the steps that every seed has: P steps, and S rows of P values."""
+class Study:
+    """The curves of comparable runs, and the settings that these have in common.
 
-    steps: tuple[int, ...]
-    values: tuple[tuple[float, ...], ...]
+    `rows` has a row a number, with the columns of `COLUMNS`, at the steps that all seeds of an
+    encoding have. `part` is a layer, from 1, or a length; 0 for quantities without parts:
 
-    def __bool__(self) -> bool:
-        return bool(self.steps)
-
-
-@dataclass(frozen=True)
-class Learner:
-    """The curves of one encoding; empty where its runs have no such lines.
-
-    `loss` in nats a scored token; exact match 0..1: `held_out` of held-out problems of the trained
-    lengths, the others on the small grid (`by_length`: by digits of the longer operand); `state`:
-    of each measure a series a layer.
+    loss                 in nats a scored token
+    held_out             exact match 0..1 on held-out problems of the trained lengths
+    in_distribution, out_of_distribution, by_length
+                         exact match on the small grid; lengths are digits of the longer operand
+    state MEASURE        what an encoding measures of its state
     """
 
-    encoding: str
-    seeds: tuple[int, ...]
-    loss: Series
-    held_out: Series
-    in_distribution: Series
-    out_of_distribution: Series
-    by_length: Mapping[int, Series] = field(default_factory=dict)
-    state: Mapping[str, tuple[Series, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Study:
-    """The encodings compared, and the settings that their runs have in common."""
-
-    learners: tuple[Learner, ...]
+    seeds: Mapping[str, Sequence[int]]
+    """Of each encoding, in the order of the legend."""
     preset: str
     settings: Mapping[str, int | float | str]
     """Settings that are not the preset's."""
     task: str
     trained_digits: int
     tested_digits: int
+    rows: pd.DataFrame
 
     @property
     def scale_end(self) -> float:
         """Return the end of the scale out of distribution, which shows all seeds."""
-        rows = [row for one in self.learners for row in one.out_of_distribution.values]
-        return style.scale_end(max((value for row in rows for value in row), default=1.0))
+        values = self.rows.value[self.rows.quantity == "out_of_distribution"]
+        return style.scale_end(values.max()) if len(values) else 1.0
+
+
+COLUMNS = ("encoding", "quantity", "part", "step", "seed", "value")
+
+
+def by_seed(rows: pd.DataFrame) -> dict[tuple[str, str, int], pd.DataFrame]:
+    """Return the curve of each encoding, quantity and part, a row a step and a column a seed.
+
+    A curve that is not there is an empty frame.
+    """
+    table = rows.set_index(list(COLUMNS[:-1])).value.unstack("seed")
+    curves: dict[Any, pd.DataFrame] = defaultdict(pd.DataFrame)
+    for key, curve in table.groupby(level=[0, 1, 2]):
+        curves[key] = curve.droplevel([0, 1, 2]).dropna(axis="columns")
+    return curves
 
 
 def to_json(study: Study) -> str:
-    """Format all series: keys are stable, `schema` counts their changes."""
-    return json.dumps({"schema": 1, **asdict(study)}, indent=1, allow_nan=False) + "\n"
+    """Format all curves, a list a column: keys are stable, `schema` counts their changes."""
+    content = {"schema": 2, **study.__dict__, "rows": study.rows.to_dict("list")}
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
 def draw(study: Study, path: Path) -> None:
@@ -97,47 +93,52 @@ def compose(study: Study) -> Figure:
 
     Loss and exact match of all, then a row for the state of each encoding that has one.
     """
-    contextual = [learner for learner in study.learners if learner.state]
-    looks = style.line_styles(learner.encoding for learner in study.learners)
+    rows, curves, end = study.rows, by_seed(study.rows), study.scale_end
+    states = rows[rows.quantity.str.startswith("state ")]
+    measured = {name: states.quantity[states.encoding == name].unique() for name in study.seeds}
+    contextual = [name for name, quantities in measured.items() if len(quantities)]
+    colours = sns.color_palette("flare", int(states.part.max()) if contextual else 0)
+    looks = style.line_styles(study.seeds)
     handles = [Line2D([], [], label=name, **look) for name, look in looks.items()]
-    last = max((step for learner in study.learners for step in learner.loss.steps), default=1)
-    end = study.scale_end
+    last = max(rows.step.max() if len(rows) else 0, 1)
     outside = f"exact match (to {100 * end:g}{NBSP}%)" if end < 1 else "exact match"
     with mpl.rc_context(style.STYLE):
         height = _ROW * (1 + len(contextual)) + 0.15 * len(contextual)
         figure = style.page(_WIDTH, height, footnote(study), handles)
-        rows = figure.subplots(1 + len(contextual), 3, squeeze=False)
-        for ax, name, title, label, top in zip(
-            rows[0],
+        axes = figure.subplots(1 + len(contextual), 3, squeeze=False)
+        for ax, quantity, title, label, top in zip(
+            axes[0],
             ("loss", "held_out", "out_of_distribution"),
             ("training loss", "in distribution", "out of distribution"),
             ("nats a scored token", "exact match", outside),
             (None, 1.0, end),
             strict=True,
         ):
-            for learner in study.learners:
-                _draw_line(ax, getattr(learner, name), looks[learner.encoding])
-            _finish(ax, title, label, last, top)
-        _set_logarithmic(rows[0][0])
-        for axes, learner in zip(rows[1:], contextual, strict=True):
-            _draw_state(axes, learner, last)
+            lines = [(curves[name, quantity, 0], look) for name, look in looks.items()]
+            _draw_panel(ax, lines, title, label, last, top)
+        _set_logarithmic(axes[0][0])
+        for ax in axes[1:].flat:
+            ax.set_axis_off()
+        for number, name in enumerate(contextual, start=1):
+            shown, size = style.fit(name, 72 * _WIDTH / 3.6, style.LETTERS + 0.5, "bold")
+            bold: dict[str, Any] = {"fontsize": size, "fontweight": "bold", "loc": "left", "pad": 4}
+            for ax, quantity in zip(axes[number][:2], measured[name], strict=False):
+                title, unit = _MEASURES.get(quantity, (quantity.removeprefix("state "), ""))
+                lines = [
+                    (curves[name, quantity, layer], {"color": colour})
+                    for layer, colour in enumerate(colours, start=1)
+                ]
+                ax.set_axis_on()
+                _draw_panel(ax, lines, "", unit, last)
+                ax.set_title(f"{shown}\n{title}", **bold)
+        if contextual:
+            _add_layer_legend(axes[1][2], colours)
     return figure
 
 
-def _draw_state(axes: Sequence[Axes], learner: Learner, last: int) -> None:
-    """Draw a row of panels: two measures with a line a layer, and which colour is which layer."""
-    name, size = style.fit(learner.encoding, 72 * _WIDTH / 3.6, style.LETTERS + 0.5, "bold")
-    colours = sns.color_palette(_LAYERS, len(next(iter(learner.state.values()))))
-    for ax in axes[min(len(learner.state), 2) :]:
-        ax.set_axis_off()
-    for ax, (measure, layers) in zip(axes[:2], learner.state.items(), strict=False):
-        for series, colour in zip(layers, colours, strict=True):
-            _draw_line(ax, series, {"color": colour})
-        title, unit = _MEASURES.get(measure, (measure, ""))
-        _finish(ax, "", unit, last)
-        ax.set_title(f"{name}\n{title}", fontsize=size, fontweight="bold", loc="left", pad=4)
+def _add_layer_legend(ax: Axes, colours: Sequence[Any]) -> None:
     shown = np.unique(np.linspace(0, len(colours) - 1, min(len(colours), 8)).round().astype(int))
-    axes[-1].legend(
+    ax.legend(
         handles=[Line2D([], [], color=colours[i], label=f"entering layer {i + 1}") for i in shown],
         loc="upper left",
         frameon=False,
@@ -147,21 +148,26 @@ def _draw_state(axes: Sequence[Axes], learner: Learner, last: int) -> None:
     )
 
 
-def _draw_line(ax: Axes, series: Series, look: Mapping[str, Any]) -> None:
-    """Draw the mean over seeds, and a band from the lowest to the highest of several."""
-    if not series:
-        return
-    values = np.array(series.values)
-    marker = "o" if len(series.steps) == 1 else None  # one point is no line
-    pen: dict[str, Any] = {"linewidth": 0.9, "marker": marker, "markersize": 2.5, "zorder": 3}
-    ax.plot(series.steps, values.mean(0), **look, **pen)
-    if len(values) > 1:
-        band: dict[str, Any] = {"color": look["color"], "alpha": 0.18, "linewidth": 0}
-        ax.fill_between(series.steps, values.min(0), values.max(0), **band)
+def _draw_panel(
+    ax: Axes,
+    lines: Sequence[tuple[pd.DataFrame, Mapping[str, Any]]],
+    title: str,
+    label: str,
+    last: int,
+    end: float | None = None,
+) -> None:
+    """Draw means over seeds, and bands from the lowest to the highest of several seeds.
 
-
-def _finish(ax: Axes, title: str, label: str, last: int, end: float | None = None) -> None:
-    """Set labels and scales; `end` is that of a scale of shares."""
+    `last` is the last step, and `end` that of a scale of shares.
+    """
+    for table, look in lines:
+        marker = "o" if len(table) == 1 else None  # one point is no line
+        pen: dict[str, Any] = {"linewidth": 0.9, "marker": marker, "markersize": 2.5, "zorder": 3}
+        if len(table):
+            ax.plot(table.index, table.mean(axis=1), **look, **pen)
+        if len(table.columns) > 1:
+            band: dict[str, Any] = {"color": look["color"], "alpha": 0.18, "linewidth": 0}
+            ax.fill_between(table.index, table.min(axis=1), table.max(axis=1), **band)
     if not ax.lines:
         text: dict[str, Any] = {"ha": "center", "fontsize": style.LETTERS}
         ax.text(0.5, 0.5, "not taken", transform=ax.transAxes, **text)
@@ -184,32 +190,32 @@ def _set_logarithmic(ax: Axes) -> None:
 
 def footnote(study: Study) -> str:
     """Describe the runs, the quantities and the bands of the figure."""
-    learners, end = study.learners, study.scale_end
-    seeds = {learner.encoding: learner.seeds for learner in learners}
-    counts = set(map(len, seeds.values()))
+    rows, end = study.rows, study.scale_end
+    counts = set(map(len, study.seeds.values()))
     band = "One run each: no band says how much seeds differ."
     if counts != {1}:
         band = "Lines: means over seeds; bands: from the lowest to the highest seed, no interval."
         band += " A line without a band is one run." * (1 in counts)
-    without = [learner.encoding for learner in learners if not learner.out_of_distribution]
+    scored = set(rows.encoding[rows.quantity == "out_of_distribution"])
+    without = ", ".join(name for name in study.seeds if name not in scored)
     grid = (
         f"Out of distribution: a small grid to {study.tested_digits} digits with problems of its "
         "own, a few for each pair of lengths, all of the same weight"
     )
-    grid += f" (not scored: {', '.join(without)})." if without else "."
+    grid += f" (not scored: {without})." if without else "."
     if end < 1:
         grid += f" Its scale ends at {100 * end:g}{NBSP}%, that in distribution at 100{NBSP}%."
-    if any(learner.state for learner in learners):
+    if rows.quantity.str.startswith("state ").any():
         grid += (
             " e: means over tokens, heads and frequencies of held-out problems; a rotation's norm "
             "is 1.41."
         )
-    reached = {learner.encoding: max(learner.loss.steps, default=0) for learner in learners}
-    behind = [f"{name} to {n:,}" for name, n in reached.items() if n < max(reached.values())]
+    reached = rows.groupby("encoding").step.max()
+    behind = [f"{name} to {step:,}" for name, step in reached[reached < reached.max()].items()]
     so_far = f" So far: {', '.join(behind)} steps." if behind else ""
     return (
         f"Task {study.task}, trained to {study.trained_digits} digits "
-        f"(preset {preset_words(study.preset, study.settings)}), {describe_seeds(seeds)}. {band} "
-        "Loss: of the training problems since the point before. In distribution: held-out problems "
-        f"of the trained lengths. {grid}{so_far} Nothing is selected by these curves."
+        f"(preset {preset_words(study.preset, study.settings)}), {describe_seeds(study.seeds)}. "
+        f"{band} Loss: of the training problems since the point before. In distribution: held-out "
+        f"problems of the trained lengths. {grid}{so_far} Nothing is selected by these curves."
     )

@@ -11,9 +11,8 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 
 from tape_arith.arith.figures import style
-from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.captions import NBSP, decimals
-from tape_arith.arith.figures.tables import Row
+from tape_arith.arith.figures.tables import Board, Row, Section
 from tape_arith.arith.scoring.grid import Region
 
 _WIDTH, _ROW = 3.4, 0.135

@@ -102,11 +102,10 @@ def finish(
     ax: Axes,
     title: str = "",
     grid: Literal["x", "y", "both"] = "y",
-    pad: float = 4,
     letters: float = LETTERS,
 ) -> None:
     """Give a panel of lines, points or bars its title, small letters, a grid and no frame."""
-    ax.set_title(title, fontsize=letters + 0.5, fontweight="bold", loc="left", pad=pad)
+    ax.set_title(title, fontsize=letters + 0.5, fontweight="bold", loc="left", pad=4)
     for label in (ax.xaxis.label, ax.yaxis.label):
         label.set_fontsize(letters)
     ax.xaxis.labelpad = ax.yaxis.labelpad = 2

@@ -1,9 +1,14 @@
-"""The numbers of an encoding as a row, and tables in Markdown, LaTeX and CSV."""
+"""Encodings as rows of numbers, the leaderboard of them, and both as text.
 
+A table of text is a frame: `Board.texts` for people, which Markdown and LaTeX print.
+"""
+
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from textwrap import wrap
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -14,7 +19,12 @@ from tape_arith.arith.scoring.statistics import SOLVED, Interval, Welch, over_se
 
 LEVEL = 0.05
 """A difference is marked if Holm's p is at most this."""
-OVER_PROBLEMS = "(± over problems)"
+LEFT = ("encoding", "kind", "converged")
+"""Columns that are flush left."""
+_NOT_MEASURED = "not measured"
+_NOT_PRINTED = ["kind", "each seed, %", "last states", "training, min"]
+"""Columns for which a paper has no room."""
+_OVER_PROBLEMS = "(± over problems)"
 _STACKED = 10
 """Letters in a line of a LaTeX head, or one word."""
 _IN_MATHS = {
@@ -34,9 +44,6 @@ _LATEX = str.maketrans(
     | {"\N{EN DASH}": "--", "\N{NO-BREAK SPACE}": "~", "\N{DAGGER}": r"\dag{}"}
 )
 
-Cells = Sequence[Sequence[str]]
-"""Rows of cells, each row as long as the head."""
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -48,16 +55,17 @@ class Comparison:
     why_not: str | None = None
     """Why there is no test."""
 
-    @property
-    def sign(self) -> int:
-        """1 or -1 if it is better or worse than the reference, 0 if that is not known."""
-        if self.welch is None or self.p_holm is None or self.p_holm > LEVEL:
-            return 0
-        return 1 if self.welch.difference > 0 else -1
+    def __str__(self) -> str:
+        """Return p with an arrow for a significant difference, "-" for no test."""
+        if self.welch is None or self.p_holm is None:
+            return "-"
+        p = "<0.001" if self.p_holm < 0.001 else f"{self.p_holm:.3f}"
+        better = self.welch.difference > 0
+        arrow = "\N{UPWARDS ARROW} " if better else "\N{DOWNWARDS ARROW} "
+        return arrow + p if self.p_holm <= LEVEL else p
 
 
-@dataclass(frozen=True)
-class Training:
+class Training(NamedTuple):
     """The course of a run's training; None for what is not known."""
 
     loss: float | None = None
@@ -112,6 +120,11 @@ class Row:
         ranges = [max(values) - min(values) for values in self.last_states if values]
         return sum(ranges) / len(ranges) if ranges else None
 
+    @property
+    def seed_count(self) -> str:
+        """The number of seeds, and what the ± of a single one covers."""
+        return str(len(self.seeds)) if len(self.seeds) > 1 else f"1 {_OVER_PROBLEMS}"
+
     def mean(self, region: Region) -> float | None:
         """The mean of a region, 0..1."""
         interval = self.means[region]
@@ -121,9 +134,9 @@ class Row:
         """Return "18.2 ± 3.1", in percent; "-" for no mean."""
         return captions.percent(self.means[region], self.values[region])
 
-    def median_training(self, name: str) -> float | None:
-        """The median of a fact of Training over the seeds that have it."""
-        return median_known([getattr(training, name) for training in self.trainings])
+    def texts(self, *regions: Region) -> dict[str, str]:
+        """Return `percent` of `regions` by the heads of their columns."""
+        return {f"{REGION_WORDS[region]}, %": self.percent(region) for region in regions}
 
 
 def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
@@ -154,24 +167,22 @@ def ranked(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=order)
 
 
-def median_known(values: Iterable[float | None]) -> float | None:
-    """Return the median of the values that are known."""
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
-
-
-def seeds(row: Row) -> str:
-    """Return how many seeds there are, and what the ± of a single one covers."""
-    return str(len(row.seeds)) if len(row.seeds) > 1 else f"1 {OVER_PROBLEMS}"
+# ---- a table of rows ---------------------------------------------------------------------------
 
 
 def to_markdown(rows: Sequence[Row]) -> str:
     """Format a pipe table: mean ± half-width of the 95 % interval, in percent."""
-    head = ["encoding", "seeds", *(f"{REGION_WORDS[r]}, %" for r in REGIONS), "converged"]
-    body = [
-        [row.encoding, seeds(row), *map(row.percent, REGIONS), row.mark or "yes"] for row in rows
-    ]
-    return pipe_table(head, f"l{'r' * (len(head) - 2)}l", body)
+    return pipe_table(
+        pd.DataFrame(
+            {
+                "encoding": row.encoding,
+                "seeds": row.seed_count,
+                **row.texts(*REGIONS),
+                "converged": row.mark or "yes",
+            }
+            for row in rows
+        )
+    )
 
 
 def to_csv(rows: Sequence[Row]) -> str:
@@ -183,58 +194,74 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 
 def flat(row: Row) -> dict[str, object]:
-    """Return a row by the names of CSV's columns."""
+    """Return the numbers of a row by the names of CSV's columns."""
     facts: dict[str, object] = {
         "encoding": row.encoding,
-        "seeds": " ".join(map(str, row.seeds)),
+        "seeds": row.seeds,
         "converged": row.mark or "yes",
         "interval": "seeds" if len(row.seeds) > 1 else "this run only",
     }
     for region, interval in row.means.items():
-        for part in ("mean", "half_width", "low", "high"):
-            column = region if part == "mean" else f"{region}_{part}"
-            facts[column] = f"{getattr(interval, part):.6f}" if interval else ""
-    return facts
+        facts[region] = row.mean(region)
+        for part in ("half_width", "low", "high"):
+            facts[f"{region}_{part}"] = getattr(interval, part, None)
+        facts[f"{region}_seeds"] = row.values[region]
+    return facts | {f"solved_to_{100 * share:g}": n for share, n in row.solved_to.items()}
 
 
 def csv_text(lines: Sequence[Mapping[str, object]]) -> str:
-    """Format CSV with the names of the first line's columns as its head."""
-    return pd.DataFrame(lines, dtype=object).to_csv(index=False, lineterminator="\n")
+    """Format CSV with the names of the first line's columns as its head.
+
+    Numbers of seeds stand in one cell with spaces between, "-" for one that is not known.
+    """
+
+    def text(value: object, unknown: str = "") -> str:
+        if isinstance(value, list | tuple):
+            return " ".join(text(each, "-") for each in value)
+        if isinstance(value, float):
+            return f"{value:.10g}"
+        return unknown if value is None else str(value)
+
+    frame = pd.DataFrame([{key: text(value) for key, value in line.items()} for line in lines])
+    return frame.to_csv(index=False, lineterminator="\n")
 
 
-def pipe_table(head: Sequence[str], align: str, body: Cells) -> str:
-    """Format Markdown; `align` has a letter a column, l or r.
+def pipe_table(table: pd.DataFrame, left: Sequence[object] = LEFT) -> str:
+    """Format Markdown; the columns of `left` are flush left.
 
-    >>> print(pipe_table(["encoding", "seeds"], "lr", [["rope", "3"]]), end="")
+    >>> print(pipe_table(pd.DataFrame({"encoding": ["rope"], "seeds": ["3"]})), end="")
     | encoding | seeds |
     | --- | ---: |
     | rope | 3 |
     """
-    rule = ["---:" if letter == "r" else "---" for letter in align]
-    lines = [[cell.replace("|", r"\|") for cell in line] for line in (head, rule, *body)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    rule = ["---" if head in left else "---:" for head in table]
+    lines = [list(map(str, table)), rule, *table.astype(str).to_numpy().tolist()]
+    texts = (" | ".join(cell.replace("|", r"\|") for cell in line) for line in lines)
+    return "".join(f"| {text} |\n" for text in texts)
 
 
-def booktabs(head: Sequence[str], align: str, parts: Sequence[tuple[str, Cells]]) -> str:
+def booktabs(parts: Mapping[str, pd.DataFrame]) -> str:
     """Format a LaTeX tabular for the package booktabs, each part under its title.
 
     The head is in lines as short as its words.
     """
-    above = " & ".join(map(_stack, head, align)) + r" \\"
+    heads = list(map(str, next(iter(parts.values()))))
+    align = "".join("l" if head in LEFT else "r" for head in heads)
+    above = " & ".join(map(_stack, heads, align)) + r" \\"
     lines = [f"\\begin{{tabular}}{{{align}}}", "\\toprule", above]
-    for title, body in parts:
+    for title, table in parts.items():
         lines += [
             "\\midrule",
-            f"\\multicolumn{{{len(head)}}}{{l}}{{\\textit{{{escape(title)}}}}} \\\\",
+            f"\\multicolumn{{{len(heads)}}}{{l}}{{\\textit{{{_escape(title)}}}}} \\\\",
         ]
-        lines += [" & ".join(map(escape, cells)) + r" \\" for cells in body]
+        lines += [" & ".join(map(_escape, cells)) + r" \\" for cells in table.to_numpy()]
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 
-def escape(text: str) -> str:
+def _escape(text: str) -> str:
     """Return LaTeX that prints `text`.
 
-    >>> escape("fox:b_f=5, 3 % ± <0.1")
+    >>> _escape("fox:b_f=5, 3 % ± <0.1")
     'fox:b\\\\_f=5, 3 \\\\% $\\\\pm$ $<$0.1'
     """
     return text.translate(_LATEX)
@@ -244,5 +271,240 @@ def _stack(head: str, side: str) -> str:
     """Break a head into lines, a unit with the word before it."""
     joined = head.replace(" %", "\N{NO-BREAK SPACE}%")
     words = wrap(joined, _STACKED, break_long_words=False, break_on_hyphens=False)
-    lines = r" \\ ".join(map(escape, words))
+    lines = r" \\ ".join(map(_escape, words))
     return f"\\shortstack[{side}]{{{lines}}}" if len(words) > 1 else lines
+
+
+# ---- the leaderboard ---------------------------------------------------------------------------
+
+
+class Section(NamedTuple):
+    """Encodings that are compared with each other."""
+
+    title: str
+    reason: str
+    """Why they stand apart, if they do."""
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class Board:
+    """A leaderboard: all that is scored of a preset, as far as it may be compared."""
+
+    preset: str
+    about: Mapping[str, Any]
+    """Task, lengths, budget and evaluation, the same for all runs."""
+    source: str
+    """Where the numbers come from (`captions.source`)."""
+    caption: str
+    """The same, and what the means and intervals are over."""
+    sections: Sequence[Section]
+    references: Sequence[str]
+    left_out: Sequence[tuple[str, str]] = ()
+    """Runs that are not shown, and why."""
+    num_tests: int = 0
+    """How many different tests were made: one of two references is on both their rows."""
+    num_encodings: int = 0
+    """How many encodings were ranked and tested, shown or not."""
+    costs: bool = False
+    """Whether parameters and FLOPs were asked for."""
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows in their order."""
+        return [row for section in self.sections for row in section.rows]
+
+    def only(self, names: Sequence[str]) -> "Board":
+        """Return the leaderboard with the rows of `names` alone; ranks and tests stay."""
+        sections = [
+            section._replace(rows=[row for row in section.rows if row.encoding in names])
+            for section in self.sections
+        ]
+        return replace(self, sections=[section for section in sections if section.rows])
+
+    def texts(self) -> pd.DataFrame:
+        """Return the table for people: a row an encoding, by its name, and a column a head."""
+        table = pd.DataFrame(map(self._texts, self.rows), [row.encoding for row in self.rows])
+        return table if any(row.mark for row in self.rows) else table.drop(columns="converged")
+
+    def _texts(self, row: Row) -> dict[str, str]:
+        outside = [f"{100 * value:.1f}" for value in row.values["out_of_distribution"]]
+        minutes = [seconds / 60 for seconds in row.train_seconds if seconds is not None]
+        texts = {
+            "#": str(row.rank or "-"),
+            "encoding": row.encoding,
+            "kind": row.kind,
+            "seeds": row.seed_count,
+            **row.texts("out_of_distribution"),
+            "each seed, %": " ".join(outside) or "-",
+            **row.texts("one_longer", "both_longer", "in_distribution", "all_cells"),
+            **{f"solved to, {100 * share:g} %": str(n) for share, n in row.solved_to.items()},
+            **{f"vs {name}": str(row.tests[name]) for name in self.references},
+            "last states": _median([row.last_states_range], "{:.1%}"),
+            "training, min": _median(minutes, "{:.1f}"),
+        }
+        if self.costs:
+            losses, rates, mfus = zip(*row.trainings, strict=True)
+            texts |= {
+                "parameters": _median([row.parameters], "{:,.0f}", "-"),
+                "FLOPs a token": _median([row.flops_a_token], "{:,.0f}", "-"),
+                "loss": _median(losses, "{:.4f}"),
+                "tokens/s": _median(rates, "{:,.0f}"),
+                "MFU, %": _median(mfus, "{:.1%}"),
+            }
+        return texts | {"converged": row.mark or "yes"}
+
+    def notes(self, *, printed: bool = False) -> list[str]:
+        """Return what a reader must know, a paragraph each; for a paper, of its columns alone."""
+        shares = " and ".join(f"{share * 100:g} %" for share in SOLVED)
+        notes = [
+            self.caption,
+            "The order is that of the mean out of distribution: where intervals overlap widely it "
+            "says little, and of rows with one seed nothing is known beyond that run.",
+            f"Solved to, at {shares}: the largest length L such that of the sums whose longer "
+            "operand has l digits that share is exact, for each l up to L (mean over cells and "
+            f"seeds; {self.about['max_digits']} is the longest tested).",
+            f"vs {', vs '.join(self.references)}: Welch's t test of the means out of distribution, "
+            f"over seeds, two-sided; p after Holm over the {self.num_tests} tests made here, "
+            f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {LEVEL * 100:g} %. A dash: "
+            "no test, for one of the two has one seed or is not ranked, both are the same training "
+            "runs, or neither varies between seeds.",
+        ]
+        if not printed:
+            steps = sorted(
+                {step for row in self.rows for states in row.last_steps for step in states}
+            )
+            span = f", of steps {steps[0]:,} to {steps[-1]:,}" if steps else ""
+            notes.append(
+                "Last states: out of distribution on the small grid of training, highest minus "
+                f"lowest of a run's last saved states (five at most{span}, what it learns "
+                "meanwhile included), in percentage points, mean over seeds. "
+                "Training: median over seeds of the time it took where it ran."
+            )
+        if self.costs:
+            notes.append(
+                "Parameters are the encoding's own; FLOPs are those of the matrix products that it "
+                "adds to a forward, a token, over the longest trained sequence at this size. Loss: "
+                "in the last steps of training, nats a scored token; tokens/s: real tokens over "
+                "the whole of it; MFU: the FLOPs that it needed (no padding, half of attention) "
+                "over its time, of the bfloat16 rate in the datasheet of the part, where there is "
+                "one; each the median over seeds."
+            )
+        if len(self.rows) < self.num_encodings:
+            notes.append(
+                f"{len(self.rows)} of the {self.num_encodings} encodings are shown; ranks and "
+                f"tests are of all {self.num_encodings}."
+            )
+        return [*notes, *(f"Left out: {runs}: {reason}." for runs, reason in self.left_out)]
+
+
+def known_columns(table: pd.DataFrame) -> list[str]:
+    """Return the heads of the columns in which anything is known."""
+    return list(table.columns[~table.isin(["-", _NOT_MEASURED]).all()])
+
+
+def _median(values: Iterable[float | None], form: str, unknown: str = _NOT_MEASURED) -> str:
+    """Format the median of the values that are known."""
+    known = [value for value in values if value is not None]
+    return form.format(median(known)).rstrip("%") if known else unknown
+
+
+def board_to_markdown(board: Board) -> str:
+    """Format a heading and a pipe table for each section, then the notes."""
+    pieces, table = [f"# Leaderboard of {board.preset}\n"], board.texts()
+    for title, reason, rows in board.sections:
+        pieces.append(f"## {title}\n")
+        if reason:
+            pieces.append(f"{reason[0].upper()}{reason[1:]}.\n")
+        pieces.append(pipe_table(table.loc[[row.encoding for row in rows]]))
+    return "\n".join([*pieces, *(f"{note}\n" for note in board.notes())])
+
+
+def board_to_latex(board: Board) -> str:
+    """Format a floating table across both columns of a paper, with the notes as its caption.
+
+    It needs the packages booktabs and graphicx and is no wider than the page.
+    """
+    table = board.texts().drop(columns=_NOT_PRINTED)
+    table = table[known_columns(table)]
+    table = table.replace({f"1 {_OVER_PROBLEMS}": "1\N{DAGGER}"})
+    parts = {
+        f"{title}: {reason}" if reason else title: table.loc[[row.encoding for row in rows]]
+        for title, reason, rows in board.sections
+    }
+    notes = board.notes(printed=True)
+    if any(len(row.seeds) == 1 for row in board.rows):
+        notes.append("\N{DAGGER} One seed: \N{PLUS-MINUS SIGN} is over problems.")
+    return (
+        "% needs \\usepackage{booktabs} and \\usepackage{graphicx}\n"
+        "\\begin{table*}\n\\centering\n\\scriptsize\n\\setlength{\\tabcolsep}{3pt}\n"
+        # \width is that of what is within: it shrinks to the page, and never grows.
+        "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{"
+        + booktabs(parts).rstrip()
+        + f"}}\n\\caption{{{_escape(' '.join(notes))}}}\n\\end{{table*}}\n"
+    )
+
+
+def board_to_csv(board: Board) -> str:
+    """Format a line an encoding: shares in 0..1, seconds, numbers of seeds with spaces between.
+
+    The columns of `to_csv` are there under the same names.
+    """
+    lines = []
+    for title, _, rows in board.sections:
+        for row in rows:
+            line = {"section": title, "rank": row.rank, "kind": row.kind, **flat(row)}
+            for name, test in row.tests.items():
+                line[f"difference_from_{name}"] = test.welch and test.welch.difference
+                line[f"p_{name}"] = test.welch and test.welch.p
+                line[f"p_holm_{name}"] = test.p_holm
+                line[f"no_test_{name}"] = test.why_not
+            line |= {"last_states_range": row.last_states_range, "train_seconds": row.train_seconds}
+            if board.costs:
+                line |= {"parameters": row.parameters, "flops": row.flops_a_token}
+                line |= zip(Training._fields, zip(*row.trainings, strict=True), strict=True)
+            lines.append(line)
+    return csv_text(lines)
+
+
+def board_to_json(board: Board) -> str:
+    """Format everything for programs: keys are stable, `schema` counts their changes."""
+    content = {
+        "schema": 3,
+        "kind": "leaderboard",
+        "preset": board.preset,
+        **board.about,
+        "references": board.references,
+        "tests": board.num_tests,
+        "level": LEVEL,
+        "sections": [
+            {"title": title, "why": reason, "rows": list(map(_content, rows))}
+            for title, reason, rows in board.sections
+        ],
+        "left_out": [{"runs": runs, "why": reason} for runs, reason in board.left_out],
+        "notes": board.notes(),
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def _content(row: Row) -> dict[str, Any]:
+    return {
+        **asdict(row),
+        "converged": row.mark is None,
+        "solved_to": {f"{share:g}": length for share, length in row.solved_to.items()},
+        "tests": {
+            name: (test.welch._asdict() if test.welch else {})
+            | {"p_holm": test.p_holm, "why_not": test.why_not}
+            for name, test in row.tests.items()
+        },
+        "trainings": [training._asdict() for training in row.trainings],
+        "last_states_range": row.last_states_range,
+    }
+
+
+FORMATS = {
+    "markdown": board_to_markdown,
+    "csv": board_to_csv,
+    "latex": board_to_latex,
+    "json": board_to_json,
+}

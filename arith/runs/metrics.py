@@ -106,24 +106,6 @@ def curve(lines: Sequence[Line], region: Region) -> list[tuple[int, float]]:
     return [(step, grid[region]) for step, grid in grids if grid and grid[region] is not None]
 
 
-def by_length(lines: Sequence[Line]) -> dict[int, list[tuple[int, float]]]:
-    """Return (step, exact match) by the digits of the longer operand."""
-    curves: dict[int, list[tuple[int, float]]] = {}
-    for line in lines:
-        for length, value in (line.get("small_grid") or {}).get("by_length", {}).items():
-            curves.setdefault(int(length), []).append((line["step"], value))
-    return curves
-
-
-def states(lines: Sequence[Line]) -> dict[str, list[tuple[int, list[float]]]]:
-    """Return what an encoding measures of its state: (step, a number for each layer) by name."""
-    curves: dict[str, list[tuple[int, list[float]]]] = {}
-    for line in lines:
-        for name, values in (line.get("state") or {}).items():
-            curves.setdefault(name, []).append((line["step"], values))
-    return curves
-
-
 class _TensorBoard:
     """Event files in `folder`/tensorboard."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -15,12 +16,10 @@ from matplotlib.lines import Line2D
 from tape_arith.arith.figures.captions import NBSP, Panel, signed, source
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, draw_seeds, seed_signs
 from tape_arith.arith.figures.style import GREY, LETTERS, STYLE, figure_format, finish, page, save
-from tape_arith.arith.figures.tables import Row, csv_text, flat, pipe_table, rows, seeds
+from tape_arith.arith.figures.tables import Row, csv_text, flat, pipe_table, rows
 from tape_arith.arith.scoring.grid import REGION_WORDS, Region
 from tape_arith.arith.scoring.statistics import holm, welch
 
-_HEAD = ["encoding", "seeds", "in distribution, %", "out of distribution, %"]
-_HEAD += ["difference to the first, points", "p (Welch, Holm)", "converged"]
 _REGIONS: tuple[Region, Region] = ("in_distribution", "out_of_distribution")
 _TESTED = _REGIONS[1]
 _ROW_HEIGHT = 0.15
@@ -91,19 +90,19 @@ def _members(name: str, group: Sequence[Row]) -> list[Member]:
 
 def to_markdown(families: Families) -> str:
     """Format a pipe table of all families, means ± half-width of the 95 % interval in percent."""
-    body = [
-        [
-            member.row.encoding,
-            seeds(member.row),
-            *map(member.row.percent, _REGIONS),
-            member.points,
-            "-" if member.p is None else f"{member.p:.2g}",
-            member.row.mark or "yes",
-        ]
+    table = pd.DataFrame(
+        {
+            "encoding": member.row.encoding,
+            "seeds": member.row.seed_count,
+            **member.row.texts(*_REGIONS),
+            "difference to the first, points": member.points,
+            "p (Welch, Holm)": "-" if member.p is None else f"{member.p:.2g}",
+            "converged": member.row.mark or "yes",
+        }
         for members in families
         for member in members
-    ]
-    return pipe_table(_HEAD, "lrrrrrl", body)
+    )
+    return pipe_table(table)
 
 
 def to_csv(families: Families) -> str:
@@ -112,8 +111,8 @@ def to_csv(families: Families) -> str:
         {
             "family": member.row.encoding.split(":")[0],
             **flat(member.row),
-            "difference": "" if member.difference is None else f"{member.difference:.6f}",
-            "p_welch_holm": "" if member.p is None else f"{member.p:.6g}",
+            "difference": member.difference,
+            "p_welch_holm": member.p,
         }
         for members in families
         for member in members

@@ -109,8 +109,7 @@ def mean_cell(values: Iterable[float], number: str = ".3f") -> str:
 
 def markdown(table: pd.DataFrame, text_columns: int) -> str:
     """Format a pipe table of cells that are text; the first `text_columns` are flush left."""
-    align = "l" * text_columns + "r" * (table.shape[1] - text_columns)
-    return pipe_table([str(name) for name in table], align, table.astype(str).to_numpy().tolist())
+    return pipe_table(table, list(table)[:text_columns])
 
 
 def draw(study: Study, figures: Callable[[Study], Mapping[str, Figure]], path: Path) -> list[Path]:

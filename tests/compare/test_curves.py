@@ -2,17 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
-from tape_arith.arith.compare.curves import align
-from tape_arith.arith.figures.curves import Series
+import pandas as pd
+
 from tape_arith.arith.runs.folder import RunFolder
 from tests.helpers.tiny_runs import done, refused, settings, untouched
 
 
-def test_only_steps_that_every_seed_has() -> None:
-    longer, shorter = [(20, 1.0), (40, 2.0), (60, 3.0)], [(40, 5.0), (20, 4.0)]
-    assert align([longer, shorter]) == Series((20, 40), ((1.0, 2.0), (4.0, 5.0)))
-    assert align([longer, []]) == Series((), ((), ()))
+def curves(*arguments: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(done("curves", *arguments, "--json").out)
+    return content
 
 
 def test_by_command(comparison: Path) -> None:
@@ -20,27 +20,27 @@ def test_by_command(comparison: Path) -> None:
     path = Path(result.out.strip())
     assert path == Path("runs/mini/curves-rope-tape.png") and path.stat().st_size > 10_000
     with untouched(comparison):
-        content = json.loads(done("curves", "--compare", "rope,tape", "--json").out)
-    assert content["schema"] == 1 and content["preset"] == "mini"
-    rope, tape = content["learners"]
-    assert rope["seeds"] == tape["seeds"] == [0, 1]
-    lines = [RunFolder(Path(f"runs/mini/tape/seed-{seed}")).metrics() for seed in (0, 1)]
-    assert tape["loss"] == {"steps": [4], "values": [[line[0]["loss"]] for line in lines]}
-    grids = [line[0]["small_grid"] for line in lines]
-    assert tape["out_of_distribution"]["values"] == [[g["out_of_distribution"]] for g in grids]
-    assert tape["in_distribution"]["values"] == [[g["in_distribution"]] for g in grids]
-    assert list(tape["by_length"]) == ["1", "2", "3"]
-    norms = [line[0]["state"]["norm"] for line in lines]
-    assert tape["state"]["norm"][0]["values"] == [[norm[0]] for norm in norms]
-    assert rope["state"] == {}
+        content = curves("--compare", "rope,tape")
+    assert content["schema"] == 2 and content["preset"] == "mini"
+    assert content["seeds"] == {"rope": [0, 1], "tape": [0, 1]}
+    rows = pd.DataFrame(content["rows"])
+    values = rows.set_index(["encoding", "seed", "quantity", "part", "step"]).value
+    for seed in (0, 1):
+        (line,) = RunFolder(Path(f"runs/mini/tape/seed-{seed}")).metrics()
+        grid, of_run = line["small_grid"], values["tape", seed]
+        assert of_run["loss", 0, 4] == line["loss"]
+        assert of_run["held_out", 0, 4] == line["exact_match"]
+        for region in ("in_distribution", "out_of_distribution"):
+            assert of_run[region, 0, 4] == grid[region]
+        assert of_run["by_length"].tolist() == list(grid["by_length"].values())
+        assert of_run["state norm"].tolist() == line["state"]["norm"]
+    assert not any("state" in key for _, key, _, _ in values["rope"].index)
 
 
 def test_runs_without_a_small_grid_are_drawn(here: Path) -> None:
     done("train", "--pe", "rope", "--no-curves", "--no-score", *settings())
-    content = done("curves", "--compare", "rope", "--json")
-    (rope,) = json.loads(content.out)["learners"]
-    assert rope["out_of_distribution"] == {"steps": [], "values": [[]]}
-    assert len(rope["held_out"]["steps"]) == 1 and rope["seeds"] == [0]
+    content = curves("--compare", "rope")
+    assert content["rows"]["quantity"] == ["loss", "held_out"] and content["seeds"] == {"rope": [0]}
     done("curves", "--compare", "rope", "--out", "old.svg")
     assert Path("old.svg").stat().st_size > 10_000
 
@@ -55,15 +55,14 @@ def test_what_is_refused(comparison: Path) -> None:
 
 
 def test_all_of_them(comparison: Path) -> None:
-    named = done("curves", "--compare", "fire,rope,tape", "--json").out
+    named = curves("--compare", "fire,rope,tape")
     with untouched(comparison):
-        assert done("curves", "--compare", "all", "--json").out == named
+        assert curves("--compare", "all") == named
     done("train", "--pe", "alibi", "--no-score", *settings(learning_rate=0.002))
     done("train", "runs/mini/rope/seed-0", "--steps", 8, "--no-score")
     Path("runs/mini/tape/seed-1/run.json").write_text("{")
     result = done("curves", "--compare", "all", "--json")
-    learners = {each["encoding"]: each["seeds"] for each in json.loads(result.out)["learners"]}
-    assert learners == {"fire": [0, 1], "rope": [1], "tape": [0]}
+    assert json.loads(result.out)["seeds"] == {"fire": [0, 1], "rope": [1], "tape": [0]}
     assert "note: left out: alibi seed 0: learning_rate: 0.002, not 0.001\n" in result.err
     assert "note: left out: rope seed 0: steps: 8, not 4\n" in result.err
     assert "tape/seed-1/run.json is corrupt" in result.err

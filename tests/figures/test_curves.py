@@ -1,44 +1,51 @@
 """Curves over training: the lines, and the claims of the caption."""
 
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from tape_arith.arith.figures.curves import Learner, Series, Study, compose, footnote
+from tape_arith.arith.compare.curves import curve_rows
+from tape_arith.arith.figures.curves import Study, compose, footnote
 
-STEPS = (100, 200, 300)
-
-
-def series(*rows: tuple[float, ...], steps: tuple[int, ...] = STEPS) -> Series:
-    return Series(steps, rows)
+NORMS = [[1.41, 1.42, 1.5], [1.41, 1.5, 1.7], [1.41, 1.6, 2.0]]
 
 
-NONE = Series((), ())
-ROPE = Learner(
-    "rope",
-    (0, 1),
-    loss=series((2.0, 1.0, 0.1), (1.0, 0.5, 0.3)),
-    held_out=series((0.0, 0.5, 1.0), (0.2, 0.7, 0.8)),
-    in_distribution=series((0.0, 0.4, 1.0), (0.1, 0.7, 0.7)),
-    out_of_distribution=series((0.0, 0.1, 0.2), (0.0, 0.3, 0.4)),
-    by_length={1: series((1.0, 1.0, 1.0), (1.0, 1.0, 1.0))},
+def run(
+    name: str, seed: int, losses: Sequence[float], outside: Sequence[float] = (), **more: Any
+) -> tuple[str, int, list[dict[str, Any]]]:
+    """Return a run's metrics, a line each 100 steps."""
+    lines = []
+    for place, loss in enumerate(losses):
+        line: dict[str, Any] = {
+            "step": 100 * (place + 1),
+            "loss": loss,
+            "exact_match": (place + seed) / 10,
+        }
+        if place < len(outside):
+            grid = {"in_distribution": 1.0, "out_of_distribution": outside[place]}
+            line |= {"small_grid": {**grid, "by_length": {"1": 1.0}}}
+        lines.append(line | {key: values[place] for key, values in more.items()})
+    return name, seed, lines
+
+
+def study(*runs: Any) -> Study:
+    seeds: dict[str, list[int]] = {}
+    for name, seed, _ in runs:
+        seeds.setdefault(name, []).append(seed)
+    return Study(seeds, "mini", {"steps": 300}, "addition", 8, 16, curve_rows(runs))
+
+
+ROPE = (
+    run("rope", 0, [2.0, 1.0, 0.1], [0, 0.1, 0.2]),
+    run("rope", 1, [1.0, 0.5, 0.3], [0, 0.3, 0.4]),
 )
-TAPE = Learner(
-    "tape",
-    (0,),
-    loss=series((2.0, 0.9, 0.2)),
-    held_out=series((0.0, 0.6, 0.9)),
-    in_distribution=series((0.0, 0.6, 0.9)),
-    out_of_distribution=series((0.0, 0.2, 0.1)),
-    state={
-        "norm": (series((1.41, 1.41, 1.41)), series((1.42, 1.5, 1.6)), series((1.5, 1.7, 2.0))),
-        "moved": (series((0.0, 0.0, 0.0)), series((0.1, 0.2, 0.3)), series((0.2, 0.4, 0.6))),
-    },
+TAPE = run(
+    "tape", 0, [2.0, 0.9, 0.2], [0, 0.2, 0.1], state=[{"norm": n, "moved": n[::-1]} for n in NORMS]
 )
-STUDY = Study((ROPE, TAPE), "mini", {"steps": 300}, "addition", 8, 16)
 
 
 def panels(study: Study) -> dict[str, Axes]:
@@ -51,68 +58,74 @@ def drawn(ax: Axes) -> list[list[float]]:
 
 
 def test_lines_are_means_and_bands_reach_to_the_seeds() -> None:
-    axes = panels(STUDY)
+    axes = panels(study(*ROPE, TAPE))
     loss = axes["training loss"]
     assert loss.get_yscale() == "log"
     assert drawn(loss)[0] == pytest.approx([1.5, 0.75, 0.2])
-    assert drawn(axes["in distribution"])[0] == pytest.approx([0.1, 0.6, 0.9])
-    assert drawn(axes["out of distribution"]) == [
-        pytest.approx([0.0, 0.2, 0.3]),
-        pytest.approx([0.0, 0.2, 0.1]),
-    ]
-    (band,) = axes["out of distribution"].collections  # one seed of tape has none
+    assert drawn(axes["in distribution"])[0] == pytest.approx([0.05, 0.15, 0.25])
+    outside = axes["out of distribution"]
+    assert drawn(outside) == [pytest.approx([0, 0.2, 0.3]), pytest.approx([0, 0.2, 0.1])]
+    (band,) = outside.collections  # one seed of tape has none
     (path,) = band.get_paths()
     corners = {(x, round(y, 6)) for x, y in np.asarray(path.vertices).tolist()}
     assert {(100, 0.0), (200, 0.1), (200, 0.3), (300, 0.2), (300, 0.4)} <= corners
 
 
+def test_only_steps_that_every_seed_has() -> None:
+    shorter = run("rope", 1, [5.0, 4.0], [0.5])
+    rows = study(ROPE[0], shorter, TAPE).rows
+    steps = rows.groupby(["encoding", "quantity"]).step.max()
+    assert (steps["rope", "loss"], steps["rope", "out_of_distribution"]) == (200, 100)
+    assert steps["tape", "loss"] == 300
+    assert study(ROPE[0], run("rope", 1, []), TAPE).rows.encoding.unique() == ["tape"]
+
+
 def test_a_state_has_a_row_and_a_line_a_layer() -> None:
-    axes = panels(STUDY)
-    assert drawn(axes["tape\nnorm of e"]) == [list(s.values[0]) for s in TAPE.state["norm"]]
-    assert drawn(axes["tape\nchange of e"]) == [list(s.values[0]) for s in TAPE.state["moved"]]
-    assert len(panels(replace(STUDY, learners=(ROPE,)))) == 3
-    (legend,) = filter(None, (ax.get_legend() for ax in compose(STUDY).axes))
+    other = run("tape-heads", 0, [2.0, 0.9, 0.2], state=[{"norm": n} for n in NORMS])
+    made = study(*ROPE, TAPE, other)
+    axes = panels(made)
+    layers = np.transpose(NORMS).tolist()
+    assert drawn(axes["tape\nnorm of e"]) == drawn(axes["tape-heads\nnorm of e"]) == layers
+    assert drawn(axes["tape\nchange of e"]) == layers[::-1]
+    assert len(panels(study(*ROPE))) == 3
+    (legend,) = filter(None, (ax.get_legend() for ax in compose(made).axes))
     assert len(legend.get_texts()) == 3
 
 
-def test_the_scale_out_of_distribution_fits_the_data_and_says_so() -> None:
-    for highest, bound in ((0.03, 0.05), (0.93, 1.0)):
-        low = replace(ROPE, out_of_distribution=series((0.0, 0.0, 0.0), (0.0, highest, 0.0)))
-        study = replace(STUDY, learners=(low,))
-        axes = panels(study)
-        # The highest seed is within, not the mean alone.
-        assert axes["out of distribution"].get_ylim() == pytest.approx(
-            (-0.03 * bound, 1.03 * bound)
-        )
-        assert axes["in distribution"].get_ylim() == pytest.approx((-0.03, 1.03))
-        label = axes["out of distribution"].get_ylabel().replace("\N{NO-BREAK SPACE}", " ")
-        assert (f"(to {100 * bound:g} %)" in label) == (bound < 1)
-        note = footnote(study).replace("\N{NO-BREAK SPACE}", " ")
-        assert (f"Its scale ends at {100 * bound:g} %," in note) == (bound < 1)
+@pytest.mark.parametrize(("highest", "bound"), [(0.03, 0.05), (0.93, 1.0)])
+def test_the_scale_out_of_distribution_fits_the_data_and_says_so(
+    highest: float, bound: float
+) -> None:
+    # The highest seed is within, not the mean alone.
+    made = study(run("rope", 0, [2, 1], [0, 0]), run("rope", 1, [2, 1], [highest, 0]))
+    axes = panels(made)
+    ends = axes["out of distribution"].get_ylim()
+    assert ends == pytest.approx((-0.03 * bound, 1.03 * bound))
+    assert axes["in distribution"].get_ylim() == pytest.approx((-0.03, 1.03))
+    texts = [axes["out of distribution"].get_ylabel(), footnote(made)]
+    label, note = (text.replace("\N{NO-BREAK SPACE}", " ") for text in texts)
+    assert (f"(to {100 * bound:g} %)" in label) == (bound < 1)
+    assert (f"Its scale ends at {100 * bound:g} %," in note) == (bound < 1)
 
 
 def test_the_caption_names_bands_seeds_and_runs_that_lack_something() -> None:
-    caption = footnote(STUDY)
+    caption = footnote(study(*ROPE, TAPE))
     assert "seeds 0, 1 (tape: 0)" in caption and "preset mini with steps=300" in caption
     assert "from the lowest to the highest seed, no interval" in caption
     assert "not scored" not in caption and "So far" not in caption
-    alone = footnote(replace(STUDY, learners=(TAPE,)))
-    assert "One run each: no band says how much seeds differ." in alone
-    early = replace(TAPE, loss=series((2.0, 0.9), steps=(100, 200)))
-    early = replace(early, out_of_distribution=series((0.3,), steps=(100,)), state={})
-    study = replace(STUDY, learners=(ROPE, early))
-    assert "So far: tape to 200 steps." in footnote(study)
-    assert panels(study)["out of distribution"].lines[1].get_marker() == "o"  # one point is seen
-    old = replace(ROPE, in_distribution=NONE, out_of_distribution=NONE, by_length={})
-    study = replace(STUDY, learners=(old,))
-    axes = panels(study)
+    assert "One run each: no band says how much seeds differ." in footnote(study(TAPE))
+    early = study(*ROPE, run("tape", 0, [2.0, 0.9], [0.3]))
+    assert "So far: tape to 200 steps." in footnote(early)
+    assert panels(early)["out of distribution"].lines[1].get_marker() == "o"  # one point is seen
+    unscored = study(run("rope", 0, [2.0, 1.0]))
+    axes = panels(unscored)
     assert len(drawn(axes["training loss"])) == len(drawn(axes["in distribution"])) == 1
-    assert drawn(axes["out of distribution"]) == [] and "(not scored: rope)" in footnote(study)
+    assert drawn(axes["out of distribution"]) == [] and "(not scored: rope)" in footnote(unscored)
 
 
 def test_long_names_stay_over_their_panel() -> None:
     name = "tape:context=no-attention:width=96@only-positional-from=rope:fraction=0.25"
-    figure = compose(replace(STUDY, learners=(replace(TAPE, encoding=name),)))
+    figure = compose(study((name, *TAPE[1:])))
     figure.draw_without_rendering()
     titles = [ax._left_title for ax in figure.axes if ax._left_title.get_text()]  # type: ignore[attr-defined]
     boxes = [title.get_window_extent() for title in titles]

@@ -10,9 +10,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, compose, heights
-from tape_arith.arith.figures.tables import Comparison, Row
+from tape_arith.arith.figures.tables import Board, Comparison, Row, Section
 from tape_arith.arith.scoring.grid import REGIONS
 from tape_arith.arith.scoring.statistics import Interval, student_t
 from tests.helpers.figures import assert_texts_are_apart

@@ -13,7 +13,7 @@ from tape_arith.arith.figures.heatmap import cell_means, significant
 from tape_arith.arith.figures.report.page import write
 from tape_arith.arith.scoring.statistics import wilson
 from tests.helpers.browser import NAMES, Browser, browser, executable
-from tests.helpers.pages import HOSTILE, grid, learner, report, run, with_costs
+from tests.helpers.pages import HOSTILE, grid, logs, report, run, with_costs
 
 pytestmark = [
     pytest.mark.slow,
@@ -177,8 +177,8 @@ def test_one_pass_over_the_page(tmp_path: Path) -> None:
     panels |= {"rope": [grid("rope", s) for s in range(2)], LONG: [grid(LONG)]}
     runs = [run(name, one.seed) for name, panel in panels.items() for one in panel]
     path = tmp_path / "report.html"
-    learners = [learner(name, len(panel)) for name, panel in panels.items()]
-    write(with_costs(report(list(panels.values()), runs=runs, learners=learners)), path)
+    logged = [line for name, panel in panels.items() for line in logs(name, len(panel))]
+    write(with_costs(report(list(panels.values()), runs=runs, logs=logged)), path)
     with browser(tmp_path) as page:
         page.dark(False)
         page.open(path, width=1280)

@@ -5,6 +5,7 @@ import io
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tape_arith.arith.figures.tables import booktabs, rows, to_csv, to_markdown
@@ -58,7 +59,8 @@ def test_csv() -> None:
 
 def test_latex() -> None:
     body = [["fox:b_f=5", "10.5 ± 6.4"], ["50%&more", "-"]]
-    lines = booktabs(["encoding", "out of distribution, %"], "lr", [("a_b", body)]).splitlines()
+    table = pd.DataFrame(body, columns=["encoding", "out of distribution, %"])
+    lines = booktabs({"a_b": table}).splitlines()
     assert lines[0] == r"\begin{tabular}{lr}" and lines[-1] == r"\end{tabular}"
     assert lines[2] == r"encoding & \shortstack[r]{out of \\ distribution,~\%} \\"
     assert lines[4] == r"\multicolumn{2}{l}{\textit{a\_b}} \\"

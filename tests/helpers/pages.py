@@ -4,17 +4,16 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
 
-from tape_arith.arith.figures.board import Board, Section
-from tape_arith.arith.figures.curves import Learner, Series
-from tape_arith.arith.figures.report.content import Report, Run
-from tape_arith.arith.figures.tables import Comparison, Training, rows
+from tape_arith.arith.compare.curves import curve_rows
+from tape_arith.arith.figures.report.page import Report, Run
+from tape_arith.arith.figures.tables import Board, Comparison, Section, Training, rows
 from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.made_grids import filled
 
@@ -53,17 +52,21 @@ def report(panels: Sequence[list[Grid]], **more: Any) -> Report:
         num_encodings=len(members),
     )
     by_name = {panel[0].name: panel for panel in panels}
-    return Report(board, [by_name[row.encoding] for row in members], **more)
+    return Report(
+        board,
+        [by_name[row.encoding] for row in members],
+        more.get("runs") or [run(panel[0].encoding) for panel in panels],
+        curve_rows(more.get("logs", ())),
+        more.get("command", ""),
+    )
 
 
 def with_costs(made: Report) -> Report:
     """Return the same report with columns of costs, as `--costs` gives it."""
-    trainings = [Training(0.1, 5000.0), Training(0.3, 7000.0)]
+    costs: dict[str, Any] = {"parameters": 1234, "flops_a_token": 5.5}
+    costs["trainings"] = [Training(0.1, 5000.0), Training(0.3, 7000.0)]
     (section,) = made.board.sections
-    members = [
-        replace(row, parameters=1234, flops_a_token=5.5, trainings=trainings)
-        for row in section.rows
-    ]
+    members = [replace(row, **costs) for row in section.rows]
     board = replace(made.board, sections=[section._replace(rows=members)], costs=True)
     return replace(made, board=board)
 
@@ -79,27 +82,24 @@ def run(encoding: str, seed: int = 0, **more: Any) -> Run:
     return Run(encoding, seed, **{**given, **more})
 
 
-def learner(encoding: str, count: int = 1, **more: Any) -> Learner:
-    """Return curves to step 500, the loss falling from 1, and lengths 1 to 6 learnt in turn."""
-    steps, seeds = tuple(range(100, 600, 100)), range(count)
-
-    def series(value: Callable[[int, int], float]) -> Series:
-        return Series(steps, tuple(tuple(value(step, seed) for step in steps) for seed in seeds))
-
-    none = Series((), ())
-    given: dict[str, Any] = {
-        "loss": series(lambda step, seed: 100 / step + seed),
-        "held_out": series(lambda step, _: step / 500),
-        "in_distribution": none,
-        "out_of_distribution": none,
-        "by_length": {
-            length: Series(
-                steps, tuple(tuple(float(s >= 100 * length) for s in steps) for _ in seeds)
-            )
-            for length in range(1, 7)
-        },
-    }
-    return Learner(encoding, tuple(seeds), **{**given, **more})
+def logs(encoding: str, count: int = 1) -> list[tuple[str, int, list[dict[str, Any]]]]:
+    """Return the metrics of `count` runs to step 500: lengths 1 to 6 are learnt in turn."""
+    return [
+        (
+            encoding,
+            seed,
+            [
+                {
+                    "step": step,
+                    "loss": 100 / step + seed,
+                    "exact_match": step / 500,
+                    "small_grid": {"by_length": {n: float(step >= 100 * n) for n in range(1, 7)}},
+                }
+                for step in range(100, 600, 100)
+            ],
+        )
+        for seed in range(count)
+    ]
 
 
 class Page(HTMLParser):

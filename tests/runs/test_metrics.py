@@ -12,7 +12,7 @@ import pytest
 
 from tape_arith.arith.runs import metrics
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.metrics import by_length, curve, last_states, states
+from tape_arith.arith.runs.metrics import curve, last_states
 from tape_arith.arith.training.trainer import Trainer
 from tests.helpers.small_training import assert_same_bits, final_weights, untimed
 from tests.helpers.tiny_runs import done, refused, settings
@@ -35,7 +35,7 @@ def test_the_last_five_states() -> None:
     assert [value for _, value in last] == pytest.approx([0.1, 0.2, 0.3, 0.0, 0.1])
     assert [step for step, _ in last_states(lines[:6])] == [100, 200, 300]
     assert last_states(lines[:2]) == last_states([]) == []
-    assert curve(lines[:1], "in_distribution") == [] and by_length(lines[:1]) == {}
+    assert curve(lines[:1], "in_distribution") == []
     nothing_longer = [line(100, 0.5, None), line(200, 0.7, None)]
     assert last_states(nothing_longer) == []
     assert last_states(nothing_longer, "in_distribution") == [(100, 0.5), (200, 0.7)]
@@ -47,8 +47,9 @@ def test_a_run_is_the_same_with_and_without_curves(here: Path) -> None:
     done("train", "--pe", "tape", *options, "--no-score", "--no-curves", "--out", "blind")
     watched, blind = (RunFolder(Path(root, "mini/tape/seed-0")) for root in ("runs", "blind"))
     assert curve(watched.metrics(), "out_of_distribution")[0][0] == 4
-    assert list(by_length(watched.metrics())) == [1, 2, 3]
-    assert states(watched.metrics())["norm"][0][1][0] == pytest.approx(2**0.5)
+    (line,) = watched.metrics()
+    assert list(line["small_grid"]["by_length"]) == ["1", "2", "3"]
+    assert line["state"]["norm"][0] == pytest.approx(2**0.5)
     assert "small_grid" not in blind.metrics()[-1] and "state" in blind.metrics()[-1]
     assert watched.final.read_bytes() == blind.final.read_bytes()
     assert watched.record() == blind.record()

@@ -1,31 +1,87 @@
-"""One HTML file that loads nothing: template, style, script and data."""
+"""A comparison on one HTML page that loads nothing: its content, the numbers that its script draws.
+
+Shapes: N the longest operand scored. Cells are flat lists of N x N in the order of the grid:
+cell (i, j), first operand of i digits and second of j, is entry (i - 1) N + j - 1.
+"""
 
 import base64
 import hashlib
 import json
 import re
 import zlib
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import seaborn as sns
 from jinja2 import Environment, StrictUndefined
 
 from tape_arith.arith.figures import captions
-from tape_arith.arith.figures.board import WORDS
-from tape_arith.arith.figures.heatmap import ticks
-from tape_arith.arith.figures.report.content import Report, Run, content
+from tape_arith.arith.figures.captions import Panel
+from tape_arith.arith.figures.curves import by_seed
+from tape_arith.arith.figures.heatmap import (
+    COLOURS,
+    DIFFERENCES,
+    cell_means,
+    difference_limit,
+    significant,
+    ticks,
+)
 from tape_arith.arith.figures.style import scale_end
-from tape_arith.arith.figures.tables import Row
+from tape_arith.arith.figures.tables import Board, Row, known_columns
 from tape_arith.arith.files import write_text
-from tape_arith.arith.scoring.grid import REGION_WORDS
+from tape_arith.arith.scoring.grid import REGION_WORDS, Region, region_mask
+from tape_arith.arith.scoring.statistics import over_seeds, wilson
 
-_HASH = 12
-"""Characters of a hash that tell two runs apart."""
+_PARTS: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
+"""Regions of which each cell is in one."""
+_DASHES = ("", "6 3", "2 3", "8 3 2 3")
+_PENS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#3a9bdc", "#8c6bb1", "#7f7f7f")
+"""The colours of curves, readable on light and on dark."""
 _LEFT, _BOTTOM, _SIDE = 15.0, 15.0, 84.0
 """Where the cells of a map lie in its square of 100 x 100; style.css and report.js say the same."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run, as its folder describes it."""
+
+    encoding: str
+    """As it was trained, without what is added at test time."""
+    seed: int
+    folder: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """Commit, torch, hardware, ...: the same names for all runs; "" for what is not recorded."""
+    config: Mapping[str, int | float | str] = field(default_factory=dict)
+    commands: Sequence[str] = ()
+    """The commands that train and score it again."""
+    recorded: str | None = None
+    """The command line in its record."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The encodings of a page and their runs."""
+
+    board: Board
+    panels: Sequence[Panel]
+    """The grids of each row of the leaderboard, one a seed, in its order."""
+    runs: Sequence[Run]
+    curves: pd.DataFrame
+    """The rows of `curves.Study`, encodings in the order of the leaderboard."""
+    command: str
+    """The command line that writes this page again."""
+
+    @property
+    def seeds(self) -> list[int]:
+        """Every seed that any encoding has."""
+        return sorted({grid.seed for panel in self.panels for grid in panel})
 
 
 def write(report: Report, path: Path) -> None:
@@ -38,59 +94,47 @@ def write(report: Report, path: Path) -> None:
 
 def page(report: Report) -> str:
     """Return the page as text. Raises UsageError if the grids must not be compared."""
+    folder = files("tape_arith.arith.figures.report")
+    style, script, template = (
+        folder.joinpath(name).read_text(encoding="utf-8")
+        for name in ("style.css", "report.js", "template.html")
+    )
     numbers = content(report)
-    first = report.panels[0][0]
-    style, script, template = map(_package_file, ("style.css", "report.js", "template.html"))
+    # Deflated, so that thirty grids of five seeds fit.
+    data = zlib.compress(json.dumps(numbers, allow_nan=False, separators=(",", ":")).encode(), 9)
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
-    environment.filters |= {"pieces": _pieces, "is_hash": _is_hash}
+    # A long name may be broken before each option or joint.
+    environment.filters["pieces"] = lambda name: re.split("(?=[:+@])", name)
+    environment.filters["is_hash"] = lambda value: re.fullmatch("[0-9a-f]{64}", str(value))
+    facts = {name: {run.facts[name] for run in report.runs} for name in report.runs[0].facts}
+    configurations: dict[tuple[Any, ...], list[str]] = {}
+    for run in report.runs:
+        members = configurations.setdefault(tuple(run.config.items()), [])
+        members.append(f"{run.encoding}, seed {run.seed}")
     return environment.from_string(template).render(
-        policy=_policy(style, script),
+        # This style, this script, and nothing from anywhere.
+        policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'",
         style=style,
         script=script,
-        data=_packed(numbers),
+        data=base64.b64encode(data).decode(),
         numbers=numbers,
         report=report,
-        first=first,
+        first=report.panels[0][0],
         summary=_summary(report),
-        plot=_plot(first.max_digits, first.trained_digits),
-        facts=_facts(report.runs),
-        configurations=_configurations(report.runs),
-        hash_length=_HASH,
+        plot=_plot(numbers["max_digits"], numbers["trained_digits"]),
+        same={name: value for name, (value, *others) in facts.items() if not others},
+        different=[name for name, values in facts.items() if len(values) > 1],
+        configurations=[(dict(settings), runs) for settings, runs in configurations.items()],
+        hash_length=12,
         **_leaderboard(report),
     )
 
 
-def _packed(numbers: object) -> str:
-    """Return JSON, deflated so that thirty grids of five seeds fit, in base64 for report.js."""
-    text = json.dumps(numbers, allow_nan=False, separators=(",", ":"))
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
-
-
-def _policy(style: str, script: str) -> str:
-    """Return a content security policy: this style, this script, and nothing from anywhere."""
-    style_hash, script_hash = (
-        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        for text in (style, script)
-    )
-    return (
-        f"default-src 'none'; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _package_file(name: str) -> str:
-    return files("tape_arith.arith.figures.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _pieces(name: str) -> list[str]:
-    """Cut an encoding's name before each option or joint, where it may be broken."""
-    return re.split("(?=[:+@])", name)
-
-
-def _is_hash(value: object) -> bool:
-    return re.fullmatch("[0-9a-f]{64}", str(value)) is not None
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def _summary(report: Report) -> dict[str, str]:
@@ -113,27 +157,27 @@ def _summary(report: Report) -> dict[str, str]:
 
 def _leaderboard(report: Report) -> dict[str, Any]:
     """Return heads, notes and sections of rows; a column without any number is left out."""
-    board = report.board
-    cells = board.cells()
-    heads = [head for head in cells[0] if head not in WORDS]
-    known = [head for head in heads if any(row[head].value is not None for row in cells)]
-    values = [value for row in board.rows for value in row.values["out_of_distribution"]]
+    board, rows = report.board, report.board.rows
+    texts = board.texts().drop(columns=["#", "encoding", "kind", "seeds", "each seed, %"])
+    texts = texts.drop(columns="converged", errors="ignore")
+    known = known_columns(texts)
+    values = [value for row in rows for value in row.values["out_of_distribution"]]
     end = scale_end(max(values, default=1.0))
-    rows = iter(
-        {"row": row, "place": place, "cells": cells[place], "strip": _strip(row, end)}
-        for place, row in enumerate(board.rows)
+    entries = iter(
+        {"row": row, "place": place, "cells": texts.loc[row.encoding], "strip": _strip(row, end)}
+        for place, row in enumerate(rows)
     )
-    notes = replace(board, left_out=()).notes()[1:]
-    if any("\N{EN DASH}" in row.percent(region) for row in board.rows for region in row.means):
+    notes = board.notes()[1 : -len(board.left_out) or None]
+    if any("\N{EN DASH}" in row.percent(region) for row in rows for region in row.means):
         notes.insert(0, captions.RANGES)
-    if unknown := [head for head in heads if head not in known]:
+    if unknown := [str(head) for head in texts if head not in known]:
         notes.append(f"Not known of any run here, so without a column: {', '.join(unknown)}.")
     return {
         "heads": known,
         "outside": f"{REGION_WORDS['out_of_distribution']}, %",
         "end": f"{100 * end:g}",
         "sections": [
-            {**section._asdict(), "rows": [next(rows) for _ in section.rows]}
+            {**section._asdict(), "rows": [next(entries) for _ in section.rows]}
             for section in board.sections
         ],
         "notes": notes,
@@ -147,13 +191,11 @@ def _strip(row: Row, end: float) -> dict[str, Any]:
     """
     interval, values = row.means["out_of_distribution"], row.values["out_of_distribution"]
     shares = [interval.low, min(interval.high, end)] if interval else []
+    labels = [f"seed {s}: {100 * v:.1f} %" for s, v in zip(row.seeds, values, strict=False)]
     return {
         "interval": [f"{3 + 96 * share / end:.2f}" for share in shares],
         "seeds": [f"{3 + 96 * share / end:.2f}" for share in values],
-        "label": ", ".join(
-            f"seed {seed}: {100 * share:.1f} %"
-            for seed, share in zip(row.seeds, values, strict=False)
-        ),
+        "label": ", ".join(labels),
     }
 
 
@@ -175,18 +217,144 @@ def _plot(max_digits: int, trained_digits: int) -> dict[str, Any]:
     }
 
 
-def _facts(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the facts that are the same for all runs, and the names of those that differ."""
-    facts = runs[0].facts if runs else {}
-    different = [name for name in facts if len({run.facts[name] for run in runs}) > 1]
-    same = {name: value for name, value in facts.items() if name not in different}
-    return {"same": same, "different": different}
+# ---- what the script draws ---------------------------------------------------------------------
 
 
-def _configurations(runs: Sequence[Run]) -> list[tuple[dict[str, Any], list[str]]]:
-    """Return the settings, once for all runs that have them, and which those are."""
-    runs_of: dict[tuple[tuple[str, object], ...], list[str]] = {}
-    for run in runs:
-        key = tuple(run.config.items())
-        runs_of.setdefault(key, []).append(f"{run.encoding}, seed {run.seed}")
-    return [(dict(settings), names) for settings, names in runs_of.items()]
+def content(report: Report) -> dict[str, Any]:
+    """Return all that the page's script draws, as plain Python for JSON.
+
+    Raises UsageError if the grids must not be compared.
+    """
+    panels = captions.checked_panels(report.panels)
+    first = panels[0][0]
+    parts = [region_mask(region, first.max_digits, first.trained_digits) for region in _PARTS]
+    chosen = {"mean": panels} | {
+        str(seed): [[grid for grid in panel if grid.seed == seed] for panel in panels]
+        for seed in report.seeds
+    }
+    encodings = [
+        {
+            "name": panel[0].name,
+            "choices": {key: _cells(shown[n]) for key, shown in chosen.items() if shown[n]},
+        }
+        for n, panel in enumerate(panels)
+    ]
+    totals = {
+        sum(grid.blocks_done for grid in grids) for p in chosen.values() for grids in p if grids
+    }
+    return {
+        "max_digits": first.max_digits,
+        "trained_digits": first.trained_digits,
+        "choices": list(chosen),
+        "colours": colours(COLOURS),
+        "differences": colours(DIFFERENCES),
+        "regions": {
+            "words": [REGION_WORDS[region] for region in _PARTS],
+            "cells": "".join(map(str, np.argmax(parts, axis=0).ravel())),
+        },
+        "intervals": {total: _intervals(total) for total in sorted(totals)},
+        "footnotes": {
+            key: captions.footnote(list(filter(None, shown))) for key, shown in chosen.items()
+        },
+        "encodings": encodings,
+        "pairs": {key: _pairs(shown) for key, shown in chosen.items()},
+        **_curves(report.curves),
+    }
+
+
+def _cells(grids: Panel) -> dict[str, Any]:
+    """Return the cells of an encoding and the words about them."""
+    return {
+        "seeds": [grid.seed for grid in grids],
+        "exact": np.sum([grid.exact for grid in grids], axis=0).ravel().tolist(),
+        "total": sum(grid.blocks_done for grid in grids),
+        "lines": [captions.mean_line(grids, region) for region in captions.MEANS],
+        "last": captions.seeds_line(grids),
+        "mark": captions.convergence(grids),
+    }
+
+
+def _intervals(total: int) -> list[str]:
+    """Return Wilson's 95 % interval of 0 to `total` exact answers, in words."""
+    ends = zip(*wilson(np.arange(total + 1), total), strict=True)
+    return [f"{100 * low:.1f} % to {100 * high:.1f} %" for low, high in ends]
+
+
+def _pairs(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
+    """Return the difference of every two encodings, first minus second, by places: "0 1".
+
+    `cells` are bits in base64, 1 for a significant difference, most significant bit first;
+    `points` are the differences of the means in percentage points, null for an empty region.
+    """
+    pairs = {}
+    made = [
+        (place, grids, cell_means(grids), [over_seeds(grids, region) for region in captions.MEANS])
+        for place, grids in enumerate(panels)
+        if grids
+    ]
+    for (i, one, first, means), (j, other, second, other_means) in combinations(made, 2):
+        differs = significant(one, other)
+        pairs[f"{i} {j}"] = {
+            "limit": difference_limit(100 * (first - second)),
+            "cells": base64.b64encode(np.packbits(differs).tobytes()).decode(),
+            "words": f"{differs.sum()} of {differs.size} cells differ significantly, "
+            "these runs only",
+            "points": [
+                None if a is None or b is None else round(100 * (a.mean - b.mean), 6)
+                for a, b in zip(means, other_means, strict=True)
+            ],
+        }
+    return pairs
+
+
+def colours(name: str) -> str:
+    """Return 256 colours of a map, six hexadecimal digits each: those of the figures."""
+    palette = sns.color_palette(name, as_cmap=True)(np.linspace(0, 1, 256))
+    return "".join(mpl.colors.to_hex(colour)[1:] for colour in palette)
+
+
+def _curves(rows: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    """Return the lines of the seeds of each encoding and their mean, at up to 200 steps; and the
+    learning of each length, the mean over seeds, a row a length and a column a step, at up to 60.
+    """
+    curves = by_seed(rows)
+    lines, learning = [], []
+    for number, encoding in enumerate(rows.encoding.unique()):
+        drawn: dict[str, Any] = {}
+        for quantity in ("loss", "held_out", "out_of_distribution"):
+            seeds = _thinned(curves[encoding, quantity, 0], 200)
+            drawn[quantity] = {
+                "seeds": [_points(seeds[seed]) for seed in seeds if len(seeds)],
+                "mean": _points(seeds.mean(axis=1)),
+            }
+        colour, dash = _PENS[number % len(_PENS)], _DASHES[number // len(_PENS) % len(_DASHES)]
+        lines.append({"encoding": encoding, "colour": colour, "dash": dash, **drawn})
+        by_length = rows[(rows.encoding == encoding) & (rows.quantity == "by_length")]
+        if len(by_length):
+            means = by_length.pivot_table(index="step", columns="part", values="value")
+            means = _thinned(means, 60)
+            learning.append(
+                {
+                    "encoding": encoding,
+                    "seeds": sorted(by_length.seed.unique().tolist()),
+                    "lengths": means.columns.tolist(),
+                    "steps": means.index.tolist(),
+                    "values": [list(map(_rounded, means[length])) for length in means],
+                }
+            )
+    return {"curves": lines, "lengths": learning}
+
+
+def _thinned(table: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Return every k-th row, at most `most`, and the last."""
+    count = len(table)
+    return table.iloc[sorted({*range(0, count, max(-(-count // most), 1)), *range(count)[-1:]})]
+
+
+def _points(values: "pd.Series[float]") -> list[tuple[int, float]]:
+    return [(int(step), _rounded(value)) for step, value in values.items()]  # type: ignore[call-overload]
+
+
+def _rounded(value: float) -> float:
+    """Round to four digits: more than a curve shows."""
+    return float(f"{value:.4g}")

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the numbers that content.py computed: JSON, deflated, in base64.
+// Draws the numbers that page.py computed: JSON, deflated, in base64.
 
 const GREY = "#cfcfcf"; // as in figures/heatmap.py
 const LEFT = 15, BOTTOM = 15, SIDE = 84; // of 100, as in page.py
@@ -322,7 +322,7 @@ function sortable(table) {
 
 // The first row is the group's name; what is missing goes last, whichever way.
 function sortRows(body, column, numbers, down) {
-  const value = (row) => row.cells[column].dataset.value;
+  const value = ({ cells }) => numbers ? (cells[column].textContent.replaceAll(",", "").match(/[\d.]+/) ?? [""])[0] : cells[0].dataset.value;
   const rows = [...body.rows].slice(1).sort((one, other) => {
     const [a, b] = [value(one), value(other)];
     if (numbers && (a === "" || b === "")) return (a === "") - (b === "");
