@@ -14,19 +14,20 @@ from tape_arith.arith.bench import limits
 from tape_arith.arith.bench.measure import Options, Result, time_call
 from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
 from tape_arith.arith.errors import Failure
+from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.sweeps.engines.worker import COMMAND_LINE
-from tape_arith.arith.training.config import Config
 
 _COUNT, _QUICK_COUNT = 5_000_000, 2_000
 
 
 def measure(options: Options) -> Iterator[Result]:
     """Measure the command beside the limit of this machine."""
-    config, workers = options.config("paper-40"), options.cores
+    config = load_preset(options.preset or "paper-40").with_settings(options.settings)
     bucket = Bucket(config.task, config.trained_digits, 0, "train")
     count = options.count or (_QUICK_COUNT if options.quick else _COUNT)
-    least, limit_name = _least_seconds(bucket, count, options)
-    seconds, size = _run_command(options.folder, config, count, workers)
+    workers = options.cores
+    least, limit_name = _least_seconds(bucket, count, workers, options.quick)
+    seconds, size = _run_command(bucket, count, workers)
     threads = f"{workers} thread{'s' if workers > 1 else ''}"
     name = f"{count:,} problems of {config.task} bucket {bucket.max_digits}, {threads}"
     yield Result("generate", name, seconds, "s", least, limit_name)
@@ -34,44 +35,36 @@ def measure(options: Options) -> Iterator[Result]:
         yield Result("generate", name, amount / seconds, unit, amount / least, limit_name)
 
 
-def _least_seconds(bucket: Bucket, count: int, options: Options) -> tuple[float, str]:
+def _least_seconds(bucket: Bucket, count: int, workers: int, quick: bool) -> tuple[float, str]:
     """Return the seconds that no generator of these problems could go below here.
 
     Also the limit that binds: the digits of operands, or bytes through the hash or onto the disk.
     """
-    workers, quick = options.cores, options.quick
     digits = count * (bucket.max_digits + 1)  # of two operands, lengths uniform in 1 .. W
     probe = bucket.problems(0, min(count, bucket.num_pairs))
     size = count * (len(probe.tokens) / len(probe.lengths) + LENGTH_TYPE.itemsize)
-    disks = [limits.disk_limit(options.folder, files, quick) for files in {1, workers}]
+    disks = [limits.disk_limit(files, quick) for files in {1, workers}]
     amounts = [
         (digits, limits.digit_limit(workers, quick)),
         (size, limits.hash_limit(workers, quick)),
-        (size, max(disks, key=lambda disk: disk.rate)),
+        (size, max(disks, key=lambda disk: disk.value or 0.0)),
     ]
-    return max((amount / limit.rate, limit.name) for amount, limit in amounts)
+    return max((amount / (limit.value or 1.0), limit.name) for amount, limit in amounts)
 
 
-def _run_command(parent: Path, config: Config, count: int, workers: int) -> tuple[float, int]:
-    """Run the command in a new folder below `parent`, which is removed again.
+def _run_command(bucket: Bucket, count: int, workers: int) -> tuple[float, int]:
+    """Run the command in a temporary folder; return its seconds and the bytes on disk.
 
-    Returns its seconds and the bytes on disk. Raises Failure with the command's own words.
+    Raises Failure with the command's own words.
     """
-    settings = {
-        "task": config.task,
-        "trained_digits": config.trained_digits,
-        "tested_digits": config.trained_digits,
-    }
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        temporary = tempfile.TemporaryDirectory(dir=parent, prefix="bench-")
-    except OSError as error:
-        raise Failure(f"cannot write to {parent}: {error.strerror or error}") from error
-    with temporary as folder:
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         out = Path(folder) / "data"
         command = [sys.executable, *COMMAND_LINE, "generate", "--preset", "mini"]
         command += ["--out", str(out), "--count", str(count), "--workers", str(workers)]
-        command += [word for k, v in settings.items() for word in ("--set", f"{k}={v}")]
+        command += ["--task", bucket.task]
+        command += [
+            f"--set={key}={bucket.max_digits}" for key in ("trained_digits", "tested_digits")
+        ]
         ended: list[subprocess.CompletedProcess[str]] = []
         seconds = time_call(
             lambda: ended.append(subprocess.run(command, capture_output=True, text=True))

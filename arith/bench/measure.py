@@ -5,9 +5,8 @@ is taken by torch.utils.benchmark, which waits for a GPU before it reads the clo
 """
 
 import os
-import tempfile
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
@@ -26,11 +25,12 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 TURN = 4
 """Consecutive steps of one training before the next one has its turn."""
+_MOST_ROUNDS = 67
 _ONE_CALL = 1e-9
 """Seconds that any call fills: Timer calls once off the clock, then once on it."""
 
 #: Sizes of --quick.
-TINY = {
+_TINY = {
     "trained_digits": 2,
     "tested_digits": 4,
     "num_problems": 1_000,
@@ -40,7 +40,6 @@ TINY = {
     "head_dim": 8,
     "mlp_size": 16,
     "batch_size": 8,
-    "problems_per_cell": 5,
 }
 #: Sizes that suit a CPU, in place of mini's, where no preset is given.
 _MIDDLE = {
@@ -87,12 +86,12 @@ class Result:
 
     @property
     def ratio(self) -> float | None:
-        """Value / limit; None where either is missing.
-
-        >>> Result("train", "rope", 30.0, "tokens/s", 60.0, "the peer's").ratio
-        0.5
-        """
+        """Value / limit; None where either is missing."""
         return None if self.value is None or not self.limit else self.value / self.limit
+
+    def beside(self, limit: "Result", name: str | None = None) -> "Result":
+        """Return this line beside another, which is called by its own name or by `name`."""
+        return replace(self, limit=limit.value, limit_name=name or limit.name)
 
 
 @dataclass(frozen=True)
@@ -101,31 +100,27 @@ class Options:
 
     encodings  empty: the stage's own choice
     lengths    in digits or tokens as the stage says; empty: the stage's own choice
-    seconds    about how long a stage may take
-    quick      the smallest sizes that still run every line: for tests, not for figures
+    seconds    about how long a stage may take; 0: the smallest sizes, to check that all lines run
     """
 
     encodings: tuple[Name, ...] = ()
     preset: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     lengths: tuple[int, ...] = ()
-    directory: Path | None = None
     count: int | None = None
     run: Path | None = None
     compute: AttentionChoice = AUTO
     seconds: float = 60.0
-    quick: bool = False
     threads: int | None = None
+
+    @property
+    def quick(self) -> bool:
+        return self.seconds == 0
 
     @property
     def cores(self) -> int:
         """Processes or threads of work that is not torch's."""
         return self.threads or os.cpu_count() or 1
-
-    @property
-    def folder(self) -> Path:
-        """Folder that files are written to."""
-        return self.directory or Path(tempfile.gettempdir())
 
     def names(self, *default: str) -> tuple[Name, ...]:
         """Return the encodings of --pe, else `default`.
@@ -137,40 +132,24 @@ class Options:
                 raise UsageError(f"{name} trains as {name.encoding} does: measure {name.encoding}")
         return self.encodings or tuple(parse(name) for name in default)
 
-    def config(self, preset: str, sizes: Mapping[str, object] | None = None) -> Config:
-        """Return the config of --preset, else `preset` with `sizes`; --set goes on top."""
-        if self.preset is not None:
-            preset, sizes = self.preset, None
-        return load_preset(preset).with_settings({**(sizes or {}), **self.settings})
+    def config(self, hardware: Hardware) -> Config:
+        """Return the config of --preset, else the paper's on a GPU and one that suits a CPU.
 
-    def training_config(self, hardware: Hardware) -> Config:
-        """Return a config as above: the paper's on a GPU, one that suits a CPU elsewhere."""
+        --set goes on top.
+        """
+        default, sizes = ("paper-40", {}) if hardware.device == "cuda" else ("mini", _MIDDLE)
         if self.quick:
-            return self.config("mini", TINY)
-        if hardware.device == "cuda":
-            return self.config("paper-40")
-        return self.config("mini", _MIDDLE)
+            default, sizes = "mini", _TINY
+        if self.preset is not None:
+            default, sizes = self.preset, {}
+        return load_preset(default).with_settings({**sizes, **self.settings})
 
 
 def describe_threads(hardware: Hardware) -> str:
-    """Name the processor of `hardware`.
-
-    >>> import torch
-    >>> describe_threads(Hardware("cpu", torch.float32, 2))
-    '2 threads'
-    """
+    """Name the processor of `hardware`."""
     if hardware.device == "cuda":
         return "GPU"
     return f"{hardware.threads} thread{'s' if hardware.threads > 1 else ''}"
-
-
-def rounds(most: int, seconds: float) -> Iterator[int]:
-    """Count rounds: at most `most`, none begun after `seconds`, one at the least."""
-    deadline = monotonic() + seconds
-    for number in range(max(most, 1)):
-        if number and monotonic() > deadline:
-            return
-        yield number
 
 
 def time_call(function: Callable[[], object]) -> float:
@@ -182,9 +161,9 @@ def time_call(function: Callable[[], object]) -> float:
 
 def time_interleaved(
     functions: Mapping[_Key, Callable[[int], object]],
+    seconds: float,
     *,
-    most: int,
-    seconds: float = float("inf"),
+    most: int = _MOST_ROUNDS,
     fill: float = _ONE_CALL,
 ) -> dict[_Key, list[float]]:
     """Time several functions, called in turn with the number of the round; seconds a call.
@@ -192,10 +171,14 @@ def time_interleaved(
     In turn, so that a machine that is busy for a while slows all alike. In each round a function is
     first called off the clock, for caches are full of what the others left, and oneDNN and
     torch.compile make their kernels at the first call. Then it is called as often as fills `fill`
-    seconds: on a GPU a short call takes less time than to wait for it.
+    seconds: on a GPU a short call takes less time than to wait for it. There are at most `most`
+    rounds, none begun after `seconds`, and one at the least.
     """
     times: dict[_Key, list[float]] = {key: [] for key in functions}
-    for number in rounds(most, seconds):
+    deadline = monotonic() + seconds
+    for number in range(most):
+        if number and monotonic() > deadline:
+            break
         for key, function in functions.items():
             context = {"function": function, "number": number}
             measured = Timer("function(number)", globals=context)
@@ -204,7 +187,7 @@ def time_interleaved(
 
 
 def time_trainings(
-    trainings: Mapping[_Key, Callable[[int], object]], *, most: int, seconds: float
+    trainings: Mapping[_Key, Callable[[int], object]], seconds: float
 ) -> dict[_Key, list[float]]:
     """Time trainings in turns of TURN steps; seconds of each turn.
 
@@ -213,16 +196,13 @@ def time_trainings(
     """
 
     def turn_of(train: Callable[[int], object]) -> Callable[[int], object]:
-        return lambda turn: [train(step) for step in steps_of(turn)]
+        return lambda turn: [train(step) for step in range(turn * TURN, (turn + 1) * TURN)]
 
     turns = {key: turn_of(train) for key, train in trainings.items()}
-    return time_interleaved(turns, most=most, seconds=seconds)
+    return time_interleaved(turns, seconds)
 
 
-def steps_of(turn: int) -> range:
-    """Return the steps of a turn.
-
-    >>> steps_of(1)
-    range(4, 8)
-    """
-    return range(turn * TURN, (turn + 1) * TURN)
+def rates(count: Callable[[int], int], turns: Sequence[float]) -> list[float]:
+    """Return what a second of each turn did, of which a step does `count`."""
+    steps = [range(turn * TURN, (turn + 1) * TURN) for turn in range(len(turns))]
+    return [sum(map(count, turn)) / seconds for turn, seconds in zip(steps, turns, strict=True)]

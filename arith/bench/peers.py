@@ -14,10 +14,11 @@ GPU too. --attention is ours alone.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,16 +31,16 @@ from tape_arith.arith.bench.measure import (
     Options,
     Result,
     describe_threads,
-    steps_of,
+    rates,
     time_trainings,
 )
-from tape_arith.arith.bench.train import MOST_TURNS, QUICK_TURNS, Candidate, warm_up
+from tape_arith.arith.bench.train import Candidate, warm_up
 from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.tasks.task import SIZE
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.step import summed_loss
-from tape_arith.models.build import prepare, raise_graph_limit
+from tape_arith.models.build import prepare
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names.parse import parse
 
@@ -62,29 +63,28 @@ class _Contender(NamedTuple):
     parameters: int
     train: Callable[[int], object]
     note: str
-    package: str = ""
 
 
-def _llama(package: Any, config: Config, attention: str) -> nn.Module:
-    sizes = package.LlamaConfig(
-        vocab_size=SIZE,
-        hidden_size=config.hidden_size,
-        intermediate_size=config.mlp_size,
-        num_hidden_layers=config.num_layers,
-        num_attention_heads=config.num_heads,
-        num_key_value_heads=config.num_heads,
-        head_dim=config.head_dim,
-        max_position_embeddings=_ROOM,
-        tie_word_embeddings=False,
-        hidden_act="gelu",
-        use_cache=False,
-        attn_implementation=attention,
+def _llama(package: Any, config: Config, attention: str) -> Any:
+    return package.LlamaForCausalLM(
+        package.LlamaConfig(
+            vocab_size=SIZE,
+            hidden_size=config.hidden_size,
+            intermediate_size=config.mlp_size,
+            num_hidden_layers=config.num_layers,
+            num_attention_heads=config.num_heads,
+            num_key_value_heads=config.num_heads,
+            head_dim=config.head_dim,
+            max_position_embeddings=_ROOM,
+            tie_word_embeddings=False,
+            hidden_act="gelu",
+            use_cache=False,
+            attn_implementation=attention,
+        )
     )
-    model: nn.Module = package.LlamaForCausalLM(sizes)
-    return model
 
 
-def _x_transformer(package: Any, config: Config, flash: bool) -> nn.Module:
+def _x_transformer(package: Any, config: Config, flash: bool) -> Any:
     layers = package.Decoder(
         dim=config.hidden_size,
         depth=config.num_layers,
@@ -99,10 +99,9 @@ def _x_transformer(package: Any, config: Config, flash: bool) -> nn.Module:
         ff_no_bias=True,
         attn_flash=flash,
     )
-    model: nn.Module = package.TransformerWrapper(
+    return package.TransformerWrapper(
         num_tokens=SIZE, max_seq_len=_ROOM, use_abs_pos_emb=False, attn_layers=layers
     )
-    return model
 
 
 #: Each package in two settings, since which is faster depends on the machine.
@@ -122,62 +121,43 @@ def _import(package: str) -> tuple[Any, str]:
 def measure(options: Options) -> Iterator[Result]:
     """Measure real tokens a second of all, in turn; then ours beside each peer's best."""
     hardware = detect(*options.compute)
-    config = options.training_config(hardware)
-    contenders = [_as_the_suite_trains(config, hardware), _on_one_batch(config, hardware)]
-    peers: list[_Contender] = []
+    config = options.config(hardware)
+    ours = [_as_the_suite_trains(config, hardware), _on_one_batch(config, hardware)]
+    peers: dict[str, list[_Contender]] = {}
     for peer in _PEERS:
         try:
-            peers.append(_contender(peer, config, hardware))
+            contender = _contender(peer, config, hardware)
+            peers.setdefault(peer.package, []).append(contender)
         except ImportError:
             reason = f"{peer.package} is not installed (pip install {peer.package})"
             yield Result("peers", f"{peer.package} {peer.name}", None, "tokens/s", note=reason)
-    rates = _rates([*contenders, *peers], config, hardware, options)
+    contenders = [*chain(*peers.values()), *ours]
+    warm_up([each.train for each in contenders], hardware, blocks=config.num_layers)
+    turns = time_trainings({each.name: each.train for each in contenders}, options.seconds)
     lines: dict[str, Result] = {}
-    for each in [*peers, *contenders]:
-        more = each.parameters - contenders[0].parameters
-        note = f"{each.note}, {each.parameters:,} parameters" + (f" ({more:+,})" if more else "")
+    for each in contenders:
+        speeds = rates(partial(_real_tokens, config), turns[each.name])
+        note = f"{each.note}, {each.parameters:,} parameters"
         name = f"{each.name}: real tokens"
-        lines[each.name] = Result.of("peers", name, rates[each.name], "tokens/s", note=note)
+        lines[each.name] = Result.of("peers", name, speeds, "tokens/s", note=note)
         yield lines[each.name]
-    speed = {name: line.value or 0.0 for name, line in lines.items()}
-    for own in contenders:
-        for package in dict.fromkeys(peer.package for peer in peers):
-            settings = [peer.name for peer in peers if peer.package == package]
-            best = max(settings, key=speed.__getitem__)
+    for own in ours:
+        for package, settings in peers.items():
+            best = max((each.name for each in settings), key=lambda name: lines[name].value or 0.0)
             name = f"{own.name} / {best.removeprefix(package).strip()}"
-            yield Result("peers", name, speed[own.name], "tokens/s", speed[best], best)
-
-
-def _rates(
-    contenders: Sequence[_Contender], config: Config, hardware: Hardware, options: Options
-) -> dict[str, list[float]]:
-    """Measure real tokens a second of each turn: inputs, padding excluded."""
-    if hardware.compiles:
-        raise_graph_limit(len(contenders), blocks=config.num_layers)
-    for contender in contenders:
-        warm_up(contender.train, hardware)
-    turns = time_trainings(
-        {contender.name: contender.train for contender in contenders},
-        most=QUICK_TURNS if options.quick else MOST_TURNS // 2,
-        seconds=options.seconds,
-    )
-    return {
-        name: [
-            sum(_real_tokens(config, step) for step in steps_of(turn)) / seconds
-            for turn, seconds in enumerate(times)
-        ]
-        for name, times in turns.items()
-    }
+            ratio = Result("peers", name, lines[own.name].value, "tokens/s")
+            yield ratio.beside(lines[best], best)
 
 
 def _as_the_suite_trains(config: Config, hardware: Hardware) -> _Contender:
     """Return a contender that takes the steps of `tape-arith train --pe rope`."""
-    candidate = Candidate.of(parse("rope"), config, hardware)
+    candidate = Candidate(parse("rope"), config, hardware)
     trainer = candidate.trainer
     groups = len(list(trainer.groups(*trainer.batches.problems(0))))
-    place = "" if hardware.device == "cuda" else f" on {describe_threads(hardware)}"
-    note = f"{hardware.dtype_name}, {groups} groups{place}, "
-    note += f"{100 * candidate.padding([0]):.0f} % padding{_compiled(hardware)}"
+    note = (
+        f"{hardware.dtype_name}, {groups} groups on {describe_threads(hardware)}, "
+        f"{100 * candidate.padding([0]):.0f} % padding{_compiled(hardware)}"
+    )
     parameters = trainer.decoder.num_parameters()
     return _Contender("ours, as the suite trains", parameters, candidate.train, note)
 
@@ -189,9 +169,8 @@ def _on_one_batch(config: Config, hardware: Hardware) -> _Contender:
     def loss(rows: Rows) -> Tensor:
         return summed_loss(decoder, rows, hardware.device) / len(rows.answers)
 
-    train = _padded_training(decoder, loss, config, hardware)
-    note = _describe(hardware, config) + _compiled(hardware)
-    return _Contender("ours, one padded batch", decoder.num_parameters(), train, note)
+    name, note = "ours, one padded batch", _compiled(hardware)
+    return _padded_contender(name, decoder, loss, config, hardware, note)
 
 
 def _compiled(hardware: Hardware) -> str:
@@ -206,9 +185,10 @@ def _contender(peer: _Peer, config: Config, hardware: Hardware) -> _Contender:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = peer.build(package, config).to(hardware.device)
-    compiled = hardware.compiled is True
-    if compiled:
+    note = f", version {number}"
+    if hardware.compiled is True:
         model.compile(dynamic=True if hardware.device == "cpu" else None)
+        note += ", compiled"
 
     def loss(rows: Rows) -> Tensor:
         arrays = (rows.inputs, rows.answers, rows.targets[rows.is_answer])
@@ -217,18 +197,17 @@ def _contender(peer: _Peer, config: Config, hardware: Hardware) -> _Contender:
         logits = getattr(output, "logits", output).flatten(0, 1).index_select(0, answers)
         return F.cross_entropy(logits.float(), targets)
 
-    train = _padded_training(model, loss, config, hardware)
-    count = sum(parameter.numel() for parameter in model.parameters())
-    note = f"{_describe(hardware, config)}, version {number}" + (", compiled" if compiled else "")
-    return _Contender(f"{peer.package} {peer.name}", count, train, note, peer.package)
+    return _padded_contender(f"{peer.package} {peer.name}", model, loss, config, hardware, note)
 
 
-def _padded_training(
+def _padded_contender(
+    name: str,
     model: nn.Module,
     loss: Callable[[Rows], Tensor],
     config: Config,
     hardware: Hardware,
-) -> Callable[[int], object]:
+    note: str,
+) -> _Contender:
     """Return forward, backward and AdamW on one padded batch, shared by torch's threads."""
     model.train()
     optimizer = torch.optim.AdamW(
@@ -249,7 +228,13 @@ def _padded_training(
             optimizer.zero_grad(set_to_none=True)
         return value.detach()
 
-    return train
+    count, width = _padded_batch(config, 0).inputs.shape
+    note = (
+        f"{hardware.dtype_name}, 1 batch of {count} x {width} on {describe_threads(hardware)}, "
+        f"{100 * (1 - _real_tokens(config, 0) / (count * width)):.0f} % padding{note}"
+    )
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return _Contender(name, parameters, train, note)
 
 
 @lru_cache(maxsize=8)
@@ -262,14 +247,6 @@ def _padded_batch(config: Config, step: int) -> Rows:
 
 
 def _real_tokens(config: Config, step: int) -> int:
+    """Count the inputs of a step, padding excluded."""
     rows = _padded_batch(config, step)
     return int((rows.prompt_lengths + rows.answer_tokens - 1).sum())
-
-
-def _describe(hardware: Hardware, config: Config) -> str:
-    """Describe a step on one padded batch."""
-    rows = _padded_batch(config, 0)
-    padding = 1 - _real_tokens(config, 0) / rows.inputs.size
-    batch = f"{hardware.dtype_name}, 1 batch of {len(rows.inputs)} x {rows.inputs.shape[1]}"
-    shared = "" if hardware.device == "cuda" else f" shared by {describe_threads(hardware)}"
-    return f"{batch}{shared}, {100 * padding:.0f} % padding"

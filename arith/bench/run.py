@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+
+from matplotlib.ticker import EngFormatter
 
 from tape_arith.arith.bench import ALL, STAGES
 from tape_arith.arith.bench.measure import Options, Result
@@ -16,9 +17,8 @@ from tape_arith.arith.runs.record import known_preset
 from tape_arith.models.hardware import detect
 
 _COLUMNS = ("stage", "what", "measured", "limit or peer", "ratio", "note")
+_RULES = ("---", "---", "---:", "---", "---:", "---")
 _WIDTHS = (9, 56, 20, 52, 7, 0)  # the note takes what it needs
-_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"))
 
 
 def run(names: Sequence[str], options: Options, file: Path | None = None) -> bool:
@@ -34,8 +34,13 @@ def run(names: Sequence[str], options: Options, file: Path | None = None) -> boo
     stages = list(STAGES) if ALL in names else list(dict.fromkeys(names))
     known_preset(options.preset)
     facts = environment(detect(*options.compute)) | {"cores": os.cpu_count(), "stages": stages}
-    rules = ("---", "---", "---:", "---", "---:", "---")
-    print(f"{_describe_machine(facts)}\n\n{_markdown(_COLUMNS)}\n{_markdown(rules)}", flush=True)
+    version = f"tape-arith {facts['tape-arith']} {facts['commit'] or ''}".strip()
+    threads = "" if facts["device"] == "cuda" else f", threads: {facts['threads']}"
+    print(
+        f"{facts['hardware']}{threads}, {facts['dtype']}, torch {facts['torch']}, {version}; "
+        "± is half the distance between quartiles\n"
+    )
+    print(f"{_markdown(_COLUMNS)}\n{_markdown(_RULES)}", flush=True)
     results: list[Result] = []
     failed = False
     for stage in stages:
@@ -63,55 +68,18 @@ def _measure(stage: str, options: Options) -> Iterator[Result]:
     return measured
 
 
-def _describe_machine(facts: dict[str, Any]) -> str:
-    """Name the machine and the versions that all results of a call belong to."""
-    version = f"tape-arith {facts['tape-arith']} {facts['commit'] or ''}".strip()
-    threads = "" if facts["device"] == "cuda" else f", threads: {facts['threads']}"
-    return (
-        f"{facts['hardware']}{threads}, {facts['dtype']}, torch {facts['torch']}, {version}; "
-        "± is half the distance between quartiles"
-    )
-
-
 def _cells(result: Result) -> tuple[str, ...]:
     """Return one row of the table, in the order of _COLUMNS."""
-    measured = _format_value(result.value, result.unit)
+    text = EngFormatter(result.unit, places=1)  # a prefix for each thousand
+    measured = "not measured" if result.value is None else text(result.value)
     if result.value and result.spread is not None and result.repeats and result.repeats > 1:
         measured += f" ±{abs(100 * result.spread / result.value):.0f}%"
-    limit = ""
-    if result.limit is not None:
-        limit = f"{_format_value(result.limit, result.unit)} {result.limit_name or ''}".rstrip()
-    ratio = "" if result.ratio is None else _three_digits(result.ratio)
-    return (result.stage, result.name, measured, limit, ratio, result.note)
+    limit = f"{text(result.limit)} {result.limit_name or ''}".rstrip() if result.limit else ""
+    ratio = result.ratio or 0.0
+    share = "" if result.ratio is None else f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}"
+    return (result.stage, result.name, measured, limit, share, result.note)
 
 
 def _markdown(row: Sequence[str]) -> str:
     """Return a row of Markdown whose columns are aligned."""
     return f"| {' | '.join(t.ljust(w) for t, w in zip(row, _WIDTHS, strict=True))} |"
-
-
-def _format_value(value: float | None, unit: str) -> str:
-    """Return a value with its unit, in three digits and the prefix that fits.
-
-    >>> _format_value(41_234.0, "tokens/s"), _format_value(0.0123, "s"), _format_value(None, "s")
-    ('41.2 k tokens/s', '12.3 ms', 'not measured')
-    """
-    if value is None:
-        return "not measured"
-    size = abs(value)
-    if unit == "s":  # seconds have no kilo, and milli and micro
-        scale, prefix = next((pair for pair in _SMALL if size >= pair[0] or not size), _SMALL[-1])
-    else:
-        scale, prefix = next((pair for pair in _PREFIXES if size >= pair[0]), (1.0, ""))
-    # GB/s, but "41.2 k tokens/s"
-    joint = "" if not prefix or unit.split("/")[0] in ("B", "FLOP", "s") else " "
-    return f"{_three_digits(value / scale)} {prefix}{joint}{unit}".rstrip()
-
-
-def _three_digits(value: float) -> str:
-    """Return three digits, never an exponent.
-
-    >>> [_three_digits(value) for value in (0.5, 1.234, 1234.5, 0.00123)]
-    ['0.5', '1.23', '1,234', '0.00123']
-    """
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

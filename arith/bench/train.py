@@ -7,12 +7,12 @@ alike.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from statistics import median
 
 import torch
 
 from tape_arith.arith.bench import limits
-from tape_arith.arith.bench.measure import TURN, Options, Result, steps_of, time_trainings
+from tape_arith.arith.bench.measure import TURN, Options, Result, rates, time_trainings
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
@@ -21,23 +21,27 @@ from tape_arith.models.decoder import useful_training_flops
 from tape_arith.models.hardware import Hardware, datasheet, detect
 from tape_arith.models.names.parse import Name, parse
 
-MOST_TURNS, QUICK_TURNS = 67, 1
 _FIRST_STEPS = 5
 """Steps in which blocks are compiled, for groups of all shapes."""
 
 
-@dataclass
 class Candidate:
-    """An encoding with a training of its own, as a run makes it, of seed 0; `memory` in bytes."""
+    """An encoding with a training of its own, as a run makes it, of seed 0.
 
-    name: Name
-    trainer: Trainer
-    memory: int | None = None
+    `memory` is the peak of torch's tensors on a GPU in the first steps, in bytes; 0 on a CPU.
+    """
 
-    @classmethod
-    def of(cls, name: Name, config: Config, hardware: Hardware) -> "Candidate":
+    def __init__(self, name: Name, config: Config, hardware: Hardware) -> None:
+        before = 0
+        if hardware.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+        self.name = name
         decoder = decoder_for(config, Name(name.encoding), seed=0)
-        return cls(name, Trainer(decoder, config.bucket(0), config, hardware))
+        self.trainer = Trainer(decoder, config.bucket(0), config, hardware)
+        warm_up([self.train], hardware)
+        on_gpu = hardware.device == "cuda"
+        self.memory = torch.cuda.max_memory_allocated() - before if on_gpu else 0
 
     def train(self, step: int) -> None:
         """Take step number `step` by the code that trains."""
@@ -70,96 +74,61 @@ class Candidate:
 def measure(options: Options) -> Iterator[Result]:
     """Measure a step of each encoding for each of --lengths, the longest operand trained on."""
     hardware = detect(*options.compute)
-    config = options.training_config(hardware)
+    config = options.config(hardware)
     names = list(dict.fromkeys([parse("rope"), *options.names("rope", "fire", "tape")]))
     lengths = options.lengths or (config.trained_digits,)
-    share = replace(options, seconds=options.seconds / len(lengths))
     for digits in lengths:
         tested = max(config.tested_digits, digits)
         sizes = config.with_settings({"trained_digits": digits, "tested_digits": tested})
         label = f", {digits} digits" if len(lengths) > 1 else ""
-        yield from _compare(names, sizes, hardware, share, label)
+        yield from _compare(names, sizes, hardware, options, label)
 
 
 def _compare(
-    names: Sequence[Name], config: Config, hardware: Hardware, options: Options, label: str = ""
+    names: Sequence[Name], config: Config, hardware: Hardware, options: Options, label: str
 ) -> Iterator[Result]:
     """Yield the lines of each of `names`, beside the first of them."""
-    candidates = _prepare(names, config, hardware)
-    turns = time_trainings(
-        {each.name: each.train for each in candidates},
-        most=QUICK_TURNS if options.quick else MOST_TURNS,
-        seconds=0.6 * options.seconds,
-    )
+    candidates = [Candidate(name, config, hardware) for name in names]
+    warm_up([each.train for each in candidates], hardware, blocks=config.num_layers)
+    seconds = 0.6 * options.seconds / max(1, len(options.lengths))
+    turns = time_trainings({each.name: each.train for each in candidates}, seconds)
     limit = limits.product_limit(hardware, options.quick)
-    first: dict[str, float | None] = {}
+    peak = datasheet(hardware.name) if hardware.device == "cuda" else None
+    first: dict[str, Result] = {}
     for each in candidates:
-        seconds, name = turns[each.name], f"{each.name}{label}"
-
-        def per_second(count: Callable[[int], int], seconds: list[float] = seconds) -> list[float]:
-            counts = [sum(map(count, steps_of(turn))) for turn in range(len(seconds))]
-            return [n / time for n, time in zip(counts, seconds, strict=True)]
-
-        decoder, padding = each.trainer.decoder, each.padding(range(TURN * len(seconds)))
+        times, decoder = turns[each.name], each.trainer.decoder
+        attention = decoder.pe.layers[0].attention.name  # type: ignore[union-attr]
         compiled = ", blocks compiled" if hardware.compiles else ""
+        memory = f", peak memory {each.memory / 1e9:.2f} GB" if each.memory else ""
         sizes = (
             f"{decoder.num_parameters():,} parameters, to {config.trained_digits} digits, batch "
-            f"{config.batch_size}, {hardware.dtype_name}, {100 * padding:.0f} % padding"
+            f"{config.batch_size}, {hardware.dtype_name}, "
+            f"{100 * each.padding(range(TURN * len(times))):.0f} % padding"
         )
-        attention = decoder.pe.layers[0].attention.name  # type: ignore[union-attr]
-        lines = {
-            "a step": (
-                [time / TURN for time in seconds],
-                "s",
-                f"attention by {attention}{compiled}",
-            ),
-            "real tokens": (per_second(each.tokens), "tokens/s", sizes),
-        }
-        if each.memory is not None:
-            lines["peak memory"] = ([each.memory], "B", "torch's tensors on the GPU")
-        for quantity, (values, unit, note) in lines.items():
-            line = Result.of("train", f"{name}: {quantity}", values, unit, note=note)
-            beside = first.setdefault(quantity, line.value)
-            yield replace(line, limit=beside, limit_name=f"{names[0]}{label}'s")
-        useful = per_second(each.useful_flops)
-        line = Result.of("train", f"{name}: useful FLOPs", useful, "FLOP/s")
+        step = [time / TURN for time in times]
+        for quantity, values, unit, note in (
+            ("a step", step, "s", f"attention by {attention}{compiled}{memory}"),
+            ("real tokens", rates(each.tokens, times), "tokens/s", sizes),
+        ):
+            line = Result.of("train", f"{each.name}{label}: {quantity}", values, unit, note=note)
+            yield line.beside(first.setdefault(quantity, line), f"{names[0]}{label}'s")
+        name, useful = f"{each.name}{label}: useful FLOPs", rates(each.useful_flops, times)
         note = "by formula, on real tokens"
-        yield replace(line, limit=limit.rate, limit_name=limit.name, note=note)
-        if hardware.device == "cuda":
-            yield _mfu(name, useful, hardware)
+        if peak is not None:
+            share = 100 * median(useful) / peak
+            note += f"; MFU {share:.1f} % of the datasheet of {hardware.name}"
+        yield Result.of("train", name, useful, "FLOP/s", note=note).beside(limit)
 
 
-def _prepare(names: Sequence[Name], config: Config, hardware: Hardware) -> list[Candidate]:
-    """Return trainings that have taken their first steps, in which blocks are compiled."""
-    candidates = []
-    for name in names:
-        before = 0
-        if hardware.device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-        candidates.append(Candidate.of(name, config, hardware))
-        warm_up(candidates[-1].train, hardware)
-        if hardware.device == "cuda":
-            candidates[-1].memory = torch.cuda.max_memory_allocated() - before
-    if hardware.compiles:
-        # A decoder that is compiled takes the place of the one before, until there is room for all.
-        raise_graph_limit(len(names), blocks=config.num_layers)
-        for each in candidates:
-            warm_up(each.train, hardware)
-    return candidates
+def warm_up(
+    trainings: Sequence[Callable[[int], object]], hardware: Hardware, blocks: int = 0
+) -> None:
+    """Take the first steps of trainings before the clock starts, in which blocks are compiled.
 
-
-def warm_up(train: Callable[[int], object], hardware: Hardware) -> None:
-    """Take the first steps of a training before the clock starts."""
-    for step in range(_FIRST_STEPS if hardware.compiles else 1):
-        train(step)
-
-
-def _mfu(name: str, rates: Sequence[float], hardware: Hardware) -> Result:
-    """Return useful FLOP/s beside the datasheet's; their ratio is the MFU."""
-    peak = datasheet(hardware.name)
-    if peak is None:
-        reason = f"no datasheet of {hardware.name}"
-        return Result("train", f"{name}: MFU", None, "FLOP/s", note=reason)
-    line = Result.of("train", f"{name}: MFU", rates, "FLOP/s")
-    return replace(line, limit=peak, limit_name=f"datasheet of {hardware.name}")
+    A decoder that is compiled takes the place of the one before, until there is room for all.
+    """
+    if hardware.compiles and blocks:
+        raise_graph_limit(len(trainings), blocks=blocks)
+    for train in trainings:
+        for step in range(_FIRST_STEPS if hardware.compiles else 1):
+            train(step)

@@ -42,9 +42,6 @@ def command(
     ] = "auto",
     compiled: option.Compiled = None,
     count: Annotated[int | None, typer.Option(min=1, help="Problems to generate.")] = None,
-    directory: Annotated[
-        Path | None, typer.Option("--dir", help="Where to write, if not to a temporary folder.")
-    ] = None,
     file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Keep the figures as JSON.")
     ] = None,
@@ -69,12 +66,10 @@ def command(
         preset=preset,
         settings=parse_settings(settings or []),
         lengths=tuple(sizes),
-        directory=directory,
         count=count,
         run=run,
         compute=AttentionChoice(attention, compiled),
-        seconds=seconds,
-        quick=quick,
+        seconds=0 if quick else seconds,
         threads=threads,
     )
     if not run_stages(stages or [ALL], options, file):

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from tape_arith.arith.bench import attention
 from tape_arith.arith.bench.measure import Options
-from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.record import load_preset
 from tape_arith.models import backends
@@ -16,45 +15,34 @@ from tape_arith.models.attention import Eager, Needs
 from tape_arith.models.backends import BACKENDS, AttentionChoice
 from tape_arith.models.build import build
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.locate import known_names
 from tape_arith.models.names.parse import parse, parse_list
 from tests.helpers.flops import counted
 
 CPU = Hardware("cpu", torch.float32)
 CONFIG = replace(load_preset("mini"), num_heads=2, head_dim=8)
-QUICK = Options(quick=True)
+QUICK = Options(seconds=0)
 
 
-def test_every_backend_has_a_time_or_a_reason() -> None:
-    lines = {line.name: line for line in attention.measure(QUICK)}
-    groups = attention._group_by_needs((), CONFIG)
-    assert set(groups) == {
-        build(name, setting_for(CONFIG)).needs._replace(width=CONFIG.head_dim)
-        for name in known_names("encoding")
-    }
-    for needs, encodings in groups.items():
-        if needs.bias == "scores":
-            assert lines[encodings].value is None
-            continue
+def test_every_backend_has_a_time_or_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)  # set by the tests of kernels
+    names = ("rope", "fire", "tape", "cope")
+    options = replace(QUICK, encodings=tuple(map(parse, names)))
+    lines = {line.name: line for line in attention.measure(options)}
+    needs_of = {name: build(parse(name), setting_for(CONFIG)).needs for name in names}
+    assert needs_of.pop("cope").bias == "scores" and lines["cope, 8 tokens"].value is None
+    for encoding, needs in needs_of.items():
         for name in BACKENDS:
-            reason = attention._why_unmeasured(backends.load(name), needs, CPU)
+            time = lines[f"{encoding}, 8 tokens: {name}"]
+            reason = backends.load(name).why_unsupported(needs, CPU)
             if reason is not None:
-                assert lines[f"{encodings}: {name}"].note == f"{name} {reason}"
+                assert time.value is None and time.note == f"{name} {reason}"
                 continue
-            time = lines[f"{encodings}, 8 tokens: {name}"]
-            rate = lines[f"{encodings}, 8 tokens: {name}, useful FLOPs"]
-            assert time.value is not None and time.value > 0
-            assert time.limit_name == "eager" and (time.ratio == 1) >= (name == "eager")
-            # Three rows of eight tokens.
-            flops = attention._useful_flops(needs, 3, 8, CONFIG)
+            rate = lines[f"{encoding}, 8 tokens: {name}, useful FLOPs"]
+            assert time.value and time.limit_name == "eager"
+            assert (time.ratio == 1) >= (name == "eager")
+            flops = attention._useful_flops(needs, 3, 8, CONFIG)  # three rows of eight tokens
             assert rate.value == pytest.approx(flops / time.value)
             assert "products" in str(rate.limit_name) and "1 thread" in str(rate.limit_name)
-
-
-def test_the_interpreter_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    reason = attention._why_unmeasured(backends.load("fused"), Needs(), CPU)
-    assert reason is not None and reason.startswith("needs a CUDA GPU")
 
 
 def test_lengths_encodings_and_backends_of_the_options() -> None:
@@ -103,12 +91,9 @@ def test_arguments_of_a_backend(bias: str) -> None:
         assert given.shape == (1, 2, 5, 5) and given.requires_grad == (bias == "learned")
 
 
-@pytest.mark.parametrize(
-    "error", [UsageError("takes 4 tokens at most"), RuntimeError("takes 4\ntokens at most")]
-)
-def test_a_refusal_is_a_line(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise error
+        raise RuntimeError("takes 4\ntokens at most")
 
     monkeypatch.setattr(type(backends.load("sdpa")), "__call__", refuse)
     lines = list(attention.measure(replace(QUICK, encodings=(parse("rope"),))))

@@ -13,18 +13,20 @@ import torch
 from torch import Tensor, nn
 
 from tape_arith.arith.bench import peers
-from tape_arith.arith.bench.measure import TINY, Options
+from tape_arith.arith.bench.measure import Options
 from tape_arith.arith.data.rows import Rows
-from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.training.batches import Batches
 from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware
+from tape_arith.models.names.parse import parse
 
 CPU = Hardware("cpu", torch.float32)
-QUICK = Options(quick=True)
 
 
 def tiny(**settings: object) -> Config:
-    return load_preset("mini").with_settings({**TINY, **settings})
+    return Options(seconds=0).config(CPU).with_settings(settings)
 
 
 class Counting(nn.Module):
@@ -58,7 +60,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_not_installed_is_said_and_the_rest_measured(stand_ins: None) -> None:
-    lines = {line.name: line for line in peers.measure(QUICK)}
+    lines = {line.name: line for line in peers.measure(Options(seconds=0))}
     missing = lines["not-there Counting"]
     assert missing.value is None
     assert missing.note == "not-there is not installed (pip install not-there)"
@@ -75,7 +77,8 @@ def test_what_is_not_installed_is_said_and_the_rest_measured(stand_ins: None) ->
 def test_all_train_on_the_problems_of_the_suite(step: int) -> None:
     config = tiny()
     rows = peers._padded_batch(config, step)
-    problems, keys = trainer_of(config).batches.problems(step)
+    bucket = config.bucket(0)
+    problems, keys = Batches(bucket, bucket, config).problems(step)
     assert np.array_equal(rows.keys, keys)
     ends = np.cumsum(problems.lengths)
     for i, (end, length) in enumerate(zip(ends, problems.lengths, strict=True)):
@@ -87,18 +90,13 @@ def test_all_train_on_the_problems_of_the_suite(step: int) -> None:
     assert peers._real_tokens(config, step) == int((problems.lengths - 1).sum())
 
 
-def trainer_of(config: Config) -> Any:
-    """The trainer inside the contender that trains as the suite does."""
-    train: Any = peers._as_the_suite_trains(config, CPU).train
-    return train.__self__.trainer
-
-
 def test_one_padded_batch_is_the_same_training() -> None:
     """The same weights, problems and loss as the suite's groups; peers get this batch."""
     config = tiny()
-    losses = [float(peers._on_one_batch(config, CPU).train(0))]  # type: ignore[arg-type]
-    losses.append(float(trainer_of(config).train_step()[0]))
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    decoder = decoder_for(config, parse("rope"), seed=0)
+    loss = float(peers._on_one_batch(config, CPU).train(0))  # type: ignore[arg-type]
+    trainer = Trainer(decoder, config.bucket(0), config, CPU)
+    assert loss == pytest.approx(float(trainer.train_step()[0]), rel=1e-5)
 
 
 def test_a_peers_loss_is_that_of_the_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +129,7 @@ def test_threads_are_shared_in_a_step_and_given_back() -> None:
         return model(torch.from_numpy(rows.inputs)).square().mean()
 
     hardware = Hardware("cpu", torch.float32, threads=2)
-    peers._padded_training(model, loss, tiny(), hardware)(0)
+    peers._padded_contender("model", model, loss, tiny(), hardware, "").train(0)
     assert seen == [2] and torch.get_num_threads() == before
 
 

@@ -1,7 +1,8 @@
 """The stage of scoring: its lines, and a yardstick that finds what the one pass finds."""
 
-from itertools import count
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,11 +10,14 @@ import torch
 from numpy.typing import NDArray
 
 from tape_arith.arith.bench import score as stage
-from tape_arith.arith.bench.measure import Options
+from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.bench.score import _decode_cells, _sample_cells, measure
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import pad
+from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.weights import final_weights
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.models.decoder import Decoder
@@ -27,70 +31,46 @@ CONFIG = small(trained_digits=3, tested_digits=6)
 BUCKET = Bucket("addition", 6, 0, "evaluation")
 
 
-def test_the_lines_with_random_weights() -> None:
-    lines = {line.name: line for line in measure(Options(quick=True))}
-    loop = lines["rope: token by token, batches of 3, whole sequence again"]
-    one = lines["rope: one pass"]
-    assert one.limit == loop.value
-    assert one.value and loop.value and one.ratio == pytest.approx(one.value / loop.value)
-    assert "random weights" in loop.note and "same exact answers on 100.0 % of rows" in loop.note
-    assert "the same 12 rows" in one.note and "% of them again in float32" in one.note
-    grid, rows = lines["rope: the 4x4 grid, 5 a cell"], lines["rope: rows of the grid"]
-    assert grid.value and rows.value == pytest.approx(80 / grid.value)
-    assert lines["rope: useful FLOPs of the grid"].ratio
-
-
-@pytest.mark.parametrize("name", ["tape:start=fourier", "mine.py:Mine"])
-def test_weights_of_any_encoding(
+@pytest.mark.parametrize("name", ["rope", "mine.py:Mine"])
+def test_the_lines_with_random_weights(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cover one that keeps more than parameters, and a user's own."""
     monkeypatch.chdir(tmp_path)
     write(READS["a list"])
-    lines = list(measure(Options(quick=True, encodings=(parse(name),))))
-    assert {line.name.split(": ")[0] for line in lines} == {name}
-    assert all(line.value for line in lines)
-
-
-def test_a_grid_that_the_time_cuts_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "_BLOCKS_AT_ONCE", 2)
-    monkeypatch.setattr(stage, "monotonic", count(step=20).__next__)
-    lines = {line.name: line for line in measure(Options(quick=True))}
-    grid = lines["rope: the 4x4 grid, 5 a cell"]
-    assert grid.value is None and "the time was up after 64 of 80 rows" in grid.note
-    assert lines["rope: rows of the grid"].value
+    lines = {line.name: line for line in measure(Options(seconds=0, encodings=(parse(name),)))}
+    loop, one = lines[f"{name}, 4 digits: token by token"], lines[f"{name}, 4 digits: one pass"]
+    assert one.value and one.limit == loop.value
+    assert loop.note.startswith("random weights") and "exact answers on 100.0 %" in loop.note
+    assert "12 rows, 3 a cell" in loop.note
+    assert lines[f"{name}, 4 digits: useful FLOPs"].ratio
 
 
 def test_a_run_is_scored_with_its_weights_and_left_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done("train", "--pe", "abacus", "--no-score", *settings())
-    before, run = contents(tmp_path), Path("runs/mini/abacus/seed-0")
-    options = Options(quick=True, run=run, lengths=(3,))
-    lines = list(measure(options))
-    assert contents(tmp_path) == before
-    assert {line.name.split(":")[0] for line in lines} == {"abacus"} and lines[-1].value
-    assert any("weights of runs/mini/abacus/seed-0" in line.note for line in lines)
-    (subject,) = stage._subjects(options, cpu())
-    weights = subject.decoder(3, cpu()).state_dict()
-    random = decoder_for(subject.config, parse("abacus"), 0).state_dict()
-    assert subject.weights is not None
-    assert all(torch.equal(weights[k], subject.weights[k]) for k in weights)
-    assert not all(torch.equal(weights[key], random[key]) for key in random)
-    result = call("bench", "score", "--run", run, "--pe", "rope", "--quick")
-    assert result.code == 2 and "a run keeps its settings" in result.err
-
-
-def test_weights_that_end_before_the_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
     write(READS["a list"])  # a table of the tested lengths
     done("train", "--pe", "mine.py:Mine", "--no-score", *settings())
     (run,) = (path.parent for path in tmp_path.rglob("run.json"))
-    line = list(measure(Options(quick=True, run=run)))[-1]
-    assert line.value is None and "--lengths 3 measures it" in line.note
+    before = contents(tmp_path)
+    decoders: list[Decoder] = []
+    compare = stage._compare
+
+    def keep(label: str, decoder: Decoder, *arguments: Any) -> Iterator[Result]:
+        decoders.append(decoder)
+        return compare(label, decoder, *arguments)
+
+    monkeypatch.setattr(stage, "_compare", keep)
+    lines = list(measure(Options(seconds=0, run=run, lengths=(3,))))
+    assert contents(tmp_path) == before
+    assert all(line.value for line in lines) and f"weights of {run}" in lines[0].note
+    folder = RunFolder(run)
+    weights = final_weights(folder, folder.record(), "cpu")
+    assert all(torch.equal(tensor, weights[k]) for k, tensor in decoders[0].state_dict().items())
+    with pytest.raises(Failure, match="--lengths 3 measures it"):
+        list(measure(Options(seconds=0, run=run, lengths=(9,))))
+    result = call("bench", "score", "--run", run, "--pe", "rope", "--quick")
+    assert result.code == 2 and "a run keeps its settings" in result.err
 
 
 def varied(name: str) -> Decoder:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from torch._dynamo.utils import counters
 
 from tape_arith.arith.bench.measure import Options
-from tape_arith.arith.bench.train import _mfu, _prepare, measure
+from tape_arith.arith.bench.train import Candidate, measure, warm_up
 from tape_arith.models import build
 from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.build import MOST_GRAPHS
@@ -21,7 +21,7 @@ CONFIG = small(trained_digits=5, tested_digits=5, batch_size=24)
 
 
 def test_rope_is_always_measured_along_for_each_length() -> None:
-    options = Options(quick=True, encodings=(parse("fire"),), lengths=(2, 3), compute=SDPA)
+    options = Options(seconds=0, encodings=(parse("fire"),), lengths=(2, 3), compute=SDPA)
     results = list(measure(options))
     lines = {line.name: line for line in results}
     assert len(lines) == len(results)
@@ -45,7 +45,7 @@ def lengths_of_step(step: int) -> NDArray[np.int64]:
 
 
 def test_real_tokens_flops_and_padding() -> None:
-    (each,) = _prepare([parse("tape")], CONFIG, cpu())
+    each = Candidate(parse("tape"), CONFIG, cpu())
     lengths, before = lengths_of_step(1), each.trainer.tokens
     each.train(1)
     assert each.tokens(1) == int(lengths.sum()) == each.trainer.tokens - before
@@ -79,7 +79,8 @@ def test_all_are_compiled_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> 
     hardware = Hardware("cpu", torch.float32, compiled=True)
     names = [parse(name) for name in ("rope", "fire", "tape")]
     with torch._dynamo.config.patch(recompile_limit=1, accumulated_recompile_limit=1):
-        candidates = _prepare(names, CONFIG, hardware)
+        candidates = [Candidate(name, CONFIG, hardware) for name in names]
+        warm_up([each.train for each in candidates], hardware, blocks=CONFIG.num_layers)
         made = counters["stats"]["unique_graphs"]
         for each in candidates:
             each.train(1)
@@ -87,27 +88,3 @@ def test_all_are_compiled_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> 
         config = torch._dynamo.config
         assert config.accumulated_recompile_limit == 3 * CONFIG.num_layers * MOST_GRAPHS
     torch.compiler.reset()
-
-
-class Gpu(Hardware):
-    """A GPU by name alone."""
-
-    part = ""
-
-    @property
-    def name(self) -> str:
-        return self.part
-
-
-@pytest.mark.parametrize(
-    ("part", "peak"), [("NVIDIA H100 80GB HBM3", 989e12), ("NVIDIA H100 PCIe", None)]
-)
-def test_mfu_is_of_the_datasheet(
-    part: str, peak: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Gpu, "part", part)
-    line = _mfu("rope", [400e12], Gpu("cuda", torch.bfloat16))
-    if peak is None:
-        assert line.value is None and part in line.note
-    else:
-        assert line.ratio == pytest.approx(400e12 / peak) and line.limit == peak
