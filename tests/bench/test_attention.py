@@ -16,7 +16,7 @@ from tape_arith.models.backends import BACKENDS, AttentionChoice
 from tape_arith.models.build import build
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names.parse import parse, parse_list
-from tests.helpers.flops import counted
+from tests.helpers.small_decoders import counted
 
 CPU = Hardware("cpu", torch.float32)
 CONFIG = replace(load_preset("mini"), num_heads=2, head_dim=8)

@@ -47,7 +47,8 @@ def point_at(page: Browser, plot: str, i: int, j: int) -> None:
     page.show(plot)
     box = page.box(f"{plot} canvas")
     side = box["width"] / DIGITS
-    page.point(box["x"] + (j - 0.5) * side, box["y"] + box["height"] - (i - 0.5) * side)
+    y = box["y"] + box["height"] - (i - 0.5) * side
+    page.mouse("mouseMoved", box["x"] + (j - 0.5) * side, y)
 
 
 def pixel(page: Browser, plot: str, i: int, j: int) -> str:
@@ -67,8 +68,7 @@ def check_widths(page: Browser) -> None:
     """The page never scrolls sideways; the leaderboard does, and shows it."""
     board = "document.querySelector('.scrolled')"
     for width in (1280, 400):
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        page.command("Emulation.setDeviceMetricsOverride", **size)
+        page.resize(width)
         page.wait(f"{board}.classList.contains('more')")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.evaluate("document.querySelector('.hint').checkVisibility()")
@@ -99,7 +99,7 @@ def check_cells(page: Browser, panels: dict[str, Any], places: dict[str, int]) -
     assert page.evaluate(rings) == 1 + len(panels)
     box, ring = page.box("#readout"), page.box(f"{plot} .ring")
     assert box["x"] >= ring["right"] or box["right"] <= ring["x"]
-    page.point(1, 1)
+    page.mouse("mouseMoved", 1, 1)
     assert readout(page) == [] and page.evaluate(rings) == 0
     page.evaluate(f"document.querySelector('{plot} .plot').focus()")
     page.press("End", "PageUp", "ArrowDown", "ArrowLeft")

@@ -5,9 +5,7 @@ Source: https://chromedevtools.github.io/devtools-protocol; messages are JSON, e
 
 import json
 import os
-import select
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -20,6 +18,11 @@ _PATIENCE = 60.0
 """Seconds that an answer may take on a busy machine."""
 _KEYS = dict(ArrowLeft=37, ArrowRight=39, ArrowDown=40, PageUp=33, Home=36, End=35, Escape=27)
 """The protocol's codes of keys."""
+_OPTIONS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update"),
+    "--remote-debugging-pipe",  # reads from 3, writes to 4
+)
 
 
 def executable() -> str | None:
@@ -30,73 +33,53 @@ def executable() -> str | None:
 @contextmanager
 def browser(folder: Path) -> Iterator["Browser"]:
     """Start a browser with its profile in `folder`; it ends with the block."""
-    program = executable()
-    assert program, f"none of {', '.join(NAMES)} on the PATH"
     (commands, send), (receive, answers) = os.pipe(), os.pipe()
-    options = [
-        "--headless",
-        "--no-sandbox",  # root, as in CI, gets none; only files of ours are opened
-        "--disable-gpu",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        f"--user-data-dir={folder}",
-        "--remote-debugging-pipe",  # reads from 3, writes to 4
-        "about:blank",
-    ]
-    process = subprocess.Popen(
-        ["bash", "-c", f'exec "$@" 3<&{commands} 4>&{answers}', "bash", program, *options],
+    command = [str(executable()), *_OPTIONS, f"--user-data-dir={folder}", "about:blank"]
+    with subprocess.Popen(
+        ["timeout", "300", "bash", "-c", f'"$@" 3<&{commands} 4>&{answers}', "bash", *command],
         pass_fds=(commands, answers),
         stderr=subprocess.DEVNULL,
-        process_group=0,
-    )
-    try:
-        yield Browser(send, receive)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        for end in (commands, send, receive, answers):
-            os.close(end)
+    ):
+        os.close(commands)
+        os.close(answers)
+        with os.fdopen(send, "wb", buffering=0) as pipe, os.fdopen(receive, "rb") as reader:
+            yield Browser(pipe, reader)  # and the end of its pipes is that of the browser
 
 
 class Browser:
     """One page, its requests and its errors."""
 
-    def __init__(self, send: int, receive: int) -> None:
+    def __init__(self, send: Any, receive: Any) -> None:
         self._send, self._receive = send, receive
-        self._buffer = b""
-        self._count = 0
-        self._session: str | None = None
+        self._count, self._loaded, self._buffer = 0, False, b""
+        self._session: dict[str, str] = {}
         self.requests: list[str] = []
         """Every address that the page asked for, itself included."""
         self.problems: list[str] = []
         """Errors and warnings of the console, exceptions, refusals by the page's policy."""
-        self._loaded = False
         target = self.command("Target.createTarget", url="about:blank")["targetId"]
         attached = self.command("Target.attachToTarget", targetId=target, flatten=True)
-        self._session = attached["sessionId"]
+        self._session = {"sessionId": attached["sessionId"]}
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.command(f"{domain}.enable")
 
-    def open(self, path: Path, width: int = 1200, height: int = 900) -> None:
+    def open(self, path: Path, width: int) -> None:
         """Load a file and wait until its script says that it is ready."""
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.command("Emulation.setDeviceMetricsOverride", **size)
-        self.point(0, 0)  # or what lies under it when the page scrolls is pointed at
-        self.requests.clear()
-        self.problems.clear()
-        self._loaded = False
+        self.resize(width)
         self.command("Page.navigate", url=path.absolute().as_uri())
-        end = time.monotonic() + _PATIENCE
         while not self._loaded:
-            self._handle(self._message(end))
+            self._handle(self._message())
         self.wait("document.documentElement.dataset.ready === 'yes'")
+
+    def resize(self, width: int) -> None:
+        """Make the window so many pixels wide."""
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.command("Emulation.setDeviceMetricsOverride", **size)
 
     def evaluate(self, script: str) -> Any:
         """Return the value of an expression in the page; a promise is awaited."""
-        answer = self.command(
-            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
-        )
+        options = {"returnByValue": True, "awaitPromise": True}
+        answer = self.command("Runtime.evaluate", expression=script, **options)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -107,24 +90,21 @@ class Browser:
             assert time.monotonic() < end, f"it never came true: {condition}; {self.problems}"
             time.sleep(0.02)
 
-    def point(self, x: float, y: float) -> None:
-        """Move the mouse to a place in the window."""
-        self.command("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    def mouse(self, kind: str, x: float, y: float) -> None:
+        """Move the mouse, or press or release it, at a place in the window."""
+        self.command("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def click(self, selector: str) -> None:
         """Press the mouse in the middle of the first element of a selector."""
         self.show(selector)
         box = self.box(selector)
-        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         for kind in ("mousePressed", "mouseReleased"):
-            self.command(
-                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1
-            )
+            self.mouse(kind, box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
     def show(self, selector: str) -> None:
         """Scroll to the first element of a selector, at once."""
-        find = f"document.querySelector({json.dumps(selector)})"
-        self.evaluate(f"{find}.scrollIntoView({{ block: 'center', behavior: 'instant' }})")
+        element = f"document.querySelector({json.dumps(selector)})"
+        self.evaluate(f"{element}.scrollIntoView({{ block: 'center', behavior: 'instant' }})")
         # Where the mouse is, is asked of what was drawn last: let it be drawn, twice to be sure.
         frame = "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
         self.evaluate(f"{frame}.then(() => 0)")
@@ -132,9 +112,9 @@ class Browser:
     def press(self, *keys: str) -> None:
         """Press keys one after the other."""
         for key in keys:
-            code = {"key": key, "windowsVirtualKeyCode": _KEYS[key]}
-            self.command("Input.dispatchKeyEvent", type="keyDown", **code)
-            self.command("Input.dispatchKeyEvent", type="keyUp", **code)
+            for kind in ("keyDown", "keyUp"):
+                code = {"key": key, "windowsVirtualKeyCode": _KEYS[key]}
+                self.command("Input.dispatchKeyEvent", type=kind, **code)
 
     def box(self, selector: str) -> dict[str, float]:
         """Return an element's x, y, width and height in the window, in pixels."""
@@ -150,26 +130,17 @@ class Browser:
     def command(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Call a method of the protocol and wait for its answer."""
         self._count += 1
-        message: dict[str, Any] = {"id": self._count, "method": method, "params": parameters}
-        if self._session:
-            message["sessionId"] = self._session
-        left = json.dumps(message).encode() + b"\0"
-        while left:
-            left = left[os.write(self._send, left) :]
-        end = time.monotonic() + _PATIENCE
-        while True:
-            answer = self._message(end)
-            if answer.get("id") == self._count:
-                assert "error" not in answer, f"{method}: {answer['error']}"
-                result: dict[str, Any] = answer["result"]
-                return result
+        message = {"id": self._count, "method": method, "params": parameters} | self._session
+        self._send.write(json.dumps(message).encode() + b"\0")
+        while (answer := self._message()).get("id") != self._count:
             self._handle(answer)
+        assert "error" not in answer, f"{method}: {answer['error']}"
+        result: dict[str, Any] = answer["result"]
+        return result
 
-    def _message(self, end: float) -> dict[str, Any]:
+    def _message(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
-            ready, _, _ = select.select([self._receive], [], [], max(0.0, end - time.monotonic()))
-            assert ready, "the browser does not answer"
-            read = os.read(self._receive, 1 << 20)
+            read = self._receive.read1()
             assert read, "the browser is gone"
             self._buffer += read
         text, self._buffer = self._buffer.split(b"\0", 1)

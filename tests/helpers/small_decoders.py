@@ -3,15 +3,16 @@
 Shapes: B batch, T tokens, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from tape_arith.models.decoder import DecoderConfig
-from tape_arith.models.encoding import Setting
+from tape_arith.models.encoding import Setting, Workload
 from tape_arith.models.sequences import Sequences
 
 NUMBERINGS = ("even", "plain", "redraw")
@@ -76,3 +77,15 @@ def packed_digits(*texts: str) -> Sequences:
     tokens = torch.tensor([[_SIGNS[c] for c in "".join(texts)]])
     starts = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
     return replace(apart, tokens=tokens, starts=starts, longest=max(lengths))
+
+
+def counted(function: Callable[[], object]) -> int:
+    """Return the FLOPs of a call by torch's counter, which sees only torch's own products."""
+    with FlopCounterMode(display=False) as counter:
+        function()
+    return counter.get_total_flops()
+
+
+def padded_workload(rows: int, tokens: int) -> Workload:
+    """Return what plain attention computes: the full square of each row, future included."""
+    return Workload(rows * tokens, rows * tokens**2, tokens**2)

@@ -45,7 +45,7 @@ SMALL = Config(
     epsilon=1e-12,
     weight_decay=0.01,
     clip=0.5,
-    groups=3,
+    groups=2,
     problems_per_cell=5,
     evaluation_seed=0,
 )

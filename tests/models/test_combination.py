@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tape_arith.arith.commands.option import complete_encoding
 from tape_arith.models.build import build
 from tape_arith.models.contract import decoder_for, example_batch, forward
 from tape_arith.models.encoding import Combination, PositionalEncoding, Setting
@@ -112,16 +111,3 @@ def test_an_encoding_that_nobody_knows_of() -> None:
     # Where the text of a file hides that it attends, its name comes too early, and it still works.
     early = Combination({"rope": rope, "adds": adds})
     assert early.attending is rope and early.layers is rope.layers
-
-
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("abacus+ro", ["abacus+rope"]),
-        ("fire,abacus:k=3+rope+ya", ["fire,abacus:k=3+rope+yarn"]),
-        ("abacus+rope,ya", []),
-    ],
-)
-def test_completion(typed: str, offered: list[str]) -> None:
-    assert [name for name in complete_encoding(typed) if name in offered] == offered
-    assert offered or not complete_encoding(typed)

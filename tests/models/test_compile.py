@@ -3,14 +3,11 @@
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
-from torch._functorch.compilers import nop
 
 from tape_arith.arith.data.rows import pack
 from tape_arith.arith.scoring.score import logits_of_answers, score
@@ -85,6 +82,7 @@ def test_compiled_blocks(name: str, packs: bool, monkeypatch: pytest.MonkeyPatch
         assert sum(counters["aot_autograd"][f"autograd_cache_{word}"] for word in ("hit", "miss"))
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_how_many_are_scored_is_no_part_of_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor how many sequences a pack has: both are others in every group, from the second one on."""
@@ -121,26 +119,6 @@ def test_threads_share_a_compiled_decoder() -> None:
     (graphs, weights), (more_graphs, more_weights) = ends
     assert graphs == more_graphs == CONFIG.num_layers
     assert all(torch.equal(more_weights[name], weight) for name, weight in weights.items())
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-@pytest.mark.skipif(not build.ISOLATES, reason="needs torch 2.13")
-def test_nothing_is_traced_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is where a float turns out to be one that an operation wants as a number."""
-    traced = []
-
-    def keep(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        traced.append(graph)
-        return aot_autograd(fw_compiler=nop)(graph, inputs)
-
-    monkeypatch.setattr(
-        build, "CPU_OPTIONS", build.CPU_OPTIONS | {"backend": keep, "options": None}
-    )
-    one = trainer(replace(CONFIG, num_layers=2), "rope", hardware=COMPILED)
-    for _ in range(2):
-        one.train_step()
-    assert len(traced) == counters["stats"]["unique_graphs"] == 2
 
 
 def test_when_graphs_may_be_missing() -> None:

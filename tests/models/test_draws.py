@@ -14,13 +14,16 @@ from torch import Tensor
 from tape_arith.models import contract
 from tape_arith.models.build import build
 from tape_arith.models.encoding import PositionalEncoding
+from tape_arith.models.encodings.abacus import Abacus
+from tape_arith.models.encodings.bipe import BiPE
+from tape_arith.models.encodings.coupling import Coupling
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.learned_table import draw
 from tape_arith.models.families.randomized import Randomized, random_subset
 from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.names.locate import known_names
-from tape_arith.models.sequences import Sequences
-from tests.helpers.small_decoders import NUMBERINGS, setting
+from tape_arith.models.sequences import Sequences, philox, random_words
+from tests.helpers.small_decoders import NUMBERINGS, digits, packed_digits, setting
 
 DRAWS, FINAL = 4000, 11
 SMALL = setting(num_layers=3, num_heads=4, hidden_size=16)
@@ -164,7 +167,7 @@ def test_plain_numbers_make_it_its_plain_twin(name: str) -> None:
 # ---- numbered anew at test time ----------------------------------------------------------------
 
 
-def numbers(name: str, finals: list[int]) -> list[list[int]]:
+def renumbered(name: str, finals: list[int]) -> list[list[int]]:
     seqs = rows_of(52, len(finals))
     rows: list[list[int]] = (
         build(name, SMALL).eval().indices(replace(seqs, final_length=torch.tensor(finals)))
@@ -186,7 +189,7 @@ def test_training_never_sees_another_numbering(name: str, numbering: str) -> Non
 @pytest.mark.parametrize("l_max", [52, 104, 1001])
 def test_even_is_the_middle_of_equal_parts(l_max: int) -> None:
     finals = [1, 2, 20, 33, 52]
-    for n, row in zip(finals, numbers(f"rand-rope:l_max={l_max}+even", finals), strict=True):
+    for n, row in zip(finals, renumbered(f"rand-rope:l_max={l_max}+even", finals), strict=True):
         assert row[:n] == [int((t + 0.5) * l_max / n) for t in range(n)]
         assert all(a < b for a, b in pairwise(row[:n]))
         assert min(row) >= 0 and max(row) < l_max
@@ -194,8 +197,8 @@ def test_even_is_the_middle_of_equal_parts(l_max: int) -> None:
 
 def test_another_draw_is_another_independent_subset() -> None:
     """Two draws share as many numbers as chance has them share."""
-    assert numbers("rand-rope+redraw", [20]) == numbers("rand-rope+redraw:draw=1", [20])
-    assert numbers("rand-rope+redraw", [20]) != numbers("rand-rope+redraw:draw=2", [20])
+    assert renumbered("rand-rope+redraw", [20]) == renumbered("rand-rope+redraw:draw=1", [20])
+    assert renumbered("rand-rope+redraw", [20]) != renumbered("rand-rope+redraw:draw=2", [20])
     keys, n, l_max = torch.arange(DRAWS), 20, 104
     first, second = (
         random_subset(keys, torch.full((DRAWS,), n), l_max, draw)[:, :n] for draw in (0, 3)
@@ -232,3 +235,96 @@ def test_fourier_frequencies_are_half_normal_and_no_type_rounds_them(name: str) 
     assert not torch.equal(other.frequencies(), theta)
     other.load_state_dict(pe.state_dict())
     assert torch.equal(other.bfloat16().frequencies(), theta)
+
+
+# ---- numbers worked by hand ----------------------------------------------------------------------
+
+# The answer of the second is as long as it can get, by a last carry.
+ROWS = ("12+345=753$", "99+1=001$")
+BY_HAND: dict[str, tuple[str, ...]] = {
+    "abacus": (
+        "1 2 0 1 2 3 0 1 2 3 0",
+        "1 2 0 1 0 1 2 3 0 0 0",
+    ),
+    "coupling": (
+        "2 3 1 2 3 4 1 2 3 4 0",
+        "2 3 1 2 1 2 3 4 0 0 0",
+    ),
+    "segments": (
+        "0 0 0 1 1 1 1 2 2 2 2",
+        "0 0 0 1 1 2 2 2 2 2 2",
+    ),
+    # Padding counts on; nobody reads it.
+    "places": (
+        "0 1 2 0 1 2 3 0 1 2 3",
+        "0 1 2 0 1 0 1 2 3 4 5",
+    ),
+}
+
+
+def number(kind: str, seqs: Sequences) -> Tensor:
+    pe: PositionalEncoding
+    if kind == "places":  # read off a table whose rows say which they are
+        pe = BiPE(setting()).eval()
+        table = pe.get_parameter("table")
+        table.data = torch.arange(len(table)).float()[:, None].expand_as(table)
+        x = torch.zeros(*seqs.tokens.shape, setting().hidden_size)
+        return pe.embed(x, pe.indices(seqs), seqs)[..., 0].long()
+    kinds = {"abacus": Abacus, "coupling": Coupling, "segments": BiPE}
+    pe = kinds[kind](setting())
+    return pe.eval().indices(seqs)
+
+
+@pytest.mark.parametrize("kind", BY_HAND)
+def test_numbers_worked_by_hand(kind: str) -> None:
+    """Equal places have equal numbers in operands and answer, from the least significant digit.
+
+    Packed, digits on both sides of a border are no number, and a sign closes nothing of the next.
+    """
+    expected = [[int(word) for word in text.split()] for text in BY_HAND[kind]]
+    assert number(kind, digits(*ROWS)).tolist() == expected
+    for texts in ((*ROWS, "7"), ("7", "", "12+3", "45", "6=", "+1")):
+        together = number(kind, packed_digits(*texts))[0].split(list(map(len, texts)))
+        for packed, text in zip(together, texts, strict=True):
+            assert not text or torch.equal(packed, number(kind, digits(text))[0]), text
+
+
+# ---- random words: Philox 4x32-10 (Random123, kat_vectors) ---------------------------------------
+
+KNOWN = [
+    ("00000000 " * 4, "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+    ("ffffffff " * 4, "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+    (
+        "243f6a88 85a308d3 13198a2e 03707344",
+        "a4093822 299f31d0",
+        "d16cfe09 94fdcceb 5001e420 24126ea1",
+    ),
+]
+
+
+def words(text: str) -> list[torch.Tensor]:
+    return [torch.tensor([int(word, 16)]) for word in text.split()]
+
+
+@pytest.mark.parametrize("counter, key, answer", KNOWN)
+def test_known_answers(counter: str, key: str, answer: str) -> None:
+    a, b, c, d = words(counter)
+    k0, k1 = words(key)
+    assert list(philox((a, b, c, d), (k0, k1))) == words(answer)
+
+
+def test_words_count_blocks_under_the_halves_of_a_key() -> None:
+    counter = torch.arange(3)
+    zero = torch.zeros_like(counter)
+    halves = (torch.tensor(0x87654321), torch.tensor(0x7FEDCBA9))
+    expected = torch.stack(philox((counter, zero, zero, zero), halves), -1).flatten()
+    assert torch.equal(random_words(torch.tensor([0x7FEDCBA987654321]), 12)[0], expected)
+    assert random_words(torch.tensor([0]), 4)[0].tolist() == words(KNOWN[0][2])
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 13])
+def test_fewer_words_are_the_first_of_more_whatever_the_other_keys(count: int) -> None:
+    keys = torch.arange(5) + 2**62
+    assert random_words(keys, count).shape == (5, count)
+    assert torch.equal(random_words(keys, count), random_words(keys, 16)[:, :count])
+    assert torch.equal(random_words(keys[2:3], count), random_words(keys, count)[2:3])

@@ -4,6 +4,8 @@ test_oracles.py holds them in whole decoders; numberings of randomized positions
 test_draws.py.
 """
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -74,3 +76,34 @@ def test_rows_within_the_trained_length_and_training_are_untouched(
     assert error(actual[1], expected[1]) > 1e-4 and error(actual[1], actual[3]) > 1e-5
     assert torch.equal(actual[1], forward(changed, sequences([52] * 4))[1])
     assert torch.equal(forward(changed.train(), seqs), forward(plain.train(), seqs))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("head_dim", "trained", "longest"), SIZES)
+def test_rescalings_are_those_of_transformers(head_dim: int, trained: int, longest: int) -> None:
+    utils: Any = pytest.importorskip("transformers.modeling_rope_utils")
+    llama: Any = pytest.importorskip("transformers.models.llama.configuration_llama")
+    sizes = setting(head_dim=head_dim, trained_length=trained, max_length=longest)
+    s = longest / trained
+    for name, kind, options in (
+        ("rope+pi", "linear", {"factor": s}),
+        ("rope+ntk", "dynamic", {"factor": 1.0}),
+        ("rope+ntk-dynamic", "dynamic", {"factor": s}),
+        ("rope+yarn", "yarn", {"factor": s, "original_max_position_embeddings": trained}),
+        ("p-rope:p=0.5+pi", "proportional", {"partial_rotary_factor": 0.5, "factor": s}),
+    ):
+        config = llama.LlamaConfig(
+            hidden_size=2 * head_dim,
+            num_attention_heads=2,
+            head_dim=head_dim,
+            max_position_embeddings=trained,
+            rope_parameters={"rope_type": kind, "rope_theta": 10000.0, **options},
+        )
+        compute = utils.ROPE_INIT_FUNCTIONS[kind]
+        peer, magnitude = compute(
+            config, torch.device("cpu"), seq_len=longest if kind == "dynamic" else None
+        )
+        theta, amplitude = turned(name, sizes, longest)
+        assert bool(((theta - peer.double()).abs() <= 1e-5 * peer).all()), name
+        assert float((amplitude - magnitude).abs().max()) < 1e-6, name

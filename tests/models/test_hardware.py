@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from tape_arith.models import hardware
-from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.hardware import Hardware, detect
 
 
@@ -75,21 +74,6 @@ def test_bfloat16_only_if_it_is_fast(
             monkeypatch.delattr(torch.cpu, test)
     detected = detect()
     assert (detected.device, detected.dtype_name) == (device, "bfloat16" if fast else "float32")
-
-
-def test_what_is_compiled() -> None:
-    """By default blocks of a GPU; on a CPU a grid is scored before its blocks would be compiled."""
-    for device, compiled, trains, scores in [
-        *(("cpu", None, False, False), ("cpu", True, True, False), ("cpu", False, False, False)),
-        *(("cuda", None, True, True), ("cuda", True, True, True), ("cuda", False, False, False)),
-    ]:
-        hardware = Hardware(device, torch.float32, compiled=compiled)
-        assert (hardware.compiles, hardware.for_scoring.compiles) == (trains, scores)
-    choices = [AttentionChoice("sdpa", compiled).for_scoring for compiled in (None, True, False)]
-    assert [choice.compiled for choice in choices] == [None, None, False]
-    assert AttentionChoice("sdpa", True).options == ["--attention", "sdpa", "--compile"]
-    assert AttentionChoice(compiled=False).options == ["--no-compile"]
-    assert AttentionChoice().options == [] and detect("eager", True).compiles
 
 
 def test_in_float32() -> None:

@@ -326,7 +326,7 @@ def test_oracles_differ() -> None:
     twins["learned-offset"] = "learned"
     seen: list[tuple[str, Tensor]] = []
     for name in (*ORACLES, *ABLATIONS, *CLAMPED):
-        case = Case(name, layers=3, offset=2)
+        case = Case(name, offset=2)
         decoder, generator = decoder_for(case), torch.Generator().manual_seed(1)
         with torch.no_grad():
             for parts in (decoder.blocks, decoder.embedding, decoder.pe):

@@ -16,18 +16,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from tape_arith.models import contract
 from tape_arith.models.build import build
-from tape_arith.models.decoder import Decoder, DecoderConfig
-from tape_arith.models.encoding import PositionalEncoding
+from tape_arith.models.contract import example_batch, forward
+from tape_arith.models.decoder import Decoder
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences
-from tests.helpers.small_decoders import VOCABULARY, error, setting_of
+from tests.helpers.small_decoders import error, setting
 from tests.models.test_oracles import ABLATIONS, CLAMPED
 
-NUM_LAYERS, HIDDEN, NUM_HEADS, HEAD_DIM, TOKENS = 4, 32, 4, 8, 20
-FREQUENCIES = HEAD_DIM // 2
-CONFIG = DecoderConfig(VOCABULARY, NUM_LAYERS, HIDDEN, NUM_HEADS, HEAD_DIM, 2 * HIDDEN)
-SETTING = setting_of(CONFIG)
+NUM_LAYERS, NUM_HEADS, FREQUENCIES = 4, 2, 4
 # With all that may be taken from them or added and keeps the symmetry. The clamps are such that
 # they act on most of e, and not on all.
 TAPE = (
@@ -42,45 +40,20 @@ TAPE_HEADS = (
 Turn = Callable[[Tensor], Tensor]
 
 
-def small_decoder(name: str, pe: PositionalEncoding | None = None) -> Decoder:
-    """A float64 decoder for the encoding `name` (or `pe` in its place), unperturbed."""
+def decoder_for(name: str) -> Decoder:
+    return contract.decoder_for(name, num_layers=NUM_LAYERS)
+
+
+def at_start(name: str) -> Decoder:
+    """The decoder of `rope` with another encoding, as it is before training."""
+    decoder = decoder_for("rope")
     torch.manual_seed(0)
-    decoder = Decoder(CONFIG, pe or build(name, SETTING)).double().eval()
-    # Perturbed updates make e grow from layer to layer, and scores grow with its square. Queries,
-    # keys and values are scaled down so far that attention does not saturate: there it would
-    # multiply the rounding itself.
-    generator = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for path, weight in decoder.named_parameters():
-            if weight.ndim > 1 and not path.startswith("pe."):
-                fan_in = 1 if path.startswith("embedding") else weight.shape[1]
-                qkv = 0.3 if name.startswith("tape-heads") else 0.5
-                scale = qkv if path.endswith("qkv.weight") else 1.0
-                drawn = torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
-                weight.copy_(drawn * (scale / fan_in**0.5))
+    decoder.pe = build(name, decoder.pe.setting).double().eval()
     return decoder
-
-
-def perturbed(name: str) -> Decoder:
-    """With noise added to all that the encoding learns: W1, W2, psi; s, Wx, Wu, Wd."""
-    decoder, generator = small_decoder(name), torch.Generator().manual_seed(4)
-    with torch.no_grad():
-        for parameter in decoder.pe.parameters():
-            drawn = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
-            parameter.add_(drawn, alpha=0.4)
-    return decoder
-
-
-def sequences(tokens: Tensor | None = None, **fields: Any) -> Sequences:
-    if tokens is None:
-        generator = torch.Generator().manual_seed(5)
-        tokens = torch.randint(3, VOCABULARY, (2, TOKENS), generator=generator)
-    count = len(tokens)
-    return Sequences(tokens, torch.full((count,), TOKENS), torch.arange(count), **fields)
 
 
 @torch.no_grad()
-def run(decoder: Decoder, seqs: Sequences) -> tuple[Tensor, list[Tensor]]:
+def run(decoder: Decoder) -> tuple[Tensor, list[Tensor]]:
     """Logits, and e as it enters each block."""
     states: list[Tensor] = []
 
@@ -88,7 +61,7 @@ def run(decoder: Decoder, seqs: Sequences) -> tuple[Tensor, list[Tensor]]:
         if name == "state":
             states.append(value.e)
 
-    logits = decoder(replace(seqs, watch=watch))
+    logits = decoder(replace(example_batch(), watch=watch))
     assert len(states) == NUM_LAYERS
     return logits, states
 
@@ -147,13 +120,13 @@ def test_equivariance(
 ) -> None:
     """tape never mixes heads, so even an R of its own for each head is a symmetry."""
     tolerance = 1e-12 if dtype == torch.float64 else 1e-4
-    decoder = perturbed(name).to(dtype)
-    logits, states = run(decoder, sequences())
+    decoder = decoder_for(name).to(dtype)
+    logits, states = run(decoder)
     # Else these tests would only test RoPE.
-    assert error(logits, run(small_decoder(name), sequences())[0]) > 0.03
+    assert error(logits, run(at_start(name))[0]) > 0.03
     turn = symmetry(name, heads)
     change_start(decoder, turn, monkeypatch)
-    turned_logits, turned_states = run(decoder, sequences())
+    turned_logits, turned_states = run(decoder)
     assert error(turned_logits, logits) < tolerance
     for turned, state in zip(turned_states, states, strict=True):
         assert error(turned, turn(state)) < tolerance
@@ -173,18 +146,16 @@ def test_mixing_of_heads_or_columns_breaks_the_symmetry(
     name: str, heads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The controls: the test above can fail."""
-    decoder = perturbed(name)
-    logits, _ = run(decoder, sequences())
+    decoder = decoder_for(name)
+    logits, _ = run(decoder)
     change_start(decoder, symmetry(name, heads), monkeypatch)
-    assert error(run(decoder, sequences())[0], logits) > 1e-2
+    assert error(run(decoder)[0], logits) > 1e-2
 
 
 @pytest.mark.parametrize("name", [*ABLATIONS, *CLAMPED, "tape:clamp=1.4", "tape-heads:clamp=1.4"])
 def test_what_starts_as_rope(name: str) -> None:
     """All but a vector, and what is clamped below the norm of a rotation, sqrt(2)."""
-    rope = small_decoder(name, build("rope", SETTING))
-    with torch.no_grad():
-        difference = error(small_decoder(name)(sequences()), rope(sequences()))
+    difference = error(run(at_start(name))[0], forward(decoder_for("rope"), example_batch()))
     assert difference > 1e-4 if "vector" in name or "1.4" in name else difference < 1e-12
 
 
@@ -192,19 +163,19 @@ def test_what_starts_as_rope(name: str) -> None:
 def test_a_learned_start(name: str) -> None:
     """The first state of each of L1 indices is the identity plus N(0, 0.02); no weight decay."""
     torch.manual_seed(0)
-    pe = build(f"{name}:start=learned", replace(SETTING, head_dim=64))
+    pe = build(f"{name}:start=learned", setting(head_dim=64))
     table = pe.get_parameter("table")
     rows = table.detach() if table.ndim == 3 else table.detach()[:, None]
     identity = torch.zeros_like(rows)
     identity[:, 0, :32] = 1
     if rows.shape[1] == 2:
         identity[:, 1, 32:] = 1
-    assert len(table) == SETTING.max_length
+    assert len(table) == 52
     assert float((rows - identity).std()) == pytest.approx(0.02, rel=0.1)
     assert float((rows - identity).mean((0, 2)).abs().max()) < 0.002
     assert [o for p, o in pe.parameter_groups() if p is table] == [{"weight_decay": 0.0}]
-    decoder = perturbed(f"{name}:start=learned")
-    for seqs in (sequences(torch.zeros(1, 53, dtype=torch.int64)), sequences(offset=33)):
+    decoder = contract.decoder_for(f"{name}:start=learned", max_length=52)
+    for seqs in (example_batch(53), replace(example_batch(20), offset=33)):
         with pytest.raises(UsageError, match="table of 52 states"):
             decoder(seqs)
 
@@ -214,8 +185,8 @@ def test_the_plain_formulas_say_the_same(name: str, monkeypatch: pytest.MonkeyPa
     """Those of a GPU, where no backward is written by hand and one first e serves all heads."""
 
     def results() -> list[Tensor]:
-        decoder = perturbed(name)
-        logits = decoder(sequences())
+        decoder = decoder_for(name)
+        logits = decoder(example_batch())
         logits.square().sum().backward()
         return [logits.detach(), *(p.grad for p in decoder.parameters() if p.grad is not None)]
 
@@ -227,15 +198,15 @@ def test_the_plain_formulas_say_the_same(name: str, monkeypatch: pytest.MonkeyPa
 
 def test_shares_learn_as_fast_as_row_sums() -> None:
     """The H x H matrix of the authors' code, of which the row sums act."""
-    expected = {"weight_decay": 0.0, "lr_factor": float(NUM_HEADS)}
+    expected = {"weight_decay": 0.0, "lr_factor": 2.0}
     for name in ("tape:context=no-mlp", "tape-heads:context=no-mlp"):
-        groups = build(name, SETTING).parameter_groups()
-        assert [options for _, options in groups] == [expected] * (NUM_LAYERS - 1)
+        groups = build(name, setting()).parameter_groups()
+        assert [options for _, options in groups] == [expected] * (setting().num_layers - 1)
 
 
 def test_what_attention_gathers() -> None:
     """v, both parts of a matrix or the one of a vector, and v alone if nothing is gathered."""
-    needs = {name: build(name, SETTING).needs for name in ("tape", "tape-heads", *ABLATIONS)}
+    needs = {name: build(name, setting()).needs for name in ("tape", "tape-heads", *ABLATIONS)}
     assert needs["tape"].values == 3 and needs["tape-heads"].values == 2
     assert needs["tape:form=vector"].values == 2
     for name, need in needs.items():

@@ -34,6 +34,7 @@ from tests.helpers.small_training import (
 )
 from tests.scoring.test_score import greedy, rows_of
 
+pytestmark = pytest.mark.usefixtures("often")
 WIDE = small(trained_digits=10, tested_digits=20)
 CONTEXTUAL = ("tape", "tape-heads")
 
@@ -81,7 +82,7 @@ def learning() -> Trainer:
     config = small(
         trained_digits=1, tested_digits=3, steps=150, hidden_size=32, mlp_size=32, batch_size=32
     )
-    return train(trainer(config))
+    return train(trainer(config), evaluate_every=1000)
 
 
 def test_exact_match_is_that_of_a_plain_loop(learning: Trainer) -> None:
