@@ -30,10 +30,9 @@ try:
     from tape_arith.arith.runs.build import blueprint
     from tape_arith.arith.runs.record import load_preset
     from tape_arith.models.attention import Backend, Needs
-    from tape_arith.models.backends import BACKENDS, choose, load
-    from tape_arith.models.build import cxx
+    from tape_arith.models.build import choose_backend, cxx, load_backend
     from tape_arith.models.hardware import Hardware, detect
-    from tape_arith.models.names.parse import parse
+    from tape_arith.models.names import BACKENDS, parse
     from tape_arith.models.sequences import Sequences
 except (ImportError, OSError) as error:
     _import_error = error
@@ -91,7 +90,7 @@ def examine(preset: str | None, runs: Path, data: Path) -> Iterator[Check]:
     yield _compiler(hardware.device)
     for name in BACKENDS:
         yield _attention(name, hardware)
-    chosen = choose("auto", Needs(packed=False), hardware).name
+    chosen = choose_backend("auto", Needs(packed=False), hardware).name
     yield Check("attention auto", "ok", f"takes {chosen} for RoPE here")
     yield from _disk(preset or ("paper-40" if hardware.device == "cuda" else "mini"), runs, data)
 
@@ -195,7 +194,7 @@ def _attention(backend_name: str, hardware: "Hardware") -> Check:
     name, fix = f"attention {backend_name}", "choose another with --attention, and report it"
     # Kernels of other packages fail with exceptions of any kind.
     try:
-        backend = load(backend_name)
+        backend = load_backend(backend_name)
         reason = backend.why_unsupported(Needs(packed=False), hardware)
         if reason is not None:
             return Check(name, "missing", reason, "other backends are used instead")
@@ -226,7 +225,7 @@ def _disagreement(backend: "Backend", hardware: "Hardware") -> float:
         return [heads.detach(), *torch.autograd.grad((heads * direction).sum(), leaves)]
 
     actual = heads_and_gradients(backend, inputs)
-    exact = heads_and_gradients(load("eager"), [x.float() for x in inputs])
+    exact = heads_and_gradients(load_backend("eager"), [x.float() for x in inputs])
     return max(float((a.float() - b).abs().max()) for a, b in zip(actual, exact, strict=True))
 
 

@@ -5,8 +5,8 @@ decoder.py       the transformer around it, attention.py and cpu_kernels.py its 
 build.py         from a name to a decoder, prepared for its hardware: backend, compiled blocks
 contract.py      what every encoding promises, checked by `tape-arith check`
 hardware.py      device, precision and threads
-names/           names on the command line, read without torch
+names.py         names on the command line, read without torch; locate.py finds their files
 encodings/       one file an encoding; families/ holds what several share
-extrapolations/  one file a change at test time
-backends/        other ways to compute attention, one file each; kernels/ is ours in Triton
+extrapolations.py  changes at test time
+backends.py      other ways to compute attention; kernels/ is ours in Triton
 """

@@ -91,7 +91,7 @@ class Backend:
         seqs: Sequences,
         *,
         scale: float | None = None,
-        bias: Tensor | None = None,
+        bias: Bias = None,
     ) -> Values:
         """Multiply softmax(scale q k^T + bias) over keys up to each query and each of `values`.
 
@@ -105,13 +105,7 @@ class Backend:
         raise NotImplementedError
 
     def attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        values: Values,
-        seqs: Sequences,
-        scale: float,
-        bias: Tensor | None,
+        self, q: Tensor, k: Tensor, values: Values, seqs: Sequences, scale: float, bias: Bias
     ) -> Values:
         """Compute what `__call__` describes."""
         raise NotImplementedError
@@ -129,13 +123,7 @@ class Eager(Backend):
         return None
 
     def attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        values: Values,
-        seqs: Sequences,
-        scale: float,
-        bias: Tensor | None,
+        self, q: Tensor, k: Tensor, values: Values, seqs: Sequences, scale: float, bias: Bias
     ) -> Values:
         if seqs.starts is not None:
             q, k = unpack(q, seqs), unpack(k, seqs)

@@ -10,19 +10,20 @@ from typing import Any
 
 import torch
 
-from tape_arith.models.backends import choose
+from tape_arith.models.attention import Backend, Eager, Needs
+from tape_arith.models.backends import SDPA, FlashAttn, Fused
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import (
     Combination,
-    Extrapolation,
     PositionalEncoding,
     Setting,
     defines_attention,
 )
 from tape_arith.models.errors import UsageError
+from tape_arith.models.extrapolations import Extrapolation
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.locate import locate
-from tape_arith.models.names.parse import Name, NamePart, parse
+from tape_arith.models.locate import locate
+from tape_arith.models.names import BACKENDS, Name, NamePart, known_backend, parse
 
 MOST_GRAPHS = 32
 """Graphs of one decoder whose blocks share them: the first, the last and those between, in training
@@ -49,6 +50,13 @@ CPU_OPTIONS: dict[str, Any] = {
     # graph for almost all shapes.
     "isolate_recompiles": True,
 }
+
+_BACKENDS: dict[str, type[Backend]] = {
+    backend.name: backend for backend in (Eager, FlashAttn, Fused, SDPA)
+}
+# `auto` takes the first that meets the needs. On a CPU plain products are the fastest at these
+# lengths.
+_PREFERENCE = {"cpu": ("eager",), "cuda": ("fused", "flash-attn", "sdpa", "eager")}
 
 _resets = 0
 """Times that all graphs of this process were dropped."""
@@ -122,6 +130,28 @@ def _class(part: NamePart, kind: str, base: type) -> Any:
     return cls
 
 
+def load_backend(name: str) -> Backend:
+    """Build the backend `name`. Raises UsageError for an unknown name."""
+    return _BACKENDS[known_backend(name)]()
+
+
+def choose_backend(request: str, needs: Needs, hardware: Hardware) -> Backend:
+    """Choose the backend for an encoding.
+
+    Raises UsageError that names the alternatives if the requested backend does not meet `needs`; it
+    never falls back silently.
+    """
+    names = _PREFERENCE[hardware.device] if request == "auto" else [request]
+    for backend in map(load_backend, names):
+        reason = backend.why_unsupported(needs, hardware)
+        if reason is None:
+            return backend
+    able = [name for name in BACKENDS if not load_backend(name).why_unsupported(needs, hardware)]
+    raise UsageError(
+        f"attention backend '{request}' {reason}; what can do it here: {', '.join(['auto', *able])}"
+    )
+
+
 def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
     """Move `decoder` to `hardware`, choose its attention backend and compile its blocks if asked.
 
@@ -129,7 +159,7 @@ def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
     compiled.
     """
     check_compiler(hardware)
-    decoder.attend_with(choose(hardware.attention, decoder.needs, hardware))
+    decoder.attend_with(choose_backend(hardware.attention, decoder.needs, hardware))
     if hardware.compiles and not decoder.wrapped:
         compile_blocks(decoder, **(CPU_OPTIONS if hardware.device == "cpu" else {}))
     decoder.compiled = hardware.compiles

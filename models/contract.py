@@ -19,15 +19,9 @@ from torch import Tensor
 from tape_arith.models.build import build_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting, Workload
-from tape_arith.models.errors import UsageError
-from tape_arith.models.names.locate import (
-    USER_CODE_ERRORS,
-    Location,
-    declarations,
-    describe_error,
-    locate,
-)
-from tape_arith.models.names.parse import Name, source_hashes
+from tape_arith.models.errors import USER_CODE_ERRORS, UsageError, describe_error
+from tape_arith.models.locate import Location, declarations, locate
+from tape_arith.models.names import Name, source_hashes
 from tape_arith.models.sequences import Sequences
 
 VOCABULARY = 19
@@ -315,7 +309,7 @@ def run_check(check: Check, name: Name) -> CheckOutcome:
     except UsageError:
         raise
     except USER_CODE_ERRORS as error:
-        happened = describe_error(error, *_locations(name))
+        happened = describe_error(error, *(location.file for location in _locations(name)))
         origin = traceback.extract_tb(error.__traceback__)[-1].filename
         if isinstance(error, AssertionError) and origin == __file__:
             happened = str(error)

@@ -192,25 +192,6 @@ class PositionalEncoding(nn.Module):
         """Clamp parameters that must stay in a range; called after each optimizer step."""
 
 
-class Extrapolation:
-    """Base of every change to an encoding at test time, which training never sees.
-
-    Each is one file of models/extrapolations. Stateless: the same call gives the same answer,
-    whatever was called before. Keyword-only arguments of a subclass are its options.
-    """
-
-    kind: ClassVar[str] = "at test time"
-    paper: ClassVar[str] = ""
-
-    def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
-        """Say why it cannot change `encoding`, as words that follow its name; None if it can."""
-        raise NotImplementedError
-
-    def apply(self, encoding: PositionalEncoding) -> None:
-        """Make `encoding` evaluate with this change."""
-        raise NotImplementedError
-
-
 class Combination(PositionalEncoding):
     """Encodings joined with a plus, each with its own indices.
 
@@ -301,3 +282,10 @@ def constant(numbers: Sequence[float], like: Tensor, dtype: torch.dtype | None =
     Unlike `new_tensor` and an index that is a list, it does not wait for the device.
     """
     return torch.tensor(numbers, dtype=dtype or like.dtype).to(like.device, non_blocking=True)
+
+
+def check_least(name: str, least: int, **options: float | None) -> None:
+    """Raises UsageError if an option of `name` is set to less than `least`."""
+    for option, value in options.items():
+        if value is not None and value < least:
+            raise UsageError(f"{name}: {option} must be {least} or more, not {value:g}")

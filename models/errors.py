@@ -1,7 +1,12 @@
 """Errors that a person reads: one line that says what is wrong, what is right, and what to do."""
 
+import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
+
+USER_CODE_ERRORS: tuple[type[BaseException], ...] = (Exception, SystemExit)
+"""Errors to catch around a user's code; a sys.exit(0) in it must not look like success."""
 
 _LONGEST = 80
 """Letters of an unknown name that are shown."""
@@ -24,8 +29,9 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"unknown {kind} '{shown}': {hint}Known: {', '.join(names) or 'none'}")
 
 
-def check_least(name: str, least: int, **options: float | None) -> None:
-    """Raises UsageError if an option of `name` is set to less than `least`."""
-    for option, value in options.items():
-        if value is not None and value < least:
-            raise UsageError(f"{name}: {option} must be {least} or more, not {value:g}")
+def describe_error(error: BaseException, *files: Path | None) -> str:
+    """Describe an error in one line, with the last line of `files` that it passed."""
+    names = set(map(str, files))
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in names]
+    line = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
+    return " ".join(f"{type(error).__name__}: {error}".split()) + line

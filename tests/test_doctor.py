@@ -12,7 +12,7 @@ import torch
 from tape_arith.arith import doctor
 from tape_arith.arith.commands.doctor import show
 from tape_arith.arith.doctor import STATES, Check
-from tape_arith.models.backends.sdpa import SDPA
+from tape_arith.models.backends import SDPA
 from tape_arith.models.hardware import detect
 from tests.helpers.tiny_runs import call, contents, done
 

@@ -21,9 +21,10 @@ import tape_arith.models.encodings
 from tape_arith import models
 from tape_arith.arith.commands.option import complete_encoding
 from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.models import locate as names_on_disk
 from tape_arith.models.errors import UsageError
-from tape_arith.models.names.locate import FOLDERS, Option, installed, locate
-from tape_arith.models.names.parse import parse
+from tape_arith.models.locate import Option, installed, locate
+from tape_arith.models.names import parse
 from tests.helpers.tiny_runs import SETTINGS, done, refused, settings
 from tests.models.test_contract import HEAD, SLIPS
 
@@ -309,8 +310,8 @@ def test_the_code_that_runs_is_the_code_that_was_hashed(
 def test_an_encoding_in_one_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Added to the folder of encodings it is listed, trained, scored and drawn."""
     encodings = here / "encodings"
-    shutil.copytree(FOLDERS["encoding"], encodings)
-    monkeypatch.setitem(FOLDERS, "encoding", encodings)
+    shutil.copytree(names_on_disk.FOLDER, encodings)
+    monkeypatch.setattr(names_on_disk, "FOLDER", encodings)
     monkeypatch.setattr(tape_arith.models.encodings, "__path__", [str(encodings)])
     (encodings / "zz_test.py").write_text(ENCODING.replace("Mine", "ZzTest"))
     declared = locate("encoding", "zz-test").declaration()

@@ -11,7 +11,7 @@ import typer
 from tape_arith import cli
 from tape_arith.arith.compare.panels import ALL
 from tape_arith.arith.runs.record import presets
-from tape_arith.models.names.parse import parse_list
+from tape_arith.models.names import parse_list
 
 ROOT = Path(cli.__file__).parent
 READMES = [*ROOT.glob("README.md"), *ROOT.glob("arith/*/README.md"), *ROOT.glob("models/README.md")]

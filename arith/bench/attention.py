@@ -18,11 +18,12 @@ from tape_arith.arith.bench.measure import Options, Result, time_interleaved
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.build import blueprint
 from tape_arith.arith.training.config import Config
-from tape_arith.models import backends
 from tape_arith.models.attention import Backend, Needs
+from tape_arith.models.build import load_backend
 from tape_arith.models.decoder import causal
 from tape_arith.models.encoding import MatMul
 from tape_arith.models.hardware import Hardware, detect
+from tape_arith.models.names import BACKENDS
 from tape_arith.models.sequences import Sequences
 
 #: Tokens of the longest rows in training and test of the presets.
@@ -42,7 +43,7 @@ def measure(options: Options) -> Iterator[Result]:
     config = options.config(hardware)
     lengths = options.lengths or (_QUICK_LENGTHS if options.quick else _LENGTHS[hardware.device])
     choice = options.compute.attention
-    names = list(dict.fromkeys([_EAGER, *(backends.BACKENDS if choice == "auto" else [choice])]))
+    names = list(dict.fromkeys([_EAGER, *(BACKENDS if choice == "auto" else [choice])]))
     groups: dict[Needs, list[str]] = {}
     for encoding in options.names("rope", "fire", "tape"):
         groups.setdefault(blueprint(config, encoding).needs, []).append(str(encoding))
@@ -71,7 +72,7 @@ def _compare(
     rows = max(1, (_QUICK_TOKENS if quick else _TOKENS[hardware.device]) // length)
     steps: dict[str, Callable[[int], object]] = {}
     for name in names:
-        backend = backends.load(name)
+        backend = load_backend(name)
         try:
             if reason := backend.why_unsupported(needs, hardware):
                 raise UsageError(f"{name} {reason}")

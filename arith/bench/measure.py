@@ -17,9 +17,8 @@ from torch.utils.benchmark import Timer, timer
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.training.config import Config
-from tape_arith.models.backends import AUTO, AttentionChoice
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.parse import Name, parse
+from tape_arith.models.names import AUTO, AttentionChoice, Name, parse
 
 _Key = TypeVar("_Key", bound=Hashable)
 

@@ -42,7 +42,7 @@ from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.step import summed_loss
 from tape_arith.models.build import prepare
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names.parse import parse
+from tape_arith.models.names import parse
 
 _ROOM = 2048
 """The longest sequence that the peers make room for: nothing is learned of it."""

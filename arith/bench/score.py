@@ -25,7 +25,7 @@ from tape_arith.arith.tasks.task import EOS, PAD, Problems, concatenate
 from tape_arith.models.build import prepare
 from tape_arith.models.decoder import Decoder, causal, matmuls
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names.parse import Name
+from tape_arith.models.names import Name
 from tape_arith.models.sequences import Sequences
 
 _PARTS = (0.25, 0.75)

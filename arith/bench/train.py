@@ -19,7 +19,7 @@ from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.build import raise_graph_limit
 from tape_arith.models.decoder import useful_training_flops
 from tape_arith.models.hardware import Hardware, datasheet, detect
-from tape_arith.models.names.parse import Name, parse
+from tape_arith.models.names import Name, parse
 
 _FIRST_STEPS = 5
 """Steps in which blocks are compiled, for groups of all shapes."""

@@ -9,8 +9,7 @@ from tape_arith.arith.bench import ALL, STAGES
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import use_threads, whole_numbers
 from tape_arith.arith.errors import EXIT_PARTLY
-from tape_arith.models.backends import AttentionChoice, known_backend
-from tape_arith.models.names.parse import parse_list
+from tape_arith.models.names import AttentionChoice, known_backend, parse_list
 
 EXAMPLE = "tape-arith bench train --pe rope,tape --lengths 20,40"
 

@@ -30,7 +30,7 @@ def command(
     how that usually comes about.
     """
     from tape_arith.models.contract import as_text, examine
-    from tape_arith.models.names.parse import parse
+    from tape_arith.models.names import parse
 
     report = examine(parse(name))
     if as_json:

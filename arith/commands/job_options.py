@@ -55,7 +55,7 @@ def default_preset() -> tuple[str, str]:
     from tape_arith.arith.runs.build import training_flops_a_token, training_tokens
     from tape_arith.arith.runs.record import load_preset
     from tape_arith.models.hardware import detect
-    from tape_arith.models.names.parse import parse
+    from tape_arith.models.names import parse
 
     hardware, size = detect(), 1024
     if hardware.device == "cuda":

@@ -30,7 +30,7 @@ def command(
     """Show encodings with their options, presets, tasks and runs."""
     if cite is not None:
         from tape_arith.arith.export.citations import all_names, bibtex
-        from tape_arith.models.names.parse import parse_list
+        from tape_arith.models.names import parse_list
 
         names = all_names() if cite == "all" else parse_list(cite)
         if not names:

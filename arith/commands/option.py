@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tape_arith.models.backends import BACKENDS, known_backend
-from tape_arith.models.names.locate import known_names
+from tape_arith.models.locate import known_names
+from tape_arith.models.names import BACKENDS, known_backend
 
 
 def complete_encoding(incomplete: str) -> list[str]:

@@ -14,8 +14,7 @@ from tape_arith.arith.commands.job_options import (
     whole_numbers,
 )
 from tape_arith.arith.errors import UsageError
-from tape_arith.models.backends import AUTO, AttentionChoice
-from tape_arith.models.names.parse import parse_list
+from tape_arith.models.names import AUTO, AttentionChoice, parse_list
 
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
 

@@ -7,8 +7,7 @@ import typer
 
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import leave, show, stopper_for, use_threads
-from tape_arith.models.backends import AttentionChoice
-from tape_arith.models.names.parse import parse_extrapolation
+from tape_arith.models.names import AttentionChoice, parse_extrapolation
 
 EXAMPLE = "tape-arith score runs/mini/rope/seed-0 --with yarn"
 

@@ -8,7 +8,7 @@ import typer
 
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import conclude, stopper_for, use_threads
-from tape_arith.models.backends import AUTO, AttentionChoice
+from tape_arith.models.names import AUTO, AttentionChoice
 
 EXAMPLE = "tape-arith sweep paper-20 --time-limit 25m"
 

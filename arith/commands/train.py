@@ -16,8 +16,7 @@ from tape_arith.arith.commands.job_options import (
 from tape_arith.arith.errors import EXIT_FAILED, UsageError
 from tape_arith.arith.files import MOST_INTEGER
 from tape_arith.arith.training.config import Policy
-from tape_arith.models.backends import AttentionChoice
-from tape_arith.models.names.parse import parse_list
+from tape_arith.models.names import AttentionChoice, parse_list
 
 EXAMPLE = "tape-arith train --pe tape --preset mini --seed 1"
 

@@ -11,8 +11,8 @@ from tape_arith.arith.runs.folder import RunFolder, find_runs, read_grids
 from tape_arith.arith.runs.record import describe_preset, load_preset, presets
 from tape_arith.arith.tasks.task import task_places, tasks
 from tape_arith.arith.terminal import escape_control
-from tape_arith.models.names.locate import Declaration, declarations, locate
-from tape_arith.models.names.parse import parse
+from tape_arith.models.locate import Declaration, declarations, locate
+from tape_arith.models.names import parse
 
 _JOINED = ("abacus+fire", "abacus+rope")
 """Combinations that are listed by themselves, those of `sweep mini-all`; many more can be made."""

@@ -13,7 +13,7 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.curves import COLUMNS, Study
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
 from tape_arith.arith.runs.folder import check_one_source
-from tape_arith.models.names.parse import Name, parse
+from tape_arith.models.names import Name, parse
 
 
 def study(root: Path, names: str = ALL, preset: str | None = None) -> Study:

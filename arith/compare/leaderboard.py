@@ -17,7 +17,7 @@ from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.statistics import holm, welch
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
-from tape_arith.models.names.parse import parse, parse_list
+from tape_arith.models.names import parse, parse_list
 
 _REFERENCES = ("rope", "tape")
 """The encodings against which every other is tested (the protocol)."""

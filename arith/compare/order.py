@@ -7,8 +7,8 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.tables import Row, rows
 from tape_arith.arith.runs.folder import slug
 from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
-from tape_arith.models.names.locate import locate
-from tape_arith.models.names.parse import parse
+from tape_arith.models.locate import locate
+from tape_arith.models.names import parse
 
 Panels = list[list[Grid]]
 """The grids of each encoding, one a seed."""

@@ -17,7 +17,7 @@ from tape_arith.arith.runs.record import load_preset, presets
 from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
 from tape_arith.arith.terminal import say
-from tape_arith.models.names.parse import Name, parse, parse_list
+from tape_arith.models.names import Name, parse, parse_list
 
 ALL = "all"
 """Given as names, it stands for every scored encoding of the preset."""

@@ -12,7 +12,7 @@ from tape_arith.arith.figures.report.page import Report, Run
 from tape_arith.arith.runs.command_lines import reproduction_commands
 from tape_arith.arith.runs.folder import run_folder
 from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
-from tape_arith.models.names.parse import parse_list
+from tape_arith.models.names import parse_list
 
 _ENVIRONMENT = ("tape-arith", "commit", "torch", "hardware", "dtype", "attention", "threads")
 """The facts of environment.json that are listed."""

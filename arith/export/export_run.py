@@ -31,8 +31,8 @@ from tape_arith.arith.scoring.grid import REGION_WORDS, Grid, check_size
 from tape_arith.arith.scoring.statistics import one_run
 from tape_arith.arith.tasks.task import BOS, EOS, PAD, SPECIAL, SYMBOLS, Task, load_task
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.names.locate import locate
-from tape_arith.models.names.parse import Name, NamePart
+from tape_arith.models.locate import locate
+from tape_arith.models.names import Name, NamePart
 
 FORMATS = ("transformers", "lm-eval")
 _WEIGHTS = "model.safetensors"

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.export.folder import render
-from tape_arith.models.names.locate import Location, known_names, locate, source_file
-from tape_arith.models.names.parse import Name, NamePart
+from tape_arith.models.locate import Location, known_names, locate, source_file
+from tape_arith.models.names import Name, NamePart
 
 _PACKAGE = "tape_arith.models."
 _ALWAYS = ("decoder", "encoding", "sequences")
 """The imports of `templates/modeling_tape_arith.py.jinja`."""
-_LOOKS_INTO_FOLDERS = ("names.parse", "names.locate")
+_LOOKS_INTO_FOLDERS = ("names", "locate")
 _ALLOWED = {"torch", *sys.stdlib_module_names}
 _IMPORT = re.compile(r"^(\s*)from tape_arith\.models\.([\w.]+) import ", re.MULTILINE)
 

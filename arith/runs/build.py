@@ -23,13 +23,13 @@ from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.attention import Needs
-from tape_arith.models.backends import AUTO, AttentionChoice, choose
-from tape_arith.models.build import build_decoder, check_compiler, meta_decoder
+from tape_arith.models.build import build_decoder, check_compiler, choose_backend, meta_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig, useful_training_flops
 from tape_arith.models.encoding import Setting, Workload
+from tape_arith.models.errors import USER_CODE_ERRORS, describe_error
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names.locate import USER_CODE_ERRORS, describe_error, locate
-from tape_arith.models.names.parse import Encoding, Name, source_hashes
+from tape_arith.models.locate import locate
+from tape_arith.models.names import AUTO, AttentionChoice, Encoding, Name, source_hashes
 
 
 def check_trainable(config: Config, name: Name, compute: AttentionChoice = AUTO) -> None:
@@ -56,7 +56,7 @@ def resolve_attention(hardware: Hardware, needs: Needs) -> Hardware:
     Raises UsageError if the requested one does not support them, or blocks cannot be compiled.
     """
     check_compiler(hardware)
-    backend = choose(hardware.attention, needs, hardware)
+    backend = choose_backend(hardware.attention, needs, hardware)
     return replace(hardware, attention=backend.name)
 
 
@@ -210,7 +210,7 @@ def as_user_error(error: BaseException, encoding: Encoding) -> Failure | None:
     locations = [location for location in locations if not location.is_builtin]
     if not locations or isinstance(error, UsageError | Failure | OSError):
         return None
-    reason = describe_error(error, *locations)[:500]
+    reason = describe_error(error, *(location.file for location in locations))[:500]
     return Failure(f"{encoding} failed: {reason}; `tape-arith check {encoding.own}` looks into it")
 
 

@@ -9,7 +9,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.folder import RunFolder, run_folder, slug
 from tape_arith.arith.runs.record import RunRecord, changed_settings, presets
 from tape_arith.arith.scoring.grid import EvaluationSet, Grid
-from tape_arith.models.names.parse import Name, NamePart
+from tape_arith.models.names import Name, NamePart
 
 _ANEW = "train it anew, into another folder with --out, or with --fresh, which drops its grids too"
 

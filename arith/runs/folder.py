@@ -29,7 +29,7 @@ from tape_arith.arith.runs.record import Environment, RunRecord, Timings
 from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
-from tape_arith.models.names.parse import Encoding, Name, NamePart
+from tape_arith.models.names import Encoding, Name, NamePart
 
 
 class ExpectedRun(NamedTuple):

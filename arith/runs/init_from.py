@@ -19,7 +19,7 @@ from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.build import prepare
 from tape_arith.models.decoder import Decoder, shapes
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.parse import Name, Origin
+from tape_arith.models.names import Name, Origin
 
 _SHARED_SETTINGS = (
     *("task", "trained_digits"),

@@ -26,9 +26,8 @@ from tape_arith.arith.files import (
 )
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.training.config import Config, Policy, Schedule
-from tape_arith.models.backends import AUTO, AttentionChoice
-from tape_arith.models.names.locate import locate
-from tape_arith.models.names.parse import Name, parse, source_hashes
+from tape_arith.models.locate import locate
+from tape_arith.models.names import AUTO, AttentionChoice, Name, parse, source_hashes
 
 PRESETS_FOLDER = Path(__file__).parent / "presets"
 

@@ -19,8 +19,7 @@ from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid, chec
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.terminal import bar
 from tape_arith.arith.training.step import explain_failures
-from tape_arith.models.backends import AUTO, AttentionChoice
-from tape_arith.models.names.parse import Name, NamePart
+from tape_arith.models.names import AUTO, AttentionChoice, Name, NamePart
 
 
 def score_run(

@@ -36,7 +36,7 @@ from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup
 from tape_arith.arith.training.step import is_out_of_memory
 from tape_arith.arith.training.trainer import Line, NotFinite
-from tape_arith.models.names.parse import Name, source_hashes
+from tape_arith.models.names import Name, source_hashes
 
 # A resumed training equals an unbroken one bit for bit if these are equal. The commit is not one of
 # them: most commits change no bit, and a new version says if one did.

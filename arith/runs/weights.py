@@ -25,10 +25,9 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.backends import AUTO, AttentionChoice
 from tape_arith.models.decoder import Decoder, shapes
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names.parse import Name
+from tape_arith.models.names import AUTO, AttentionChoice, Name
 
 # One key in the header: safetensors writes several in any order.
 _FACTS = "tape-arith"

@@ -29,9 +29,9 @@ from tape_arith.arith.studies.inputs import Integers, StudiedRuns
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
 from tape_arith.arith.tasks.task import DIGIT_ZERO, EOS, Problems, load_task
 from tape_arith.arith.terminal import bar
-from tape_arith.models.backends import AttentionChoice
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
+from tape_arith.models.names import AttentionChoice
 
 _UNCOMPILED = AttentionChoice(compiled=False)
 _COLUMNS = ["region", "chain", "error", "place"]

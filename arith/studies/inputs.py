@@ -25,9 +25,10 @@ from tape_arith.arith.scoring.grid import Region
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
 from tape_arith.arith.tasks.task import Problems, take
 from tape_arith.arith.terminal import bar
-from tape_arith.models.backends import AttentionChoice, load
+from tape_arith.models.build import load_backend
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
+from tape_arith.models.names import AttentionChoice
 from tape_arith.models.sequences import Sequences
 
 Integers = NDArray[np.int64]
@@ -142,7 +143,7 @@ class StudiedRuns:
             for number, run in enumerate(self.runs, start=1):
                 folder = existing_run(run.path)
                 decoder, hardware = trained_decoder(folder, run.record.name, run.record, eager)
-                decoder.attend_with(load(hardware.attention))
+                decoder.attend_with(load_backend(hardware.attention))
                 yield run, decoder.eval(), hardware
                 update(number, str(run.path))
 

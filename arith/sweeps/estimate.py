@@ -28,10 +28,9 @@ from tape_arith.arith.sweeps.sweep import Run, Sweep
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.backends import AttentionChoice
+from tape_arith.models.errors import USER_CODE_ERRORS, describe_error
 from tape_arith.models.hardware import detect
-from tape_arith.models.names.locate import USER_CODE_ERRORS, describe_error
-from tape_arith.models.names.parse import Encoding, Name
+from tape_arith.models.names import AttentionChoice, Encoding, Name
 
 WARMUP, TIMED = (8, 2.0), (12, 3.0)
 """Steps of a probe, or seconds: the first steps of a process take up to twice as long as later

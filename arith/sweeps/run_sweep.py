@@ -22,8 +22,7 @@ from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_f
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, Outcome, log_file, run_jobs
 from tape_arith.arith.sweeps.sweep import Run, Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import Stopper, say
-from tape_arith.models.backends import AttentionChoice
-from tape_arith.models.names.parse import Name
+from tape_arith.models.names import AttentionChoice, Name
 
 
 def check_runs(runs: Sequence[Run], compute: AttentionChoice) -> None:

@@ -31,8 +31,8 @@ from tape_arith.arith.files import Count, InvalidValue, Part, parse_toml, valida
 from tape_arith.arith.runs.folder import ExpectedRun, RunFolder, run_folder, slug
 from tape_arith.arith.runs.record import changed_settings, load_preset
 from tape_arith.arith.training.config import Config
-from tape_arith.models.names.locate import known_names
-from tape_arith.models.names.parse import Name, parse
+from tape_arith.models.locate import known_names
+from tape_arith.models.names import Name, parse
 
 BUNDLED = Path(__file__).parent / "bundled"
 MOST_SEEDS = 1000

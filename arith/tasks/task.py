@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.models.names.locate import Location, in_folder, installed, select
+from tape_arith.models.locate import Location, in_folder, installed, select
 
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]

@@ -2,8 +2,7 @@
 
 from torch import Tensor
 
-from tape_arith.models.encoding import Setting
-from tape_arith.models.errors import check_least
+from tape_arith.models.encoding import Setting, check_least
 from tape_arith.models.families.learned_table import PlaceTable, usual_shift
 
 

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tape_arith.models.encoding import Setting, constant
-from tape_arith.models.errors import check_least
+from tape_arith.models.encoding import Setting, check_least, constant
 from tape_arith.models.families.learned_table import LearnedTable, draw, tokens_since
 from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.sequences import Sequences

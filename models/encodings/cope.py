@@ -6,8 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from tape_arith.models.attention import scaled_scores
-from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, State, Workload
-from tape_arith.models.errors import check_least
+from tape_arith.models.encoding import (
+    MatMul,
+    PositionalLayer,
+    Setting,
+    State,
+    Workload,
+    check_least,
+)
 from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
 
 

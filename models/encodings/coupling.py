@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from tape_arith.models.encoding import Setting, constant
-from tape_arith.models.errors import check_least
+from tape_arith.models.encoding import Setting, check_least, constant
 from tape_arith.models.families.learned_table import PlaceTable, usual_shift
 
 

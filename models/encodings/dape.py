@@ -8,8 +8,14 @@ from torch.nn import functional as F
 
 from tape_arith.models.attention import scaled_scores
 from tape_arith.models.build import build
-from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, State, Workload
-from tape_arith.models.errors import check_least
+from tape_arith.models.encoding import (
+    MatMul,
+    PositionalLayer,
+    Setting,
+    State,
+    Workload,
+    check_least,
+)
 from tape_arith.models.families.additive_bias import AdditiveBiasLayer
 from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
 from tape_arith.models.sequences import Sequences

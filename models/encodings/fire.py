@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, Workload
-from tape_arith.models.errors import UsageError, check_least
+from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, Workload, check_least
+from tape_arith.models.errors import UsageError
 from tape_arith.models.families.additive_bias import AdditiveBias, AdditiveBiasLayer, Distances
 
 EPSILON = 1e-6

@@ -14,8 +14,8 @@ from tape_arith.models.encoding import (
     Setting,
     State,
     Workload,
+    check_least,
 )
-from tape_arith.models.errors import check_least
 from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
 
 TAPS = 3

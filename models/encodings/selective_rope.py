@@ -14,8 +14,9 @@ from tape_arith.models.encoding import (
     PositionalLayer,
     Setting,
     Workload,
+    check_least,
 )
-from tape_arith.models.errors import UsageError, check_least
+from tape_arith.models.errors import UsageError
 from tape_arith.models.families.rotary import rotate, rotation
 from tape_arith.models.sequences import Sequences, pack, unpack
 

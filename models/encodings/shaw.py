@@ -6,8 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, Workload
-from tape_arith.models.errors import check_least
+from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, Workload, check_least
 from tape_arith.models.families.additive_bias import AdditiveBias, distances
 from tape_arith.models.sequences import Sequences
 

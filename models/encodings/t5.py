@@ -4,8 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tape_arith.models.encoding import INITIAL_STD, Setting, constant
-from tape_arith.models.errors import check_least
+from tape_arith.models.encoding import INITIAL_STD, Setting, check_least, constant
 from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances
 
 BUCKETS = 32

@@ -19,8 +19,9 @@ from tape_arith.models.encoding import (
     Setting,
     State,
     Workload,
+    check_least,
 )
-from tape_arith.models.errors import UsageError, check_least
+from tape_arith.models.errors import UsageError
 from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.sequences import Sequences, random_words
 

@@ -1,11 +1,11 @@
 """Randomized positions (Ruoss et al. 2023): any encoding, with other indices."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 
-from tape_arith.models.encoding import Extrapolation, MatMul, PositionalEncoding, Setting, Workload
+from tape_arith.models.encoding import MatMul, PositionalEncoding, Setting, Workload
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences, pack, random_words
 
@@ -20,8 +20,8 @@ class Randomized(PositionalEncoding):
     """
 
     l_max: int
-    #: Other indices at test time only.
-    numbering: "Numbering | None" = None
+    #: Other indices at test time only; an extrapolation.
+    numbering: Callable[[Tensor, Tensor, int], Tensor] | None = None
 
     def indices(self, seqs: Sequences) -> Tensor:
         longest = seqs.bound or int(seqs.final_length.max())
@@ -63,20 +63,3 @@ def random_subset(key: Tensor, final_length: Tensor, l_max: int, draw: int = 0) 
     rank = order.argsort(dim=1)
     unused = (rank >= final_length[:, None]).to(torch.uint8)
     return unused.argsort(dim=1, stable=True)
-
-
-class Numbering(Extrapolation):
-    """Base of other numbers for the tokens of a randomized encoding than training drew."""
-
-    def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
-        """Number the tokens of each sequence as `random_subset` does, all below l_max."""
-        raise NotImplementedError
-
-    def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
-        if isinstance(encoding, Randomized):
-            return None
-        return f"numbers randomized positions anew; {type(encoding).__name__} has none"
-
-    def apply(self, encoding: PositionalEncoding) -> None:
-        assert isinstance(encoding, Randomized)
-        encoding.numbering = self

@@ -4,8 +4,8 @@ Pairing is (f, f + F) everywhere: the halves of a head are real and imaginary pa
 R frequencies, which may be fewer than F.
 """
 
-from copy import copy
-from typing import ClassVar, Literal, NamedTuple
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,13 +16,7 @@ from tape_arith.models.cpu_kernels import (
     swap_halves,
     use_custom_backward,
 )
-from tape_arith.models.encoding import (
-    Extrapolation,
-    PositionalEncoding,
-    PositionalLayer,
-    Setting,
-    State,
-)
+from tape_arith.models.encoding import PositionalEncoding, PositionalLayer, Setting, State
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences
 
@@ -64,12 +58,6 @@ def geometric_frequencies(count: int) -> Tensor:
     return 10000.0 ** (-torch.arange(count, dtype=torch.float64) / count)
 
 
-def is_geometric(theta: Tensor) -> bool:
-    """Tell whether frequencies are base^(-f/R), f from 0, as formulas in the base or f assume."""
-    index = torch.arange(len(theta), dtype=theta.dtype)
-    return len(theta) > 0 and torch.allclose(theta, theta[min(1, len(theta) - 1)] ** index)
-
-
 class RotaryLayer(PositionalLayer):
     def turn(self, x: Tensor, by: Rotation) -> Tensor:
         """Turn q or k [B, T, H, K] to its position; a leaf may turn a part of it."""
@@ -85,8 +73,8 @@ class RotaryLayer(PositionalLayer):
 class Rotary(PositionalEncoding):
     """Base: a leaf may change the `frequencies`, their `spread` over a head, and the layer."""
 
-    #: Changes the frequencies at test time only.
-    rescaling: "Rescaling | None" = None
+    #: Changes the frequencies at test time only; an extrapolation.
+    rescaling: Callable[[Tensor, Tensor, Setting], tuple[Tensor, Tensor]] | None = None
     #: Why its frequencies must not follow a problem's length, as the end of a sentence.
     not_rescalable: ClassVar[str] = ""
 
@@ -139,71 +127,3 @@ class Rotary(PositionalEncoding):
         A leaf whose state is something else overrides this.
         """
         return trace_products(state, state)
-
-
-class Rescaling(Extrapolation):
-    """Base of other frequencies for sequences longer than trained ones; a leaf `rescale`s."""
-
-    #: Take s from each row's own bound, or from the longest tested sequence.
-    scale: Literal["problem", "static"] = "problem"
-
-    def __call__(
-        self, theta: Tensor, final_length: Tensor, setting: Setting
-    ) -> tuple[Tensor, Tensor]:
-        """Return new frequencies, [B or 1, R], and the amplitude of cos and sin, [B or 1].
-
-        All are float64 but final_length, int64 [B]: it is known before decoding. A scale that grew
-        token by token would turn old keys.
-        """
-        length = final_length
-        if self.scale == "static":
-            length = final_length.new_full((1,), setting.max_length)
-        s = (length.to(torch.float64) / setting.trained_length).clamp_min(1.0)
-        return self.rescale(theta, s, setting), self.amplitude(s)
-
-    def rescale(self, theta: Tensor, s: Tensor, setting: Setting) -> Tensor:
-        """Compute frequencies [B or 1, R] from theta [R] and s = max(1, length / L0), [B or 1]."""
-        raise NotImplementedError
-
-    def amplitude(self, s: Tensor) -> Tensor:
-        """Compute the factor of cos and sin."""
-        return torch.ones_like(s)
-
-    def why_unfit(self, theta: Tensor) -> str | None:
-        """Say why it cannot change frequencies theta ([0] if there are none), or None."""
-        return None if len(theta) else "it has no frequencies to change"
-
-    def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
-        name = type(encoding).__name__
-        if not isinstance(encoding, Rotary):
-            return f"changes the frequencies of a rotary encoding; {name} has none"
-        with torch.device("cpu"):
-            reason = encoding.not_rescalable or self.why_unfit(encoding.frequencies().cpu())
-        if not reason and not _start_rescales(encoding):
-            reason = "its `start` does not take its angles from `cos_sin`, so nothing would change"
-        return reason and f"cannot act on {name} here: {reason}"
-
-    def apply(self, encoding: PositionalEncoding) -> None:
-        assert isinstance(encoding, Rotary)
-        encoding.rescaling = self
-
-
-class _Probe(Rescaling):
-    """Keeps the frequencies and remembers that it was called."""
-
-    called = False
-
-    def rescale(self, theta: Tensor, s: Tensor, setting: Setting) -> Tensor:
-        self.called = True
-        return theta
-
-
-def _start_rescales(encoding: Rotary) -> bool:
-    """Tell whether `start`, which a subclass may override, calls the rescaling in evaluation."""
-    encoding, probe = copy(encoding), _Probe()
-    encoding.rescaling, encoding.training = probe, False
-    with torch.device(next((p.device for p in encoding.parameters()), "cpu")):
-        ids = torch.zeros(1, 2, dtype=torch.int64)
-        features = torch.zeros(1, 2, encoding.setting.hidden_size)
-        encoding.start(features, ids, Sequences(ids, ids[:, 0] + 2, ids[:, 0]))
-    return probe.called

@@ -10,12 +10,10 @@ from tape_arith.arith.bench import attention
 from tape_arith.arith.bench.measure import Options
 from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.record import load_preset
-from tape_arith.models import backends
 from tape_arith.models.attention import Eager, Needs
-from tape_arith.models.backends import BACKENDS, AttentionChoice
-from tape_arith.models.build import build
+from tape_arith.models.build import build, load_backend
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.parse import parse, parse_list
+from tape_arith.models.names import BACKENDS, AttentionChoice, parse, parse_list
 from tests.helpers.small_decoders import counted
 
 CPU = Hardware("cpu", torch.float32)
@@ -33,7 +31,7 @@ def test_every_backend_has_a_time_or_a_reason(monkeypatch: pytest.MonkeyPatch) -
     for encoding, needs in needs_of.items():
         for name in BACKENDS:
             time = lines[f"{encoding}, 8 tokens: {name}"]
-            reason = backends.load(name).why_unsupported(needs, CPU)
+            reason = load_backend(name).why_unsupported(needs, CPU)
             if reason is not None:
                 assert time.value is None and time.note == f"{name} {reason}"
                 continue
@@ -95,7 +93,7 @@ def test_a_refusal_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("takes 4\ntokens at most")
 
-    monkeypatch.setattr(type(backends.load("sdpa")), "__call__", refuse)
+    monkeypatch.setattr(type(load_backend("sdpa")), "__call__", refuse)
     lines = list(attention.measure(replace(QUICK, encodings=(parse("rope"),))))
     (line,) = [line for line in lines if line.name == "rope, 8 tokens: sdpa"]
     assert line.value is None and line.note == "takes 4 tokens at most"

@@ -20,7 +20,7 @@ from tape_arith.arith.training.batches import Batches
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.parse import parse
+from tape_arith.models.names import parse
 
 CPU = Hardware("cpu", torch.float32)
 

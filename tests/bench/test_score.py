@@ -21,7 +21,7 @@ from tape_arith.arith.runs.weights import final_weights
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.names.parse import parse
+from tape_arith.models.names import parse
 from tests.helpers.small_training import cpu, perturbed, small
 from tests.helpers.tiny_runs import call, contents, done, settings
 from tests.runs.test_user_encodings import READS, write

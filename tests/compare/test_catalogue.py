@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tape_arith.models.names.locate import known_names
+from tape_arith.models.locate import known_names
 from tests.helpers.tiny_runs import done
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.export.citations import all_names, bibtex, entries, papers
-from tape_arith.models.names.locate import locate, locations
-from tape_arith.models.names.parse import parse
+from tape_arith.models.locate import locate, locations
+from tape_arith.models.names import parse
 from tests.helpers.tiny_runs import done
 
 METHODS = [

@@ -10,8 +10,8 @@ from tape_arith.arith.export.export_run import answer_width
 from tape_arith.arith.export.source_files import source_files
 from tape_arith.arith.tasks.addition import Addition
 from tape_arith.arith.tasks.task import load_task
-from tape_arith.models.names.locate import locations
-from tape_arith.models.names.parse import Encoding, Name, parse
+from tape_arith.models.locate import locations
+from tape_arith.models.names import Encoding, Name, parse
 
 MINE = '''"""Mine."""
 {imports}
@@ -59,7 +59,7 @@ def test_only_needed_files_are_taken_and_those_of_the_users_go_along(tmp_path: P
         ("import numpy", "imports numpy"),
         ("from . import beside", r"imports \."),
         ("import tape_arith.models.norm", "imports tape_arith.models.norm"),
-        ("from tape_arith.models.names.parse import parse", "looks into folders"),
+        ("from tape_arith.models.names import parse", "looks into folders"),
     ],
 )
 def test_imports_that_cannot_go_along_are_refused(

@@ -17,7 +17,7 @@ from tape_arith.arith.tasks.task import EOS
 from tape_arith.arith.training.config import Config
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.parse import parse, source_hashes
+from tape_arith.models.names import parse, source_hashes
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_training import perturbed, small
 

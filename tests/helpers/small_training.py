@@ -20,7 +20,7 @@ from tape_arith.arith.training.config import Config, Schedule
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.parse import parse
+from tape_arith.models.names import parse
 
 # Weights, and lines of metrics without what a clock says.
 Outcome = tuple[dict[str, Tensor], list[dict[str, Any]]]

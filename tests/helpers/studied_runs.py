@@ -16,7 +16,7 @@ from tape_arith.arith.studies.inputs import Sample
 from tape_arith.arith.studies.study import Study
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.names.parse import parse
+from tape_arith.models.names import parse
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_training import perturbed, small
 

@@ -11,7 +11,7 @@ from tape_arith.models.build import build, build_decoder
 from tape_arith.models.contract import example_batch
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting
-from tape_arith.models.names.locate import known_names
+from tape_arith.models.locate import known_names
 from tests.helpers.small_decoders import setting_of
 from tests.helpers.tiny_runs import done, settings
 

@@ -21,7 +21,7 @@ from tape_arith.models.errors import UsageError
 from tape_arith.models.families.learned_table import draw
 from tape_arith.models.families.randomized import Randomized, random_subset
 from tape_arith.models.families.rotary import Rotary
-from tape_arith.models.names.locate import known_names
+from tape_arith.models.locate import known_names
 from tape_arith.models.sequences import Sequences, philox, random_words
 from tests.helpers.small_decoders import NUMBERINGS, digits, packed_digits, setting
 

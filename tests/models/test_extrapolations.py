@@ -14,7 +14,7 @@ from tape_arith.models.build import build
 from tape_arith.models.contract import decoder_for, forward
 from tape_arith.models.encoding import Setting
 from tape_arith.models.families.rotary import Rotary
-from tape_arith.models.names.parse import parse
+from tape_arith.models.names import parse
 from tests.helpers.oracles import rotary as oracle
 from tests.helpers.oracles.decoder import Row
 from tests.helpers.small_decoders import error, sequences, setting

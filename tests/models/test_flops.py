@@ -8,7 +8,7 @@ import torch
 from tape_arith.models.build import build, build_decoder
 from tape_arith.models.decoder import DecoderConfig, causal, matmuls, useful_training_flops
 from tape_arith.models.encoding import MatMul, Setting
-from tape_arith.models.names.locate import known_names
+from tape_arith.models.locate import known_names
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_decoders import counted, padded_workload, setting_of
 from tests.models.test_oracles import ABLATIONS

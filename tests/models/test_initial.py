@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tape_arith.models.build import build
-from tape_arith.models.names.locate import known_names
+from tape_arith.models.locate import known_names
 from tests.helpers.small_decoders import setting
 
 WIDE = setting(num_layers=3, num_heads=8, head_dim=16, hidden_size=128, max_length=64)

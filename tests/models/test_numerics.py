@@ -23,7 +23,7 @@ from tape_arith.models.encodings.stick_breaking import StickBreakingLayer
 from tape_arith.models.encodings.tape_heads import TapeHeadsState
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.contextual import clamp_norm
-from tape_arith.models.names.locate import known_names
+from tape_arith.models.locate import known_names
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_decoders import error, setting
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from tape_arith.models.build import build
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import PositionalEncoding
-from tape_arith.models.names.locate import known_names
-from tape_arith.models.names.parse import parse
+from tape_arith.models.locate import known_names
+from tape_arith.models.names import parse
 from tape_arith.models.sequences import Sequences
 from tests.helpers.oracles import biases, content, rotary, tables
 from tests.helpers.oracles.decoder import PAD, NoPE, Row, decode

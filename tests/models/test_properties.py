@@ -8,7 +8,7 @@ import torch
 from tape_arith.models.build import build
 from tape_arith.models.contract import decoder_for, example_batch, forward
 from tape_arith.models.encodings.t5 import T5
-from tape_arith.models.names.locate import known_names
+from tape_arith.models.locate import known_names
 from tests.helpers.oracles.biases import t5_bucket
 from tests.helpers.small_decoders import error, setting
 

@@ -22,8 +22,7 @@ from tape_arith.arith.runs.record import TrainOptions, load_preset
 from tape_arith.arith.scoring.grid import EvaluationSet
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.sweep import Run
-from tape_arith.models.backends import AttentionChoice
-from tape_arith.models.names.parse import parse
+from tape_arith.models.names import AttentionChoice, parse
 from tests.helpers.tiny_runs import done, settings
 
 COMMANDS: dict[str, Any] = vars(typer.main.get_command(cli.app))["commands"]

@@ -30,7 +30,7 @@ from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.parse import parse
+from tape_arith.models.names import parse
 from tests.helpers.small_training import (
     assert_same_bits,
     cpu,

@@ -18,7 +18,7 @@ from tape_arith.arith.scoring.comparable import is_same_run
 from tape_arith.arith.scoring.grid import EvaluationSet, Grid
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import load_task
-from tape_arith.models.names.parse import parse, parse_list
+from tape_arith.models.names import parse, parse_list
 from tests.helpers.tiny_runs import contents, done, refused, untouched
 
 ROPE = Path("runs/mini/rope/seed-0")

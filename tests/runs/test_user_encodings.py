@@ -11,7 +11,7 @@ from tape_arith.arith.runs.build import blueprint, cost, training_flops_a_token
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import TrainOptions, load_preset
 from tape_arith.arith.training.distributed import ProcessGroup
-from tape_arith.models.names.parse import parse
+from tape_arith.models.names import parse
 from tests.helpers.sweeps import jobs_of, sweep_file
 from tests.helpers.tiny_runs import call, done, refused, settings
 

@@ -31,7 +31,7 @@ from tape_arith.arith.scoring.score import (
 from tape_arith.arith.tasks.task import EOS, SIZE, Problems, take
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.parse import parse
+from tape_arith.models.names import parse
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_training import cpu, perturbed, small, train, trainer
 

@@ -22,7 +22,7 @@ from tape_arith.arith.studies.errors_report import KINDS, figures, to_markdown
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
 from tape_arith.arith.tasks.task import DIGIT_ZERO, EOS, Problems, decode, load_task
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.names.parse import parse
+from tape_arith.models.names import parse
 from tests.helpers.exported_runs import greedy
 from tests.helpers.figures import assert_nothing_is_cut_off, words
 from tests.helpers.small_training import cpu, small, train, trainer

@@ -14,7 +14,7 @@ from tape_arith.arith.sweeps.engines.local import InProcess
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, done_jobs, plan, run_jobs
 from tape_arith.arith.sweeps.sweep import Run, load_sweep
 from tape_arith.arith.terminal import Stopper
-from tape_arith.models.backends import AttentionChoice
+from tape_arith.models.names import AttentionChoice
 from tests.helpers.documents import edit_text
 from tests.helpers.sweeps import MarkedJob, marked_jobs, sweep_file
 from tests.helpers.tiny_runs import done

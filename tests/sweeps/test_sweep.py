@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.sweeps.sweep import Sweep, load_sweep, sweep_names
-from tape_arith.models.names.locate import known_names
+from tape_arith.models.locate import known_names
 from tests.helpers.tiny_runs import refused
 
 OUT = Path("runs")

@@ -12,7 +12,7 @@ from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.training.distributed import ProcessGroup, process_group
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.parse import parse
+from tape_arith.models.names import parse
 from tests.helpers.small_training import small
 
 

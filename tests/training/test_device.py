@@ -18,8 +18,8 @@ from tape_arith.arith.training.step import summed_loss
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.build import extrapolate
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.locate import known_names
-from tape_arith.models.names.parse import parse_extrapolation
+from tape_arith.models.locate import known_names
+from tape_arith.models.names import parse_extrapolation
 from tests.helpers.small_decoders import NUMBERINGS
 from tests.helpers.small_training import small, trainer
 

@@ -23,8 +23,8 @@ from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.attention import Eager
 from tape_arith.models.build import build
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.names.locate import known_names
-from tape_arith.models.names.parse import parse
+from tape_arith.models.locate import known_names
+from tape_arith.models.names import parse
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_training import (
     assert_same_bits,

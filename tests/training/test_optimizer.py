@@ -9,7 +9,7 @@ from tape_arith.arith.training import step
 from tape_arith.arith.training.config import Config, Schedule
 from tape_arith.arith.training.step import trained
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.names.locate import known_names
+from tape_arith.models.locate import known_names
 from tests.helpers.small_training import SMALL, perturbed, small, trainer
 
 NAMES = [

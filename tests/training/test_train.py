@@ -25,8 +25,8 @@ from tape_arith.arith.runs.train import continue_run, extend_run
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Line, Trainer
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.names.locate import known_names
-from tape_arith.models.names.parse import parse
+from tape_arith.models.locate import known_names
+from tape_arith.models.names import parse
 from tests.helpers.small_training import (
     Outcome,
     assert_same_bits,

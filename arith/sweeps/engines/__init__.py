@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.models.names.locate import Location, in_folder, select
-from tape_arith.models.names.parse import read_options
+from tape_arith.models.locate import Location, in_folder, select
+from tape_arith.models.names import read_options
 
 if TYPE_CHECKING:
     from tape_arith.arith.sweeps.jobs import Job, JobEnd

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tape_arith.models.encoding import PositionalEncoding
-from tape_arith.models.names.parse import Name
+from tape_arith.models.names import Name
 from tape_arith.models.sequences import Sequences
 
 PAD = 0

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from tape_arith.models.attention import Needs
-from tape_arith.models.backends.fused import Fused
+from tape_arith.models.backends import Fused
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.sequences import Sequences
 from tests.helpers.kernel_problems import distance
-from tests.models.backends.test_backends import K, inputs, loop, packed, padded
+from tests.models.test_backends import K, inputs, loop, packed, padded
 
 CPU, GPU = Hardware("cpu", torch.float32), Hardware("cuda", torch.bfloat16)
 

@@ -13,14 +13,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from tape_arith.models import backends
 from tape_arith.models.attention import Backend, Eager, Needs
-from tape_arith.models.backends import BACKENDS, choose, load, sdpa
-from tape_arith.models.backends.flash_attn import FlashAttn, kernel
-from tape_arith.models.backends.sdpa import SDPA
+from tape_arith.models.backends import SDPA, FlashAttn, flash_attn_kernel
+from tape_arith.models.build import choose_backend, load_backend
 from tape_arith.models.contract import assert_close, decoder_for, example_batch, forward
 from tape_arith.models.errors import UsageError
 from tape_arith.models.hardware import Hardware
-from tape_arith.models.names.locate import known_names
+from tape_arith.models.locate import known_names
+from tape_arith.models.names import BACKENDS
 from tape_arith.models.sequences import Sequences
 
 CPU = Hardware("cpu", torch.float32)
@@ -106,7 +107,7 @@ def test_sdpa_gets_masks_whose_keys_lie_side_by_side(
         steps.append(attn_mask.stride(-1))
         return scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, **options)
 
-    monkeypatch.setattr(sdpa, "scaled_dot_product_attention", shown)
+    monkeypatch.setattr(backends, "scaled_dot_product_attention", shown)
     decoder, seqs = decoder_for(name), example_batch()
     exact = forward(decoder, seqs)
     decoder.attend_with(SDPA())
@@ -174,13 +175,13 @@ def library(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     module = ModuleType("flash_attn")
     module.flash_attn_varlen_func = flash_attn_varlen_func  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "flash_attn", module)
-    kernel.cache_clear()
+    flash_attn_kernel.cache_clear()
     return scales
 
 
 @pytest.fixture(autouse=True)
 def a_gpu_to_choose_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel.cache_clear()
+    flash_attn_kernel.cache_clear()
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
 
@@ -211,7 +212,7 @@ def test_flash_attn_says_what_it_lacks(
     assert "float32" in str(flash.why_unsupported(Needs(), GPU.in_float32()))
     assert "CUDA" in str(flash.why_unsupported(Needs(), CPU))
     monkeypatch.setitem(sys.modules, "flash_attn", ModuleType("flash_attn"))  # a mere namespace
-    kernel.cache_clear()
+    flash_attn_kernel.cache_clear()
     assert "not installed" in str(flash.why_unsupported(Needs(), GPU))
 
 
@@ -221,16 +222,16 @@ def test_flash_attn_says_what_it_lacks(
 def test_auto_takes_the_first_that_meets_all_needs(library: list[float | None]) -> None:
     biased, scores = Needs(bias="learned", packed=False), Needs(bias="scores", packed=False)
     for needs in (Needs(), Needs(values=3), biased, scores):
-        assert choose("auto", needs, CPU).name == "eager"
-    assert choose("auto", biased, GPU).name == "sdpa"
-    assert choose("auto", scores, GPU).name == "eager"
-    assert choose("auto", Needs(), GPU).name in ("fused", "flash-attn")
-    able = [name for name in BACKENDS if load(name).why_unsupported(scores, GPU) is None]
-    assert able == ["eager"] and all(load(name).name == name for name in BACKENDS)
+        assert choose_backend("auto", needs, CPU).name == "eager"
+    assert choose_backend("auto", biased, GPU).name == "sdpa"
+    assert choose_backend("auto", scores, GPU).name == "eager"
+    assert choose_backend("auto", Needs(), GPU).name in ("fused", "flash-attn")
+    able = [name for name in BACKENDS if load_backend(name).why_unsupported(scores, GPU) is None]
+    assert able == ["eager"] and all(load_backend(name).name == name for name in BACKENDS)
 
 
 def test_the_fused_kernel_has_a_widest_head() -> None:
-    fused = load("fused")
+    fused = load_backend("fused")
     for needs in (Needs(width=129), Needs(width=65, query=2)):
         assert fused.why_unsupported(needs, GPU) == "takes queries of 128 numbers at most"
     assert "at most" not in str(fused.why_unsupported(Needs(width=64, query=2), GPU))
@@ -239,8 +240,8 @@ def test_the_fused_kernel_has_a_widest_head() -> None:
 
 def test_a_request_that_cannot_be_met_names_the_alternatives() -> None:
     with pytest.raises(UsageError, match=r"'fused' adds no bias; .* here: auto, eager, sdpa$"):
-        choose("fused", Needs(bias="learned"), CPU)
+        choose_backend("fused", Needs(bias="learned"), CPU)
     with pytest.raises(UsageError, match=r"'flash-attn' is not installed"):
-        choose("flash-attn", Needs(), GPU)
+        choose_backend("flash-attn", Needs(), GPU)
     with pytest.raises(UsageError, match="did you mean 'sdpa'"):
-        choose("spda", Needs(), CPU)
+        choose_backend("spda", Needs(), CPU)

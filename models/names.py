@@ -1,19 +1,30 @@
-"""Parse the name of an encoding: `name[:option=value...][+name...][@from=name]`."""
+"""Names on the command line and in JSON: encodings and ways to compute attention. Never torch.
+
+The name of an encoding reads `name[:option=value...][+name...][@from=name]`; locate.py finds the
+files of its parts.
+"""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from tape_arith.models.errors import UsageError, unknown
-from tape_arith.models.names.locate import (
-    FOLDERS,
+from tape_arith.models.locate import (
+    KINDS,
     Declaration,
     Value,
     known_names,
     locate,
     normalized,
+    value_text,
 )
+
+BACKENDS = ("eager", "flash-attn", "fused", "sdpa")
+"""The names after --attention, besides "auto"; build.py has their classes."""
+
+_ORIGIN = re.compile("@(only-positional-)?from=")
 
 
 @dataclass(frozen=True)
@@ -24,7 +35,7 @@ class NamePart:
     options: tuple[tuple[str, Value], ...] = ()
 
     def __str__(self) -> str:
-        return ":".join([self.name, *(f"{key}={_text(value)}" for key, value in self.options)])
+        return ":".join([self.name, *(f"{key}={value_text(value)}" for key, value in self.options)])
 
 
 @dataclass(frozen=True)
@@ -57,9 +68,6 @@ class Origin:
         return f"@{'only-positional-' if self.only_positional else ''}from={self.encoding}"
 
 
-_ORIGIN = re.compile("@(only-positional-)?from=")
-
-
 @dataclass(frozen=True)
 class Name:
     """An encoding and what is added to it at test time: `abacus+rope+yarn`."""
@@ -71,12 +79,44 @@ class Name:
         return "+".join(map(str, filter(None, (self.encoding, self.extrapolation))))
 
 
+class AttentionChoice(NamedTuple):
+    """The options --attention and --compile.
+
+    attention  "auto" or one of BACKENDS
+    compiled   whether blocks are compiled; None: on a GPU only
+    """
+
+    attention: str = "auto"
+    compiled: bool | None = None
+
+    @property
+    def for_scoring(self) -> "AttentionChoice":
+        """The same choice for a grid, which a CPU scores faster than it compiles the blocks."""
+        return self if self.compiled is not True else self._replace(compiled=None)
+
+    @property
+    def options(self) -> list[str]:
+        """Command-line options that make this choice; none for the defaults."""
+        attention = [] if self.attention == "auto" else ["--attention", self.attention]
+        if self.compiled is None:
+            return attention
+        return [*attention, "--compile" if self.compiled else "--no-compile"]
+
+
+AUTO = AttentionChoice()
+
+
+def known_backend(name: str) -> str:
+    """Return `name` if it is "auto" or a backend. Raises UsageError otherwise."""
+    if name not in ("auto", *BACKENDS):
+        raise unknown("attention backend", name, ("auto", *BACKENDS))
+    return name
+
+
 def parse(text: str) -> Name:
     """Parse the name of an encoding. Raises UsageError.
 
-    >>> str(parse("fire:init_l=512"))
-    'fire:init_l=512'
-    >>> name = parse("abacus+rope+yarn:ramp=paper")
+    >>> name = parse("rope+abacus+yarn:ramp=paper")
     >>> str(name.encoding), str(name.extrapolation)
     ('abacus+rope', 'yarn:ramp=paper')
 
@@ -142,18 +182,18 @@ def _parse_joined(text: str) -> Name:
     for joined in rest:
         kind = _kind_after_plus(joined)
         part = _part(kind, joined)
-        if kind == "extrapolation" and extrapolation is not None:
-            raise UsageError(f"'{text}': at most one extrapolation can follow a plus")
+        if extrapolation is not None:
+            raise UsageError(
+                f"'{text}': {extrapolation} is for test time and comes last, and at most one "
+                "extrapolation can follow a plus"
+            )
         if kind == "extrapolation":
             extrapolation = part
-        elif extrapolation is not None:
-            raise UsageError(f"'{text}': {extrapolation} is for test time and comes last")
         elif part.name in (earlier.name for earlier in parts):
             raise UsageError(f"'{text}' names {part.name} twice")
         else:
             parts.append(part)
-    if len(parts) > 1:
-        parts.sort(key=lambda part: part.name)
+    parts.sort(key=lambda part: part.name)
     return Name(Encoding(tuple(parts)), extrapolation)
 
 
@@ -177,15 +217,7 @@ def _kind_after_plus(text: str) -> str:
     name, _ = _split(text)
     if name.partition(":")[0].endswith(".py"):
         return "encoding"
-    known = {kind: known_names(kind) for kind in FOLDERS}
-    for kind, names in known.items():
-        if normalized(name) in names:
+    for kind in KINDS:
+        if normalized(name) in known_names(kind):
             return kind
-    raise unknown("encoding or extrapolation", name, chain(*known.values()))
-
-
-def _text(value: Value) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    # Every digit counts, so that two values never share a name; a plus would start another part.
-    return str(value).removesuffix(".0").replace("e+", "e")
+    raise unknown("encoding or extrapolation", name, chain(*map(known_names, KINDS)))

@@ -1,11 +1,11 @@
 """models/encodings/README.md lists what the files declare.
 
-`python -m tests.models.names.test_encodings_readme` writes it anew.
+`python -m tests.models.test_encodings_readme` writes it anew.
 """
 
-from tape_arith.models.names.locate import FOLDERS, Declaration, declarations
+from tape_arith.models.locate import FOLDER, Declaration, declarations
 
-FILE = FOLDERS["encoding"] / "README.md"
+FILE = FOLDER / "README.md"
 INTRODUCTION = """# Positional encodings
 
 One file an encoding; its name on the command line is the file's, with dashes. The docstring of its

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tape_arith.models.errors import UsageError
-from tape_arith.models.names.locate import FOLDERS, Option, Value, declarations, source_file
-from tape_arith.models.names.parse import (
+from tape_arith.models.locate import KINDS, Option, Value, declarations, source_file
+from tape_arith.models.names import (
     Encoding,
     Name,
     NamePart,
@@ -120,7 +120,7 @@ def test_wrong_names(text: str, message: str, folder: Path) -> None:
 
 def test_no_name_is_of_two_kinds() -> None:
     """The kind of a part after a plus follows from its name."""
-    known = [declared for kind in FOLDERS for declared in declarations(kind)]
+    known = [declared for kind in KINDS for declared in declarations(kind)]
     names = [declared.name for declared in known]
     assert len(names) == len(set(names))
 

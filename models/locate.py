@@ -1,15 +1,13 @@
-"""Find the file that a name stands for, and read what it declares.
+"""Find the file that a name stands for, and read what it declares. Never imports torch.
 
-A name is a file of models/encodings (or models/extrapolations), an entry point of an installed
-package, or `FILE.py:CLASS` on disk. Files are parsed, and only `Location.load` imports one, so that
-listing needs no torch and runs nobody else's code.
+A name is a file of models/encodings, a class of models/extrapolations.py, an entry point of a
+package, or `FILE.py:CLASS`. Only `Location.load` runs code: listing runs nobody else's.
 """
 
 import ast
 import hashlib
 import os
 import sys
-import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,21 +20,26 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tape_arith.models.errors import UsageError, unknown
+from tape_arith.models.errors import USER_CODE_ERRORS, UsageError, describe_error, unknown
 
-FOLDERS = {kind: Path(__file__).parents[1] / f"{kind}s" for kind in ("encoding", "extrapolation")}
-USER_CODE_ERRORS: tuple[type[BaseException], ...] = (Exception, SystemExit)
-"""Errors to catch around a user's code; a sys.exit(0) in it must not look like success."""
+KINDS = ("encoding", "extrapolation")
 
 Value = str | int | float | bool | None
+FOLDER = Path(__file__).with_name("encodings")
+_EXTRAPOLATIONS = {
+    "even": "Even",
+    "ntk": "NTK",
+    "ntk-dynamic": "NTKDynamic",
+    "pi": "PI",
+    "plain": "Plain",
+    "redraw": "Redraw",
+    "yarn": "YaRN",
+}
 
 
 @dataclass(frozen=True)
 class Option:
-    """A keyword-only argument of a class: its annotation as written, and its default.
-
-    `problem` says why the default cannot be read; the default is None then.
-    """
+    """A keyword-only argument: its annotation as written, and its default, or its `problem`."""
 
     annotation: str
     default: Value
@@ -44,20 +47,22 @@ class Option:
 
     def read(self, text: str) -> Value:
         """Convert `text`. Raises ValueError that says what is accepted."""
-        choices: dict[str, Value] = {}
-        if "Literal[" in self.annotation:
-            written = ast.literal_eval(self.annotation[self.annotation.index("[") :].split("|")[0])
-            choices = {str(choice): choice for choice in written}
-        elif self.annotation.startswith("bool"):
-            choices = {"true": True, "false": False}
-        if choices and text not in choices:
-            raise ValueError(f"one of {', '.join(choices)}")
-        if choices:
+        kind = self.annotation.split(" |")[0]
+        accepted = "[True, False]" if kind == "bool" else kind.removeprefix("Literal")
+        if accepted.startswith("["):
+            choices = {value_text(choice): choice for choice in ast.literal_eval(accepted)}
+            if text not in choices:
+                raise ValueError(f"one of {', '.join(choices)}")
             return choices[text]
-        if self.annotation.startswith("int"):
-            return _number(int, text, "a whole number")
-        if self.annotation.startswith("float"):
-            return _number(float, text, "a number")
+        try:
+            if kind == "int":
+                return int(text)
+            if kind == "float" and isfinite(number := float(text)):
+                return number
+        except ValueError:
+            pass
+        if kind in ("int", "float"):
+            raise ValueError("a whole number" if kind == "int" else "a number")
         return text
 
 
@@ -120,10 +125,7 @@ class Location:
         return hashlib.sha256(self.source()).hexdigest()
 
     def declaration(self) -> Declaration:
-        """Parse the file.
-
-        Raises UsageError if it cannot be read, is not Python or has no such public class.
-        """
+        """Parse the file. Raises UsageError if it has no such public class."""
         return _declaration(self, self.source())
 
     def load(self) -> ModuleType:
@@ -135,7 +137,7 @@ class Location:
         except UsageError:
             raise
         except USER_CODE_ERRORS as error:
-            message = f"{self} cannot be imported: {describe_error(error, self)}"
+            message = f"{self} cannot be imported: {describe_error(error, self.file)}"
             raise UsageError(message) from error
 
 
@@ -164,10 +166,12 @@ def select(kind: str, locations: Iterable[Location], name: str) -> Location:
 
 def locations(kind: str) -> list[Location]:
     """List the locations of a kind ("encoding", "extrapolation"), installed packages too."""
-    return [
-        *in_folder(FOLDERS[kind], f"tape_arith.models.{kind}s"),
-        *installed(f"tape_arith.{kind}s"),
-    ]
+    if kind == "encoding":
+        builtin = in_folder(FOLDER, "tape_arith.models.encodings")
+    else:
+        place = Path(__file__).with_name("extrapolations.py"), "tape_arith.models.extrapolations"
+        builtin = [Location(name, *place, cls) for name, cls in _EXTRAPOLATIONS.items()]
+    return [*builtin, *installed(f"tape_arith.{kind}s")]
 
 
 def known_names(kind: str) -> list[str]:
@@ -181,14 +185,13 @@ def declarations(kind: str) -> list[Declaration]:
     A package's file that cannot be read gives a `problem`, so that it does not hide the others.
     """
     listed = []
-    for location in sorted(locations(kind), key=lambda location: location.name):
-        if location.is_builtin:
-            listed.append(location.declaration())
-            continue
+    for each in sorted(locations(kind), key=lambda location: location.name):
         try:
-            listed.append(locate(kind, location.name).declaration())
+            listed.append((each if each.is_builtin else locate(kind, each.name)).declaration())
         except UsageError as error:
-            listed.append(Declaration(location.name, package=location.package, problem=str(error)))
+            if each.is_builtin:
+                raise
+            listed.append(Declaration(each.name, package=each.package, problem=str(error)))
     return listed
 
 
@@ -222,6 +225,14 @@ def normalized(name: str) -> str:
     return name.replace("_", "-").lower()
 
 
+def value_text(value: Value) -> str:
+    """Write the value of an option as a name has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    # Every digit counts, so that two values never share a name; a plus would start another part.
+    return str(value).removesuffix(".0").replace("e+", "e")
+
+
 def source_file(module: str) -> Path | None:
     """Find the file of `module` without importing it or its packages; None if there is none."""
     outermost, *inner = module.split(".")
@@ -234,14 +245,6 @@ def source_file(module: str) -> Path | None:
         spec = PathFinder.find_spec(name, folders) if folders else None
     origin = Path(spec.origin or "") if spec else Path()
     return origin if origin.suffix == ".py" and origin.is_file() else None
-
-
-def describe_error(error: BaseException, *locations: Location) -> str:
-    """Describe an error in one line, with the last line of `locations` that it passed."""
-    files = {str(location.file) for location in locations}
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in files]
-    line = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
-    return " ".join(f"{type(error).__name__}: {error}".split()) + line
 
 
 def _on_disk(path: str, class_name: str) -> Location:
@@ -260,20 +263,16 @@ def _declaration(location: Location, source: bytes) -> Declaration:
     path = str(location) if location.is_builtin else str(location.file)
     try:
         body = ast.parse(source).body
-    except SyntaxError as error:
-        line = f"line {error.lineno}: " if error.lineno else ""
-        raise UsageError(f"{path} is not Python: {line}{error.msg}") from error
-    except (ValueError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         # ValueError: a null byte; the last two: nested deeper than the parser goes
-        raise UsageError(f"{path} is not Python: {error}") from error
-    public = {
-        node.name: node
-        for node in body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    }
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
+        raise UsageError(f"{path} is not Python: {line}{reason}") from error
+    classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
+    public = [name for name in classes if not name.startswith("_")]
     if not public:
         raise UsageError(f"{path} defines no class for '{location.name}'")
-    name = location.class_name or list(public)[-1]  # helpers stand above it
+    name = location.class_name or public[-1]  # helpers stand above it
     if name not in public:
         raise UsageError(
             f"{path} defines no public class '{name}', only {', '.join(public)}: names and options "
@@ -281,18 +280,18 @@ def _declaration(location: Location, source: bytes) -> Declaration:
         )
     facts: dict[str, str] = {}
     options: dict[str, Option] = {}
-    for node in public[name].body:
+    for node in classes[name].body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if isinstance(value := _literal(node.value), str):
-                facts |= {ast.unparse(target): value for target in targets}
+            if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+                facts |= {ast.unparse(target): node.value.value for target in targets}
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
             options = {arg.arg: _option(arg.annotation, default) for arg, default in pairs}
     return Declaration(
         name=location.name,
         class_name=name,
-        summary=(ast.get_docstring(public[name]) or "").split("\n")[0],
+        summary=(ast.get_docstring(classes[name]) or "").split("\n")[0],
         kind=facts.get("kind", ""),
         paper=facts.get("paper", ""),
         options=options,
@@ -300,37 +299,18 @@ def _declaration(location: Location, source: bytes) -> Declaration:
     )
 
 
-def _literal(node: ast.expr) -> Any:
-    """Return the value of a literal expression; Ellipsis if it is none."""
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError):
-        return ...
-
-
 def _option(annotation: ast.expr | None, default: ast.expr | None) -> Option:
     written = ast.unparse(annotation) if annotation else "str"
     if default is None:
         return Option(written, None, "has no default, so that no name without it can be built")
-    value = _literal(default)
+    try:
+        value = ast.literal_eval(default)
+    except (ValueError, TypeError):
+        value = ...
     if isinstance(value, Value):
         return Option(written, value)
-    return Option(
-        written,
-        None,
-        f"has the default `{ast.unparse(default)}`, which is read without running the file: "
-        "write it as a plain number, text, True, False or None",
-    )
-
-
-def _number(kind: type[int] | type[float], text: str, description: str) -> int | float:
-    try:
-        number = kind(text)
-    except ValueError:
-        raise ValueError(description) from None
-    if isinstance(number, float) and not isfinite(number):
-        raise ValueError(description)
-    return number
+    problem = f"has the default `{ast.unparse(default)}`, which is read without running the file: "
+    return Option(written, None, problem + "write it as a plain number, text, True, False or None")
 
 
 class _Loader(SourceLoader):

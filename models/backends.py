@@ -1,0 +1,140 @@
+"""Ways to compute attention beside the reference `attention.Eager`; build.py chooses among them."""
+
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from tape_arith.models.attention import Backend, Bias, Needs, Values, future_mask
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.kernels import WIDEST
+from tape_arith.models.sequences import Sequences
+
+
+class SDPA(Backend):
+    """torch's own kernels, on padded rows, with a bias and wider values; torch chooses one."""
+
+    name = "sdpa"
+
+    def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
+        return "never shows the scores" if needs.bias == "scores" else None
+
+    def attend(
+        self, q: Tensor, k: Tensor, values: Values, seqs: Sequences, scale: float, bias: Bias
+    ) -> Values:
+        assert seqs.starts is None
+        batch, tokens, heads = q.shape[:3]
+        # One map gathers all values at once, beside each other in one wider value.
+        parts = [v.to(q.dtype).expand(batch, tokens, heads, -1) for v in values]
+        wide = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
+        mask = None
+        if bias is not None:
+            # CUDA's kernels refuse a mask whose last axis is not contiguous.
+            mask = (bias + future_mask(bias)).to(q.dtype).contiguous()
+            mask = mask.expand(batch, heads, tokens, tokens)
+        # Only this CUDA kernel takes wider values and gives a bias its gradient; torch's order
+        # would put cuDNN's first. Plain products take widths that it refuses (in bfloat16 those
+        # that are no multiple of 8).
+        pinned = q.is_cuda and (bias is not None or wide.shape[-1] != q.shape[-1])
+        kernels = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+        q, k, wide = (x.transpose(1, 2) for x in (q, k, wide))
+        with sdpa_kernel(kernels) if pinned else nullcontext():
+            mixed = scaled_dot_product_attention(
+                q, k, wide, attn_mask=mask, is_causal=mask is None, scale=scale
+            )
+        return tuple(mixed.transpose(1, 2).split([v.shape[-1] for v in values], -1))
+
+
+class Fused(Backend):
+    """Our kernel in Triton: gathers up to three values by one attention map, without padding."""
+
+    name = "fused"
+    packs = True
+
+    def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
+        on_cpu = hardware.device == "cpu"
+        if needs.bias != "none":
+            return "adds no bias"
+        if needs.values > 3:
+            return "gathers three values at most"
+        if needs.query * needs.width > WIDEST:
+            return f"takes queries of {WIDEST} numbers at most"
+        if on_cpu and os.environ.get("TRITON_INTERPRET") != "1":
+            return "needs a CUDA GPU (TRITON_INTERPRET=1 runs it on a CPU, slowly)"
+        if not on_cpu and torch.cuda.is_available() and torch.cuda.get_device_capability() < (8, 0):
+            return "needs a GPU of compute capability 8.0 or higher"
+        # Not imported before: Triton takes a second.
+        try:
+            from tape_arith.models.kernels.tiles import INTERPRETED
+        except ImportError:
+            return "needs Triton, which is not installed"
+        if on_cpu and not INTERPRETED:
+            return "needs TRITON_INTERPRET=1 before its kernels are imported"
+        return None
+
+    def attend(
+        self, q: Tensor, k: Tensor, values: Values, seqs: Sequences, scale: float, bias: Bias
+    ) -> Values:
+        from tape_arith.models.kernels.multi_value import multi_value_attention
+
+        assert bias is None
+        batch, tokens, heads = q.shape[:3]
+        # Broadcast here, so that autograd sums the gradient of a value that all heads share.
+        flat = [v.expand(batch, -1, -1, -1).flatten(0, 1).expand(-1, heads, -1) for v in values]
+        q, k, sequences = q.flatten(0, 1), k.flatten(0, 1), seqs.cumulative
+        mixed = multi_value_attention(q, k, flat, *sequences, scale)
+        return tuple(heads.unflatten(0, (batch, tokens)) for heads in mixed)
+
+
+class FlashAttn(Backend):
+    """The flash-attn library (version 2), an extra: values as wide as the head, one call each."""
+
+    name = "flash-attn"
+    packs = True
+
+    def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
+        if flash_attn_kernel() is None:
+            return "is not installed (pip install 'tape-arith[flash]', with torch and nvcc there)"
+        if hardware.device != "cuda":
+            return "needs a CUDA GPU"
+        if hardware.dtype_name not in ("bfloat16", "float16"):
+            return f"computes in half precision, not in {hardware.dtype_name}"
+        if needs.query != 1:
+            return "takes queries as wide as the values alone"
+        return "adds no bias" if needs.bias != "none" else None
+
+    def attend(
+        self, q: Tensor, k: Tensor, values: Values, seqs: Sequences, scale: float, bias: Bias
+    ) -> Values:
+        varlen = flash_attn_kernel()
+        assert varlen is not None and bias is None
+        batch, tokens = q.shape[:2]
+        starts, longest = seqs.cumulative
+        bounds = (starts, starts, longest, longest)
+
+        def gather(value: Tensor) -> Tensor:
+            flat = (x.flatten(0, 1) for x in (q, k, value.to(q.dtype).expand_as(q)))
+            heads: Tensor = varlen(*flat, *bounds, softmax_scale=scale, causal=True)
+            return heads.unflatten(0, (batch, tokens)).to(value.dtype)
+
+        return tuple(map(gather, values))
+
+
+@cache
+def flash_attn_kernel() -> Callable[..., Any] | None:
+    """Import `flash_attn_varlen_func`; None without the library.
+
+    Imports the symbol, since other packages install a namespace of the same name.
+    """
+    try:
+        from flash_attn import flash_attn_varlen_func
+    except ImportError:
+        return None
+    function: Callable[..., Any] = flash_attn_varlen_func
+    return function

@@ -1,0 +1,313 @@
+"""Changes to an encoding at test time, which training never sees: `rope+yarn`, `rand-rope+even`.
+
+Rescalings (pi, ntk, ntk-dynamic, yarn) change the frequencies of rotary encodings; numberings
+(plain, even, redraw) change the positions of randomized ones. `names` lists the classes.
+
+Legend: B rows, R frequencies of a schedule, L0 and L1 the longest trained and tested sequences.
+"""
+
+import math
+from copy import copy
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from tape_arith.models.encoding import PositionalEncoding, Setting, check_least
+from tape_arith.models.errors import UsageError
+from tape_arith.models.families.randomized import Randomized, random_subset
+from tape_arith.models.families.rotary import Rotary
+from tape_arith.models.sequences import Sequences
+
+# Rotations within the trained length: from BETA_FAST on YaRN keeps a frequency, below BETA_SLOW it
+# interpolates fully (the paper's alpha = 1 and beta = 32).
+BETA_FAST, BETA_SLOW = 32, 1
+
+
+class Extrapolation:
+    """Base of all. Keyword-only arguments of a subclass are its options.
+
+    Stateless: the same call gives the same answer, whatever was called before.
+    """
+
+    kind: ClassVar[str] = "at test time"
+    paper: ClassVar[str] = ""
+
+    def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
+        """Say why it cannot change `encoding`, as words that follow its name; None if it can."""
+        raise NotImplementedError
+
+    def apply(self, encoding: PositionalEncoding) -> None:
+        """Make `encoding` evaluate with this change."""
+        raise NotImplementedError
+
+
+class Rescaling(Extrapolation):
+    """Base of other frequencies for sequences longer than trained ones; a leaf `rescale`s.
+
+    `scale=problem` takes s = max(1, final_length / L0) of each row, `scale=static` s = max(1,
+    L1 / L0) for all rows, short ones too.
+    """
+
+    def __init__(self, *, scale: Literal["problem", "static"] = "problem") -> None:
+        self.scale = scale
+
+    def __call__(
+        self, theta: Tensor, final_length: Tensor, setting: Setting
+    ) -> tuple[Tensor, Tensor]:
+        """Return new frequencies, [B or 1, R], and the amplitude of cos and sin, [B or 1].
+
+        All are float64 but final_length, int64 [B]: it is known before decoding. A scale that grew
+        token by token would turn old keys.
+        """
+        length = final_length
+        if self.scale == "static":
+            length = final_length.new_full((1,), setting.max_length)
+        s = (length.to(torch.float64) / setting.trained_length).clamp_min(1.0)
+        return self.rescale(theta, s, setting), self.amplitude(s)
+
+    def rescale(self, theta: Tensor, s: Tensor, setting: Setting) -> Tensor:
+        """Compute frequencies [B or 1, R] from theta [R] and the scale s [B or 1]."""
+        raise NotImplementedError
+
+    def amplitude(self, s: Tensor) -> Tensor:
+        """Compute the factor of cos and sin."""
+        return torch.ones_like(s)
+
+    def why_unfit(self, theta: Tensor) -> str | None:
+        """Say why it cannot change frequencies theta [R], or None."""
+        return None
+
+    def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
+        name = type(encoding).__name__
+        if not isinstance(encoding, Rotary):
+            return f"changes the frequencies of a rotary encoding; {name} has none"
+        with torch.device("cpu"):
+            theta = encoding.frequencies().cpu()
+            unfit = self.why_unfit(theta) if len(theta) else "it has no frequencies to change"
+        reason = encoding.not_rescalable or unfit
+        if not reason and not _start_rescales(encoding):
+            reason = "its `start` does not take its angles from `cos_sin`, so nothing would change"
+        return reason and f"cannot act on {name} here: {reason}"
+
+    def apply(self, encoding: PositionalEncoding) -> None:
+        assert isinstance(encoding, Rotary)
+        encoding.rescaling = self
+
+
+class PI(Rescaling):
+    """Interpolate positions: every frequency divided by the per-problem scale.
+
+    theta'_f = theta_f / s; neighbouring digits come as close as 1/s positions. Without the paper's
+    fine-tuning. For `scale` see Rescaling.
+    """
+
+    kind = "at test time"
+    paper = "Chen et al. 2023, arXiv 2306.15595"
+
+    def __init__(self, *, scale: Literal["problem", "static"] = "problem") -> None:
+        super().__init__(scale=scale)
+
+    def rescale(self, theta: Tensor, s: Tensor, setting: Setting) -> Tensor:
+        return theta / s[:, None]
+
+
+class NTK(Rescaling):
+    """Raise the base until the lowest frequency is divided by the per-problem scale.
+
+    base' = base s^(d/(d - 2)), d = 2R rotated dimensions: theta'_f = theta_f s^(-f/(R - 1)), so
+    that the highest is kept and the lowest divided by s (NTK-aware interpolation in YaRN's paper;
+    first posted by bloc97). For `scale` see Rescaling.
+    """
+
+    kind = "at test time"
+    paper = "Peng et al. 2023, arXiv 2309.00071"
+
+    def __init__(self, *, scale: Literal["problem", "static"] = "problem") -> None:
+        super().__init__(scale=scale)
+
+    def rescale(self, theta: Tensor, s: Tensor, setting: Setting) -> Tensor:
+        count = len(theta)
+        exponent = torch.arange(count, dtype=theta.dtype, device=theta.device) / (count - 1)
+        return theta * s[:, None] ** -exponent
+
+    def why_unfit(self, theta: Tensor) -> str | None:
+        if len(theta) == 1:
+            return "it has one frequency, which is the highest and the lowest; use pi"
+        return (
+            None if _is_geometric(theta) else "its frequencies are not powers of one base; use pi"
+        )
+
+
+class NTKDynamic(NTK):
+    """Raise the base with the length of each problem, faster than NTK by `factor`.
+
+    base' = base (a L/L0 - (a - 1))^(d/(d - 2)), a = `factor`, d rotated dimensions, L =
+    final_length of the row, at least L0 (transformers' rope_type "dynamic", jquesnelle/yarn): a = 1
+    is ntk. Those codes let L grow token by token; here it is fixed before decoding. `factor`
+    defaults to max(1, L1 / L0), as their users set it to the extension they aim at.
+    """
+
+    kind = "at test time"
+    paper = "Peng et al. 2023, arXiv 2309.00071"
+
+    def __init__(self, *, factor: float | None = None) -> None:
+        check_least("ntk-dynamic", 1, factor=factor)
+        super().__init__()
+        self.factor = factor
+
+    def rescale(self, theta: Tensor, s: Tensor, setting: Setting) -> Tensor:
+        factor = self.factor
+        if factor is None:
+            factor = max(1.0, setting.max_length / setting.trained_length)
+        return super().rescale(theta, 1 + factor * (s - 1), setting)
+
+
+class YaRN(Rescaling):
+    """Interpolate slow frequencies and keep fast ones, by per-problem scale.
+
+    theta'_f = theta_f [(1 - g_f)/s + g_f], cos and sin times 0.1 ln s + 1. `ramp=code`: g falls
+    linearly in the *index* f, as in the authors' code, which keeps the fastest frequency at the
+    lengths of this suite; `ramp=paper`: g is linear in the number of rotations r = L0 theta / 2 pi,
+    (r - 1)/31 clamped to [0, 1] (Eq. 18 and 19), which slows even theta = 1 by a fifth at L0 = 124.
+    For `scale` see Rescaling.
+    """
+
+    kind = "at test time"
+    paper = "Peng et al. 2023, arXiv 2309.00071"
+
+    def __init__(
+        self,
+        *,
+        ramp: Literal["code", "paper"] = "code",
+        scale: Literal["problem", "static"] = "problem",
+    ) -> None:
+        super().__init__(scale=scale)
+        self.by_index = ramp == "code"
+
+    def rescale(self, theta: Tensor, s: Tensor, setting: Setting) -> Tensor:
+        keep = (_code_ramp if self.by_index else _paper_ramp)(theta, setting.trained_length)
+        # keep + (1 - keep)/s would leave rows of s = 1 a rounding away from the trained model.
+        return theta * torch.where(s[:, None] > 1, (1 - keep) / s[:, None] + keep, 1.0)
+
+    def amplitude(self, s: Tensor) -> Tensor:
+        return 0.1 * s.log() + 1
+
+    def why_unfit(self, theta: Tensor) -> str | None:
+        if not self.by_index or _is_geometric(theta):
+            return None
+        return "its frequencies are not those that ramp=code counts; use yarn:ramp=paper"
+
+
+class Numbering(Extrapolation):
+    """Base of other numbers for the tokens of a randomized encoding than training drew."""
+
+    def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
+        """Number the tokens of each sequence as `random_subset` does, all below l_max."""
+        raise NotImplementedError
+
+    def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
+        if isinstance(encoding, Randomized):
+            return None
+        return f"numbers randomized positions anew; {type(encoding).__name__} has none"
+
+    def apply(self, encoding: PositionalEncoding) -> None:
+        assert isinstance(encoding, Randomized)
+        encoding.numbering = self
+
+
+class Plain(Numbering):
+    """Number tokens 0, 1, 2, ... as encodings without chance do.
+
+    The paper draws when it evaluates too; some code that followed it numbers plainly then.
+    """
+
+    kind = "at test time"
+    paper = "Ruoss et al. 2023, arXiv 2305.16843"
+
+    def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
+        return torch.arange(l_max, device=key.device).expand(len(key), -1)
+
+
+class Even(Numbering):
+    """Number tokens evenly over the whole range that training drew from, without chance.
+
+    Token t of a sequence that may grow to n tokens gets floor((2t + 1) l_max / (2n)), the middle of
+    the t-th of n equal parts of 0 .. l_max - 1. Not in the paper: it tells what chance costs from
+    what the spread does.
+    """
+
+    kind = "at test time"
+    paper = "Ruoss et al. 2023, arXiv 2305.16843"
+
+    def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
+        t = torch.arange(l_max, device=key.device)
+        # Past a sequence's end the formula leaves the range, and no table reaches further.
+        return ((2 * t + 1) * l_max // (2 * final_length[:, None])).clamp_max(l_max - 1)
+
+
+class Redraw(Numbering):
+    """Number tokens by another draw of the random subset: what one draw's luck is worth.
+
+    Draws are independent; draw 0 is the encoding's own. A grid holds one draw: averaging several
+    would leave counts that are not binomial, so the mean over draws is taken of their grids.
+    """
+
+    kind = "at test time"
+    paper = "Ruoss et al. 2023, arXiv 2305.16843"
+
+    def __init__(self, *, draw: int = 1) -> None:
+        if not 1 <= draw < 2**32:
+            raise UsageError(f"redraw: draw must be from 1 to {2**32 - 1}, not {draw}")
+        self.draw = draw
+
+    def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
+        return random_subset(key, final_length, l_max, self.draw)
+
+
+def _is_geometric(theta: Tensor) -> bool:
+    """Tell whether frequencies are base^(-f/R), f from 0, as formulas in the base or f assume."""
+    index = torch.arange(len(theta), dtype=theta.dtype)
+    return torch.allclose(theta, theta[min(1, len(theta) - 1)] ** index)
+
+
+def _start_rescales(encoding: Rotary) -> bool:
+    """Tell whether `start`, which a subclass may override, calls the rescaling in evaluation."""
+    calls: list[Tensor] = []
+
+    def record(theta: Tensor, final_length: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
+        calls.append(theta)
+        return theta[None], torch.ones_like(theta[:1])
+
+    encoding = copy(encoding)
+    encoding.rescaling, encoding.training = record, False
+    with torch.device(next((p.device for p in encoding.parameters()), "cpu")):
+        ids = torch.zeros(1, 2, dtype=torch.int64)
+        features = torch.zeros(1, 2, encoding.setting.hidden_size)
+        encoding.start(features, ids, Sequences(ids, ids[:, 0] + 2, ids[:, 0]))
+    return bool(calls)
+
+
+def _code_ramp(theta: Tensor, trained_length: int) -> Tensor:
+    """Compute g_f by index, as in jquesnelle/yarn; float64 [R]."""
+    count = theta.shape[-1]
+
+    def index_of(rotations: int) -> float:
+        """Return the (real) index whose frequency turns so often within the trained length."""
+        return count * math.log(trained_length / (rotations * 2 * math.pi)) / math.log(10000)
+
+    low = max(math.floor(index_of(BETA_FAST)), 0)
+    high = min(math.ceil(index_of(BETA_SLOW)), 2 * count - 1)
+    if high <= low:
+        raise UsageError(
+            f"yarn: a trained length of {trained_length} tokens is less than one turn of the "
+            "fastest frequency; use ramp=paper"
+        )
+    index = torch.arange(count, dtype=torch.float64, device=theta.device)
+    return 1 - ((index - low) / (high - low)).clamp(0, 1)
+
+
+def _paper_ramp(theta: Tensor, trained_length: int) -> Tensor:
+    """Compute gamma(r) of the paper, r the rotations within the trained length; float64 [R]."""
+    rotations = trained_length * theta / (2 * math.pi)
+    return ((rotations - BETA_SLOW) / (BETA_FAST - BETA_SLOW)).clamp(0, 1)
