@@ -26,7 +26,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     near = get_close_matches(name[:_LONGEST], names, n=1, cutoff=0.3)
     hint = f"did you mean '{near[0]}'? " if near else ""
     shown = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
-    return UsageError(f"unknown {kind} '{shown}': {hint}Known: {', '.join(names) or 'none'}")
+    return UsageError(f"unknown {kind} {shown!r}: {hint}Known: {', '.join(names) or 'none'}")
 
 
 def describe_error(error: BaseException, *files: Path | None) -> str:

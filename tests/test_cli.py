@@ -2,10 +2,8 @@
 
 import os
 import shlex
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,11 +11,9 @@ import torch
 
 from tape_arith.arith.commands.job_options import default_preset
 from tape_arith.arith.machine import own_version
-from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.models import hardware
 from tape_arith.models.hardware import Hardware
-from tests.helpers.child_processes import start, wait, wait_until
-from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
+from tests.helpers.tiny_runs import contents, done, refused, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULE = [sys.executable, "-m", "tape_arith"]
@@ -48,15 +44,6 @@ def test_the_preset_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(hardware, "detect", lambda: Fast("cuda", torch.bfloat16))
     assert default_preset() == ("paper-40", "preset paper-40: there is a GPU (Some GPU)")
-
-
-def test_a_name_trains_what_it_says() -> None:
-    done("train", "--pe", "rand-rope", "--no-score", *settings())
-    done("train", "--pe", "tape_heads:width=8", "--no-score", *settings())
-    names = {file.parent.name for file in Path("runs/mini").glob("*/seed-0")}
-    assert names == {"rand-rope", "tape-heads@width=8"}
-    record = RunFolder(Path("runs/mini/tape-heads@width=8/seed-0")).record()
-    assert record.encoding == "tape-heads:width=8"
 
 
 REFUSED = {
@@ -169,40 +156,3 @@ def test_the_console_script() -> None:
     result = subprocess.run([script, "heatmap"], capture_output=True, text=True)
     assert result.returncode == 2 and result.stdout == ""
     assert result.stderr.startswith("tape-arith: ") and result.stderr.count("\n") == 1
-
-
-TRAIN = ("train", "--pe", "tape", "--no-score", *settings(steps=300, num_problems=4096))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
-def test_a_signal_leaves_a_run_that_resumes(number: signal.Signals, code: int) -> None:
-    assert wait(start([*TRAIN, "--out", "whole"]))[0] == 0
-    process = start(TRAIN)
-    folder = RunFolder(Path("runs/mini/tape/seed-0"))
-    wait_until(lambda: folder.metrics_file.exists() and folder.metrics_file.stat().st_size)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == code, err
-    assert "the same command goes on from here" in err and "Traceback" not in err
-    assert out == "runs/mini/tape/seed-0\n"
-    assert folder.latest.exists() and not folder.finished()
-    with untouched(Path()):
-        assert "is not trained to its end" in refused("score", folder.path)
-    returned, output = wait(start(TRAIN))
-    assert returned == 0 and "from step" in output
-    other = Path("whole/mini/tape/seed-0")
-    assert folder.final.read_bytes() == RunFolder(other).final.read_bytes()
-    assert [line["loss"] for line in folder.metrics()] == [
-        line["loss"] for line in RunFolder(other).metrics()
-    ]
-
-
-@pytest.mark.slow
-def test_a_signal_before_anything_began() -> None:
-    """While torch is being imported."""
-    process = start(TRAIN)
-    time.sleep(1.0)
-    process.send_signal(signal.SIGINT)
-    code, output = wait(process)
-    assert code == 130 and "Traceback" not in output, output

@@ -1,6 +1,7 @@
 """The doctor describes this machine, and recognizes machines that lack something."""
 
 import json
+import os
 import platform
 import shutil
 from pathlib import Path
@@ -9,8 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tape_arith.arith import doctor
-from tape_arith.arith.commands.doctor import show
+from tape_arith.arith import doctor, machine
 from tape_arith.arith.doctor import STATES, Check
 from tape_arith.models.backends import SDPA
 from tape_arith.models.hardware import detect
@@ -38,11 +38,6 @@ def test_broken_checks_exit_with_1_and_a_line_each(here: Path, monkeypatch: Patc
     assert lines[-3] == "broken   machine: libcudart.so: no such file"
     assert all(line.split()[0] in (*STATES, "->") for line in lines[:-1])
     assert lines[-1].endswith(" 1 broken")
-
-
-def test_table_shows_text_and_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    show([Check("GPU", "missing", "none", "buy [one]"), Check("Python", "ok", "3.11")])
-    assert "buy [one]" in capsys.readouterr().out
 
 
 def test_packages_too_old_or_absent(monkeypatch: Patch) -> None:
@@ -79,15 +74,6 @@ def test_gpu_that_torch_does_not_use(tmp_path: Path, monkeypatch: Patch) -> None
     assert "unset CUDA_VISIBLE_DEVICES" in doctor._gpu().fix
 
 
-def test_compiler_of_each_device(monkeypatch: Patch) -> None:
-    monkeypatch.setenv("CC", "ccc")
-    monkeypatch.setattr(shutil, "which", lambda name: "clang" if name == "clang" else None)
-    assert doctor._compiler("cpu").state == "missing"  # --compile is optional there
-    assert doctor._compiler("cuda").state == "broken"  # CC is set, so nothing else is tried
-    monkeypatch.delenv("CC")
-    assert doctor._compiler("cuda").result == "clang"
-
-
 def test_backend_that_is_wrong_or_fails(monkeypatch: Patch) -> None:
     correct, hardware = SDPA.__call__, detect()
 
@@ -116,3 +102,22 @@ def test_disk_that_is_full_or_refuses(here: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=1000))
     states = [check.state for check in doctor._disk("mini", *folders)]
     assert states == ["ok", "broken"] * 2
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 1.5),
+        ({"cpu.max": "max 100000\n"}, 8.0),
+        ({}, 8.0),
+    ],
+)
+def test_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], cores: float
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    assert machine.usable_cores() == cores

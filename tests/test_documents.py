@@ -1,4 +1,4 @@
-"""Damaged documents of every kind: each is refused in one line that names the file."""
+"""Damaged files of every kind: each is refused in one line that names the file."""
 
 import json
 import os
@@ -6,20 +6,23 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.data.dataset import Manifest
+from tape_arith.arith.data.dataset import Dataset, Manifest
 from tape_arith.arith.data.write_dataset import ShardNote, generate
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import read_content, read_document, write_document
 from tape_arith.arith.runs import record
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord, load_preset
+from tape_arith.arith.runs.weights import load, save
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps.sweep import load_sweep
 from tape_arith.arith.training.config import Config
@@ -41,6 +44,16 @@ class Kind(NamedTuple):
     is_lines: bool = False
 
 
+def read_tokens(path: Path) -> bytes:
+    problems = Dataset(path.parent).problems(0, COUNT)
+    return problems.tokens.tobytes() + problems.lengths.tobytes()
+
+
+def read_tensors(path: Path) -> str:
+    content, facts = load(path, "cpu")
+    return str({name: tensor.tolist() for name, tensor in content.items()} | {"": facts})
+
+
 def read_preset(path: Path) -> Config:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record, "PRESETS_FOLDER", path.parent)
@@ -60,6 +73,11 @@ KINDS = {
     "sweep": Kind("mine.toml", lambda path: load_sweep(str(path)), False),
     "preset": Kind("presets/mine.toml", read_preset, False),
 }
+BINARY = {
+    "tokens": Kind("set/tokens-00000.npy", read_tokens),
+    "lengths": Kind("set/lengths-00000.npy", read_tokens),
+    "weights": Kind("run/weights/final.safetensors", read_tensors),
+}
 DOCUMENTS = [name for name, kind in KINDS.items() if kind.has_checksum]
 
 
@@ -73,6 +91,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     write_document(run.environment_file, {**ENVIRONMENT, "earlier": [ENVIRONMENT]}, "environment")
     run.write_timing("train", 6.5)
+    save(run.final, {"model/a": torch.arange(99.0)}, {"step": 40})
     for step in (20, 40):
         run.add_metrics({**METRICS, "step": step})
     grid = filled([[3] * 4] * 4, total=10, settings={"task": "subtraction", "steps": 9})
@@ -91,7 +110,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def good(made: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Kind, Path]]:
     """A kind and its good file, which is put back after the test."""
-    kind = KINDS[request.param]
+    kind = (KINDS | BINARY)[request.param]
     path = made / kind.file
     content = path.read_bytes()
     yield kind, path
@@ -103,12 +122,12 @@ def good(made: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Kind, Pat
 
 
 def refusal(kind: Kind, path: Path) -> str | None:
-    """The line that says what is wrong with a file; None if it is read."""
+    """The line that says what is wrong with a file, or with its folder; None if it is read."""
     try:
         kind.read(path)
     except (Failure, UsageError) as error:
         message = str(error)
-        assert str(path) in message, message
+        assert str(path if kind in KINDS.values() else path.parent) in message, message
         assert message.isprintable(), message
         return message
     return None
@@ -153,6 +172,19 @@ def test_what_is_no_such_file_is_refused(name: str, good: tuple[Kind, Path]) -> 
     if kind.is_lines and name in ("empty", "zeros", "a pickle"):
         return  # no line, or half of one
     assert_matches(refusal(kind, path), words)
+
+
+@pytest.mark.parametrize("good", KINDS | BINARY, indirect=True)
+def test_a_flipped_bit_is_refused_or_changes_nothing(good: tuple[Kind, Path]) -> None:
+    kind, path = good
+    expected, content, draw = kind.read(path), path.read_bytes(), Random(kind.file)
+    for _ in range(40):
+        damaged = bytearray(content)
+        position = draw.randrange(len(damaged))
+        damaged[position] ^= 1 << draw.randrange(8)
+        path.write_bytes(damaged)
+        if refusal(kind, path) is None and kind.has_checksum:
+            assert kind.read(path) == expected, position
 
 
 OF_DOCUMENTS: dict[str, tuple[Callable[[Path], Any], str]] = {

@@ -25,7 +25,7 @@ from tape_arith.models import locate as names_on_disk
 from tape_arith.models.errors import UsageError
 from tape_arith.models.locate import Option, installed, locate
 from tape_arith.models.names import parse
-from tests.helpers.tiny_runs import SETTINGS, done, refused, settings
+from tests.helpers.tiny_runs import done, refused, settings
 from tests.models.test_contract import HEAD, SLIPS
 
 ENCODING = '''"""A user's own."""
@@ -190,36 +190,21 @@ def test_a_name_cannot_be_two_things(site: Path) -> None:
     assert str(parse("fire")) == "fire" and not Path("imported").exists()
 
 
-@pytest.mark.parametrize(
-    ("point", "message"),
-    [
-        ("theirs.inner.gone", "no file of Python source is found for theirs.inner.gone"),
-        ("theirs.inner.mine:Other", "defines no public class 'Other', only Helper, Mine"),
-        ("theirs.inner.broken", "broken.py is not Python"),
-    ],
-)
-def test_a_package_that_cannot_be_read_hides_nothing_else(
-    point: str, message: str, site: Path
-) -> None:
-    points = f"[tape_arith.encodings]\nmine = {point}\nzz = theirs.inner.mine\n"
-    install(site, "theirs", points, mine=ENCODING, broken="class Mine(:\n")
-    (line,) = (line for line in done("list").out.splitlines() if line.split()[:1] == ["mine"])
-    assert message in line and line.endswith("(package theirs 1.2)")
-    assert message in refused("check", "mine")
-    assert str(parse("zz")) == "zz" and not Path("imported").exists()
-
-
 def test_a_package_must_give_what_it_says(site: Path) -> None:
     points = "[tape_arith.encodings]\nmine = theirs.inner.task\nraises = theirs.inner.raises\n"
     points += "[tape_arith.tasks]\nnot-one = theirs.inner.mine\nno-symbol = theirs.inner.symbol\n"
     points += "too-long = theirs.inner.width\n"
+    points = points.replace("mine =", "zz = theirs.inner.mine\ngone = theirs.inner.gone\nmine =", 1)
     files = {
         "raises": f"import no_such_module\n{ENCODING}",
         "symbol": TASK.replace('"x"', '"%"'),
         "width": TASK.replace("return max_digits", "return 1"),
     }
     install(site, "theirs", points, mine=ENCODING, task=TASK, **files)
+    (line,) = (line for line in done("list").out.splitlines() if line.split()[:1] == ["gone"])
+    assert line.endswith("(package theirs 1.2)") and str(parse("zz")) == "zz"
     for options, message in {
+        ("--pe", "gone"): "no file of Python source is found for theirs.inner.gone",
         ("--pe", "mine"): "(theirs.inner.task) is no encoding: it must be a subclass",
         ("--pe", "raises"): "(theirs.inner.raises) cannot be imported: ModuleNotFoundError: ",
         ("--pe", "rope", "--task", "not-one"): "must define exactly one task, not 0",
@@ -241,13 +226,6 @@ def test_a_file_on_disk(here: Path) -> None:
         assert record.sources == {"mine.py:Mine": locate("encoding", "mine.py:Mine").sha256()}
     assert Path("runs/mini/mine.py@Mine@scale=2-mine.py@Mine+rope-rope.png").exists()
     assert "| mine.py:Mine:scale=2 |" in done("leaderboard").out
-    # A sweep may be in another folder than the encoding.
-    lines = "\n".join(f"{key} = {value}" for key, value in (SETTINGS | {"steps": 2}).items())
-    names = 'encodings = ["mine.py:Mine:scale=2", "rope"]\nseeds = [0]\n'
-    Path("sweeps").mkdir()
-    Path("sweeps/mine.toml").write_text(f'preset = "mini"\n{names}[set]\n{lines}\n')
-    done("sweep", "sweeps/mine.toml")
-    assert "| mine.py:Mine:scale=2 |" in done("leaderboard", "--runs", "runs/mine").out
     assert "unknown option of mine.py:Mine 'slope'" in refused("check", "mine.py:Mine:slope=2")
     assert "Mine has none" in refused("train", "--pe", "mine.py:Mine+yarn", *settings())
 
@@ -277,13 +255,8 @@ def test_a_changed_file_is_not_the_one_that_was_trained(here: Path) -> None:
 def test_an_encoding_that_breaks_a_promise_is_not_trained(here: Path) -> None:
     """A leak scores well by one teacher-forced pass."""
     Path("mine.py").write_text(HEAD + SLIPS["causal"][0])
-    Path("a.toml").write_text('preset = "mini"\nencodings = ["rope", "mine.py:Mine"]\nseeds = [0]')
-    for command in (
-        ("train", "--pe", "mine.py:Mine", *settings()),
-        ("run", "--pe", "rope,mine.py:Mine", *settings()),
-        ("sweep", "a.toml"),
-    ):
-        line = refused(*command)
+    for command in (("train", "--pe", "mine.py:Mine"), ("run", "--pe", "rope,mine.py:Mine")):
+        line = refused(*command, *settings())
         assert "mine.py:Mine" in line and "(causal): another last token" in line
         assert "`tape-arith check mine.py:Mine" in line
     assert not Path("runs").exists()

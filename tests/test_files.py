@@ -13,7 +13,6 @@ from tape_arith.arith.errors import Failure
 from tape_arith.arith.files import (
     append_line,
     atomic,
-    parse_json,
     read_text,
     remove_stale_temporaries,
     sha256,
@@ -133,9 +132,3 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
         for read in (read_text, sha256):
             with pytest.raises(Failure, match=f"cannot read {path}"):
                 read(path)
-
-
-@pytest.mark.parametrize("text", ["", "[" * 100_000, "NaN", "-Infinity", "9" * 5000, "{'a': 1}"])
-def test_what_is_not_json(text: str) -> None:
-    with pytest.raises(ValueError):
-        parse_json(text)

@@ -1,7 +1,8 @@
-"""The commands of every README are those of the command line."""
+"""Commands of every README parse, and every folder with code is installed."""
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +44,13 @@ def test_every_command_parses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             if options.get(option) not in (None, "", ALL):
                 parse_list(options[option])
         assert options.get("preset") in (None, *presets()), line
+
+
+def test_every_folder_with_code_is_installed() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    folders = {
+        f"tape_arith.{file.parent.relative_to(ROOT).as_posix().replace('/', '.')}"
+        for top in ("arith", "models")
+        for file in (ROOT / top).rglob("*.py")
+    }
+    assert sorted(folders | {"tape_arith"}) == sorted(settings["packages"])

@@ -19,18 +19,20 @@ def start(
     argv: Sequence[object],
     folder: Path = Path(),
     program: Sequence[str] = COMMAND_LINE,
+    output: int = subprocess.PIPE,
+    begin: Callable[[], object] = os.setsid,
     **variables: str,
 ) -> Process:
-    """Start the command line in `folder` with one thread, in a session of its own."""
+    """Start the command line in `folder` with one thread; it first calls `begin`."""
     return subprocess.Popen(
         [*program, *map(str, argv)],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **variables},
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
         text=True,
-        start_new_session=True,
+        preexec_fn=begin,
     )
 
 

@@ -180,7 +180,10 @@ def test_a_learned_start(name: str) -> None:
             decoder(seqs)
 
 
-@pytest.mark.parametrize("name", ["tape", "tape-heads", *ABLATIONS, *CLAMPED])
+PLAIN = ["nope", "rope", "fire", "tape", "tape-heads", *ABLATIONS, *CLAMPED]
+
+
+@pytest.mark.parametrize("name", PLAIN)
 def test_the_plain_formulas_say_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a GPU, where no backward is written by hand and one first e serves all heads."""
 

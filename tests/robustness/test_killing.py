@@ -6,9 +6,8 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
 from contextlib import chdir
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -55,53 +54,39 @@ finally:
 """
 
 
-def nothing(folder: Path) -> None:
-    """Leave an empty folder."""
-
-
-def trained(folder: Path) -> None:
-    _copy_outcome("trained", folder, TRAIN)
-
-
-def scored(folder: Path) -> None:
-    _copy_outcome("scored", folder, [word for word in TRAIN if word != "--no-score"])
-
-
-def _copy_outcome(name: str, folder: Path, argv: list[str]) -> None:
-    """Copy what a command leaves into `folder`; it runs once a test."""
-    source = folder.parent / name
-    if not source.exists():
-        source.mkdir()
-        finish(argv, source)
-    shutil.copytree(source, folder, dirs_exist_ok=True)
-
-
-def with_sweep_file(folder: Path) -> None:
-    with chdir(folder):
-        sweep_file("rope,rope+yarn", num_problems=2000, steps=100)
-
-
 @dataclass(frozen=True)
 class Command:
-    """A command, what it begins with, and how often it is killed."""
+    """A command, how often it is killed, and the command that runs before it."""
 
     argv: list[str]
-    prepare: Callable[[Path], None]
     kills: int
+    after: list[str] = field(default_factory=list)
     workers: bool = False
     """Whether it starts processes: then it is not killed at a write of its own alone."""
 
+    def prepare(self, folder: Path) -> None:
+        """Put into `folder` what the command begins with, which is made once a test."""
+        source = folder.parent / "source"
+        if not source.exists():
+            source.mkdir()
+            with chdir(source):
+                sweep_file("rope,rope+yarn", num_problems=2000, steps=100)
+            if self.after:
+                finish(self.after, source)
+        shutil.copytree(source, folder)
 
+
+CODES = ((signal.SIGKILL, -9), (signal.SIGTERM, PREEMPTED), (signal.SIGINT, 130))
 COMMANDS = {
-    "generate": Command([*GENERATE, "--workers=2"], nothing, 3, workers=True),
-    "generate alone": Command([*GENERATE, "--workers=1"], nothing, 3),
-    "train": Command(TRAIN, nothing, 6),
-    "extend": Command(["train", RUN, "--steps=350", "--no-score", "--threads=1"], trained, 4),
-    "score": Command(["score", RUN, "--threads=1"], trained, 4),
-    "export": Command(["export", RUN, "--out=exported", "--fresh"], scored, 4),
-    "sweep": Command(
-        ["sweep", "mine.toml", "--slots=2", "--threads=1"], with_sweep_file, 2, workers=True
+    "generate": Command([*GENERATE, "--workers=2"], 3, workers=True),
+    "generate alone": Command([*GENERATE, "--workers=1"], 3),
+    "train": Command(TRAIN, 6),
+    "extend": Command(["train", RUN, "--steps=350", "--no-score", "--threads=1"], 4, TRAIN),
+    "score": Command(["score", RUN, "--threads=1"], 4, TRAIN),
+    "export": Command(
+        ["export", RUN, "--out=exported", "--fresh"], 4, [w for w in TRAIN if w != "--no-score"]
     ),
+    "sweep": Command(["sweep", "mine.toml", "--slots=2", "--threads=1"], 2, workers=True),
 }
 
 
@@ -131,7 +116,6 @@ def test_killed_and_run_again(tmp_path: Path, name: str) -> None:
     command, draw = COMMANDS[name], random.Random(name)
     undisturbed, folder = tmp_path / "undisturbed", tmp_path / "killed"
     for path in (undisturbed, folder):
-        path.mkdir()
         command.prepare(path)
     began = time.monotonic()
     code, output = wait(start_killed_at(0, 0, command.argv, undisturbed))
@@ -140,8 +124,8 @@ def test_killed_and_run_again(tmp_path: Path, name: str) -> None:
     expected, writes = results(undisturbed), int(count_file(undisturbed).read_text())
 
     for kill in range(command.kills):
-        signal_number = (signal.SIGKILL, signal.SIGTERM)[kill % 2]
-        codes = {0, BUSY, -signal.SIGKILL if signal_number == signal.SIGKILL else PREEMPTED}
+        signal_number, code = CODES[kill % 3]
+        codes = {0, BUSY, code}
         if kill % 4 < 2 and not command.workers:
             number = draw.randint(1, writes)
             moment = f"before write {number} of {writes}"
@@ -160,7 +144,6 @@ def test_killed_and_run_again(tmp_path: Path, name: str) -> None:
         if code == 0:  # it was faster: begin anew
             assert results(folder) == expected, moment
             shutil.rmtree(folder)
-            folder.mkdir()
             command.prepare(folder)
     finish(command.argv, folder)
     assert results(folder) == expected

@@ -2,7 +2,6 @@
 if it had been alone."""
 
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from tape_arith.arith import lock
-from tests.helpers.child_processes import BUSY, Process, finish, start, wait
+from tests.helpers.child_processes import BUSY, Process, finish, start, wait, wait_until
 from tests.helpers.stored_results import results
 from tests.helpers.sweeps import sweep_file
 from tests.helpers.tiny_runs import contents, settings
@@ -24,6 +23,7 @@ TRAIN = ["train", "--pe=rand-rope", "--no-score", "--threads=1", *settings(**SIZ
 SCORE = ["score", RUN, "--threads=1"]
 GENERATE = ["generate", *settings(trained_digits=8, tested_digits=8)]
 GENERATE += ["--count=1200000", "--out=data", "--workers=2"]
+SWEEP = ["sweep", "mine.toml", "--threads=1"]
 
 
 @contextmanager
@@ -31,10 +31,7 @@ def stopped(argv: list[str], folder: Path, held: str) -> Iterator[Process]:
     """Start a command that stands still as soon as it holds the folder `held`."""
     process, lock_file = start(argv, folder), folder / held / lock.NAME
     try:
-        deadline = time.monotonic() + 120
-        while not (lock_file.exists() and (folder / held / lock.ACTIVITY).exists()):
-            assert process.poll() is None and time.monotonic() < deadline, process.communicate()
-            time.sleep(0.002)
+        wait_until(lambda: lock_file.exists() and (folder / held / lock.ACTIVITY).exists())
         process.send_signal(signal.SIGSTOP)
         assert lock_file.exists(), "it was faster"
         yield process
@@ -59,48 +56,31 @@ def assert_goes_on(holder: Process) -> None:
     assert code == 0, output
 
 
-@pytest.fixture
-def folders(tmp_path: Path) -> tuple[Path, Path]:
-    """A folder for the command that is alone, one for two at once."""
-    alone, shared = tmp_path / "alone", tmp_path / "shared"
-    alone.mkdir()
-    shared.mkdir()
-    return alone, shared
-
-
-SWEEP = ["sweep", "mine.toml", "--threads=1"]
-
-
 def write_sweep(folder: Path) -> None:
     with chdir(folder):
         sweep_file("rand-rope", **SIZES)
 
 
-def test_two_trainings_and_two_scorings(folders: tuple[Path, Path]) -> None:
-    alone, shared = folders
-    finish(TRAIN, alone)
-    with stopped(TRAIN, shared, RUN) as first:
-        assert_busy(TRAIN, shared, first)
-        assert_goes_on(first)
-    finish(SCORE, alone)
-    with stopped(SCORE, shared, RUN) as first:
-        assert_busy(SCORE, shared, first)
-        assert_busy(["train", RUN, "--steps=40", "--threads=1"], shared, first)
-        assert_goes_on(first)
-    assert results(shared) == results(alone)
-
-
 @pytest.mark.parametrize(
-    ("argv", "second", "held"),
-    [(GENERATE, [*GENERATE, "--fresh"], "data"), (SWEEP, SWEEP, "runs/sweeps/mine")],
-    ids=["datasets", "sweeps"],
+    ("before", "argv", "second", "held"),
+    [
+        ([], TRAIN, TRAIN, RUN),
+        (TRAIN, SCORE, SCORE, RUN),
+        (TRAIN, SCORE, ["train", RUN, "--steps=40", "--threads=1"], RUN),
+        ([], GENERATE, [*GENERATE, "--fresh"], "data"),
+        ([], SWEEP, SWEEP, "runs/sweeps/mine"),
+    ],
+    ids=["trainings", "scorings", "a training that is scored", "datasets", "sweeps"],
 )
-def test_two_of_a_kind(
-    folders: tuple[Path, Path], argv: list[str], second: list[str], held: str
+def test_two_at_once(
+    tmp_path: Path, before: list[str], argv: list[str], second: list[str], held: str
 ) -> None:
-    alone, shared = folders
-    for folder in folders:
+    alone, shared = tmp_path / "alone", tmp_path / "shared"
+    for folder in (alone, shared):
+        folder.mkdir()
         write_sweep(folder)
+        if before:
+            finish(before, folder)
     finish(argv, alone)
     with stopped(argv, shared, held) as first:
         assert_busy(second, shared, first)

@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.score import score_run
-from tape_arith.arith.runs.train import continue_run, extend_run
+from tape_arith.arith.runs.train import continue_run
 from tests.helpers.small_training import (
     Outcome,
     assert_same_bits,
@@ -155,27 +155,6 @@ def test_weights_that_cannot_be_scored(finished: RunFolder) -> None:
         checkpoint.save(finished.final, {**tensors, name: change(tensors[name])}, facts)
         with pytest.raises(Failure, match=message):
             score_run(finished, should_stop=never)
-
-
-def test_an_extension_that_lost_its_states_is_not_at_its_end(finished: RunFolder) -> None:
-    """The final weights of the shorter budget are no result of the longer."""
-    folder = finished
-    extend_run(folder, 60)
-    with_a_flipped_bit(folder.latest)
-    with pytest.raises(KeyboardInterrupt):
-        continue_run(folder, should_stop=interrupted)
-    assert folder.final.exists() and not folder.finished()
-    with pytest.raises(UsageError, match="not trained to its end"):
-        score_run(folder, should_stop=never)
-    for state in (folder.latest, folder.previous):
-        state.unlink(missing_ok=True)
-    assert folder.finished()  # as far as one can see, without a look into the file
-    with pytest.raises(Failure, match=r"final.safetensors is of step 30, and .* trained for 60"):
-        score_run(folder, should_stop=never)
-
-
-def interrupted() -> bool:
-    raise KeyboardInterrupt
 
 
 # ---- two states are kept -------------------------------------------------------------------

@@ -9,12 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.tasks.task import take
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup, process_group
+from tape_arith.arith.training.trainer import Trainer
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.names import parse
 from tests.helpers.child_processes import COMMAND_LINE, wait_until
+from tests.helpers.small_training import small
 from tests.helpers.tiny_runs import settings
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +51,7 @@ def train(folder: Path, processes: int, *arguments: object, code: int = 0) -> st
 
 def losses(processes: int, names: str) -> dict[str, list[float]]:
     """The loss of each step of each encoding."""
-    program = torchrun(processes, "tests.training.taking_part", names, STEPS)
+    program = torchrun(processes, "tests.training.test_processes", names, STEPS)
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     ended = subprocess.run(
         program,
@@ -151,3 +157,34 @@ def _process_of_rank(rank: int, launcher: int) -> int:
         if parent == launcher and f"RANK={rank}".encode() in environment:
             return int(stat.parent.name)
     raise AssertionError(f"no process of rank {rank}")
+
+
+# ---- the program of each process -----------------------------------------------------------------
+
+
+def own_losses(name: str, steps: int, processes: ProcessGroup) -> list[float]:
+    """Train and return the loss of each step, over the whole batch.
+
+    In float32, where a sum in another order shows only in its last digits.
+    """
+    config = small(steps=steps, batch_size=9, learning_rate=3e-3)
+    decoder, bucket = decoder_for(config, parse(name), seed=0), config.bucket(0)
+    hardware = Hardware("cpu", torch.float32)
+    trainer = Trainer(decoder, bucket, config, hardware, processes=processes)
+    return [float(trainer.train_step()[0]) for _ in range(steps)]
+
+
+def threads() -> list[str]:
+    """Names of what runs in this process; a sum of the CPU's processes is gloo's work."""
+    return [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    names, steps = sys.argv[1].split(","), int(sys.argv[2])
+    with process_group() as processes:
+        losses_by_name = {name: own_losses(name, steps, processes) for name in names}
+        if processes.first:
+            print(json.dumps(losses_by_name))
+        assert processes.size == 1 or any("gloo" in name for name in threads())
+    assert not any("gloo" in name or "tcpstore" in name for name in threads()), threads()
