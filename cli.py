@@ -24,7 +24,7 @@ from tape_arith.arith.machine import own_version
 from tape_arith.arith.terminal import escape_control, install_handler, protect_streams
 
 PANELS = {
-    "From problems to grids": ("generate", "train", "score", "run", "sweep", "status"),
+    "From problems to grids": ("generate", "train", "score", "ask", "run", "sweep", "status"),
     "What came out": ("heatmap", "leaderboard", "report", "curves", "export"),
     "What goes on inside": ("study",),
     "What there is, and how fast": ("list", "check", "doctor", "bench"),
@@ -33,6 +33,7 @@ PANELS = {
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Length generalization in addition: generate problems, train decoders that differ only "
     "in their positional encoding, score exact match, draw comparison heatmaps.",
 )
@@ -119,7 +120,9 @@ def main() -> None:
         _say_all()
         sys.exit(code)
     except (UsageError, typer.TyperException) as error:
-        print(f"tape-arith: {_one_line(error)}", file=sys.stderr)
+        from tape_arith.arith.commands.hints import hint
+
+        print(f"tape-arith: {hint(error) or _one_line(error)}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
     except (Failure, OSError) as error:
         _failed(error)

@@ -185,13 +185,13 @@ def _compiler(device: str) -> Check:
     if device == "cpu":
         fix = "only --compile needs one for C++: install g++, or name one in CXX"
         return Check("compiler", "missing", f"no {names[0]}", fix)
-    fix = "install gcc, or name one in CC; --no-compile --attention sdpa works without, slowly"
+    fix = "install gcc, or name one in CC; --no-compile --backend sdpa works without, slowly"
     return Check("compiler", "broken", f"no {' and no '.join(names)}", fix)
 
 
 def _attention(backend_name: str, hardware: "Hardware") -> Check:
     """Run a backend of attention, forward and backward, and compare it with plain products."""
-    name, fix = f"attention {backend_name}", "choose another with --attention, and report it"
+    name, fix = f"attention {backend_name}", "choose another with --backend, and report it"
     # Kernels of other packages fail with exceptions of any kind.
     try:
         backend = load_backend(backend_name)
@@ -240,7 +240,7 @@ def _disk(preset: str, runs: Path, data: Path) -> Iterator[Check]:
     data_bytes = int(config.num_problems * (lengths.mean() + 2))
     for folder, num_bytes in ((runs, run_bytes), (data, data_bytes)):
         existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
-        name, fix = f"writing to {folder}", "choose another folder with --out"
+        name, fix = f"writing to {folder}", "choose another folder with --runs"
         probe = existing / f".doctor-{os.getpid()}"
         try:
             with atomic(probe) as temporary:

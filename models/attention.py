@@ -78,7 +78,7 @@ class Needs(NamedTuple):
 class Backend:
     """One way to compute causal attention, with the same result as `Eager`."""
 
-    #: The name after --attention.
+    #: The name after --backend.
     name: ClassVar[str]
     #: Whether it takes sequences packed end to end without padding them first.
     packs: ClassVar[bool] = False

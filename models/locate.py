@@ -45,12 +45,19 @@ class Option:
     default: Value
     problem: str = ""
 
+    @property
+    def choices(self) -> dict[str, Value]:
+        """The values that it can have by their text; empty for a number or a text."""
+        kind = self.annotation.split(" |")[0]
+        accepted = "[True, False]" if kind == "bool" else kind.removeprefix("Literal")
+        if not accepted.startswith("["):
+            return {}
+        return {value_text(choice): choice for choice in ast.literal_eval(accepted)}
+
     def read(self, text: str) -> Value:
         """Convert `text`. Raises ValueError that says what is accepted."""
         kind = self.annotation.split(" |")[0]
-        accepted = "[True, False]" if kind == "bool" else kind.removeprefix("Literal")
-        if accepted.startswith("["):
-            choices = {value_text(choice): choice for choice in ast.literal_eval(accepted)}
+        if choices := self.choices:
             if text not in choices:
                 raise ValueError(f"one of {', '.join(choices)}")
             return choices[text]
@@ -68,7 +75,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Declaration:
-    """The facts that a file declares; `problem` says why they cannot be used, if so."""
+    """The facts that a file declares; `problem` says why they cannot be used, if so.
+
+    `summary` is the first line of `description`, the docstring of the class.
+    """
 
     name: str
     class_name: str = ""
@@ -78,6 +88,7 @@ class Declaration:
     options: dict[str, Option] = field(default_factory=dict)
     package: str = ""
     problem: str = ""
+    description: str = ""
 
 
 @dataclass(frozen=True)
@@ -288,10 +299,12 @@ def _declaration(location: Location, source: bytes) -> Declaration:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
             options = {arg.arg: _option(arg.annotation, default) for arg, default in pairs}
+    description = ast.get_docstring(classes[name]) or ""
     return Declaration(
         name=location.name,
         class_name=name,
-        summary=(ast.get_docstring(classes[name]) or "").split("\n")[0],
+        summary=description.split("\n")[0],
+        description=description,
         kind=facts.get("kind", ""),
         paper=facts.get("paper", ""),
         options=options,

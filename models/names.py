@@ -22,7 +22,7 @@ from tape_arith.models.locate import (
 )
 
 BACKENDS = ("eager", "flash-attn", "fused", "sdpa")
-"""The names after --attention, besides "auto"; build.py has their classes."""
+"""The names after --backend, besides "auto"; build.py has their classes."""
 
 _ORIGIN = re.compile("@(only-positional-)?from=")
 
@@ -80,7 +80,7 @@ class Name:
 
 
 class AttentionChoice(NamedTuple):
-    """The options --attention and --compile.
+    """The options --backend and --compile.
 
     attention  "auto" or one of BACKENDS
     compiled   whether blocks are compiled; None: on a GPU only
@@ -97,10 +97,10 @@ class AttentionChoice(NamedTuple):
     @property
     def options(self) -> list[str]:
         """Command-line options that make this choice; none for the defaults."""
-        attention = [] if self.attention == "auto" else ["--attention", self.attention]
+        backend = [] if self.attention == "auto" else ["--backend", self.attention]
         if self.compiled is None:
-            return attention
-        return [*attention, "--compile" if self.compiled else "--no-compile"]
+            return backend
+        return [*backend, "--compile" if self.compiled else "--no-compile"]
 
 
 AUTO = AttentionChoice()

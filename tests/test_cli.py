@@ -76,7 +76,7 @@ def test_encodings_that_are_refused(here: Path, pe: str) -> None:
         (("train", "runs/x", "--set", "steps=8"), "a run keeps its settings"),
         (("train", "runs/x"), "runs/x holds no run"),
         (("run", "--pe", "rope", "--seeds", "a,b"), "as in 0,1,2, not 'a,b'"),
-        (("score", "runs/x", "--attention", "flash"), "did you mean 'flash-attn'?"),
+        (("score", "runs/x", "--backend", "flash"), "did you mean 'flash-attn'?"),
         (("score", "runs/x", "--max-digits", "0"), "--max-digits"),
         (("score", "runs/\udcff"), "runs/\\xff is not UTF-8"),
         (("heatmap", "--compare", "fier"), "did you mean 'fire'?"),

@@ -10,7 +10,7 @@ compiled), and clips the gradient, none of which the peers' time holds.
 Different: x-transformers keeps a bias in its gate; ours takes logits, in float32, and the last
 MLP of answer tokens alone. Peers get no mask of the padding, which causal attention on right-padded
 rows does not need. They are compiled (whole, by torch.compile) only with --compile; ours is on a
-GPU too. --attention is ours alone.
+GPU too. --backend is ours alone.
 """
 
 import warnings

@@ -9,7 +9,7 @@ from tape_arith.arith.bench import ALL, STAGES
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import use_threads, whole_numbers
 from tape_arith.arith.errors import EXIT_PARTLY
-from tape_arith.models.names import AttentionChoice, known_backend, parse_list
+from tape_arith.models.names import AttentionChoice, parse_list
 
 EXAMPLE = "tape-arith bench train --pe rope,tape --lengths 20,40"
 
@@ -23,10 +23,7 @@ def command(
             autocompletion=lambda: [*STAGES, ALL],
         ),
     ] = None,
-    pe: Annotated[
-        str,
-        typer.Option(help="Encodings, with commas.", autocompletion=option.complete_encoding),
-    ] = "",
+    pe: option.EncodingList = "",
     preset: option.Preset = None,
     settings: option.Settings = None,
     lengths: Annotated[
@@ -35,15 +32,10 @@ def command(
     run: Annotated[
         Path | None, typer.Option(help="A run to score; without, random weights.")
     ] = None,
-    attention: Annotated[
-        str,
-        typer.Option(help="The backend of attention: auto, or its name.", callback=known_backend),
-    ] = "auto",
+    backend: option.Backend = "auto",
     compiled: option.Compiled = None,
     count: Annotated[int | None, typer.Option(min=1, help="Problems to generate.")] = None,
-    file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Keep the figures as JSON.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Keep the figures in this JSON file.")] = None,
     seconds: Annotated[
         float, typer.Option(min=1.0, help="About how long each stage may take.")
     ] = 60.0,
@@ -67,9 +59,9 @@ def command(
         lengths=tuple(sizes),
         count=count,
         run=run,
-        compute=AttentionChoice(attention, compiled),
+        compute=AttentionChoice(backend, compiled),
         seconds=0 if quick else seconds,
         threads=threads,
     )
-    if not run_stages(stages or [ALL], options, file):
+    if not run_stages(stages or [ALL], options, out):
         raise typer.Exit(EXIT_PARTLY)

@@ -22,7 +22,7 @@ def command(
             autocompletion=option.complete_encoding,
         ),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: option.AsJson = False,
 ) -> None:
     """Check an encoding: causal, aware of order, without dead parameters, and so on. Runs its code.
 

@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -21,8 +21,8 @@ STYLES = {"ok": "green", "slow": "yellow", "missing": "cyan", "broken": "bold re
 def command(
     preset: option.Preset = None,
     runs: option.Runs = Path("runs"),
-    data: Annotated[Path, typer.Option(help="The folder of datasets.")] = Path("data"),
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    datasets: option.Datasets = Path("data"),
+    as_json: option.AsJson = False,
 ) -> None:
     """Check Python, packages, processor, GPU, attention and disk; exit 1 if anything is broken.
 
@@ -33,7 +33,7 @@ def command(
     from tape_arith.arith.runs.record import known_preset
 
     checks: list[Check] = []
-    for check in examine(known_preset(preset), runs, data):
+    for check in examine(known_preset(preset), runs, datasets):
         checks.append(check)
         if not as_json and not sys.stdout.isatty():
             print(check, flush=True)

@@ -13,16 +13,14 @@ EXAMPLE = "tape-arith export runs/mini/rope/seed-0 --format transformers"
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A run's folder, as `tape-arith list` shows it.")],
+    run: option.RunPath,
     format: Annotated[
         str,
         typer.Option(
             help="transformers (a model that loads without tape-arith) or lm-eval (tasks)."
         ),
     ] = "transformers",
-    with_: Annotated[
-        str | None, typer.Option("--with", help="An extrapolation at test time: yarn[:ramp=paper].")
-    ] = None,
+    with_: option.With = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder (default: in exports, after the run).")
     ] = None,

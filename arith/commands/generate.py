@@ -8,7 +8,6 @@ import typer
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import chosen_config
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.arith.files import MOST_INTEGER
 
 FORMATS = {"tokens": "", "text": ".txt", "parquet": ".parquet"}
 EXAMPLE = "tape-arith generate --preset mini --workers 2"
@@ -22,14 +21,7 @@ def command(
     count: Annotated[
         int | None, typer.Option(min=1, max=10**12, help="Problems (default: the preset's).")
     ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=MOST_INTEGER,
-            help="The run of this seed trains on them.",
-        ),
-    ] = 0,
+    seed: option.Seed = None,
     workers: Annotated[int, typer.Option(help="Threads for tokens (default: all cores).")] = 0,
     format: Annotated[
         str | None, typer.Option(help="tokens, text or parquet (default: tokens).")
@@ -43,14 +35,16 @@ def command(
 ) -> None:
     """Write the training problems of a preset (default: paper-40), the same for any workers.
 
+    `train` with the same preset, settings and seed takes them if --out is left as it is.
     A finished dataset is checked by its file sizes alone; --verify checks every hash.
     """
     from tape_arith.arith.data.dataset import verify as check_hashes
     from tape_arith.arith.data.write_dataset import generate_dataset, write_problems
     from tape_arith.arith.terminal import bar
+    from tape_arith.arith.training.config import DATASETS
 
     if verify is not None:
-        given = (preset, out, count, seed or None, workers or None, format, task, settings)
+        given = (preset, out, count, seed, workers or None, format, task, settings)
         if fresh or any(option is not None for option in given):
             raise UsageError("--verify DIR only checks what is there: give it no other option")
         manifest = check_hashes(verify)
@@ -63,8 +57,8 @@ def command(
     if workers and form != "tokens":
         raise UsageError(f"--workers goes with --format tokens: {form} is one file, in order")
     _, config = chosen_config(preset or "paper-40", settings, task)
-    bucket, number = config.bucket(seed), count or config.num_problems
-    folder = config.dataset_folder(Path("data"), seed)
+    bucket, number = config.bucket(seed or 0), count or config.num_problems
+    folder = config.dataset_folder(DATASETS, seed or 0)
     path = out or folder.with_name(folder.name + FORMATS[form])
     if form == "tokens":
         generate_dataset(path, bucket, number, workers=workers, fresh=fresh)

@@ -7,27 +7,25 @@ import typer
 
 from tape_arith.arith.commands import option
 
-EXAMPLE = "tape-arith heatmap --compare rope,rand-rope,nope,fire,tape"
+EXAMPLE = "tape-arith heatmap --pe rope,rand-rope,nope,fire,tape"
 
 
 def command(
-    compare: option.Compared,
+    pe: option.Encodings,
     preset: option.Preset = None,
     split: option.Split = "evaluation",
     max_digits: option.MaxDigits = None,
-    seed: Annotated[int | None, typer.Option(help="One seed only (default: their mean).")] = None,
+    seed: option.Seed = None,
     sort: Annotated[
         bool,
         typer.Option("--sort", help="Best out of distribution first, as `all` always stands."),
     ] = False,
     runs: option.Runs = Path("runs"),
-    out: Annotated[
-        Path | None, typer.Option(help="A .png, .svg or .pdf file (default: beside the runs).")
-    ] = None,
+    figure: option.MadeFigure = None,
 ) -> None:
-    """Draw exact match over operand lengths, a panel an encoding.
+    """Draw exact match over operand lengths, a panel an encoding: the mean, or that of one --seed.
 
-    `--compare all` draws every scored encoding: by mean out of distribution, then those that know
+    `--pe all` draws every scored encoding: by mean out of distribution, then those that know
     where digits stand, then those that did not converge.
     """
     from tape_arith.arith.compare.order import describe_order, figure_path, sort_panels
@@ -39,14 +37,14 @@ def command(
     from tape_arith.arith.scoring.grid import EvaluationSet
 
     evaluation_set = EvaluationSet(known_split(split), max_digits)
-    panels, _ = select_panels(runs, compare, known_preset(preset), evaluation_set)
+    panels, _ = select_panels(runs, pe, known_preset(preset), evaluation_set)
     order = ""
-    if compare == ALL and seed is not None:
+    if pe == ALL and seed is not None:
         panels = [panel for panel in panels if any(grid.seed == seed for grid in panel)]
         if not panels:
             raise UsageError(f"no scored run of seed {seed} in {runs}{evaluation_set}")
-    if sort or compare == ALL:
+    if sort or pe == ALL:
         panels, order = sort_panels(panels, seed), describe_order(panels, seed)
-    path = out or figure_path(runs, panels, evaluation_set)
+    path = figure or figure_path(runs, panels, evaluation_set)
     draw(panels, path, seed=seed, order=order)
     print(path)

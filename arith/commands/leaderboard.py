@@ -13,16 +13,7 @@ _ENDINGS = {".md": "markdown", ".txt": "markdown", ".csv": "csv", ".tex": "latex
 
 
 def command(
-    compare: Annotated[
-        str,
-        typer.Option(
-            "--compare",
-            "--pe",
-            metavar="NAMES",
-            help="Encodings to show, as in fire,tape+yarn; ranks and tests stay those of all.",
-            autocompletion=option.complete_encoding,
-        ),
-    ] = "all",
+    pe: option.Encodings = "all",
     preset: option.Preset = None,
     split: option.Split = "evaluation",
     max_digits: option.MaxDigits = None,
@@ -32,15 +23,12 @@ def command(
         typer.Option(help="markdown, csv, latex or json (default: by --out, or markdown)."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="A file for the table, not stdout.")] = None,
-    figure: Annotated[
-        Path | None, typer.Option(help="Draw it too: a .png, .svg or .pdf file.")
-    ] = None,
-    costs: Annotated[
-        bool, typer.Option("--costs", help="With parameters and FLOPs at the preset's size.")
-    ] = False,
+    figure: option.Figure = None,
+    costs: option.Costs = False,
 ) -> None:
     """Rank all scored encodings of a preset by their mean out of distribution.
 
+    --pe chooses rows; ranks and tests stay those of all.
     Runs of another budget or evaluation set are left out and named. The table goes to stdout; with
     --out or --figure, what is printed is the files written.
     """
@@ -63,7 +51,7 @@ def command(
 
         figure_format(figure)  # before anything is written
     evaluation_set = EvaluationSet(known_split(split), max_digits)
-    content = board(runs, compare, known_preset(preset), evaluation_set, costs=costs)
+    content = board(runs, pe, known_preset(preset), evaluation_set, costs=costs)
     if out:
         write_text(out, FORMATS[kind](content))
         print(out)

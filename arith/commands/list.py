@@ -2,21 +2,34 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tape_arith.arith.commands import option
-from tape_arith.arith.errors import UsageError
+from tape_arith.arith.errors import UsageError, unknown
 
-EXAMPLE = "tape-arith list --json"
+EXAMPLE = "tape-arith list tape"
+_SWEEPS = "sweeps"
+
+
+def _complete_name(incomplete: str) -> list[str]:
+    names = [_SWEEPS, *option.complete_from("runs.record", "presets")("")]
+    names += option.complete_encoding("")
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def command(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="Show one thing in full: an encoding with its options, a preset, or `sweeps`.",
+            autocompletion=_complete_name,
+        ),
+    ] = None,
     runs: option.Runs = Path("runs"),
-    costs: Annotated[
-        bool, typer.Option("--costs", help="Parameters and extra FLOPs at the paper's size too.")
-    ] = False,
+    costs: option.Costs = False,
     cite: Annotated[
         str | None,
         typer.Option(
@@ -25,9 +38,9 @@ def command(
             autocompletion=option.complete_encoding,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: option.AsJson = False,
 ) -> None:
-    """Show encodings with their options, presets, tasks and runs."""
+    """Show encodings, presets, tasks and runs, or one in full; --costs at the paper's size."""
     if cite is not None:
         from tape_arith.arith.export.citations import all_names, bibtex
         from tape_arith.models.names import parse_list
@@ -36,8 +49,46 @@ def command(
         if not names:
             raise UsageError("--cite is empty: name an encoding, as in --cite tape")
         print(bibtex(names), end="")
-        return
-    from tape_arith.arith.compare.catalogue import catalogue, to_text
+    elif name is not None:
+        content, text = _describe(name)
+        print(json.dumps(content, indent=1) if as_json else text)
+    else:
+        from tape_arith.arith.compare.catalogue import catalogue, to_text
 
-    content = catalogue(runs, costs=costs)
-    print(json.dumps(content, indent=1) if as_json else to_text(content))
+        content = catalogue(runs, costs=costs)
+        print(json.dumps(content, indent=1) if as_json else to_text(content))
+
+
+def _describe(name: str) -> tuple[dict[str, Any], str]:
+    """Return the facts of one thing, and as text. Raises UsageError if there is no such thing."""
+    from tape_arith.arith.runs.record import describe_preset, load_preset, presets
+    from tape_arith.arith.sweeps.sweep import BUNDLED, load_sweep, sweep_names
+
+    if name == _SWEEPS:
+        sweeps = [load_sweep(name) for name in sweep_names()]
+        rows = [(s.name, s.preset, len(s.runs(Path("runs"))), s.summary) for s in sweeps]
+        lines = [
+            f"{name:<16}{preset:<10}{runs:>4} runs  {text}" for name, preset, runs, text in rows
+        ]
+        lines.append(f"Files: {BUNDLED}")
+        keys = ("name", "preset", "runs", "summary")
+        return {_SWEEPS: [dict(zip(keys, row, strict=True)) for row in rows]}, "\n".join(lines)
+    if name in presets():
+        summary, config = describe_preset(name), load_preset(name).as_dict()
+        lines = [summary, *(f"  {key:<18}{value}" for key, value in config.items())]
+        return {"preset": name, "summary": summary, "config": config}, "\n".join(lines)
+    from tape_arith.arith.compare.catalogue import part_facts, part_text
+    from tape_arith.models.locate import known_names, normalized
+    from tape_arith.models.names import parse, parse_extrapolation
+
+    encodings, extrapolations = map(known_names, ("encoding", "extrapolation"))
+    if name in extrapolations:
+        parts = [("extrapolation", parse_extrapolation(name))]
+    elif not {"+", ":", "@"} & set(name) and normalized(name) not in encodings:
+        raise unknown("name", name, [_SWEEPS, *presets(), *encodings, *extrapolations])
+    else:
+        parsed = parse(name)
+        parts = [("encoding", part) for part in parsed.encoding.parts]
+        parts += [("extrapolation", parsed.extrapolation)] if parsed.extrapolation else []
+    facts = [part_facts(kind, part.name) for kind, part in parts]
+    return {"parts": facts}, "\n\n".join(map(part_text, facts))

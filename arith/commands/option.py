@@ -1,4 +1,11 @@
-"""Options that several commands take, and how they are completed."""
+"""One declaration for each option that several commands take: one name, one meaning.
+
+--pe       encodings, or the one to train       --runs    the folder of runs
+--preset   a recipe, --set changes it           --out     the file or folder that a command makes
+--seed(s)  seeds of runs                        --figure  a file to draw
+--backend  how attention is computed            --data    a dataset (--datasets: a folder of them)
+--json     print JSON                           --format  the form of what is made
+"""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -7,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from tape_arith.arith.files import MOST_INTEGER
 from tape_arith.models.locate import known_names
 from tape_arith.models.names import BACKENDS, known_backend
 
@@ -34,10 +42,40 @@ def complete_from(module: str, function: str) -> Callable[[str], list[str]]:
 complete_sweep = complete_from("sweeps.sweep", "sweep_names")
 
 
-def _complete_attention(incomplete: str) -> list[str]:
+def _complete_backend(incomplete: str) -> list[str]:
     return [name for name in ("auto", *BACKENDS) if name.startswith(incomplete)]
 
 
+def _complete_setting(incomplete: str) -> list[str]:
+    from dataclasses import fields
+
+    from tape_arith.arith.training.config import Config
+
+    names = [f"{field.name}=" for field in fields(Config)]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+# ---- runs: which, and how they are trained --------------------------------------------------
+
+RunPath = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run's folder, as `tape-arith list` shows it.")
+]
+Encodings = Annotated[
+    str,
+    typer.Option(
+        "--pe",
+        "--compare",
+        metavar="NAMES",
+        help="Encodings, as in fire,tape+yarn, or all.",
+        autocompletion=complete_encoding,
+    ),
+]
+EncodingList = Annotated[
+    str,
+    typer.Option(
+        "--pe", metavar="NAMES", help="Encodings, with commas.", autocompletion=complete_encoding
+    ),
+]
 Preset = Annotated[
     str | None,
     typer.Option(
@@ -47,14 +85,12 @@ Preset = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the preset."),
-]
-Split = Annotated[
-    str, typer.Option(help="Which problems: evaluation (the usual ones) or carry (hard sums).")
-]
-MaxDigits = Annotated[
-    int | None,
-    typer.Option(min=1, help="Operands up to so many digits (default: the preset's tested ones)."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting of the preset.",
+        autocompletion=_complete_setting,
+    ),
 ]
 TaskName = Annotated[
     str | None,
@@ -64,33 +100,20 @@ TaskName = Annotated[
         autocompletion=complete_from("tasks.task", "tasks"),
     ),
 ]
-Runs = Annotated[Path, typer.Option(file_okay=False, help="The folder of runs.")]
-TimeLimit = Annotated[
-    str | None, typer.Option(help="Stop in good order after 90s, 25m or 3h (exit code 3).")
-]
-Threads = Annotated[
-    int | None,
-    typer.Option(min=1, max=1024, help="CPU threads (default: all cores, or OMP_NUM_THREADS)."),
-]
-Attention = Annotated[
-    str,
-    typer.Option(
-        help="What computes attention: auto, flash-attn, sdpa, eager or fused. One that "
-        "cannot do what the encoding needs here is refused, never replaced.",
-        callback=known_backend,
-        autocompletion=_complete_attention,
-    ),
-]
-Compiled = Annotated[
-    bool | None,
-    typer.Option(
-        "--compile/--no-compile",
-        help="Compile the decoder's blocks (default: on a GPU). On a CPU it takes up to a minute "
-        "the first time, and a C++ compiler, for steps that take 5 to 40 % less.",
-    ),
+Seed = Annotated[
+    int | None, typer.Option(min=0, max=MOST_INTEGER, help="Of weights, problems and positions.")
 ]
 LeadingBos = Annotated[
     int, typer.Option(min=0, help="Train with 0 to so many [BOS] in front of each problem.")
+]
+Runs = Annotated[Path, typer.Option("--runs", file_okay=False, help="The folder of runs.")]
+MadeRuns = Annotated[
+    Path, typer.Option("--runs", "--out", file_okay=False, help="The folder of runs.")
+]
+Datasets = Annotated[Path, typer.Option("--datasets", help="The folder of datasets.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start over what is there already.")]
+NoCurves = Annotated[
+    bool, typer.Option("--no-curves", help="Score no small grid on the way: no learning curves.")
 ]
 Track = Annotated[
     str | None,
@@ -100,8 +123,63 @@ Track = Annotated[
         autocompletion=complete_from("runs.metrics", "tracker_names"),
     ),
 ]
-NoCurves = Annotated[
-    bool, typer.Option("--no-curves", help="Score no small grid on the way: no learning curves.")
+
+# ---- scoring and showing --------------------------------------------------------------------
+
+With = Annotated[
+    str | None,
+    typer.Option("--with", help="An extrapolation at test time: yarn[:ramp=paper]."),
+]
+Split = Annotated[
+    str, typer.Option(help="Which problems: evaluation (the usual ones) or carry (hard sums).")
+]
+MaxDigits = Annotated[
+    int | None,
+    typer.Option(min=1, help="Operands up to so many digits (default: the preset's tested ones)."),
+]
+Costs = Annotated[
+    bool, typer.Option("--costs", help="With parameters and FLOPs at the preset's size.")
+]
+Figure = Annotated[
+    Path | None,
+    typer.Option("--figure", metavar="FILE", help="Draw it: a .png, .svg or .pdf file."),
+]
+MadeFigure = Annotated[
+    Path | None,
+    typer.Option(
+        "--figure",
+        "--out",
+        metavar="FILE",
+        help="A .png, .svg or .pdf file (default: beside the runs).",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON on stdout.")]
+
+# ---- the machine ----------------------------------------------------------------------------
+
+TimeLimit = Annotated[
+    str | None, typer.Option(help="Stop in good order after 90s, 25m or 3h (exit code 3).")
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, max=1024, help="CPU threads (default: all cores, or OMP_NUM_THREADS)."),
+]
+Backend = Annotated[
+    str,
+    typer.Option(
+        help="What computes attention: auto, flash-attn, sdpa, eager or fused. One that "
+        "cannot do what the encoding needs here is refused, never replaced.",
+        callback=known_backend,
+        autocompletion=_complete_backend,
+    ),
+]
+Compiled = Annotated[
+    bool | None,
+    typer.Option(
+        "--compile/--no-compile",
+        help="Compile the decoder's blocks (default: on a GPU). On a CPU it takes up to a minute "
+        "the first time, and a C++ compiler, for steps that take 5 to 40 % less.",
+    ),
 ]
 Slots = Annotated[
     int | None,
@@ -117,18 +195,5 @@ Engine = Annotated[
         metavar="NAME[:KEY=VALUE...]",
         help="Where jobs run: local, ray or slurm, as in slurm:partition=gpu:throttle=8.",
         autocompletion=complete_from("sweeps.engines", "engine_names"),
-    ),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show jobs, cost and estimated time; write nothing.")
-]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Start over what is there already.")]
-Compared = Annotated[
-    str,
-    typer.Option(
-        "--compare",
-        metavar="NAMES",
-        help="Encodings, as in fire,tape+yarn, or all.",
-        autocompletion=complete_encoding,
     ),
 ]

@@ -12,14 +12,7 @@ EXAMPLE = "tape-arith report --preset mini --out report.html"
 
 
 def command(
-    compare: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES",
-            help="Encodings, as in fire,tape+yarn, or all that are scored.",
-            autocompletion=option.complete_encoding,
-        ),
-    ] = "all",
+    pe: option.Encodings = "all",
     preset: option.Preset = None,
     split: option.Split = "evaluation",
     max_digits: option.MaxDigits = None,
@@ -30,9 +23,7 @@ def command(
             help="An .html file (default: beside the runs, report.html or report@carry.html)."
         ),
     ] = None,
-    costs: Annotated[
-        bool, typer.Option("--costs", help="With parameters and FLOPs at the preset's size.")
-    ] = False,
+    costs: option.Costs = False,
 ) -> None:
     """Write one HTML page: leaderboard, heatmaps, differences, curves, and how runs came about."""
     from tape_arith.arith.data.bucket import known_split
@@ -45,7 +36,7 @@ def command(
     from tape_arith.arith.figures.report.page import write
 
     evaluation_set = EvaluationSet(known_split(split), max_digits)
-    report = collect(runs, compare, known_preset(preset), evaluation_set, costs=costs)
+    report = collect(runs, pe, known_preset(preset), evaluation_set, costs=costs)
     path = out or runs / report.panels[0][0].preset / f"report{evaluation_set.name}.html"
     write(report, path)
     print(path)

@@ -20,19 +20,17 @@ EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
 
 
 def command(
-    pe: Annotated[
-        str, typer.Option(help="Encodings, with commas.", autocompletion=option.complete_encoding)
-    ],
-    seeds: Annotated[str, typer.Option(help="Seeds, with commas.")] = "0",
+    pe: option.EncodingList,
+    seeds: Annotated[str, typer.Option("--seeds", "--seed", help="Seeds, with commas.")] = "0",
     preset: option.Preset = None,
     settings: option.Settings = None,
     task: option.TaskName = None,
     leading_bos: option.LeadingBos = 0,
-    data: Annotated[Path, typer.Option(help="The folder of datasets.")] = Path("data"),
-    out: option.Runs = Path("runs"),
+    datasets: option.Datasets = Path("data"),
+    runs: option.MadeRuns = Path("runs"),
     time_limit: option.TimeLimit = None,
     threads: option.Threads = None,
-    attention: option.Attention = "auto",
+    backend: option.Backend = "auto",
     compiled: option.Compiled = None,
     no_curves: option.NoCurves = False,
     track: option.Track = None,
@@ -47,7 +45,7 @@ def command(
     from tape_arith.arith.sweeps.engines import remote_engine
 
     stopper = stopper_for(time_limit)
-    folder = out / "sweeps" / "run"
+    folder = runs / "sweeps" / "run"
     remote = remote_engine(engine, slots, folder)
     use_threads(threads)
     name, config = chosen_config(preset, settings, task, leading_bos)
@@ -60,26 +58,26 @@ def command(
     from tape_arith.arith.sweeps.sweep import Run
     from tape_arith.arith.terminal import say
 
-    if (data / FILE).exists():
+    if (datasets / FILE).exists():
         raise UsageError(
-            f"{data} is a dataset, and --data takes the folder of datasets here: --data "
-            f"{data.parent} (`train` takes one dataset)"
+            f"{datasets} is a dataset, and --datasets takes the folder of datasets: --datasets "
+            f"{datasets.parent} (`train` takes one dataset)"
         )
     options = TrainOptions(
-        compute=AttentionChoice(attention, compiled),
+        compute=AttentionChoice(backend, compiled),
         curves=not no_curves,
         trackers=parse_trackers(track),
     )
-    runs = [Run(pe, seed, name, config, out) for seed in numbers for pe in names]
+    planned = [Run(pe, seed, name, config, runs) for seed in numbers for pe in names]
     with stopper.handling_signals():
-        check_runs(runs, options.compute if remote is None else AUTO)
-        jobs = plan(runs, options, out, data=data)
+        check_runs(planned, options.compute if remote is None else AUTO)
+        jobs = plan(planned, options, runs, data=datasets)
         local = local_engine(slots or default_slots(), folder, stopper)
         for job in jobs:
             if grid := job.complete_grid():
                 say(grid.summary())
         outcome = run_jobs(jobs, remote or local, stopper)
-        figure = draw_comparison(runs)
+        figure = draw_comparison(planned)
     if figure is not None:
         print(figure)
     conclude(outcome, stopper)

@@ -1,10 +1,5 @@
 """`tape-arith score`: a run's grid."""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import leave, show, stopper_for, use_threads
 from tape_arith.models.names import AttentionChoice, parse_extrapolation
@@ -13,16 +8,14 @@ EXAMPLE = "tape-arith score runs/mini/rope/seed-0 --with yarn"
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A run's folder, as `tape-arith list` shows it.")],
-    with_: Annotated[
-        str | None, typer.Option("--with", help="An extrapolation at test time: yarn[:ramp=paper].")
-    ] = None,
+    run: option.RunPath,
+    with_: option.With = None,
     split: option.Split = "evaluation",
     max_digits: option.MaxDigits = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The grid on stdout.")] = False,
+    as_json: option.AsJson = False,
     time_limit: option.TimeLimit = None,
     threads: option.Threads = None,
-    attention: option.Attention = "auto",
+    backend: option.Backend = "auto",
     compiled: option.Compiled = None,
     fresh: option.Fresh = False,
 ) -> None:
@@ -42,7 +35,7 @@ def command(
             existing_run(run),
             extrapolation,
             evaluation_set=evaluation_set,
-            compute=AttentionChoice(attention, compiled),
+            compute=AttentionChoice(backend, compiled),
             fresh=fresh,
             should_stop=stopper,
         )

@@ -22,9 +22,9 @@ def command(
             autocompletion=option.complete_sweep,
         ),
     ] = "runs",
-    runs: Annotated[Path, typer.Option(help="Where a sweep of that name was run.")] = Path("runs"),
+    runs: option.Runs = Path("runs"),
     watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: option.AsJson = False,
 ) -> None:
     """Show jobs and runs with their state, step, loss, time left and log.
 
@@ -41,9 +41,9 @@ def command(
     named = runs / "sweeps" / target
     place = named if sweep_copy(named).exists() else Path(target)
     if target in sweep_names() and place != named and not place.exists():
-        out = "" if runs == Path("runs") else f" --out {runs}"
+        where = "" if runs == Path("runs") else f" --runs {runs}"
         raise UsageError(
-            f"the sweep {target} was not run in {runs}: `tape-arith sweep {target}{out}` starts it"
+            f"the sweep {target} was not run in {runs}: `tape-arith sweep {target}{where}`"
         )
     rows = status.status(place)
     if as_json:

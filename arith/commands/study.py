@@ -21,9 +21,6 @@ Runs = Annotated[
     typer.Argument(metavar="RUN...", help="Folders of runs, as `tape-arith list` shows them."),
 ]
 Format = Annotated[str, typer.Option(help="markdown, csv or json, on stdout.")]
-Drawing = Annotated[
-    Path | None, typer.Option("--figure", metavar="FILE", help="Draw it: .png, .svg or .pdf.")
-]
 
 
 @app.command(epilog="Example: tape-arith study attention runs/mini/*/seed-0 --problem 123+45")
@@ -41,12 +38,12 @@ def attention(
     split: option.Split = "evaluation",
     threads: option.Threads = None,
     format: Format = "markdown",
-    figure: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw FILE-distance, FILE-places and FILE-maps."),
-    ] = None,
+    figure: option.Figure = None,
 ) -> None:
-    """Show where attention goes: by distance, and to digits of the place that is computed."""
+    """Show where attention goes: by distance, and to digits of the place that is computed.
+
+    --figure x.png draws x-distance.png, x-places.png and, with --problem, x-maps.png.
+    """
     options = {"written": problem, "layer": layer}
     _study("attention", runs, problems, split, threads, format, figure, **options)
 
@@ -61,7 +58,7 @@ def errors(
     split: option.Split = "evaluation",
     threads: option.Threads = None,
     format: Format = "markdown",
-    figure: Drawing = None,
+    figure: option.Figure = None,
 ) -> None:
     """Count wrong answers by carry chain, by place and by kind of the first error."""
     _study("errors", runs, problems, split, threads, format, figure)
@@ -79,7 +76,7 @@ def stability(
     split: option.Split = "evaluation",
     threads: option.Threads = None,
     format: Format = "markdown",
-    figure: Drawing = None,
+    figure: option.Figure = None,
 ) -> None:
     """Measure how attention changes when indices start elsewhere or [BOS] comes first."""
     _study("stability", runs, problems, split, threads, format, figure, double=double)

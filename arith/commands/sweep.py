@@ -22,7 +22,7 @@ def command(
             autocompletion=option.complete_sweep,
         ),
     ],
-    out: option.Runs = Path("runs"),
+    runs: option.MadeRuns = Path("runs"),
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show jobs, cost and estimated time; write nothing.")
     ] = False,
@@ -30,11 +30,11 @@ def command(
     slots: option.Slots = None,
     engine: option.Engine = "local",
     threads: option.Threads = None,
-    attention: option.Attention = "auto",
+    backend: option.Backend = "auto",
     compiled: option.Compiled = None,
     no_curves: option.NoCurves = False,
     track: option.Track = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The jobs, as JSON.")] = False,
+    as_json: option.AsJson = False,
 ) -> None:
     """Train and score all runs of a sweep, in its order; what is done is never done again."""
     from tape_arith.arith.sweeps.engines import remote_engine
@@ -42,7 +42,7 @@ def command(
 
     content = load_sweep(sweep)
     stopper = stopper_for(time_limit)
-    folder = sweep_folder(content, out)
+    folder = sweep_folder(content, runs)
     remote = remote_engine(engine, slots, folder)
     use_threads(threads)
     from tape_arith.arith.runs.metrics import parse_trackers
@@ -55,28 +55,28 @@ def command(
     from tape_arith.arith.terminal import say
 
     options = TrainOptions(
-        compute=AttentionChoice(attention, compiled),
+        compute=AttentionChoice(backend, compiled),
         curves=not no_curves,
         trackers=parse_trackers(track),
     )
     slots = slots or default_slots()
     with stopper.handling_signals():
-        runs = content.runs(out)
-        check_runs(runs, options.compute if remote is None else AUTO)
-        jobs = plan(runs, options, out, content.splits)
+        planned = content.runs(runs)
+        check_runs(planned, options.compute if remote is None else AUTO)
+        jobs = plan(planned, options, runs, content.splits)
         costs = forecast(content, jobs, slots, here=remote is None)
         if dry_run:
             print(json.dumps(costs, indent=1) if as_json else forecast_text(costs))
             return
         say(f"{content.name}: {forecast_total(costs)}")
         local = local_engine(slots, folder, stopper)
-        outcome = run_sweep(content, out, jobs, remote or local, stopper)
-        tables = write_tables(content, out)
+        outcome = run_sweep(content, runs, jobs, remote or local, stopper)
+        tables = write_tables(content, runs)
     if as_json:
         rows = status.content(status.status(folder)) | {"tables": list(map(str, tables))}
         print(json.dumps(rows, indent=1))
     else:
-        print("\n".join(map(str, tables)) or f"nothing is scored yet: no table in {out}")
-        if (root := content.root(out)) != out:
+        print("\n".join(map(str, tables)) or f"nothing is scored yet: no table in {runs}")
+        if (root := content.root(runs)) != runs:
             say(f"its runs are in {root}: --runs {root} shows them")
     conclude(outcome, stopper)

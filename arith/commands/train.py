@@ -14,7 +14,6 @@ from tape_arith.arith.commands.job_options import (
     use_threads,
 )
 from tape_arith.arith.errors import EXIT_FAILED, UsageError
-from tape_arith.arith.files import MOST_INTEGER
 from tape_arith.arith.training.config import Policy
 from tape_arith.models.names import AttentionChoice, parse_list
 
@@ -33,14 +32,7 @@ def command(
         ),
     ] = None,
     preset: option.Preset = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=MOST_INTEGER,
-            help="Initialization, training problems, positions (default: 0).",
-        ),
-    ] = None,
+    seed: option.Seed = None,
     settings: option.Settings = None,
     task: option.TaskName = None,
     leading_bos: option.LeadingBos = 0,
@@ -60,13 +52,17 @@ def command(
         typer.Option("--only-positional", help="With --init-from: train the encoding's own alone."),
     ] = False,
     data: Annotated[
-        Path | None, typer.Option(help="A generated dataset (default: made as needed).")
+        Path | None,
+        typer.Option(
+            help="A dataset (default: that of `generate` in data, if it fits; else problems "
+            "are made as needed)."
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder of runs (default: runs).")] = None,
+    runs: option.MadeRuns = Path("runs"),
     no_score: Annotated[bool, typer.Option("--no-score", help="Leave the grid out.")] = False,
     time_limit: option.TimeLimit = None,
     threads: option.Threads = None,
-    attention: option.Attention = "auto",
+    backend: option.Backend = "auto",
     compiled: option.Compiled = None,
     no_curves: option.NoCurves = False,
     track: option.Track = None,
@@ -84,7 +80,7 @@ def command(
         raise UsageError("RUN goes on with the encoding that it has: leave out --pe, or RUN")
     if run is None and pe is None:
         raise UsageError("name an encoding (--pe tape) or the folder of a run to go on with")
-    recipe = (preset, settings, task, leading_bos, fresh, out, init_from)
+    recipe = (preset, settings, task, leading_bos, fresh, runs != Path("runs"), init_from)
     if run is not None and (any(recipe) or seed is not None):
         raise UsageError("a run keeps its settings: only --steps, --data and limits go with RUN")
     if steps is not None and run is None:
@@ -103,7 +99,7 @@ def command(
     use_threads(threads)
     options = TrainOptions(
         data,
-        AttentionChoice(attention, compiled),
+        AttentionChoice(backend, compiled),
         not no_curves,
         parse_trackers(track),
         on_nonfinite,
@@ -135,7 +131,7 @@ def command(
             origin = None if source is None else source.record()
             name, config = chosen_config(preset, settings, task, leading_bos, like=origin)
             folder = train_run(
-                out or Path("runs"),
+                runs,
                 name,
                 config,
                 names[0],

@@ -65,6 +65,29 @@ def _entry(declaration: Declaration) -> dict[str, Any]:
     }
 
 
+def part_facts(kind: str, name: str) -> dict[str, Any]:
+    """Describe an encoding or an extrapolation in full, for `list NAME --json`."""
+    location = locate(kind, name)
+    declaration = location.declaration()
+    facts = _entry(declaration) | {"file": str(location), "description": declaration.description}
+    for option, declared in declaration.options.items():
+        facts["options"][option] |= {"choices": list(declared.choices)}
+    return facts
+
+
+def part_text(facts: dict[str, Any]) -> str:
+    """Format what `part_facts` returns: the formula, then each option with choices and default."""
+    lines = [f"{facts['name']} ({facts['kind']}; {facts['file']}){_package(facts['package'])}"]
+    lines += [f"paper: {facts['paper']}"] if facts["paper"] else []
+    lines += ["", facts["description"]]
+    lines += ["", f"OPTIONS ({facts['name']}:option=value)"] if facts["options"] else []
+    for name, option in facts["options"].items():
+        kind = ", ".join(option["choices"]) or option["type"].removesuffix(" | None")
+        default = "from the preset, see above" if option["default"] is None else option["default"]
+        lines.append(f"  {name:<12} {kind}; default: {default}")
+    return escape_control("\n".join(lines))
+
+
 def _joined_entry(name: str) -> dict[str, Any]:
     """Describe encodings joined with a plus: what its parts say, or what is wrong with them."""
     parts, problem = [], ""

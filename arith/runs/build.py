@@ -12,14 +12,14 @@ from typing import Any
 import torch
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
-from tape_arith.arith.data.dataset import Dataset
+from tape_arith.arith.data.dataset import FILE, Dataset
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.machine import commit, own_version
 from tape_arith.arith.runs.record import RunRecord, TrainOptions, load_preset
 from tape_arith.arith.tasks.task import DIGIT_ZERO, EOS, SIZE, load_task, token
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.batches import Source
-from tape_arith.arith.training.config import Config
+from tape_arith.arith.training.config import DATASETS, Config
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.attention import Needs
@@ -148,6 +148,21 @@ def open_training_data(
             f"{began_on[:12]}): give that one, or leave --data out and the problems are made anew"
         )
     return dataset
+
+
+def usual_dataset(config: Config, seed: int, began_on: str | None = None) -> Path | None:
+    """Return the dataset that `generate` leaves for a run, if it is there and is the run's."""
+    folder = config.dataset_folder(DATASETS, seed)
+    if not (folder / FILE).exists():
+        return None
+    try:
+        open_training_data(folder, config, seed, began_on)
+    except UsageError:  # of another number of problems, as of another preset
+        return None
+    except Failure as error:
+        say(f"note: left out: {error}")
+        return None
+    return folder
 
 
 def build_trainer(

@@ -11,7 +11,7 @@ from tape_arith.arith.runs.record import RunRecord, changed_settings, presets
 from tape_arith.arith.scoring.grid import EvaluationSet, Grid
 from tape_arith.models.names import Name, NamePart
 
-_ANEW = "train it anew, into another folder with --out, or with --fresh, which drops its grids too"
+_ANEW = "train it anew, into another folder with --runs, or with --fresh, which drops its grids too"
 
 
 def train_command(name: Name, preset: str | None, root: Path) -> str:
@@ -23,7 +23,7 @@ def train_command(name: Name, preset: str | None, root: Path) -> str:
         words += init_from_options(name, source)
     elif preset is not None:
         words += ["--preset", preset]
-    return _quoted(words if root == Path("runs") else [*words, "--out", str(root)])
+    return _quoted(words if root == Path("runs") else [*words, "--runs", str(root)])
 
 
 def init_from_options(name: Name, source: Path) -> list[str]:

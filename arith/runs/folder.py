@@ -339,7 +339,7 @@ def check_one_source(folders: Sequence[RunFolder]) -> None:
             raise UsageError(
                 f"{other.path} and {folder.path} were trained with different versions of "
                 f"{', '.join(sources | other_sources)}: train the older anew with --fresh, or "
-                "keep the versions apart with --out"
+                "keep the versions apart with --runs"
             )
 
 

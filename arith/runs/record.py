@@ -79,7 +79,8 @@ def changed_settings(config: Config, preset: str) -> dict[str, Any]:
 class TrainOptions:
     """Options that change no number of a run beyond rounding, so its record holds none of them.
 
-    data          a generated dataset; None makes the same problems as they are needed
+    data          a generated dataset; None takes the usual one if it fits (`usual_dataset`), else
+                  makes the same problems as they are needed
     compute       attention backend and compilation
     curves        whether to score the small grid on the way
     trackers      names of trackers that get every line of metrics.jsonl too
@@ -241,7 +242,7 @@ def check_can_continue(path: Path, record: RunRecord) -> None:
         raise UsageError(
             f"{path} was trained on version {record.task_version} of {task.name}, and this "
             f"tape-arith makes version {task.version}: go on with tape-arith {record.version}, or "
-            "train it anew, with --fresh or into another folder with --out"
+            "train it anew, with --fresh or into another folder with --runs"
         )
     try:
         encoding = record.name.encoding
@@ -257,5 +258,5 @@ def check_can_continue(path: Path, record: RunRecord) -> None:
         if before != now:
             raise UsageError(
                 f"{path} was trained with another {part} (SHA-256 {before[:12]}, now {now[:12]}): "
-                "nothing of it is run; put that one back, or train anew with --fresh or --out"
+                "nothing of it is run; put that one back, or train anew with --fresh or --runs"
             )

@@ -18,6 +18,7 @@ from tape_arith.arith.runs.build import (
     environment,
     open_training_data,
     user_errors,
+    usual_dataset,
 )
 from tape_arith.arith.runs.command_lines import why_no_weights
 from tape_arith.arith.runs.folder import RunFolder, run_folder
@@ -73,14 +74,17 @@ def train_run(
         name = with_origin(name, origin, only_positional)
     folder = run_folder(root, preset, name.encoding, seed)
     check_trainable(config, name, options.compute)
-    dataset = None
+    anew, dataset = fresh or not folder.exists(), None
     if options.data is not None:
         config = replace(config, num_problems=Dataset(options.data).manifest.count)
+    elif anew:
+        options = replace(options, data=usual_dataset(config, seed))
+    if options.data is not None:
         dataset = open_training_data(options.data, config, seed).manifest.sha256
     init_from = None
     if source is not None and origin is not None:
         init_from = init_from_record(source, origin, config, name, seed)
-    elif name.encoding.origin is not None and (fresh or not folder.exists()):
+    elif name.encoding.origin is not None and anew:
         command = f"train --pe {name.encoding.own} --init-from RUN"
         raise UsageError(f"{name.encoding} begins from a finished run: tape-arith {command}")
     record = RunRecord(
@@ -111,7 +115,7 @@ def _check_same_run(folder: RunFolder, requested: RunRecord, source: RunFolder |
     """Raise UsageError if `folder` holds another run than the one requested."""
     recorded, steps = folder.record(), requested.config.steps
     differences = recorded.config.differences(requested.config)
-    remedy = "train into another folder with --out, or start this one over with --fresh"
+    remedy = "train into another folder with --runs, or start this one over with --fresh"
     if (recorded.encoding, recorded.seed) != (requested.encoding, requested.seed):
         differences = differences or f"{recorded.encoding}, seed {recorded.seed}"
     elif requested.config == replace(recorded.config, steps=steps) and (
@@ -153,7 +157,7 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
         except Failure as error:
             raise Failure(
                 f"{error}; without it the run cannot be extended: train anew for {steps} steps, "
-                "into another folder with --out"
+                "into another folder with --runs"
             ) from error
         # The unfinished state comes first: whatever kills us next, the run reads as unfinished.
         save(folder.latest, tensors, facts)
@@ -208,6 +212,9 @@ def _train(
         raise UsageError(why_no_weights(folder))
     if record.init_from is not None and not folder.checkpoints():
         raise Failure(f"{folder.latest} is missing: it holds the weights that the run begins from")
+    if options.data is None:
+        data = usual_dataset(record.config, record.seed, record.data)
+        options = replace(options, data=data)
     trainer = build_trainer(record, options, processes)
     hardware = trainer.hardware
     _record_environment(folder, environment(hardware) | {"processes": processes.size})
@@ -223,6 +230,7 @@ def _train(
         f"{hardware.device}, {hardware.attention} attention"
         + (f", {processes.size} processes" if processes.size > 1 else "")
         + (f", from step {trainer.step}" if trainer.step else "")
+        + (f", on the problems of {options.data}" if options.data else "")
     )
     note = ""
 

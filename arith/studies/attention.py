@@ -15,8 +15,6 @@ Rows of the study, by `measure`:
 H heads, N layers, D tokens of the longest input, m pairs of a query and a key.
 """
 
-import re
-
 import numpy as np
 import pandas as pd
 import torch
@@ -27,7 +25,7 @@ from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.studies.inputs import Integers, Sample, StudiedRuns, watched
 from tape_arith.arith.studies.study import Study
-from tape_arith.arith.tasks.task import Problems, Task, decode, load_task
+from tape_arith.arith.tasks.task import Problems, decode, load_task
 from tape_arith.models.decoder import Decoder
 
 _COUNTS = ("layer", "head", "distance", "query", "key")
@@ -46,7 +44,7 @@ def measure(
     layer = config.num_layers if layer is None else layer
     if not 1 <= layer <= config.num_layers:
         raise UsageError(f"there is no layer {layer}: they are 1 to {config.num_layers}")
-    problem = None if written is None else _read_problem(load_task(config.task), written)
+    problem = None if written is None else load_task(config.task).parse(written)
     regions = {region: indices[:count] for region, indices in runs.regions().items()}
     facts = runs.facts(regions) | {"example": problem and _example(problem, layer)}
     samples = {region: runs.sample(indices) for region, indices in regions.items()}
@@ -65,18 +63,6 @@ def measure(
     rows = pd.concat(frames, ignore_index=True)
     counts = [name for name in _COUNTS if name in rows]
     return Study("attention", facts, rows.astype(dict.fromkeys(counts, "Int64")))
-
-
-def _read_problem(task: Task, written: str) -> Problems:
-    """Parse one problem, its operands written the most significant digit first."""
-    operand = "([1-9][0-9]{0,999})"
-    match = re.fullmatch(f" *{operand} *{re.escape(task.symbol)} *{operand} *", written)
-    if match is None:
-        raise UsageError(
-            f"'{written}' is no problem of {task.name}: two numbers with '{task.symbol}' between "
-            f"them and without leading zeros, as in 123{task.symbol}45"
-        )
-    return task.problem(*map(int, match.groups()))
 
 
 def _example(problem: Problems, layer: int) -> dict[str, object]:

@@ -65,7 +65,7 @@ class Job:
         argv = ["train", "--pe", run.name.encoding.own]
         if run.source is not None:
             argv += init_from_options(run.name, run.source.folder.path)
-        argv += [*config, "--out", str(run.root)]
+        argv += [*config, "--runs", str(run.root)]
         argv += ["--data", str(options.data)] if options.data else []
         argv += ["--no-score"] + ([] if options.curves else ["--no-curves"])
         argv += ["--track", ",".join(options.trackers)] if options.trackers else []

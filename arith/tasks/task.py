@@ -16,6 +16,7 @@ words are used: what its Generator methods make of them may change between versi
 
 import hashlib
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -186,6 +187,20 @@ class Task(ABC):
         """Return one problem."""
         width = len(str(max(a, b)))
         return self.problems(_digits(a, width), _digits(b, width), width)
+
+    def parse(self, written: str) -> Problems:
+        """Return the problem that people write "123+45".
+
+        Raises UsageError if it is none of this task.
+        """
+        operand = "([1-9][0-9]{0,999})"
+        match = re.fullmatch(f" *{operand} *{re.escape(self.symbol)} *{operand} *", written)
+        if match is None:
+            raise UsageError(
+                f"'{written}' is no problem of {self.name}: two numbers with '{self.symbol}' "
+                f"between them and without leading zeros, as in 123{self.symbol}45"
+            )
+        return self.problem(*map(int, match.groups()))
 
     def text(self, a: int, b: int) -> str:
         """Return one problem as it is written, without its end token."""

@@ -19,6 +19,9 @@ Policy = Literal["stop", "skip"]
 training there, "skip" counts the step and goes on. A run's record holds the policy, and not its
 config, because it changes no number of a run without such steps."""
 
+DATASETS = Path("data")
+"""Where `generate` leaves datasets unless told otherwise."""
+
 # Upper limits: a larger value is a slip or a broken file, and would fill the memory.
 _Digits = Annotated[int, Field(ge=1, le=MOST_DIGITS)]
 _Size = Annotated[int, Field(ge=1, le=2**20)]

@@ -50,7 +50,7 @@ def explain_failures(work: str) -> Iterator[None]:
         cause = error.__cause__ if isinstance(error, Failure) else error
         if cause is not None and is_out_of_memory(cause):
             raise Failure(
-                f"{work} does not fit into memory: free some, try another --attention, or score "
+                f"{work} does not fit into memory: free some, try another --backend, or score "
                 "where there is more; the same command goes on from here"
             ) from cause
         if cause is not None and compiling_failed(cause):

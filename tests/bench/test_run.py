@@ -33,7 +33,7 @@ def raising(error: BaseException) -> Result:
 
 def test_a_stage_that_fails_leaves_the_others(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace_stages(monkeypatch, Failure("the disk is full"))
-    result = call("bench", "train", "score", "--json", "out.json", "--count", 7)
+    result = call("bench", "train", "score", "--out", "out.json", "--count", 7)
     assert result.code == 3
     rows = [[part.strip() for part in line.split("|")[1:-1]] for line in result.out.splitlines()]
     assert rows[4] == ["train", "one", "300.0 ms ±10%", "200.0 ms rope's", "1.5", "a note"]
@@ -84,7 +84,7 @@ def test_refused_commands(here: Path, words: str, message: str) -> None:
 
 
 def test_the_command_names_the_machine(here: Path) -> None:
-    result = done("bench", "limits", "--quick", "--json", "out/bench.json")
+    result = done("bench", "limits", "--quick", "--out", "out/bench.json")
     content = read_content(Path("out/bench.json"), "bench")
     assert content["complete"] is True
     assert {line["stage"] for line in content["measurements"]} == {"limits"}

@@ -48,7 +48,7 @@ def test_missing_runs_name_the_commands_that_make_them(comparison: Path) -> None
 def test_nothing_is_scored(here: Path) -> None:
     assert "tape-arith train --pe rope makes one" in refused("leaderboard")
     line = refused("leaderboard", "--runs", "m", "--preset", "paper-20")
-    assert "of paper-20 in m: tape-arith train --pe rope --preset paper-20 --out m makes" in line
+    assert "of paper-20 in m: tape-arith train --pe rope --preset paper-20 --runs m makes" in line
     line = refused("leaderboard", "--split", "carry")
     assert "tape-arith score RUN --split carry makes one" in line
 

@@ -47,7 +47,9 @@ def test_the_forms(here: Path) -> None:
 def test_a_folder_that_holds_something_else(here: Path) -> None:
     dataset = done("generate", *settings()).out.strip()
     with untouched(here):
-        assert "--data data " in refused("run", "--pe", "rope", "--data", dataset, *settings())
+        assert "--datasets data " in refused(
+            "run", "--pe", "rope", "--datasets", dataset, *settings()
+        )
         for change in (("--count", 63), ("--set", "num_problems=63")):
             line = refused("generate", *settings(), *change)
             assert "holds 64 problems of addition" in line and "--fresh" in line

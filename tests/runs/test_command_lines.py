@@ -62,7 +62,7 @@ def test_those_of_jobs(name: str) -> None:
             assert parse(parameters["pe"]).encoding == parse(name).encoding
             assert (parameters["seed"], parameters["no_curves"]) == (3, True)
             assert parameters["data"] == Path("data/addition-bucket-8-seed-3")
-            assert parameters["out"] == Path("out of the way")
+            assert parameters["runs"] == Path("out of the way")
             assert set(parameters["settings"]) == {"learning_rate=0.0005", "steps=40"}
         if argv[0] == "score":
             assert (parameters["with_"] is not None) == ("yarn" in name)
@@ -72,7 +72,7 @@ def test_those_of_jobs(name: str) -> None:
 def test_those_that_are_advised(here: Path) -> None:
     root, rope = Path("my runs"), parse("rope+yarn")
     plain = advised(train_command(parse("nope"), "mini", root))
-    assert (plain["preset"], plain["out"]) == ("mini", root)
+    assert (plain["preset"], plain["runs"]) == ("mini", root)
     begun = advised(train_command(parse("tape@only-positional-from=rope"), "mini", root))
     assert begun["init_from"] == root / "mini/rope/seed-0" and begun["only_positional"]
     assert advised(score_command(root, "mini", rope, HARD))["pe"] == "rope+yarn"

@@ -43,7 +43,7 @@ def make_unfinished() -> None:
 def test_another_run(comparison: Path, changed: dict[str, object], words: str) -> None:
     with untouched(comparison):
         line = refused(*train(**changed))
-    assert words in line and "--out" in line and "--fresh" in line
+    assert words in line and "--runs" in line and "--fresh" in line
 
 
 def test_a_longer_budget(comparison: Path) -> None:
@@ -214,8 +214,8 @@ def test_a_folder_that_is_a_file(comparison: Path) -> None:
     Path("file").write_text("mine")
     for command in (
         ("generate", "--out", "file/new", "--format", "text", *settings()),
-        train("--out", "file"),
-        ("run", "--pe", "nope", "--data", "file", *settings()),
+        train("--runs", "file/new"),
+        ("run", "--pe", "nope", "--datasets", "file", *settings()),
         ("heatmap", "--compare", "rope,fire", "--out", "file/map.png"),
     ):
         with untouched(comparison):

@@ -1,0 +1,77 @@
+"""`tape-arith ask`: one problem, answered by a trained run."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tape_arith.arith.commands import option
+from tape_arith.arith.commands.job_options import use_threads
+from tape_arith.arith.errors import UsageError
+
+if TYPE_CHECKING:
+    from tape_arith.arith.runs.folder import RunFolder
+    from tape_arith.models.names import NamePart
+
+EXAMPLE = "tape-arith ask runs/mini/tape/seed-0 123+45"
+
+
+def command(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|NAME",
+            help="A run's folder, or an encoding among --runs.",
+            autocompletion=option.complete_encoding,
+        ),
+    ],
+    problem: Annotated[str, typer.Argument(help="As in 123+45.")],
+    preset: option.Preset = None,
+    seed: option.Seed = None,
+    runs: option.Runs = Path("runs"),
+    with_: option.With = None,
+    threads: option.Threads = None,
+    as_json: option.AsJson = False,
+) -> None:
+    """Answer a problem greedily: each digit with its probability, and whether it is right."""
+    from tape_arith.models.names import parse_extrapolation
+
+    folder, extrapolation = _find(run, runs, preset, seed)
+    extrapolation = parse_extrapolation(with_) if with_ else extrapolation
+    use_threads(threads)
+    from tape_arith.arith.runs.answer import answer
+
+    result = answer(folder, problem, extrapolation)
+    print(json.dumps(result.content()) if as_json else result)
+
+
+def _find(
+    target: str, root: Path, preset: str | None, seed: int | None
+) -> "tuple[RunFolder, NamePart | None]":
+    """Return the run in folder `target`, or the one of that name below `root`, with the name's
+    extrapolation. Raises UsageError unless there is exactly one."""
+    from tape_arith.arith.runs.command_lines import train_command
+    from tape_arith.arith.runs.folder import RunFolder, existing_run, slug
+    from tape_arith.arith.runs.record import known_preset
+    from tape_arith.models.names import parse
+
+    if Path(target).is_dir() or ("/" in target and ".py:" not in target):
+        if preset is not None or seed is not None:
+            raise UsageError(
+                f"{target} is a folder: --preset and --seed go with an encoding's name"
+            )
+        return existing_run(Path(target)), None
+    name = parse(target)
+    place = f"{known_preset(preset) or '*'}/{slug(str(name.encoding))}/seed-{seed or 0}"
+    folders = [RunFolder(file.parent) for file in sorted(root.glob(f"{place}/run.json"))]
+    if not folders:
+        seeded = f" --seed {seed}" if seed else ""
+        raise UsageError(
+            f"no run of {name.encoding}, seed {seed or 0}, in {root}: "
+            f"`{train_command(name, preset, root)}{seeded}` trains one"
+        )
+    if len(folders) > 1:
+        paths = ", ".join(str(folder.path) for folder in folders)
+        raise UsageError(f"{name} is in {paths}: choose one with --preset")
+    return folders[0], name.extrapolation
