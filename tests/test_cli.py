@@ -5,10 +5,13 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import typer
 
+from tape_arith import cli
 from tape_arith.arith.commands.job_options import default_preset
 from tape_arith.arith.machine import own_version
 from tape_arith.models import hardware
@@ -16,6 +19,7 @@ from tape_arith.models.hardware import Hardware
 from tests.helpers.tiny_runs import contents, done, refused, settings
 
 ROOT = Path(__file__).resolve().parents[1]
+COMMANDS: dict[str, Any] = vars(typer.main.get_command(cli.app))["commands"]
 MODULE = [sys.executable, "-m", "tape_arith"]
 
 
@@ -91,6 +95,48 @@ def test_usage_that_is_refused(here: Path, command: tuple[str, ...], message: st
     assert contents(here) == {}
 
 
+HINTS = {
+    "train --lr 1": "--set learning_rate=VALUE",
+    "train --learning_rate=1": "--set learning_rate=VALUE",
+    "run --max-steps 1": "--set steps=VALUE",
+    "bench --batch-size 8": "--set batch_size=VALUE",
+    "score x --lr 1": "`train --set learning_rate=VALUE`",
+    "train --output_dir x": "--runs",
+    "heatmap --output_dir x": "--figure",
+    "leaderboard --output_dir x": "--out",
+    "train --encoding rope": "--pe",
+    "curves --model rope": "--pe",
+    "score x --attention eager": "--backend",
+    "run --data x": "--datasets",
+    "doctor --out x": "--runs",
+    "bench --json x": "--out",
+    "train --seeds 1": "--seed",
+    "report --max_digits 3": "--max-digits",
+    "study errors x --num-samples 3": "--problems",
+    "train --resume": "repeat the command",
+    "sweep mini-all --set steps=3": "under [set]",
+}
+
+
+@pytest.mark.parametrize("line", HINTS)
+def test_other_spellings_are_told_the_right_one(line: str) -> None:
+    wrong = next(word for word in line.split() if word.startswith("--")).split("=")[0]
+    message = refused(*line.split())
+    assert f"has no {wrong}: " in message and HINTS[line] in message
+
+
+def test_an_option_has_one_meaning() -> None:
+    """Beside what a command makes, an option reads alike wherever it is."""
+    meanings: dict[str, set[str]] = {}
+    for name, command in COMMANDS.items():
+        for leaf in vars(command).get("commands", {name: command}).values():
+            for parameter in leaf.params:
+                for option in parameter.opts if parameter.param_type_name == "option" else ():
+                    meanings.setdefault(option, set()).add(parameter.help)
+    several = {option for option, texts in meanings.items() if len(texts) > 1}
+    assert several == {"--out", "--format", "--pe", "--seed"}
+
+
 def test_a_stream_that_is_closed_goes_nowhere(here: Path) -> None:
     generate = [*MODULE, "generate", *settings(), "--out", "there"]
     result = subprocess.run(["sh", "-c", f"{shlex.join(generate)} >&- 2>&-"], capture_output=True)
@@ -119,7 +165,7 @@ def call(*arguments, heavy=("torch", "pandas", "matplotlib")):
     for name in heavy:
         assert name not in sys.modules, (arguments, name)
 call("--help")
-call("train", "--help")
+call("train", "-h")
 call("list")
 call("list", "--json")
 call("generate", "--preset", "mini", "--set", "trained_digits=2", "--count", "50")

@@ -34,7 +34,7 @@ def command(
     ] = None,
     backend: option.Backend = "auto",
     compiled: option.Compiled = None,
-    count: Annotated[int | None, typer.Option(min=1, help="Problems to generate.")] = None,
+    count: option.Count = None,
     out: Annotated[Path | None, typer.Option(help="Keep the figures in this JSON file.")] = None,
     seconds: Annotated[
         float, typer.Option(min=1.0, help="About how long each stage may take.")

@@ -17,7 +17,8 @@ def command(
     """Draw loss, exact match and what a state does over the steps of training.
 
     `--pe all` draws every run of the preset that was trained like the others; what is left out is
-    named. With --json they are drawn only with --figure.
+    named. The figure is beside the runs unless --figure says otherwise; with --json it
+    is drawn only there.
     """
     from tape_arith.arith.compare.curves import figure_path, study
     from tape_arith.arith.figures.curves import draw, to_json

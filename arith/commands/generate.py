@@ -18,9 +18,7 @@ def command(
     out: Annotated[
         Path | None, typer.Option(help="The folder (default: data/addition-bucket-40).")
     ] = None,
-    count: Annotated[
-        int | None, typer.Option(min=1, max=10**12, help="Problems (default: the preset's).")
-    ] = None,
+    count: option.Count = None,
     seed: option.Seed = None,
     workers: Annotated[int, typer.Option(help="Threads for tokens (default: all cores).")] = 0,
     format: Annotated[

@@ -25,6 +25,8 @@ def command(
 ) -> None:
     """Draw exact match over operand lengths, a panel an encoding: the mean, or that of one --seed.
 
+    Without --figure the file is beside the runs.
+
     `--pe all` draws every scored encoding: by mean out of distribution, then those that know
     where digits stand, then those that did not converge.
     """

@@ -111,6 +111,10 @@ MadeRuns = Annotated[
     Path, typer.Option("--runs", "--out", file_okay=False, help="The folder of runs.")
 ]
 Datasets = Annotated[Path, typer.Option("--datasets", help="The folder of datasets.")]
+Count = Annotated[
+    int | None,
+    typer.Option(min=1, max=10**12, help="Problems to generate (default: the preset's)."),
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over what is there already.")]
 NoCurves = Annotated[
     bool, typer.Option("--no-curves", help="Score no small grid on the way: no learning curves.")
@@ -137,12 +141,15 @@ MaxDigits = Annotated[
     int | None,
     typer.Option(min=1, help="Operands up to so many digits (default: the preset's tested ones)."),
 ]
+Problems = Annotated[
+    int | None, typer.Option(min=1, help="Measure so many problems of the evaluation set.")
+]
 Costs = Annotated[
     bool, typer.Option("--costs", help="With parameters and FLOPs at the preset's size.")
 ]
 Figure = Annotated[
     Path | None,
-    typer.Option("--figure", metavar="FILE", help="Draw it: a .png, .svg or .pdf file."),
+    typer.Option("--figure", metavar="FILE", help="Draw into this .png, .svg or .pdf file."),
 ]
 MadeFigure = Annotated[
     Path | None,
@@ -150,7 +157,7 @@ MadeFigure = Annotated[
         "--figure",
         "--out",
         metavar="FILE",
-        help="A .png, .svg or .pdf file (default: beside the runs).",
+        help="Draw into this .png, .svg or .pdf file.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON on stdout.")]

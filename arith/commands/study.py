@@ -32,9 +32,7 @@ def attention(
     layer: Annotated[
         int | None, typer.Option(min=1, help="The layer of the maps (default: the last).")
     ] = None,
-    problems: Annotated[
-        int, typer.Option(min=1, help="So many in distribution, and so many out of it.")
-    ] = 200,
+    problems: option.Problems = 200,
     split: option.Split = "evaluation",
     threads: option.Threads = None,
     format: Format = "markdown",
@@ -42,7 +40,8 @@ def attention(
 ) -> None:
     """Show where attention goes: by distance, and to digits of the place that is computed.
 
-    --figure x.png draws x-distance.png, x-places.png and, with --problem, x-maps.png.
+    As many --problems are in distribution as out of it. --figure x.png draws x-distance.png,
+    x-places.png and, with --problem, x-maps.png.
     """
     options = {"written": problem, "layer": layer}
     _study("attention", runs, problems, split, threads, format, figure, **options)
@@ -51,10 +50,7 @@ def attention(
 @app.command(epilog=f"Example: {EXAMPLE}")
 def errors(
     runs: Runs,
-    problems: Annotated[
-        int | None,
-        typer.Option(min=1, help="So many of the evaluation set, the first ones (default: all)."),
-    ] = None,
+    problems: option.Problems = None,
     split: option.Split = "evaluation",
     threads: option.Threads = None,
     format: Format = "markdown",
@@ -70,9 +66,7 @@ def stability(
     double: Annotated[
         bool, typer.Option("--double", help="In float64 too, where rounding is far below.")
     ] = False,
-    problems: Annotated[
-        int, typer.Option(min=1, help="So many of the evaluation set, the first ones.")
-    ] = 200,
+    problems: option.Problems = 200,
     split: option.Split = "evaluation",
     threads: option.Threads = None,
     format: Format = "markdown",

@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
-from tape_arith.models.locate import known_names
-from tests.helpers.tiny_runs import done
+from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.sweeps.sweep import sweep_names
+from tape_arith.models.locate import known_names, locate
+from tests.helpers.tiny_runs import done, refused
 
 
 def test_list_as_json(comparison: Path) -> None:
@@ -42,6 +44,30 @@ def test_list_as_json(comparison: Path) -> None:
         "state": "trained",
         "grids": ["grid"],
     }
+
+
+def test_one_thing_in_full() -> None:
+    for kind in ("encoding", "extrapolation"):
+        for name in known_names(kind):
+            (part,) = json.loads(done("list", name, "--json").out)["parts"]
+            declared = locate(kind, name).declaration()
+            assert part["name"] == name and part["description"].startswith(part["summary"])
+            for option, facts in part["options"].items():
+                for choice in facts["choices"]:
+                    assert declared.options[option].read(choice) is not None
+    text = done("list", "tape:width=3+yarn").out
+    assert "  width        int; default: 48" in text and "arXiv 2501.00712" in text
+    assert "  ramp         code, paper; default: code" in text
+    assert load_preset("mini").as_dict() == json.loads(done("list", "mini", "--json").out)["config"]
+    sweeps = json.loads(done("list", "sweeps", "--json").out)["sweeps"]
+    assert [sweep["name"] for sweep in sweeps] == sweep_names()
+    assert sweeps[2] == {
+        "name": "paper-40",
+        "preset": "paper-40",
+        "runs": 21,
+        "summary": "The paper's main setting: trained to 40 digits, tested to 80.",
+    }
+    assert "did you mean 'mini'" in refused("list", "minni")
 
 
 def test_costs_are_those_of_what_is_built() -> None:

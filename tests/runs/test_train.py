@@ -143,6 +143,25 @@ def test_a_run_keeps_to_the_dataset_that_it_began_on(comparison: Path) -> None:
     done(*train())
 
 
+def test_training_takes_what_generate_left(here: Path) -> None:
+    done("generate", *settings())
+    taken = done(*train())
+    assert "on the problems of data/addition-bucket-2" in taken.err
+    done(*train("--runs", "given", "--data", "data/addition-bucket-2"))
+    more = done(*train("--runs", "more", "--set", "num_problems=65"))  # not those of this run
+    assert "on the problems of" not in more.err
+    for file in ("weights/final.safetensors", "grid.json", "run.json"):
+        assert (
+            Path(ROPE, file).read_bytes() == Path("given", *Path(ROPE, file).parts[1:]).read_bytes()
+        )
+    assert RunFolder(Path(ROPE)).record().data is not None
+    edit_text(Path("data/addition-bucket-2/manifest.json"), '"count": 64', '"count": 63')
+    damaged = done(*train("--runs", "alone"))
+    assert "note: left out: data/addition-bucket-2/" in damaged.err
+    alone = Path("alone/mini/rope/seed-0/weights/final.safetensors")
+    assert alone.read_bytes() == Path(ROPE, "weights/final.safetensors").read_bytes()
+
+
 def test_other_data(comparison: Path) -> None:
     for made, options, words in (
         ("other-seed", ("--seed", 1), "of seed 1"),
