@@ -32,10 +32,10 @@ from tape_arith.models.errors import USER_CODE_ERRORS, describe_error
 from tape_arith.models.hardware import detect
 from tape_arith.models.names import AttentionChoice, Encoding, Name
 
-WARMUP, TIMED = (8, 2.0), (12, 3.0)
-"""Steps of a probe, or seconds: the first steps of a process take up to twice as long as later
-ones, because all its memory is new."""
-MOST_FLOPS = 1e11
+_STEPS, _SECONDS = 20, 5.0
+"""Most steps of a probe, and about its seconds. The first two fifths do not count: at first a
+process takes up to twice as long, because all its memory is new."""
+_MOST_FLOPS = 1e11
 """FLOPs of a timed step on a CPU, about a second; larger batches are cut."""
 
 
@@ -78,14 +78,11 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: int, here: bool) -> dict[
         tokens, flops = cost(job)
         state, seconds = ("done", 0.0) if job.id in done else ("to do", round(flops * rate, 1))
         row = {"id": job.id, "kind": job.kind, "encoding": str(job.run.name), "seed": job.run.seed}
-        row |= {"state": state, "tokens": tokens, "flops": flops, "seconds": seconds}
-        rows.append(row)
-    left = {
-        key: sum(row[key] for row in rows if row["state"] == "to do")
-        for key in ("tokens", "flops", "seconds")
-    }
+        rows.append(row | {"state": state, "tokens": tokens, "flops": flops, "seconds": seconds})
+    waiting = [row for row in rows if row["state"] == "to do"]
+    left = {key: sum(row[key] for row in waiting) for key in ("tokens", "flops", "seconds")}
     # Slots beyond the GPUs, or beyond the cores without GPUs, wait for each other.
-    left["seconds"] /= min(slots, len(visible_gpus()) or os.cpu_count() or 1)
+    at_once = min(slots, len(visible_gpus()) or os.cpu_count() or 1)
     # Trained runs keep the final weights, and those before the cool-down with two moments each.
     runs = [job.run for job in jobs if job.kind == "train"]
     parameters = [blueprint(run.config, Name(run.name.encoding)).num_parameters() for run in runs]
@@ -96,7 +93,7 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: int, here: bool) -> dict[
         "preset": sweep.preset,
         "slots": slots,
         "jobs": rows,
-        "left": {**left, "jobs": len(to_do), "seconds": round(left["seconds"], 1)},
+        "left": {**left, "jobs": len(to_do), "seconds": round(left["seconds"] / at_once, 1)},
         "weights_bytes": 4 * (1 + 3) * sum(parameters),
         "probe": None if probe is None else f"steps of {probe}",
     }
@@ -131,40 +128,31 @@ def seconds_per_flop(run: Run, compute: AttentionChoice, threads: int | None = N
     name = Name(run.name.encoding)
     flops = training_flops_a_token(name, config) * training_tokens(config) / config.steps
     if hardware.device == "cpu":
-        batch_size = max(1, int(config.batch_size * min(1.0, MOST_FLOPS / flops)))
+        batch_size = max(1, int(config.batch_size * min(1.0, _MOST_FLOPS / flops)))
         flops *= batch_size / config.batch_size
         config = replace(config, batch_size=batch_size)
     decoder = decoder_for(config, name, seed=0)
-    bucket = config.bucket(0)
     hardware = resolve_attention(hardware, decoder.needs)
-    trainer = Trainer(decoder, bucket, config, hardware, curves=False)
-    _step_seconds(trainer, *WARMUP)  # compilation and caches
-    return median(_step_seconds(trainer, *TIMED)) / flops
-
-
-def _step_seconds(trainer: Trainer, max_steps: int, max_seconds: float) -> list[float]:
-    """Time up to `max_steps` steps, the last of which ends after about `max_seconds`."""
-    began = time.perf_counter()
+    trainer = Trainer(decoder, config.bucket(0), config, hardware, curves=False)
     times: list[float] = []
-    while not times or (len(times) < max_steps and time.perf_counter() - began < max_seconds):
-        before = time.perf_counter()
+    while len(times) < 3 or (len(times) < _STEPS and sum(times) < _SECONDS):
+        began = time.perf_counter()
         float(trainer.train_step()[1])  # waits for the device
-        times.append(time.perf_counter() - before)
-    return times
+        times.append(time.perf_counter() - began)
+    return median(times[2 * len(times) // 5 :]) / flops
 
 
 def forecast_text(forecast: Mapping[str, Any]) -> str:
     """Format the forecast for people: a line an encoding, and the total."""
     jobs = pd.DataFrame(forecast["jobs"]).assign(jobs=1)
     jobs["done"] = jobs["state"] == "done"
-    costs = ["tokens", "flops", "seconds"]
-    jobs.loc[jobs["done"], costs] = 0
-    sums = jobs.groupby("encoding", sort=False)[["done", "jobs", *costs]].sum()
+    jobs.loc[jobs["done"], ["tokens", "flops", "seconds"]] = 0
+    sums = jobs.groupby("encoding", sort=False).sum(numeric_only=True)
     columns = {
         "jobs done": sums.done.map(str) + " of " + sums.jobs.map(str),
         "tokens left": sums.tokens.map("{:,}".format),
         "FLOPs left": sums.flops.map("{:.2g}".format),
-        "time left": sums.seconds.map(format_duration) if forecast["probe"] else "-",
+        "time left": sums.seconds.map(_duration) if forecast["probe"] else "-",
     }
     table = pd.DataFrame(columns, index=sums.index).rename_axis(index=None, columns="encoding")
     head = f"{forecast['sweep']}: {forecast['summary']}"
@@ -176,23 +164,19 @@ def forecast_total(forecast: Mapping[str, Any]) -> str:
     left, count, slots = forecast["left"], len(forecast["jobs"]), forecast["slots"]
     if not left["jobs"]:
         return f"all {count} jobs are done"
-    work = f"{left['tokens']:,} tokens, {left['flops']:.2g} FLOPs"
     duration = " (nothing was timed here)"
     if forecast["probe"] is not None:
         duration = (
-            f", about {format_duration(left['seconds'])} with {slots} slot{'s' * (slots > 1)} here "
+            f", about {_duration(left['seconds'])} with {slots} slot{'s' * (slots > 1)} here "
             f"(an estimate: {forecast['probe']} were timed, the rest goes by FLOPs)"
         )
-    weights = f"{forecast['weights_bytes'] / 1e9:.2g} GB of weights"
-    return f"{left['jobs']} of {count} jobs to do: {work}{duration}; {weights}"
+    return (
+        f"{left['jobs']} of {count} jobs to do: {left['tokens']:,} tokens, {left['flops']:.2g} "
+        f"FLOPs{duration}; {forecast['weights_bytes'] / 1e9:.2g} GB of weights"
+    )
 
 
-def format_duration(seconds: float) -> str:
-    """Format a duration in the unit that fits.
-
-    >>> format_duration(5400)
-    '1.5 hours'
-    """
+def _duration(seconds: float) -> str:
     for unit, size in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"

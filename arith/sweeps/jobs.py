@@ -22,7 +22,7 @@ from tape_arith.arith.errors import (
 )
 from tape_arith.arith.runs.command_lines import init_from_options, score_options
 from tape_arith.arith.runs.folder import Progress, RunFolder, slug
-from tape_arith.arith.runs.record import TrainOptions
+from tape_arith.arith.runs.record import TrainOptions, changed_settings
 from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.sweep import Run
@@ -58,7 +58,8 @@ class Job:
         if self.kind == "score":
             way = score_options(run.name.extrapolation, self.evaluation_set)
             return ["score", str(run.folder.path), *way, *options.compute.for_scoring.options]
-        settings = [f"--set={key}={value}" for key, value in run.settings.items()]
+        changed = changed_settings(run.config, run.preset)
+        settings = [f"--set={key}={value}" for key, value in changed.items()]
         config = ["--preset", run.preset, *settings, "--seed", str(run.seed)]
         if self.kind == "generate":
             return ["generate", *config, "--out", str(options.data)]
@@ -73,13 +74,9 @@ class Job:
 
     def progress(self) -> Progress:
         """Read from the files of its run how far it is; `generate` alone checks a dataset."""
-        expected, way = self.run.expected, self.run.name.extrapolation
         if self.kind == "train":
-            return self.folder.train_progress(expected)
-        if self.kind == "score":
-            extrapolation = None if way is None else str(way)
-            return self.folder.score_progress(expected, extrapolation, self.evaluation_set)
-        return Progress()
+            return self.folder.train_progress(self.run.expected)
+        return self.run.score_progress(self.evaluation_set) if self.kind == "score" else Progress()
 
     def done(self) -> bool:
         """Return whether the files of the job's run say that it is done."""
@@ -90,9 +87,7 @@ class Job:
 
     def complete_grid(self) -> Grid | None:
         """Return the grid of a score job that is done."""
-        if self.kind != "score" or not self.done():
-            return None
-        return Grid.load(self.folder.grid_file(self.run.name.extrapolation, self.evaluation_set))
+        return self.run.complete_grid(self.evaluation_set) if self.kind == "score" else None
 
 
 class JobEnd(NamedTuple):

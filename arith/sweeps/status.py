@@ -73,13 +73,13 @@ def as_text(rows: Sequence[Row]) -> str:
         step = "" if row.step is None else f"{row.step:,} of {row.steps:,}"
         loss = "" if row.loss is None else f"{row.loss:.4f}"
         left = "" if row.seconds_left is None else str(timedelta(seconds=round(row.seconds_left)))
-        tail = [step, loss, left, row.log or row.reason or ""]
-        lines.append([row.id, row.state, row.where or "", *tail])
-    if not any(row.where for row in rows):
-        for line in lines:
-            del line[2]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        tail = row.log or row.reason or ""
+        lines.append([row.id, row.state, row.where or "", step, loss, left, tail])
+    columns = [each for each in zip(*lines, strict=True) if each[0] != "where" or any(each[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    table = [
+        "  ".join(map(str.ljust, line, widths)).rstrip() for line in zip(*columns, strict=True)
+    ]
     counts = [f"{sum(row.state == state for row in rows)} {state}" for state in STATES]
     return escape_control("\n".join([*table, "", ", ".join(counts)]))
 

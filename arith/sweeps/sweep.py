@@ -28,8 +28,9 @@ from pydantic import Field
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import Count, InvalidValue, Part, parse_toml, validated
-from tape_arith.arith.runs.folder import ExpectedRun, RunFolder, run_folder, slug
-from tape_arith.arith.runs.record import changed_settings, load_preset
+from tape_arith.arith.runs.folder import ExpectedRun, Progress, RunFolder, run_folder, slug
+from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.scoring.grid import EvaluationSet, Grid
 from tape_arith.arith.training.config import Config
 from tape_arith.models.locate import known_names
 from tape_arith.models.names import Name, parse
@@ -64,10 +65,16 @@ class Run:
         origin = self.name.encoding.origin
         return None if origin is None else replace(self, name=Name(origin.encoding))
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings that are not the preset's."""
-        return changed_settings(self.config, self.preset)
+    def score_progress(self, evaluation_set: EvaluationSet) -> Progress:
+        """Read how far its scoring on `evaluation_set` is."""
+        way = self.name.extrapolation
+        extrapolation = None if way is None else str(way)
+        return self.folder.score_progress(self.expected, extrapolation, evaluation_set)
+
+    def complete_grid(self, evaluation_set: EvaluationSet) -> Grid | None:
+        """Return its grid if that need not be scored again."""
+        file = self.folder.grid_file(self.name.extrapolation, evaluation_set)
+        return Grid.load(file) if self.score_progress(evaluation_set).done else None
 
 
 @dataclass(frozen=True)
@@ -85,11 +92,6 @@ class Sweep:
     """Of the tuned track: one is chosen for each encoding, by the mean in distribution."""
     text: str = ""
     """The file's own."""
-
-    @property
-    def names(self) -> list[Name]:
-        """All encodings, in the file's order."""
-        return list(self.seeds)
 
     def root(self, out: Path, learning_rate: float | None = None) -> Path:
         """Return the folder of the runs below `out`; a tuned learning rate has its own."""
@@ -150,6 +152,10 @@ class _GroupTable(Part):
     seeds: Annotated[list[Count], Field(min_length=1, max_length=MOST_SEEDS)]
 
 
+class _Tune(Part):
+    learning_rate: Annotated[list[float], Field(min_length=2)]
+
+
 class _SweepFile(Part):
     """The keys of a sweep's file."""
 
@@ -159,21 +165,15 @@ class _SweepFile(Part):
     groups: Annotated[list[_GroupTable], Field(min_length=1)] | None = None
     splits: Annotated[list[str], Field(min_length=1)] = Field(default=[EVALUATION])
     settings: dict[str, Any] = Field(default={}, alias="set")
-    tune: dict[str, list[float]] = Field(default={})
+    tune: _Tune | None = None
 
 
 def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
     file = validated(content, _SweepFile)
     config = validated({**load_preset(file.preset).as_dict(), **file.settings}, Config)
-    for key in file.tune:
-        if key != "learning_rate":
-            raise UsageError(
-                f"tune takes learning_rate alone, not {key}: one table would hold several budgets, "
-                f"sizes or evaluation sets; give each value a sweep of its own, {key} under [set]"
-            )
-    rates = tuple(file.tune.get("learning_rate", ()))
-    if file.tune and not len(set(rates)) == len(rates) > 1:
-        raise UsageError("tune.learning_rate must be a list of several values")
+    rates = tuple(file.tune.learning_rate) if file.tune else ()
+    if len(set(rates)) != len(rates):
+        raise UsageError("tune.learning_rate names a value twice")
     for rate in rates:
         config.with_settings({"learning_rate": rate})
     summary = text.split("\n")[0].removeprefix("#").strip() if text.startswith("#") else ""

@@ -11,14 +11,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tape_arith.arith.errors import UsageError
 from tape_arith.models.locate import Location, in_folder, select
 from tape_arith.models.names import read_options
 
 if TYPE_CHECKING:
     from tape_arith.arith.sweeps.jobs import Job, JobEnd
-
-LOCAL = "local"
 
 
 class Engine(Protocol):
@@ -57,13 +54,9 @@ def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
     location = select("engine", _locations(), name)
     declared = location.declaration()
     options = read_options(text, settings, declared)
-    if declared.name == LOCAL:
+    if declared.name == "local":
         return None
-    engine_class = getattr(location.load(), declared.class_name)
-    reason = engine_class.why_unavailable()
-    if reason is not None:
-        raise UsageError(f"engine {declared.name}: {reason}")
-    engine: Engine = engine_class(slots, folder, **options)
+    engine: Engine = getattr(location.load(), declared.class_name)(slots, folder, **options)
     return engine
 
 

@@ -51,13 +51,13 @@ class InProcess:
         try:
             if perform(job, self.stopper):
                 code = EXIT_DONE
-        except (UsageError, Failure, OSError) as error:
-            reason = " ".join(str(error).split())
-            default = EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED
-            code = getattr(error, "exit_code", default)
         except Exception as error:  # as in a process of its own, it ends no other job
-            traceback.print_exc()
-            code, reason = EXIT_FAILED, f"{type(error).__name__}: {' '.join(str(error).split())}"
+            reason = " ".join(str(error).split())
+            code = EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED
+            code = getattr(error, "exit_code", code)
+            if not isinstance(error, UsageError | Failure | OSError):
+                traceback.print_exc()
+                reason = f"{type(error).__name__}: {reason}"
         self.ended.append(JobEnd(job, code, reason))
 
     def wait(self, seconds: float) -> list[JobEnd]:
@@ -75,7 +75,7 @@ def perform(job: Job, stopper: Stopper) -> bool:
 
     Raises UsageError and Failure, as its command.
     """
-    run, options = job.run, job.options
+    run, options, name = job.run, job.options, job.run.name
     if job.kind == "generate":
         bucket, count = run.config.bucket(run.seed), run.config.num_problems
         try:
@@ -83,28 +83,22 @@ def perform(job: Job, stopper: Stopper) -> bool:
         except Stopped:
             return False
         return True
-    if job.kind == "train":
-        origin = run.name.encoding.origin
-        folder = train_run(
-            run.root,
-            run.preset,
-            run.config,
-            run.name,
-            run.seed,
-            options,
-            source=None if run.source is None else run.source.folder,
-            only_positional=origin is not None and origin.only_positional,
+    if job.kind == "score":
+        return score_run(
+            run.folder,
+            name.extrapolation,
+            evaluation_set=job.evaluation_set,
+            compute=options.compute.for_scoring,
             should_stop=stopper,
-        )
-        return folder.finished()
-    grid = score_run(
-        run.folder,
-        run.name.extrapolation,
-        evaluation_set=job.evaluation_set,
-        compute=options.compute.for_scoring,
+        ).complete
+    origin = name.encoding.origin
+    folder = train_run(
+        *(run.root, run.preset, run.config, name, run.seed, options),
+        source=None if run.source is None else run.source.folder,
+        only_positional=origin is not None and origin.only_positional,
         should_stop=stopper,
     )
-    return grid.complete
+    return folder.finished()
 
 
 class Subprocesses:
@@ -131,10 +125,7 @@ class Subprocesses:
         share = {"OMP_NUM_THREADS": str(cores_per_slot(self.slots))}
         if self.gpus:
             share["CUDA_VISIBLE_DEVICES"] = self.gpus[slot % len(self.gpus)]
-        try:
-            process = start_command(argv, log_file(self.folder, job.id), share, own_session=True)
-        except OSError as error:
-            raise Failure(f"cannot start {job.id}: {error}") from error
+        process = start_command(argv, log_file(self.folder, job.id), share, own_session=True)
         say(f"started: {job.id}")
         self.children[process] = job, slot
 

@@ -6,7 +6,6 @@ runs the tasks of a lost node again on another one, where they resume.
 
 import sys
 from contextlib import redirect_stdout
-from importlib.util import find_spec
 from logging import ERROR
 from math import inf
 from pathlib import Path
@@ -34,8 +33,12 @@ class Ray:
         gpus: float = 0,
         retries: int = 3,
     ) -> None:
-        import ray
-
+        try:
+            import ray
+        except ImportError:
+            raise UsageError(
+                "engine ray: the package ray is not installed: pip install 'tape-arith[ray]'"
+            ) from None
         self.slots, self.folder = slots or inf, folder
         self.cores = max(1, int(cpus))
         try:
@@ -49,13 +52,6 @@ class Ray:
         self.remote = ray.remote(_on_node)
         self.options = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": retries}
         self.jobs: dict[Any, Job] = {}
-
-    @staticmethod
-    def why_unavailable() -> str | None:
-        """Return why the engine cannot be used here, None if it can."""
-        if find_spec("ray") is None:
-            return "the package ray is not installed: pip install 'tape-arith[ray]'"
-        return None
 
     @property
     def free(self) -> float:

@@ -9,12 +9,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-from math import inf
 from pathlib import Path
 from time import monotonic, sleep
 from uuid import uuid4
 
-from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, Failure
+from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, Failure, UsageError
 from tape_arith.arith.files import write_text
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
@@ -24,11 +23,13 @@ SECONDS_BETWEEN_LOOKS = 5.0
 LOST_AFTER, LOST_TIMES = 30.0, 3  # the last write of a node takes a while to be seen elsewhere
 LONGEST_SILENCE = 600.0  # of squeue: a controller may be restarted meanwhile
 WORKER = "tape_arith.arith.sweeps.engines.worker"
-LARGEST_ARRAY = 1_000  # Slurm's own default for MaxArraySize is 1,001, which counts from 0
+_LARGEST_ARRAY = 1_000  # Slurm's own default for MaxArraySize is 1,001, which counts from 0
 
 
 class Slurm:
     """Keeps up to `slots` jobs in the queue, and runs `throttle` of each array at a time.
+
+    There are at most as many as an array holds.
 
     Jobs get a signal `warning` seconds before a preemption or the end of their time. Other options
     of sbatch are environment variables, like SBATCH_QOS.
@@ -48,7 +49,14 @@ class Slurm:
         throttle: int = 0,
         warning: int = 60,
     ) -> None:
-        self.slots, self.folder = slots or inf, folder
+        if shutil.which("sbatch") is None:
+            raise UsageError(
+                "engine slurm: there is no `sbatch` here: call this where there is one"
+            )
+        queue = _queue()
+        if queue is None:
+            raise UsageError("engine slurm: squeue does not answer: start slurmctld")
+        self.slots, self.folder = min(slots or _LARGEST_ARRAY, _LARGEST_ARRAY), folder
         self.cpus, self.limit = cpus, f"%{throttle}" if throttle else ""
         given = {"partition": partition, "account": account, "time": time, "mem": memory}
         given |= {"gpus": str(gpus or ""), "cpus-per-task": str(cpus), "ntasks": "1"}
@@ -57,17 +65,9 @@ class Slurm:
         self.unsent: list[Job] = []
         self.jobs: dict[str, Job] = {}  # by token: the name of their array and their number in it
         self.missing, self.lost = dict[str, float](), dict[str, int]()
-        self.queue = _queue() or set()
+        self.queue = queue
         self.answered = self.looked = monotonic()
         self.stopping, self.patience = False, LOST_AFTER
-
-    @staticmethod
-    def why_unavailable() -> str | None:
-        """Return why the engine cannot be used here, None if it can."""
-        if shutil.which("sbatch") is None:
-            return "there is no `sbatch` here: install Slurm, or call this where jobs are submitted"
-        answer = _call("squeue", "--noheader", "--me")
-        return f"start slurmctld: {answer.stderr.strip()}" if answer.returncode else None
 
     @property
     def free(self) -> float:
@@ -82,8 +82,9 @@ class Slurm:
             self.unsent.append(job)
 
     def wait(self, seconds: float) -> list[JobEnd]:
-        while self.unsent and not self.stopping:
-            self._send([self.unsent.pop(0) for _ in self.unsent[:LARGEST_ARRAY]])
+        if self.unsent and not self.stopping:
+            jobs, self.unsent = self.unsent, []
+            self._send(jobs)
         sleep(max(0.0, min(seconds, self.looked + SECONDS_BETWEEN_LOOKS - monotonic())))
         return self._look() if monotonic() >= self.looked + SECONDS_BETWEEN_LOOKS else []
 

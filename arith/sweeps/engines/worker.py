@@ -23,7 +23,15 @@ from types import FrameType
 from typing import Literal
 
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_FAILED, Failure
-from tape_arith.arith.files import Strict, open_file, parse_json, read_text, validated, write_text
+from tape_arith.arith.files import (
+    Strict,
+    append_line,
+    open_file,
+    parse_json,
+    read_text,
+    validated,
+    write_text,
+)
 from tape_arith.arith.terminal import install_handler
 
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -106,7 +114,7 @@ class Worker:
         try:
             code = EXIT_AGAIN if self.signal is not None else self._run(state, log)
             reason = last_line(log) or f"ended with {code}"
-        except OSError as error:
+        except (OSError, Failure) as error:
             code, reason = EXIT_FAILED, f"cannot start on {host}: {error}"
         if code < 0 and self.signal is not None:  # before it could handle signals
             code, reason = EXIT_AGAIN, "stopped before it began"
@@ -144,11 +152,8 @@ def start_command(
     in our terminal does not reach it. Raises OSError.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
+    append_line(log, f"$ tape-arith {' '.join(argv)}")
     with open(log, "ab", buffering=0) as file:
-        try:
-            file.write(f"$ tape-arith {' '.join(argv)}\n".encode())
-        except OSError as error:  # of a descriptor: the system does not name the file
-            raise OSError(error.errno, error.strerror, str(log)) from None
         return subprocess.Popen(
             [sys.executable, *COMMAND_LINE, *argv],
             stdin=subprocess.DEVNULL,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.sweeps.engines import engine_names, ray, remote_engine, worker
+from tape_arith.arith.sweeps.engines import engine_names, remote_engine, worker
 from tape_arith.arith.sweeps.engines.local import Subprocesses
 from tape_arith.arith.sweeps.jobs import JobEnd, log_file
 from tests.helpers.child_processes import wait_until
@@ -56,7 +56,7 @@ def test_engines_and_their_options_are_read_from_the_files(here: Path) -> None:
 def test_an_engine_that_is_not_installed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "nowhere")
     assert "no `sbatch` here" in refused("sweep", sweep_file("rope"), "--engine", "slurm")
-    monkeypatch.setattr(ray, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     message = refused("sweep", "mine.toml", "--engine", "ray", "--dry-run")
     assert "pip install 'tape-arith[ray]'" in message
 
