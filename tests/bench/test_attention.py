@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 
 from tape_arith.arith.bench import attention
 from tape_arith.arith.bench.measure import Options
@@ -61,32 +60,6 @@ def test_useful_flops_are_half_of_the_square(needs: Needs) -> None:
     step = attention._make_step(Eager(), needs, 3, 8, CONFIG, CPU)
     useful = attention._useful_flops(needs, 3, 8, CONFIG)
     assert useful * 8**2 == counted(lambda: step(0)) * (8 * 9 // 2)
-
-
-class Recording(Eager):
-    """Keeps the arguments of a backend."""
-
-    calls: tuple[tuple[Tensor, ...], Tensor | None]
-
-    def __call__(self, q, k, values, seqs, *, scale=None, bias=None):  # type: ignore[no-untyped-def]
-        self.calls = ((q, k, *values), bias)
-        return super().__call__(q, k, values, seqs, scale=scale, bias=bias)
-
-
-@pytest.mark.parametrize("bias", ["none", "fixed", "learned"])
-def test_arguments_of_a_backend(bias: str) -> None:
-    backend = Recording()
-    hardware = replace(CPU, dtype=torch.bfloat16)
-    result = attention._make_step(backend, Needs(3, bias), 2, 5, CONFIG, hardware)(0)
-    tensors, given = backend.calls
-    assert [tensor.shape for tensor in tensors] == [(2, 5, 2, 8)] * 5
-    low, full = torch.bfloat16, torch.float32
-    assert [tensor.dtype for tensor in tensors] == [low, low, low, full, full]
-    assert (given is None) == (bias == "none")
-    assert isinstance(result, tuple) and len(result) == 5 + (bias == "learned")
-    assert all(float(gradient.abs().max()) > 0 for gradient in result[2:])
-    if given is not None:
-        assert given.shape == (1, 2, 5, 5) and given.requires_grad == (bias == "learned")
 
 
 def test_a_refusal_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,14 +37,8 @@ def test_a_stage_that_fails_leaves_the_others(here: Path, monkeypatch: pytest.Mo
     assert result.code == 3
     rows = [[part.strip() for part in line.split("|")[1:-1]] for line in result.out.splitlines()]
     assert rows[4] == ["train", "one", "300.0 ms ±10%", "200.0 ms rope's", "1.5", "a note"]
-    assert rows[5] == [
-        "train",
-        "the rest of this stage",
-        "not measured",
-        "",
-        "",
-        "the disk is full",
-    ]
+    failed = ["train", "the rest of this stage", "not measured", "", "", "the disk is full"]
+    assert rows[5] == failed
     content = read_content(Path("out.json"), "bench")
     assert content["complete"] is False and content["environment"]["stages"] == ["train", "score"]
     lines = content["measurements"]

@@ -1,9 +1,7 @@
 """The stage of training: what it counts, beside counts of its own."""
 
-import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch._dynamo.utils import counters
 
 from tape_arith.arith.bench.measure import Options
@@ -38,34 +36,22 @@ def test_rope_is_always_measured_along_for_each_length() -> None:
     assert not any("MFU" in name or "memory" in name for name in lines)  # there is no GPU
 
 
-def lengths_of_step(step: int) -> NDArray[np.int64]:
-    size = CONFIG.batch_size
-    return CONFIG.bucket(0).problems(step * size, (step + 1) * size).lengths
-
-
 def test_real_tokens_flops_and_padding() -> None:
     each = Candidate(parse("tape"), CONFIG, cpu())
-    lengths, before = lengths_of_step(1), each.trainer.tokens
+    before = each.trainer.tokens
     each.train(1)
-    assert each.tokens(1) == int(lengths.sum()) == each.trainer.tokens - before
     problems = CONFIG.bucket(0).problems(CONFIG.batch_size, 2 * CONFIG.batch_size)
+    lengths = problems.lengths
+    assert each.tokens(1) == int(lengths.sum()) == each.trainer.tokens - before
     answers = int((problems.lengths - problems.prompt_lengths).sum())
     decoder = each.trainer.decoder
     assert each.useful_flops(1) == useful_training_flops(
         decoder.config, decoder.pe, (lengths - 1).tolist(), answers
     )
-    # Cut by hand into the groups of like lengths that a step takes.
-    computed = [
-        sum(
-            rows.inputs.shape[0] * rows.inputs.shape[1]
-            for rows in each.trainer.groups(*each.trainer.batches.problems(step))
-        )
-        for step in (1, 2)
-    ]
-    real = [int((lengths_of_step(step) - 1).sum()) for step in (1, 2)]
-    assert each.padding([1]) == pytest.approx(1 - real[0] / computed[0])
-    assert each.padding([1, 2]) == pytest.approx(1 - sum(real) / sum(computed))
-    assert 0 < each.padding([1]) < 0.5
+    groups = each.trainer.groups(*each.trainer.batches.problems(1))
+    computed = sum(rows.inputs.shape[0] * rows.inputs.shape[1] for rows in groups)
+    assert each.padding([1]) == pytest.approx(1 - int((lengths - 1).sum()) / computed)
+    assert 0 < each.padding([1, 2]) < 0.5
 
 
 @pytest.mark.slow
