@@ -146,15 +146,6 @@ def test_warnings(folder: Path) -> None:
     assert "`paper`" in paper and "plain loops" in formula
 
 
-def test_one_crash_is_described_once(folder: Path) -> None:
-    Path("mine.py").write_text(
-        HEAD + "class Mine(PositionalEncoding):\n"
-        "    def embed(self, x, index, seqs):\n        raise KeyError('gone')\n"
-    )
-    text = as_text(examine(parse("mine.py:Mine")))
-    assert text.count("KeyError: 'gone'") == 1 and "but: the same as in shape" in text
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

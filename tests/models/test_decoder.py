@@ -1,19 +1,14 @@
 """The decoder has the paper's size, weights of its seed alone, and logits in float32."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 
-from tape_arith.arith.runs.build import _blueprint
 from tape_arith.models.build import build, build_decoder
 from tape_arith.models.contract import example_batch
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting
 from tape_arith.models.locate import known_names
 from tests.helpers.small_decoders import setting_of
-from tests.helpers.tiny_runs import done, settings
 
 PAPER = DecoderConfig(19, 16, 1024, 16, 64, 1024)
 SMALL = DecoderConfig(19, 3, 16, 2, 8, 24)
@@ -79,19 +74,3 @@ def test_selected_logits_are_the_same(name: str) -> None:
         logits, selected = decoder(seqs), decoder(seqs, mask.flatten().nonzero()[:, 0])
     assert logits.shape == (*seqs.tokens.shape, 19) and selected.shape == (int(mask.sum()), 19)
     torch.testing.assert_close(selected, logits[mask], rtol=0, atol=1e-14)
-
-
-def test_a_training_asks_for_shapes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One decoder on the meta device answers all questions before training, one is trained."""
-    devices: list[str] = []
-    honest = Decoder.__init__
-
-    def counted(self: Decoder, *arguments: Any) -> None:
-        devices.append(torch.get_default_device().type)
-        honest(self, *arguments)
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Decoder, "__init__", counted)
-    _blueprint.cache_clear()
-    done("train", "--pe", "tape", "--no-score", *settings(steps=2))
-    assert devices == ["meta", "cpu"]

@@ -2,12 +2,9 @@
 
 import itertools
 import json
-import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -42,6 +39,7 @@ from tests.helpers.small_training import (
     untimed,
     weights,
 )
+from tests.helpers.watched_writes import Watcher, watched
 
 pytestmark = pytest.mark.usefixtures("often")
 
@@ -227,20 +225,15 @@ class Killed(BaseException):
     """Nobody catches it, as nobody catches SIGKILL."""
 
 
-def killed_at(call: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def killer(call: int) -> Watcher:
     """Die at the `call`-th move or removal of a file, before it is done."""
     count = itertools.count()
 
-    def dying(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*arguments: Any, **options: Any) -> Any:
-            if next(count) == call:
-                raise Killed(name)
-            return original(*arguments, **options)
+    def kill(operation: str, path: str) -> None:
+        if operation in ("rename", "remove") and next(count) == call:
+            raise Killed(path)
 
-        return wrapped
-
-    for name in ("replace", "unlink", "rename"):  # those of a Path come here too
-        monkeypatch.setattr(os, name, dying(name, getattr(os, name)))
+    return kill
 
 
 def all_of_it(root: Path) -> RunFolder:
@@ -260,8 +253,7 @@ def test_killed_at_every_move_and_removal(tmp_path: Path, monkeypatch: pytest.Mo
     for call in itertools.count():
         root = tmp_path / str(call)
         try:
-            with monkeypatch.context() as patch:
-                killed_at(call, patch)
+            with watched(root, killer(call)):
                 all_of_it(root)
             break  # there is no such call any more
         except Killed:
