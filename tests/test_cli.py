@@ -12,9 +12,8 @@ import torch
 import typer
 
 from tape_arith import cli
-from tape_arith.arith.commands.job_options import default_preset
 from tape_arith.arith.machine import own_version
-from tape_arith.models import hardware
+from tape_arith.arith.runs import build
 from tape_arith.models.hardware import Hardware
 from tests.helpers.tiny_runs import contents, done, refused, settings
 
@@ -46,8 +45,8 @@ def test_the_preset_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         def name(self) -> str:
             return "Some GPU"
 
-    monkeypatch.setattr(hardware, "detect", lambda: Fast("cuda", torch.bfloat16))
-    assert default_preset() == ("paper-40", "preset paper-40: there is a GPU (Some GPU)")
+    monkeypatch.setattr(build, "detect", lambda: Fast("cuda", torch.bfloat16))
+    assert build.default_preset() == ("paper-40", "preset paper-40: there is a GPU (Some GPU)")
 
 
 REFUSED = {

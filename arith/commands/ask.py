@@ -53,7 +53,6 @@ def _find(
     extrapolation. Raises UsageError unless there is exactly one."""
     from tape_arith.arith.runs.command_lines import train_command
     from tape_arith.arith.runs.folder import RunFolder, existing_run, slug
-    from tape_arith.arith.runs.record import known_preset
     from tape_arith.models.names import parse
 
     if Path(target).is_dir() or ("/" in target and ".py:" not in target):
@@ -63,7 +62,7 @@ def _find(
             )
         return existing_run(Path(target)), None
     name = parse(target)
-    place = f"{known_preset(preset) or '*'}/{slug(str(name.encoding))}/seed-{seed or 0}"
+    place = f"{preset or '*'}/{slug(str(name.encoding))}/seed-{seed or 0}"
     folders = [RunFolder(file.parent) for file in sorted(root.glob(f"{place}/run.json"))]
     if not folders:
         seeded = f" --seed {seed}" if seed else ""

@@ -22,9 +22,8 @@ def command(
     """
     from tape_arith.arith.compare.curves import figure_path, study
     from tape_arith.arith.figures.curves import draw, to_json
-    from tape_arith.arith.runs.record import known_preset
 
-    content = study(runs, pe, known_preset(preset))
+    content = study(runs, pe, preset)
     path = figure or (None if as_json else figure_path(runs, content))
     if path is not None:
         draw(content, path)

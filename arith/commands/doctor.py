@@ -30,10 +30,9 @@ def command(
     runs fit on the disk.
     """
     from tape_arith.arith.doctor import STATES, examine
-    from tape_arith.arith.runs.record import known_preset
 
     checks: list[Check] = []
-    for check in examine(known_preset(preset), runs, datasets):
+    for check in examine(preset, runs, datasets):
         checks.append(check)
         if not as_json and not sys.stdout.isatty():
             print(check, flush=True)

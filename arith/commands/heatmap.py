@@ -32,14 +32,12 @@ def command(
     """
     from tape_arith.arith.compare.order import describe_order, figure_path, sort_panels
     from tape_arith.arith.compare.panels import ALL, select_panels
-    from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.errors import UsageError
     from tape_arith.arith.figures.heatmap import draw
-    from tape_arith.arith.runs.record import known_preset
     from tape_arith.arith.scoring.grid import EvaluationSet
 
-    evaluation_set = EvaluationSet(known_split(split), max_digits)
-    panels, _ = select_panels(runs, pe, known_preset(preset), evaluation_set)
+    evaluation_set = EvaluationSet(split, max_digits)
+    panels, _ = select_panels(runs, pe, preset, evaluation_set)
     order = ""
     if pe == ALL and seed is not None:
         panels = [panel for panel in panels if any(grid.seed == seed for grid in panel)]

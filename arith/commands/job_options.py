@@ -1,31 +1,27 @@
 """Parse, stop and exit alike in every command."""
 
-import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.files import MOST_INTEGER, with_checksum
+from tape_arith.arith.files import MOST_INTEGER
 from tape_arith.arith.terminal import say
+from tape_arith.models.names import AttentionChoice
 
 if TYPE_CHECKING:
-    from tape_arith.arith.runs.record import RunRecord
-    from tape_arith.arith.scoring.grid import EvaluationSet, Grid
+    from tape_arith.arith.runs.record import RunRecord, TrainOptions
     from tape_arith.arith.sweeps.jobs import Outcome
     from tape_arith.arith.terminal import Stopper
-    from tape_arith.arith.training.config import Config
-
-_EFFICIENCY = 0.5
-"""The share of the rate of plain products that training reaches at best."""
+    from tape_arith.arith.training.config import Config, Policy
 
 
 def chosen_config(
     preset: str | None,
     settings: list[str] | None,
     task: str | None,
-    leading_bos: int = 0,
     like: "RunRecord | None" = None,
 ) -> "tuple[str, Config]":
     """Return the preset's name and its settings with those of the command line.
@@ -35,50 +31,14 @@ def chosen_config(
     from tape_arith.arith.runs.record import load_preset, parse_settings
 
     chosen = parse_settings(settings or []) | ({"task": task} if task else {})
-    chosen |= {"leading_bos": str(leading_bos)} if leading_bos else {}
     if preset is None and like is not None:
         return like.preset, like.config.with_settings(chosen)
     if preset is None:
+        from tape_arith.arith.runs.build import default_preset
+
         preset, reason = default_preset()
         say(reason)
     return preset, load_preset(preset).with_settings(chosen)
-
-
-def default_preset() -> tuple[str, str]:
-    """Choose the preset that suits this machine; return it and a line that says why.
-
-    The time of training on a CPU is estimated from the rate of plain matrix products.
-    """
-    from torch import ones
-    from torch.utils.benchmark import Timer
-
-    from tape_arith.arith.runs.build import training_flops_a_token, training_tokens
-    from tape_arith.arith.runs.record import load_preset
-    from tape_arith.models.hardware import detect
-    from tape_arith.models.names import parse
-
-    hardware, size = detect(), 1024
-    if hardware.device == "cuda":
-        return "paper-40", f"preset paper-40: there is a GPU ({hardware.name})"
-    timer = Timer("a @ a", globals={"a": ones(size, size, dtype=hardware.dtype)})
-    rate = 2.0 * size**3 / timer.blocked_autorange(min_run_time=0.2).median * hardware.threads
-    config = load_preset("paper-40")
-    flops = training_flops_a_token(parse("nope"), config) * training_tokens(config)
-    days = flops / (_EFFICIENCY * rate) / 86_400
-    return "mini", (
-        f"preset mini: there is no GPU, and paper-40 would take at least {days:.1f} days of "
-        "training here (--preset chooses)"
-    )
-
-
-def show(grid: "Grid", as_json: bool, evaluation_set: "EvaluationSet | None" = None) -> None:
-    """Print a grid, scored on `evaluation_set`: its means in a line, or all of it."""
-
-    print(
-        json.dumps(with_checksum(grid.content(), "grid"))
-        if as_json
-        else grid.summary(evaluation_set)
-    )
 
 
 def whole_numbers(option: str, text: str) -> list[int]:
@@ -108,6 +68,22 @@ def use_threads(threads: int | None) -> None:
         import torch
 
         torch.set_num_threads(threads)
+
+
+def train_options(
+    backend: str,
+    compiled: bool | None,
+    no_curves: bool,
+    track: str | None,
+    data: Path | None = None,
+    on_nonfinite: "Policy | None" = None,
+) -> "TrainOptions":
+    """Return the options of a training that change no number of it. Raises UsageError."""
+    from tape_arith.arith.runs.metrics import parse_trackers
+    from tape_arith.arith.runs.record import TrainOptions
+
+    compute = AttentionChoice(backend, compiled)
+    return TrainOptions(data, compute, not no_curves, parse_trackers(track), on_nonfinite)
 
 
 def leave(stopper: "Stopper") -> None:

@@ -33,10 +33,8 @@ def command(
     --out or --figure, what is printed is the files written.
     """
     from tape_arith.arith.compare.leaderboard import board
-    from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.figures.tables import FORMATS
     from tape_arith.arith.files import write_text
-    from tape_arith.arith.runs.record import known_preset
     from tape_arith.arith.scoring.grid import EvaluationSet
 
     kind = format or (_ENDINGS.get(out.suffix.lower()) if out else "markdown")
@@ -50,8 +48,8 @@ def command(
         from tape_arith.arith.figures.style import figure_format
 
         figure_format(figure)  # before anything is written
-    evaluation_set = EvaluationSet(known_split(split), max_digits)
-    content = board(runs, pe, known_preset(preset), evaluation_set, costs=costs)
+    evaluation_set = EvaluationSet(split, max_digits)
+    content = board(runs, pe, preset, evaluation_set, costs=costs)
     if out:
         write_text(out, FORMATS[kind](content))
         print(out)

@@ -42,6 +42,18 @@ def complete_from(module: str, function: str) -> Callable[[str], list[str]]:
 complete_sweep = complete_from("sweeps.sweep", "sweep_names")
 
 
+def _known_preset(name: str | None) -> str | None:
+    from tape_arith.arith.runs.record import known_preset
+
+    return known_preset(name)
+
+
+def _known_split(name: str) -> str:
+    from tape_arith.arith.data.bucket import known_split
+
+    return known_split(name)
+
+
 def _complete_backend(incomplete: str) -> list[str]:
     return [name for name in ("auto", *BACKENDS) if name.startswith(incomplete)]
 
@@ -80,6 +92,7 @@ Preset = Annotated[
     str | None,
     typer.Option(
         help="A preset of `tape-arith list`.",
+        callback=_known_preset,
         autocompletion=complete_from("runs.record", "presets"),
     ),
 ]
@@ -102,9 +115,6 @@ TaskName = Annotated[
 ]
 Seed = Annotated[
     int | None, typer.Option(min=0, max=MOST_INTEGER, help="Of weights, problems and positions.")
-]
-LeadingBos = Annotated[
-    int, typer.Option(min=0, help="Train with 0 to so many [BOS] in front of each problem.")
 ]
 Runs = Annotated[Path, typer.Option("--runs", file_okay=False, help="The folder of runs.")]
 MadeRuns = Annotated[
@@ -135,7 +145,11 @@ With = Annotated[
     typer.Option("--with", help="An extrapolation at test time: yarn[:ramp=paper]."),
 ]
 Split = Annotated[
-    str, typer.Option(help="Which problems: evaluation (the usual ones) or carry (hard sums).")
+    str,
+    typer.Option(
+        help="Which problems: evaluation (the usual ones) or carry (hard sums).",
+        callback=_known_split,
+    ),
 ]
 MaxDigits = Annotated[
     int | None,

@@ -26,8 +26,6 @@ def command(
     costs: option.Costs = False,
 ) -> None:
     """Write one HTML page: leaderboard, heatmaps, differences, curves, and how runs came about."""
-    from tape_arith.arith.data.bucket import known_split
-    from tape_arith.arith.runs.record import known_preset
     from tape_arith.arith.scoring.grid import EvaluationSet
 
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
@@ -35,8 +33,8 @@ def command(
     from tape_arith.arith.compare.report import collect
     from tape_arith.arith.figures.report.page import write
 
-    evaluation_set = EvaluationSet(known_split(split), max_digits)
-    report = collect(runs, pe, known_preset(preset), evaluation_set, costs=costs)
+    evaluation_set = EvaluationSet(split, max_digits)
+    report = collect(runs, pe, preset, evaluation_set, costs=costs)
     path = out or runs / report.panels[0][0].preset / f"report{evaluation_set.name}.html"
     write(report, path)
     print(path)

@@ -10,11 +10,12 @@ from tape_arith.arith.commands.job_options import (
     chosen_config,
     conclude,
     stopper_for,
+    train_options,
     use_threads,
     whole_numbers,
 )
 from tape_arith.arith.errors import UsageError
-from tape_arith.models.names import AUTO, AttentionChoice, parse_list
+from tape_arith.models.names import AUTO, parse_list
 
 EXAMPLE = "tape-arith run --pe rope,fire,tape --seeds 0,1,2 --preset mini"
 
@@ -25,7 +26,6 @@ def command(
     preset: option.Preset = None,
     settings: option.Settings = None,
     task: option.TaskName = None,
-    leading_bos: option.LeadingBos = 0,
     datasets: option.Datasets = Path("data"),
     runs: option.MadeRuns = Path("runs"),
     time_limit: option.TimeLimit = None,
@@ -48,10 +48,8 @@ def command(
     folder = runs / "sweeps" / "run"
     remote = remote_engine(engine, slots, folder)
     use_threads(threads)
-    name, config = chosen_config(preset, settings, task, leading_bos)
+    name, config = chosen_config(preset, settings, task)
     from tape_arith.arith.data.dataset import FILE
-    from tape_arith.arith.runs.metrics import parse_trackers
-    from tape_arith.arith.runs.record import TrainOptions
     from tape_arith.arith.sweeps.engines.local import default_slots, local_engine
     from tape_arith.arith.sweeps.jobs import plan, run_jobs
     from tape_arith.arith.sweeps.run_sweep import check_runs, draw_comparison
@@ -63,11 +61,7 @@ def command(
             f"{datasets} is a dataset, and --datasets takes the folder of datasets: --datasets "
             f"{datasets.parent} (`train` takes one dataset)"
         )
-    options = TrainOptions(
-        compute=AttentionChoice(backend, compiled),
-        curves=not no_curves,
-        trackers=parse_trackers(track),
-    )
+    options = train_options(backend, compiled, no_curves, track)
     planned = [Run(pe, seed, name, config, runs) for seed in numbers for pe in names]
     with stopper.handling_signals():
         check_runs(planned, options.compute if remote is None else AUTO)

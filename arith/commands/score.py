@@ -1,7 +1,10 @@
 """`tape-arith score`: a run's grid."""
 
+import json
+
 from tape_arith.arith.commands import option
-from tape_arith.arith.commands.job_options import leave, show, stopper_for, use_threads
+from tape_arith.arith.commands.job_options import leave, stopper_for, use_threads
+from tape_arith.arith.files import with_checksum
 from tape_arith.models.names import AttentionChoice, parse_extrapolation
 
 EXAMPLE = "tape-arith score runs/mini/rope/seed-0 --with yarn"
@@ -20,11 +23,10 @@ def command(
     fresh: option.Fresh = False,
 ) -> None:
     """Score a run on the grid of operand lengths, by one teacher-forced pass."""
-    from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.runs.folder import existing_run
     from tape_arith.arith.scoring.grid import EvaluationSet
 
-    evaluation_set = EvaluationSet(known_split(split), max_digits)
+    evaluation_set = EvaluationSet(split, max_digits)
     extrapolation = parse_extrapolation(with_) if with_ else None
     stopper = stopper_for(time_limit)
     use_threads(threads)
@@ -39,6 +41,9 @@ def command(
             fresh=fresh,
             should_stop=stopper,
         )
-    show(grid, as_json, evaluation_set)
+    if as_json:
+        print(json.dumps(with_checksum(grid.content(), "grid")))
+    else:
+        print(grid.summary(evaluation_set))
     if not grid.complete:
         leave(stopper)

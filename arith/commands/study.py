@@ -87,14 +87,12 @@ def _study(
     **options: Any,
 ) -> None:
     """Check the options, measure by `studies.KIND`, draw and print by `studies.KIND_report`."""
-    from tape_arith.arith.data.bucket import known_split
     from tape_arith.arith.figures.style import figure_format
 
     if format not in _FORMATS:
         raise unknown("format", format, _FORMATS)
     if figure is not None:
         figure_format(figure)
-    known_split(split)
     use_threads(threads)
     from tape_arith.arith.studies.inputs import comparable_runs
     from tape_arith.arith.studies.study import draw

@@ -7,8 +7,13 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.commands import option
-from tape_arith.arith.commands.job_options import conclude, stopper_for, use_threads
-from tape_arith.models.names import AUTO, AttentionChoice
+from tape_arith.arith.commands.job_options import (
+    conclude,
+    stopper_for,
+    train_options,
+    use_threads,
+)
+from tape_arith.models.names import AUTO
 
 EXAMPLE = "tape-arith sweep paper-20 --time-limit 25m"
 
@@ -45,8 +50,6 @@ def command(
     folder = sweep_folder(content, runs)
     remote = remote_engine(engine, slots, folder)
     use_threads(threads)
-    from tape_arith.arith.runs.metrics import parse_trackers
-    from tape_arith.arith.runs.record import TrainOptions
     from tape_arith.arith.sweeps import status
     from tape_arith.arith.sweeps.engines.local import default_slots, local_engine
     from tape_arith.arith.sweeps.estimate import forecast, forecast_text, forecast_total
@@ -54,11 +57,7 @@ def command(
     from tape_arith.arith.sweeps.run_sweep import check_runs, run_sweep, write_tables
     from tape_arith.arith.terminal import say
 
-    options = TrainOptions(
-        compute=AttentionChoice(backend, compiled),
-        curves=not no_curves,
-        trackers=parse_trackers(track),
-    )
+    options = train_options(backend, compiled, no_curves, track)
     slots = slots or default_slots()
     with stopper.handling_signals():
         planned = content.runs(runs)

@@ -9,13 +9,13 @@ from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import (
     chosen_config,
     leave,
-    show,
     stopper_for,
+    train_options,
     use_threads,
 )
 from tape_arith.arith.errors import EXIT_FAILED, UsageError
 from tape_arith.arith.training.config import Policy
-from tape_arith.models.names import AttentionChoice, parse_list
+from tape_arith.models.names import parse_list
 
 EXAMPLE = "tape-arith train --pe tape --preset mini --seed 1"
 
@@ -35,7 +35,6 @@ def command(
     seed: option.Seed = None,
     settings: option.Settings = None,
     task: option.TaskName = None,
-    leading_bos: option.LeadingBos = 0,
     steps: Annotated[
         int | None, typer.Option(help="With RUN: extend its budget to so many steps.")
     ] = None,
@@ -80,7 +79,7 @@ def command(
         raise UsageError("RUN goes on with the encoding that it has: leave out --pe, or RUN")
     if run is None and pe is None:
         raise UsageError("name an encoding (--pe tape) or the folder of a run to go on with")
-    recipe = (preset, settings, task, leading_bos, fresh, runs != Path("runs"), init_from)
+    recipe = (preset, settings, task, fresh, runs != Path("runs"), init_from)
     if run is not None and (any(recipe) or seed is not None):
         raise UsageError("a run keeps its settings: only --steps, --data and limits go with RUN")
     if steps is not None and run is None:
@@ -92,18 +91,9 @@ def command(
         raise UsageError("--pe is empty: name an encoding, as in --pe tape")
     if len(names) > 1:
         raise UsageError(f"train takes one encoding: `tape-arith run --pe {pe}` takes several")
-    from tape_arith.arith.runs.metrics import parse_trackers
-    from tape_arith.arith.runs.record import TrainOptions
-
     stopper = stopper_for(time_limit)
     use_threads(threads)
-    options = TrainOptions(
-        data,
-        AttentionChoice(backend, compiled),
-        not no_curves,
-        parse_trackers(track),
-        on_nonfinite,
-    )
+    options = train_options(backend, compiled, no_curves, track, data, on_nonfinite)
     from tape_arith.arith.runs.folder import existing_run
     from tape_arith.arith.runs.score import score_run
     from tape_arith.arith.runs.train import (
@@ -129,7 +119,7 @@ def command(
             extrapolation = names[0].extrapolation
             source = None if init_from is None else existing_run(init_from)
             origin = None if source is None else source.record()
-            name, config = chosen_config(preset, settings, task, leading_bos, like=origin)
+            name, config = chosen_config(preset, settings, task, like=origin)
             folder = train_run(
                 runs,
                 name,
@@ -149,7 +139,7 @@ def command(
                 folder, extrapolation, compute=options.compute.for_scoring, should_stop=stopper
             )
             finished = grid.complete
-            show(grid, as_json=False)
+            print(grid.summary())
     print(folder.path)
     if not finished:
         leave(stopper)

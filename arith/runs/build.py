@@ -29,7 +29,7 @@ from tape_arith.models.encoding import Setting, Workload
 from tape_arith.models.errors import USER_CODE_ERRORS, describe_error
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.locate import locate
-from tape_arith.models.names import AUTO, AttentionChoice, Encoding, Name, source_hashes
+from tape_arith.models.names import AUTO, AttentionChoice, Encoding, Name, parse, source_hashes
 
 
 def check_trainable(config: Config, name: Name, compute: AttentionChoice = AUTO) -> None:
@@ -312,3 +312,28 @@ def environment(hardware: Hardware) -> dict[str, Any]:
         "compiled": hardware.compiles,
         "system": f"{platform.system()} {platform.machine()}",
     }
+
+
+_EFFICIENCY = 0.5
+"""The share of the rate of plain products that training reaches at best."""
+
+
+def default_preset() -> tuple[str, str]:
+    """Choose the preset that suits this machine; return it and a line that says why.
+
+    The time of training on a CPU is estimated from the rate of plain matrix products.
+    """
+    from torch.utils.benchmark import Timer
+
+    hardware, size = detect(), 1024
+    if hardware.device == "cuda":
+        return "paper-40", f"preset paper-40: there is a GPU ({hardware.name})"
+    timer = Timer("a @ a", globals={"a": torch.ones(size, size, dtype=hardware.dtype)})
+    rate = 2.0 * size**3 / timer.blocked_autorange(min_run_time=0.2).median * hardware.threads
+    config = load_preset("paper-40")
+    flops = training_flops_a_token(parse("nope"), config) * training_tokens(config)
+    days = flops / (_EFFICIENCY * rate) / 86_400
+    return "mini", (
+        f"preset mini: there is no GPU, and paper-40 would take at least {days:.1f} days of "
+        "training here (--preset chooses)"
+    )

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,8 @@ def test_a_training_whose_time_is_up_goes_on(
     comparison: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With problems made as needed, it ends with the bits of the unbroken run on a dataset."""
-    train = ("train", "--pe", "tape", "--out", "slow", *settings())
+    shutil.rmtree("data")  # which training would read
+    train = ("train", "--pe", "tape", "--runs", "slow", *settings())
     slow = RunFolder(Path("slow/mini/tape/seed-0"))
     # It asks after every step but the last: first it stops after two of four, then after three.
     for questions in (1, 0):

@@ -140,7 +140,7 @@ def test_tables_have_room_for_bos(name: str, packed: bool, monkeypatch: pytest.M
 
 def test_leading_bos_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done("train", "--pe", "rope", "--leading-bos", 2, *settings())
+    done("train", "--pe", "rope", "--set", "leading_bos=2", *settings())
     folder = RunFolder(Path("runs/mini/rope/seed-0"))
     assert folder.record().config.leading_bos == folder.record().settings["leading_bos"] == 2
     assert Grid.load(folder.path / "grid.json").settings["leading_bos"] == 2
