@@ -9,9 +9,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 
 from tape_arith.arith.bench import limits
-from tape_arith.arith.bench.measure import Options, Result, time_call
+from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs.record import load_preset
@@ -65,11 +66,10 @@ def _run_command(bucket: Bucket, count: int, workers: int) -> tuple[float, int]:
         command += [
             f"--set={key}={bucket.max_digits}" for key in ("trained_digits", "tested_digits")
         ]
-        ended: list[subprocess.CompletedProcess[str]] = []
-        seconds = time_call(
-            lambda: ended.append(subprocess.run(command, capture_output=True, text=True))
-        )
-        if ended[0].returncode:
-            last_line = (ended[0].stderr.splitlines() or [""])[-1]
+        began = perf_counter()
+        ended = subprocess.run(command, capture_output=True, text=True)
+        seconds = perf_counter() - began
+        if ended.returncode:
+            last_line = (ended.stderr.splitlines() or [""])[-1]
             raise Failure(f"tape-arith generate failed: {last_line}")
         return seconds, sum(file.stat().st_size for file in out.iterdir())

@@ -1,4 +1,4 @@
-"""The rates that this machine reaches: matrix products, memory, disk, hashing, random numbers.
+"""The rates that this machine reaches: matrix products, disk, hashing, random numbers.
 
 Each limit is measured once a process and kept, so that all stages of a call are read beside the
 same figure. On a CPU the suite computes one item a thread (models/hardware.py): a limit "of N
@@ -32,10 +32,8 @@ def measure(options: Options) -> Iterator[Result]:
     """Measure every limit, of one thread and of all."""
     hardware, quick = detect(), options.quick
     for threads in sorted({1, hardware.threads}):
-        some = replace(hardware, threads=threads)
         for dtype in (torch.float32, torch.bfloat16):
-            yield product_limit(replace(some, dtype=dtype), quick)
-        yield _copy_limit(some, quick)
+            yield product_limit(replace(hardware, threads=threads, dtype=dtype), quick)
     for threads in sorted({1, options.cores}):
         yield disk_limit(threads, quick)
         yield hash_limit(threads, quick)
@@ -62,18 +60,6 @@ def _product_limit(hardware: Hardware, quick: bool) -> Result:
         name, work = f"{hardware.dtype_name} products, {size} x {size}", partial(square, size)
         lines.append(_limit(name, "FLOP/s", hardware, work, 2.0 * size**3, quick))
     return max(lines, key=lambda line: line.value or 0.0)
-
-
-@cache
-def _copy_limit(hardware: Hardware, quick: bool) -> Result:
-    """Measure bytes copied a second, from arrays to arrays that no cache holds."""
-    size = 2**27 // (_QUICK_PART if quick else 1)
-
-    def copy() -> Callable[[], object]:
-        source = torch.ones(size, dtype=torch.uint8, device=hardware.device)
-        return partial(torch.zeros_like(source).copy_, source)
-
-    return _limit("memory copy", "B/s", hardware, copy, size, quick)
 
 
 @cache

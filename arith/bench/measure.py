@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 import numpy as np
-from torch.utils.benchmark import Timer, timer
+from torch.utils.benchmark import Timer
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.record import load_preset
@@ -149,13 +149,6 @@ def describe_threads(hardware: Hardware) -> str:
     if hardware.device == "cuda":
         return "GPU"
     return f"{hardware.threads} thread{'s' if hardware.threads > 1 else ''}"
-
-
-def time_call(function: Callable[[], object]) -> float:
-    """Time one call, the GPU's work included, without a call before it."""
-    began = timer()
-    function()
-    return timer() - began
 
 
 def time_interleaved(

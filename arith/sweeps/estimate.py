@@ -143,20 +143,16 @@ def seconds_per_flop(run: Run, compute: AttentionChoice, threads: int | None = N
 
 
 def forecast_text(forecast: Mapping[str, Any]) -> str:
-    """Format the forecast for people: a line an encoding, and the total."""
-    jobs = pd.DataFrame(forecast["jobs"]).assign(jobs=1)
-    jobs["done"] = jobs["state"] == "done"
-    jobs.loc[jobs["done"], ["tokens", "flops", "seconds"]] = 0
-    sums = jobs.groupby("encoding", sort=False).sum(numeric_only=True)
-    columns = {
-        "jobs done": sums.done.map(str) + " of " + sums.jobs.map(str),
-        "tokens left": sums.tokens.map("{:,}".format),
-        "FLOPs left": sums.flops.map("{:.2g}".format),
-        "time left": sums.seconds.map(_duration) if forecast["probe"] else "-",
-    }
-    table = pd.DataFrame(columns, index=sums.index).rename_axis(index=None, columns="encoding")
-    head = f"{forecast['sweep']}: {forecast['summary']}"
-    return f"{head}\n\n{table.to_string()}\n\n{forecast_total(forecast)}"
+    """Format the forecast for people: what is left of each encoding, and the total."""
+    jobs = pd.DataFrame(forecast["jobs"])
+    groups = jobs[jobs["state"] == "to do"].assign(jobs=1).groupby("encoding", sort=False)
+    sums = groups[["jobs", "tokens", "flops", "seconds"]].sum().reset_index()
+    sums = sums.rename(columns={"jobs": "jobs left", "flops": "FLOPs", "seconds": "time"})
+    text = {"tokens": "{:,}".format, "FLOPs": "{:.2g}".format, "time": _duration}
+    if forecast["probe"] is None:
+        sums = sums.drop(columns="time")
+    table = "" if sums.empty else sums.to_string(index=False, formatters=text) + "\n\n"
+    return f"{forecast['sweep']}: {forecast['summary']}\n\n{table}{forecast_total(forecast)}"
 
 
 def forecast_total(forecast: Mapping[str, Any]) -> str:

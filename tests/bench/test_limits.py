@@ -53,7 +53,7 @@ def test_each_limit_is_measured_once_a_process(
     assert all(line.value and line.value > 0 for line in first)
     names = [line.name for line in first]
     assert len(set(names)) == len(names)
-    for limit in ("float32 products", "bfloat16 products", "memory copy", "disk write", "SHA-256"):
+    for limit in ("float32 products", "bfloat16 products", "disk write", "SHA-256"):
         assert len([name for name in names if name.startswith(limit)]) == 2
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))

@@ -15,7 +15,6 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.sweeps import estimate
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import log_file
-from tests.helpers.documents import edit_text
 from tests.helpers.sweeps import sweep_file
 from tests.helpers.tiny_runs import call, done, refused, untouched
 
@@ -118,21 +117,7 @@ def test_a_folder_of_runs(comparison: Path) -> None:
     Path("runs/mini/fire/seed-0/run.json").write_text("{")
     row = states("runs")["mini/fire/seed-0"]
     assert row["state"] == "failed" and "run.json is corrupt" in row["reason"]
-
-
-@pytest.mark.usefixtures("planned")
-def test_a_grid_of_another_budget_is_not_done() -> None:
-    """As a sweep sees it, which would score it anew, or be refused."""
-    for changed in ({"steps": 6}, {"learning_rate": 0.5}):
-        plan_sweep("rope", **changed)
-        assert {job["state"] for job in states().values()} == {"waiting"}
-    # The run itself went on: its grid is that of a shorter training.
-    edit_text(ROPE / "grid.json", '"steps": 4', '"steps": 3')
-    plan_sweep("rope")
-    assert [job["state"] for job in states().values()] == ["trained", "waiting"]
-    rows = states("runs/mine")
-    assert rows["mini/rope/seed-0"]["state"] == "trained"
-    assert rows["mini/rope/seed-1"]["state"] == "scored"
+    assert "neither a sweep nor runs" in refused("status", "nothing")
 
 
 def test_a_job_after_a_failed_one_is_not_watched(
@@ -159,12 +144,6 @@ def test_a_remote_engine_names_its_node() -> None:
     for text in ("", "[]", '{"engine": 1, "token": "t"}', '{"engine": "a", "state": "odd"}'):
         state_file(log).write_text(text)
         assert read_state(log) is None and states()[YARN]["where"] is None
-
-
-def test_folders_that_are_neither_a_sweep_nor_runs(here: Path) -> None:
-    assert "neither a sweep nor runs" in refused("status", "nothing")
-    plan_sweep("rope")
-    assert f"`tape-arith status {FOLDER}`" in refused("status")
 
 
 @pytest.mark.usefixtures("planned")
