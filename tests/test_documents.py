@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import Dataset, Manifest
-from tape_arith.arith.data.write_dataset import ShardNote, generate
+from tape_arith.arith.data.write_dataset import Unfinished, generate
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import read_content, read_document, write_document
 from tape_arith.arith.runs import record
@@ -69,7 +69,7 @@ KINDS = {
     ),
     "grid": Kind("run/grid.json", lambda path: Grid.load(path).content()),
     "dataset": Kind("set/manifest.json", lambda path: Manifest.load(path.parent)),
-    "dataset shard": Kind("set/shard-00000.json", lambda path: read_document(path, ShardNote)),
+    "unfinished dataset": Kind("set/unfinished.json", lambda path: read_document(path, Unfinished)),
     "sweep": Kind("mine.toml", lambda path: load_sweep(str(path)), False),
     "preset": Kind("presets/mine.toml", read_preset, False),
 }
@@ -97,10 +97,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     grid = filled([[3] * 4] * 4, total=10, settings={"task": "subtraction", "steps": 9})
     grid.save(run.grid_file())
     manifest = generate(folder / "set", BUCKET, COUNT, shard_size=SHARD_SIZE)
-    note = ShardNote(
-        **manifest.identity.model_dump(), shard_size=SHARD_SIZE, shard=manifest.shards[0]
-    )
-    write_document(folder / "set/shard-00000.json", note.model_dump(), note.kind)
+    unfinished = Unfinished(**manifest.identity.model_dump(), shards=manifest.shards[:1])
+    write_document(folder / "set/unfinished.json", unfinished.model_dump(), unfinished.kind)
     (folder / "mine.toml").write_text(SWEEP)
     (folder / "presets").mkdir()
     (folder / "presets/mine.toml").write_text((record.PRESETS_FOLDER / "mini.toml").read_text())
@@ -243,7 +241,7 @@ FAULTS: list[tuple[str, Callable[[Path], None], str]] = [
     ("dataset", edited(count=65), "another number of problems .*generate --fresh --out"),
     ("dataset", edited(sha256=SHA256), "or another hash"),
     ("dataset", edited(version=9), "of version 9 of addition"),
-    ("dataset shard", edited(shard={"tokens": "../x.npy"}), "'shard.tokens' must match"),
+    ("unfinished dataset", edited(shards=[{"tokens": "../x.npy"}]), "'shards.0.tokens' must match"),
     ("grid", edited(preset="../x"), "'preset' must match"),
     ("grid", edited(blocks_done=99), "contradict each other"),
     ("grid", wrong_evaluation(max_digits=5), "must be 5 rows of 5"),

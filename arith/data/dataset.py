@@ -50,14 +50,8 @@ class Identity(Part):
     @classmethod
     def of(cls, bucket: Bucket, count: int) -> "Identity":
         """Return the identity of the first `count` problems of `bucket`."""
-        return Identity(
-            task=bucket.task,
-            version=bucket.version,
-            seed=bucket.seed,
-            split=bucket.split,
-            max_digits=bucket.max_digits,
-            count=count,
-        )
+        facts = {key: getattr(bucket, key) for key in Identity.model_fields if key != "count"}
+        return Identity(**facts, count=count)
 
     @property
     def identity(self) -> "Identity":
@@ -154,12 +148,14 @@ class Manifest(Identity):
             raise Failure(
                 f"{path} is of version {manifest.version} of {manifest.task} or has another "
                 f"vocabulary; this tape-arith makes and reads version {version}: install the one "
-                f"that made it, or {again(directory)}"
+                f"that made it, or {_remedy(directory)}"
             )
         for shard in manifest.shards:
             for file, size, _ in shard.files(directory):
                 if not file.is_file() or file.stat().st_size != size:
-                    raise Failure(f"{file} is missing or not of {size:,} bytes; {again(directory)}")
+                    raise Failure(
+                        f"{file} is missing or not of {size:,} bytes; {_remedy(directory)}"
+                    )
         return manifest
 
 
@@ -219,7 +215,7 @@ class Dataset:
             for file, _, digest in files:
                 # A flipped digit is a wrong sum; a second a GB finds it.
                 if sha256(file) != digest:
-                    raise Failure(f"{file} is corrupt: wrong hash; {again(self.directory)}")
+                    raise Failure(f"{file} is corrupt: wrong hash; {_remedy(self.directory)}")
             # Plain arrays: slicing a memmap costs ten times as much.
             tokens, lengths = (np.asarray(np.load(file, mmap_mode="r")) for file, *_ in files)
             ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
@@ -238,7 +234,7 @@ def verify(directory: Path) -> Manifest:
     files = [file for shard in shards for file in shard.files(directory)]
     wrong = [path.name for path, _, digest in files if sha256(path) != digest]
     if wrong:
-        raise Failure(f"{directory}: {', '.join(wrong)} not as written; {again(directory)}")
+        raise Failure(f"{directory}: {', '.join(wrong)} not as written; {_remedy(directory)}")
     start = 0
     for shard in shards:
         stop = start + min(_COMPARED, shard.count)
@@ -246,14 +242,13 @@ def verify(directory: Path) -> Manifest:
         if not np.array_equal(read.tokens, made.tokens):
             raise Failure(
                 f"{directory / shard.tokens} does not hold the problems of this tape-arith; "
-                f"{again(directory)}"
+                f"{_remedy(directory)}"
             )
         start += shard.count
     return dataset.manifest
 
 
-def again(directory: Path) -> str:
-    """Say what to do about a corrupt dataset, at the end of an error."""
+def _remedy(directory: Path) -> str:
     return REMEDY.format(folder=directory)
 
 

@@ -1,6 +1,6 @@
 """Write problems: a dataset, which a repeated call resumes after a kill, text or Parquet.
 
-Each finished shard leaves a small shard-*.json; the manifest is written last and replaces them. The
+The finished shards are listed in unfinished.json; the manifest is written last and replaces it. The
 end of a shard depends on its number alone and a problem on its index alone: the bytes are the same
 for any number of workers. Workers are threads, because numpy and hashlib release Python's lock.
 """
@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import BinaryIO, ClassVar
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
 from tape_arith.arith.data.dataset import FILE, HEADER_BYTES, REMEDY, Identity, Manifest, Shard
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import (
-    Positive,
     atomic,
     read_document,
     remove_stale_temporaries,
@@ -36,18 +35,17 @@ from tape_arith.arith.terminal import Stopped, bar
 SHARD_SIZE = 1_000_000
 """Problems a shard. It does not change what a dataset holds, only where it is cut."""
 
-_NOTE = re.compile(r"shard-\d{5,}\.json")
-_SHARD_FILE = re.compile(rf"(tokens|lengths)-\d{{5,}}\.npy|{_NOTE.pattern}")
+UNFINISHED = "unfinished.json"
+_OWN_FILE = re.compile(r"(tokens|lengths)-\d{5,}\.npy|unfinished\.json")
 
 
-class ShardNote(Identity):
-    """shard-*.json of a finished shard: what decides every byte of it, and its hashes."""
+class Unfinished(Identity):
+    """unfinished.json of a dataset that is being written: its shards so far, in order."""
 
-    kind: ClassVar[str] = "dataset shard"
+    kind: ClassVar[str] = "unfinished dataset"
     remedy: ClassVar[str] = REMEDY
 
-    shard_size: Positive
-    shard: Shard
+    shards: tuple[Shard, ...]
 
 
 def generate_dataset(
@@ -105,12 +103,18 @@ def generate(
     identity = Identity.of(bucket, count)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        _refuse_foreign(directory)
+        # A manifest alone may be another program's.
+        names = sorted(path.name for path in directory.iterdir() if not path.name.startswith("."))
+        own = [name for name in names if _OWN_FILE.fullmatch(name)]
+        if names and not own:
+            raise UsageError(
+                f"{directory} holds other files ({names[0]}, ...): choose an empty folder with "
+                "--out"
+            )
         if fresh:
             # The documents go first: after a kill in between none vouches for a missing file.
-            (directory / FILE).unlink(missing_ok=True)
-            _remove(directory, _NOTE)
-            _remove(directory, _SHARD_FILE)
+            for name in (FILE, UNFINISHED, *own):
+                (directory / name).unlink(missing_ok=True)
         if (directory / FILE).exists():
             manifest = Manifest.load(directory)
             _check_identity(directory, manifest, identity, "")
@@ -118,7 +122,7 @@ def generate(
         else:
             shards = _write_shards(directory, identity, shard_size, workers, progress)
             manifest = Manifest.write(directory, identity, shards)
-        _remove(directory, _NOTE)
+        (directory / UNFINISHED).unlink(missing_ok=True)
         remove_stale_temporaries(directory)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -142,53 +146,38 @@ def _write_shards(
     progress: Callable[[int], None],
 ) -> tuple[Shard, ...]:
     """Write the shards that an earlier call did not finish; return all."""
-    numbers = range(-(-identity.count // shard_size))
-    # All notes are read first: nothing is written beside another dataset's shards.
-    noted = {number: _noted_shard(directory, identity, shard_size, number) for number in numbers}
+    path = directory / UNFINISHED
+    earlier: tuple[Shard, ...] = ()
+    if path.exists():
+        document = read_document(path, Unfinished)
+        _check_identity(directory, document, identity, "an unfinished dataset of ")
+        earlier = document.shards
 
     def finish(number: int) -> Shard:
-        shard = noted[number]
-        if shard is not None and _is_intact(directory, shard):
-            return shard
-        return _write_shard(directory, identity, shard_size, number)
+        start = number * shard_size
+        stop = min(start + shard_size, identity.count)
+        for shard in earlier[number : number + 1]:
+            # Hashing costs far less than writing it again.
+            files = shard.files(directory)
+            intact = all(file.exists() and sha256(file) == digest for file, _, digest in files)
+            if intact and shard.count == stop - start:
+                return shard
+        return _write_shard(directory, identity, number, start, stop)
 
     shards: list[Shard] = []
-    done = 0
     executor = ThreadPoolExecutor(workers)
     try:
-        for shard in executor.map(finish, numbers):
+        for shard in executor.map(finish, range(-(-identity.count // shard_size))):
             shards.append(shard)
-            done += shard.count
-            progress(done)
+            document = Unfinished(**identity.model_dump(), shards=tuple(shards))
+            write_document(path, document.model_dump(), Unfinished.kind)
+            progress(sum(shard.count for shard in shards))
     finally:
         executor.shutdown(cancel_futures=True)
     return tuple(shards)
 
 
-def _noted_shard(directory: Path, identity: Identity, shard_size: int, number: int) -> Shard | None:
-    """Return the shard that an earlier call finished, or None."""
-    path = _note_path(directory, number)
-    if not path.exists():
-        return None
-    note = read_document(path, ShardNote)
-    _check_identity(directory, note, identity, "an unfinished dataset of ")
-    if note.shard_size != shard_size:
-        raise UsageError(
-            f"{directory} holds an unfinished dataset in shards of {note.shard_size:,} problems, "
-            f"not {shard_size:,}: --fresh writes over it"
-        )
-    return note.shard
-
-
-def _is_intact(directory: Path, shard: Shard) -> bool:
-    # Hashing costs far less than writing it again.
-    files = shard.files(directory)
-    return all(file.exists() and sha256(file) == digest for file, _, digest in files)
-
-
-def _write_shard(directory: Path, identity: Identity, shard_size: int, number: int) -> Shard:
-    start = number * shard_size
-    stop = min(start + shard_size, identity.count)
+def _write_shard(directory: Path, identity: Identity, number: int, start: int, stop: int) -> Shard:
     tokens_path, lengths_path = (
         directory / f"{name}-{number:05d}.npy" for name in ("tokens", "lengths")
     )
@@ -201,14 +190,15 @@ def _write_shard(directory: Path, identity: Identity, shard_size: int, number: i
                 lengths.append(piece.lengths.astype(LENGTH_TYPE))
             num_tokens = file.tell() - HEADER_BYTES
             file.seek(0)
-            _write_header(file, np.dtype(np.uint8), num_tokens)
+            header = {"descr": "|u1", "fortran_order": False, "shape": (num_tokens,)}
+            np.lib.format.write_array_header_1_0(file, header)
+            assert file.tell() == HEADER_BYTES
         tokens_sha256 = sha256(temporary)
     with atomic(lengths_path) as temporary:
-        with open(temporary, "wb") as file:
-            _write_header(file, LENGTH_TYPE, stop - start)
-            file.write(np.concatenate(lengths).data)
+        with open(temporary, "wb") as file:  # by its path, numpy would add a suffix
+            np.save(file, np.concatenate(lengths))
         lengths_sha256 = sha256(temporary)
-    shard = Shard(
+    return Shard(
         tokens=tokens_path.name,
         lengths=lengths_path.name,
         count=stop - start,
@@ -216,34 +206,6 @@ def _write_shard(directory: Path, identity: Identity, shard_size: int, number: i
         tokens_sha256=tokens_sha256,
         lengths_sha256=lengths_sha256,
     )
-    note = ShardNote(**identity.model_dump(), shard_size=shard_size, shard=shard)
-    write_document(_note_path(directory, number), note.model_dump(), ShardNote.kind)
-    return shard
-
-
-def _note_path(directory: Path, number: int) -> Path:
-    return directory / f"shard-{number:05d}.json"
-
-
-def _write_header(file: BinaryIO, dtype: np.dtype[Any], count: int) -> None:
-    header = {"descr": dtype.str, "fortran_order": False, "shape": (count,)}
-    np.lib.format.write_array_header_1_0(file, header)
-    assert file.tell() == HEADER_BYTES
-
-
-def _refuse_foreign(directory: Path) -> None:
-    # A manifest alone may be another program's.
-    names = sorted(path.name for path in directory.iterdir() if not path.name.startswith("."))
-    if names and not any(_SHARD_FILE.fullmatch(name) for name in names):
-        raise UsageError(
-            f"{directory} holds other files ({names[0]}, ...): choose an empty folder with --out"
-        )
-
-
-def _remove(directory: Path, pattern: re.Pattern[str]) -> None:
-    for path in list(directory.iterdir()):
-        if pattern.fullmatch(path.name):
-            path.unlink(missing_ok=True)
 
 
 # ---- text and Parquet ----------------------------------------------------------------------
