@@ -40,25 +40,28 @@ def resume_command(folder: RunFolder) -> str:
 
 def score_command(root: Path, preset: str, name: Name, evaluation_set: EvaluationSet) -> str:
     """Return the command that makes a missing grid, of the first run of `name` if there is one."""
-    records = sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json"))
-    folder = RunFolder(records[0].parent) if records else None
-    if folder is not None and folder.has_results_without_weights():
-        return why_no_weights(folder)
-    if folder is None or not (folder.finished() or folder.unfinished()):
-        return train_command(name, preset, root)
-    if folder.unfinished():
-        return resume_command(folder)
-    way = score_options(name.extrapolation, evaluation_set)
-    return _quoted(["score", str(folder.path), *way])
+    for record in sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json")):
+        folder = RunFolder(record.parent)
+        if folder.unfinished():
+            return resume_command(folder)
+        if folder.finished() or folder.has_results():
+            return _scoring(folder, name.extrapolation, evaluation_set)
+        break
+    return train_command(name, preset, root)
 
 
 def completing_command(root: Path, grid: Grid, evaluation_set: EvaluationSet) -> str:
     """Return the command that completes a grid, or why there is none."""
     folder = run_folder(root, grid.preset, grid.encoding, grid.seed)
+    return _scoring(folder, grid.extrapolation, evaluation_set)
+
+
+def _scoring(
+    folder: RunFolder, extrapolation: NamePart | str | None, evaluation_set: EvaluationSet
+) -> str:
     if folder.has_results_without_weights():
         return why_no_weights(folder)
-    way = score_options(grid.extrapolation, evaluation_set)
-    return _quoted(["score", str(folder.path), *way])
+    return _quoted(["score", str(folder.path), *score_options(extrapolation, evaluation_set)])
 
 
 def reproduction_commands(root: Path, record: RunRecord, grids: Sequence[Grid]) -> list[str]:
@@ -81,15 +84,18 @@ def reproduction_commands(root: Path, record: RunRecord, grids: Sequence[Grid]) 
 def _training_lines(root: Path, record: RunRecord) -> list[list[str]]:
     if record.preset not in presets():
         return []
-    lines, words = [], ["train", "--pe", record.encoding]
+    lines: list[list[str]] = []
+    words = ["train", "--pe", record.encoding]
     if record.init_from is not None:
-        source = _source_record(root, record)
-        lines = [] if source is None else _training_lines(root, source)
-        if source is None or not lines:
-            return []
         try:
-            name = record.name
-        except UsageError:  # its file is not here any more
+            origin, name = record.init_from, record.name
+            source = run_folder(root, record.preset, origin.encoding, origin.seed).record()
+        except (Failure, UsageError):  # the run, or the encoding's file, is not here any more
+            return []
+        expected = (origin.config_sha256, origin.steps)
+        if (source.config.sha256, source.total_steps) == expected:
+            lines = _training_lines(root, source)
+        if not lines:
             return []
         words = ["train", "--pe", name.encoding.own, *init_from_options(name, _new_folder(source))]
     words += ["--seed", str(record.seed), "--preset", record.preset]
@@ -105,23 +111,6 @@ def _training_lines(root: Path, record: RunRecord) -> list[list[str]]:
 
 def _new_folder(record: RunRecord) -> Path:
     return run_folder(Path("runs"), record.preset, record.encoding, record.seed).path
-
-
-def _source_record(root: Path, record: RunRecord) -> RunRecord | None:
-    """Return the record of the run from whose weights that of `record` began, if it is there."""
-    origin = record.init_from
-    assert origin is not None
-    identity = (origin.encoding, origin.seed, origin.config_sha256, origin.steps)
-    for preset in dict.fromkeys((record.preset, *presets())):
-        try:
-            source = run_folder(root, preset, origin.encoding, origin.seed).record()
-        except Failure:
-            continue
-        # Its total steps are fewer, so that following runs to where they began comes to an end.
-        recorded = (source.encoding, source.seed, source.config.sha256, source.total_steps)
-        if recorded == identity:
-            return source
-    return None
 
 
 def _quoted(words: list[str]) -> str:

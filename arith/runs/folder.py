@@ -61,14 +61,15 @@ class Progress:
     error: str | None = None
 
 
-class _File:
+_START: dict[str, Any] = {"step": 0, "seconds": 0.0}
+"""What comes before the first line of metrics."""
+
+
+class _File(str):
     """A path inside the folder of a run."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
     def __get__(self, folder: "RunFolder", owner: type) -> Path:
-        return folder.path / self.name
+        return folder.path / self
 
 
 @dataclass(frozen=True)
@@ -114,10 +115,8 @@ class RunFolder:
         return self.record_file.exists()
 
     def unfinished(self) -> bool:
-        """Tell whether a training has stopped on its way.
-
-        A kill between the two moves of a save leaves only the previous checkpoint.
-        """
+        """Tell whether a training has stopped on its way."""
+        # A kill between the two moves of a save leaves only the previous checkpoint.
         return self.latest.exists() or self.previous.exists()
 
     def checkpoints(self) -> list[Path]:
@@ -134,7 +133,6 @@ class RunFolder:
         return self.final.exists() and not self.unfinished()
 
     def has_results(self) -> bool:
-        """Tell whether there is any grid."""
         return any(self.path.glob("grid*.json"))
 
     def has_results_without_weights(self) -> bool:
@@ -157,7 +155,7 @@ class RunFolder:
         for file in self.path.glob("grid*.json"):
             with suppress(Failure):
                 grid = Grid.load(file)
-                if grid.complete and _is_of_run(grid, record):
+                if grid.complete and record.has_scored(grid):
                     return True
         return False
 
@@ -172,15 +170,13 @@ class RunFolder:
             return Progress(error=str(error))
         if expected is not None and not expected.matches(record):
             return Progress()
-        last, steps = metrics[-1] if metrics else {"step": 0}, record.config.steps
-        return Progress(
-            self.is_trained(record),
-            running,
-            last["step"],
-            steps,
-            last.get("loss"),
-            _seconds_left(metrics, steps),
-        )
+        before, last = [_START, _START, *metrics][-2:]
+        steps, left = record.config.steps, None
+        if before["step"] < last["step"] < steps:  # by the pace of the last line
+            pace = (last["seconds"] - before["seconds"]) / (last["step"] - before["step"])
+            left = round(float(pace * (steps - last["step"])), 1)
+        done = self.is_trained(record)
+        return Progress(done, running, last["step"], steps, last.get("loss"), left)
 
     def score_progress(
         self,
@@ -198,13 +194,9 @@ class RunFolder:
             grid = Grid.load(file)
         except Failure as error:
             return Progress(error=str(error))
-        tested_digits = record.config.tested_digits
-        scored_set = EvaluationSet(grid.split, grid.max_digits).normalized(tested_digits)
-        if (
-            grid.extrapolation != extrapolation
-            or not _is_of_run(grid, record)
-            or scored_set != evaluation_set.normalized(tested_digits)
-        ):
+        digits = evaluation_set.max_digits or record.config.tested_digits
+        facts = (grid.extrapolation, grid.split, grid.max_digits)
+        if not record.has_scored(grid) or facts != (extrapolation, evaluation_set.split, digits):
             return Progress(running=running)
         blocks = grid.evaluation["problems_per_cell"]
         return Progress(grid.complete, running, grid.blocks_done, blocks)
@@ -257,21 +249,6 @@ class RunFolder:
                 path.unlink()
 
 
-def _is_of_run(grid: Grid, record: RunRecord) -> bool:
-    """Tell whether `grid` is of the run as it is trained now: not of another seed or budget."""
-    recorded = (record.encoding, record.seed, record.budget)
-    return (grid.encoding, grid.seed, grid.budget) == recorded
-
-
-def _seconds_left(metrics: list[dict[str, Any]], steps: int) -> float | None:
-    """Estimate by the pace of the last line; None if there is none, or nothing is left."""
-    before, last = [{"step": 0, "seconds": 0.0}, *metrics][-2:] if metrics else ({}, {})
-    if "seconds" not in last or not before["step"] < last["step"] < steps:
-        return None
-    pace = (last["seconds"] - before["seconds"]) / (last["step"] - before["step"])
-    return round(float(pace * (steps - last["step"])), 1)
-
-
 def run_folder(root: Path, preset: str, encoding: Encoding | str, seed: int) -> RunFolder:
     """Return where a run lives. Its parts are names, so nothing in them can lead elsewhere."""
     return RunFolder(root / preset / slug(str(encoding)) / f"seed-{seed}")
@@ -310,8 +287,7 @@ def find_grids(
     wanted = None if names is None else set(map(str, names))
     result = []
     for encoding in dict.fromkeys(slugs):
-        paths = sorted(root.glob(f"{preset or '*'}/{encoding}/seed-*"))
-        folders = list(map(RunFolder, paths))
+        folders = [RunFolder(p) for p in sorted(root.glob(f"{preset or '*'}/{encoding}/seed-*"))]
         check_one_source(folders)
         for folder in folders:
             grids = [
@@ -319,8 +295,28 @@ def find_grids(
                 for grid in read_grids(folder).values()
                 if wanted is None or grid.name in wanted
             ]
-            result += _on_set(evaluation_set, folder, grids)
+            selected = _on_set(evaluation_set, folder, grids)
+            if selected and evaluation_set.split != EVALUATION:
+                complete = [grid for grid in grids if grid.complete]
+                standard = {grid.name: grid for grid in _on_set(DEFAULT_SET, folder, complete)}
+                for grid in selected:
+                    grid.usual = standard.get(grid.name)
+            result += selected
     return result
+
+
+def _on_set(evaluation_set: EvaluationSet, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
+    """Select the grids on `evaluation_set`; the record says which of several is to all digits."""
+    grids = [grid for grid in grids if grid.split == evaluation_set.split]
+    digits = evaluation_set.max_digits
+    if digits is None and grids:
+        try:
+            digits = folder.record().config.tested_digits
+        except Failure as error:
+            if len({grid.name for grid in grids}) == len(grids):
+                return grids
+            say(f"note: left out: {error}")
+    return [grid for grid in grids if grid.max_digits == digits]
 
 
 def check_one_source(folders: Sequence[RunFolder]) -> None:
@@ -330,17 +326,15 @@ def check_one_source(folders: Sequence[RunFolder]) -> None:
     """
     first: dict[Path, tuple[RunFolder, dict[str, str]]] = {}
     for folder in folders:
-        try:
+        with suppress(Failure):  # reported by whoever reads the record
             sources = folder.record().sources
-        except Failure:  # reported by whoever reads the record
-            continue
-        other, other_sources = first.setdefault(folder.path.parent, (folder, sources))
-        if sources != other_sources:
-            raise UsageError(
-                f"{other.path} and {folder.path} were trained with different versions of "
-                f"{', '.join(sources | other_sources)}: train the older anew with --fresh, or "
-                "keep the versions apart with --runs"
-            )
+            other, other_sources = first.setdefault(folder.path.parent, (folder, sources))
+            if sources != other_sources:
+                raise UsageError(
+                    f"{other.path} and {folder.path} were trained with different versions of "
+                    f"{', '.join(sources | other_sources)}: train the older anew with --fresh, or "
+                    "keep the versions apart with --runs"
+                )
 
 
 def read_grids(folder: RunFolder) -> dict[str, Grid]:
@@ -352,24 +346,3 @@ def read_grids(folder: RunFolder) -> dict[str, Grid]:
         except Failure as error:
             say(f"note: left out: {error}")
     return grids
-
-
-def _on_set(evaluation_set: EvaluationSet, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
-    """Select the grids on `evaluation_set`; one of hard problems gets the standard grid too."""
-    selected = of_split = [grid for grid in grids if grid.split == evaluation_set.split]
-    if evaluation_set.max_digits is not None:
-        selected = [g for g in of_split if g.max_digits == evaluation_set.max_digits]
-    elif of_split:
-        try:
-            tested_digits = folder.record().config.tested_digits
-            selected = [g for g in of_split if g.max_digits == tested_digits]
-        except Failure:  # a grid is shown without its record if it is the only one of its name
-            selected = of_split if len({g.name for g in of_split}) == len(of_split) else []
-            if not selected:
-                say(f"note: left out: {folder.path}: its run.json does not say which grid is meant")
-    if selected and evaluation_set.split != EVALUATION:
-        complete = [grid for grid in grids if grid.complete]
-        standard = {grid.name: grid for grid in _on_set(DEFAULT_SET, folder, complete)}
-        for grid in selected:
-            grid.usual = standard.get(grid.name)
-    return selected

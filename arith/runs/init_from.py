@@ -2,22 +2,18 @@
 
 from dataclasses import replace
 
-import numpy as np
 import torch
 
-from tape_arith.arith.data.rows import pad
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import sha256
 from tape_arith.arith.runs.build import blueprint, decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import InitFrom, RunRecord
-from tape_arith.arith.runs.weights import final_weights, identity, save, trained_decoder
-from tape_arith.arith.scoring.score import answer_logits
+from tape_arith.arith.runs.weights import final_weights, identity, save
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.build import prepare
-from tape_arith.models.decoder import Decoder, shapes
+from tape_arith.models.decoder import shapes
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names import Name, Origin
 
@@ -26,9 +22,6 @@ _SHARED_SETTINGS = (
     *("num_layers", "hidden_size", "num_heads", "head_dim", "mlp_size"),
 )
 """Settings that a run shares with the one that it begins from."""
-_PROBE_PROBLEMS = 32
-"""Held-out problems over which the first logits are compared with the other run's."""
-_PLAIN = Hardware("cpu", torch.float32)
 
 
 def with_origin(name: Name, source: RunRecord, only_positional: bool) -> Name:
@@ -87,32 +80,16 @@ def init_from_record(
 
 
 def write_first_state(folder: RunFolder, record: RunRecord, source: RunFolder) -> None:
-    """Write the state before the first step of a run that begins from `source`.
-
-    Prints how far its logits are from those of `source`.
-    """
+    """Write the state before the first step of a run that begins from `source`."""
     config, origin = record.config, source.record()
     decoder = decoder_for(config, record.name, record.seed)
     weights = final_weights(source, origin, "cpu")
     decoder.load_state_dict(weights, strict=False)  # init_from_record has compared the shapes
     bucket = config.bucket(record.seed)
-    state, facts = Trainer(decoder, bucket, config, _PLAIN).state()
+    state, facts = Trainer(decoder, bucket, config, Hardware("cpu", torch.float32)).state()
     save(folder.latest, state, facts | identity(record))
-    other, _ = trained_decoder(source, origin.name, origin)
     new = sum(p.numel() for key, p in decoder.named_parameters() if key not in weights)
     say(
         f"{record.encoding} begins from {source.path} ({origin.config.steps:,} steps): "
-        f"{new:,} new parameters; its first logits differ "
-        f"by {_logit_difference(decoder, other, record):.2g} at most"
+        f"{new:,} new parameters"
     )
-
-
-def _logit_difference(one: Decoder, other: Decoder, record: RunRecord) -> float:
-    """Return the largest difference of two decoders' logits, over held-out problems of the trained
-    lengths, in float32."""
-    bucket = replace(record.config.bucket(record.seed), split="held-out")
-    problems, keys = bucket.problems(0, _PROBE_PROBLEMS), bucket.keys(0, _PROBE_PROBLEMS)
-    rows = pad(problems, keys, np.arange(_PROBE_PROBLEMS))
-    decoders = (prepare(decoder.eval().cpu(), _PLAIN) for decoder in (one, other))
-    first, second = (answer_logits(decoder, rows, _PLAIN) for decoder in decoders)
-    return float((first - second).abs().max())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -106,53 +106,49 @@ def curve(lines: Sequence[Line], region: Region) -> list[tuple[int, float]]:
     return [(step, grid[region]) for step, grid in grids if grid and grid[region] is not None]
 
 
-class _TensorBoard:
-    """Event files in `folder`/tensorboard."""
+class _Tracker(NamedTuple):
+    log: Callable[[int, dict[str, float]], object]
+    close: Callable[[], object]
 
-    def __init__(self, folder: Path, record: "RunRecord", step: int) -> None:
-        # By its name: whoever reads metrics does without torch.
-        writer = import_module("torch.utils.tensorboard.writer").SummaryWriter
-        # What an earlier process wrote of the steps that are taken again is not shown.
-        self.writer = writer(str(folder / "tensorboard"), purge_step=step + 1)
 
-    def log(self, step: int, numbers: dict[str, float]) -> None:
+def _tensorboard(folder: Path, record: "RunRecord", step: int) -> _Tracker:
+    """Write event files in `folder`/tensorboard."""
+    # By its name: whoever reads metrics does without torch. Steps that are taken again are purged.
+    module = import_module("torch.utils.tensorboard.writer")
+    writer = module.SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+
+    def log(step: int, numbers: dict[str, float]) -> None:
         for name, value in numbers.items():
-            self.writer.add_scalar(name, value, step)
-        self.writer.flush()
+            writer.add_scalar(name, value, step)
+        writer.flush()
 
-    def close(self) -> None:
-        self.writer.close()
-
-
-class _Wandb:
-    """Weights & Biases, offline unless WANDB_MODE says otherwise: `wandb sync` takes it there."""
-
-    def __init__(self, folder: Path, record: "RunRecord", step: int) -> None:
-        wandb = import_module("wandb")
-        name = f"{record.preset}/{record.encoding}/seed-{record.seed}"
-        # The same for every process that goes on with this run: its parts become one.
-        identity = f"{name} {record.config.sha256} {folder.parent.absolute()}"
-        folder.mkdir(parents=True, exist_ok=True)
-        self.run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", "tape-arith"),
-            name=name,
-            id=hashlib.sha256(identity.encode()).hexdigest()[:16],
-            resume="allow",
-            mode=os.environ.get("WANDB_MODE", "offline"),
-            dir=str(folder),
-            config={"encoding": record.encoding, "seed": record.seed, **record.config.as_dict()},
-            settings=wandb.Settings(console="off", silent=True, disable_git=True),
-        )
-
-    def log(self, step: int, numbers: dict[str, float]) -> None:
-        self.run.log(numbers, step=step)
-
-    def close(self) -> None:
-        self.run.finish()
+    return _Tracker(log, writer.close)
 
 
-_Tracker = _TensorBoard | _Wandb
-_TRACKERS: dict[str, type[_Tracker]] = {"tensorboard": _TensorBoard, "wandb": _Wandb}
+def _wandb(folder: Path, record: "RunRecord", step: int) -> _Tracker:
+    """Log to Weights & Biases, offline unless WANDB_MODE says otherwise."""
+    wandb = import_module("wandb")
+    name = f"{record.preset}/{record.encoding}/seed-{record.seed}"
+    # The same for every process that goes on with this run: its parts become one.
+    identity = f"{name} {record.config.sha256} {folder.parent.absolute()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    run = wandb.init(
+        project=os.environ.get("WANDB_PROJECT", "tape-arith"),
+        name=name,
+        id=hashlib.sha256(identity.encode()).hexdigest()[:16],
+        resume="allow",
+        mode=os.environ.get("WANDB_MODE", "offline"),
+        dir=str(folder),
+        config={"encoding": record.encoding, "seed": record.seed, **record.config.as_dict()},
+        settings=wandb.Settings(console="off", silent=True, disable_git=True),
+    )
+    return _Tracker(lambda step, numbers: run.log(numbers, step=step), run.finish)
+
+
+_TRACKERS: dict[str, Callable[[Path, "RunRecord", int], _Tracker]] = {
+    "tensorboard": _tensorboard,
+    "wandb": _wandb,
+}
 """By name, which is that of the package that each needs."""
 
 

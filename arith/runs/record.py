@@ -24,6 +24,7 @@ from tape_arith.arith.files import (
     read_text,
     validated,
 )
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.training.config import Config, Policy, Schedule
 from tape_arith.models.locate import locate
@@ -166,6 +167,10 @@ class RunRecord(Strict):
         if (origin := self.init_from) is not None:  # its training, equal for all seeds
             budget |= {"steps_before": origin.steps, "config_before": origin.config_sha256[:12]}
         return budget
+
+    def has_scored(self, grid: Grid) -> bool:
+        """Tell whether `grid` is of the run as it is trained now: not of another budget."""
+        return (grid.encoding, grid.seed, grid.budget) == (self.encoding, self.seed, self.budget)
 
     @property
     def settings(self) -> dict[str, int | float | str]:

@@ -188,7 +188,7 @@ def score_grid(
     """Fill `grid` from its first missing block on; a block of `bucket` is a problem of every cell.
 
     `save` is called after every chunk, `should_stop` before each. `facts` describe how it is
-    scored, beside the precision.
+    scored, beside the precision; a grid keeps those of the last call.
     """
     decoder.eval()
     count, pairs = grid.evaluation["problems_per_cell"], bucket.num_pairs
@@ -196,8 +196,12 @@ def score_grid(
     threshold = low_precision_threshold(
         decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
     )
-    now = {"dtype": hardware.dtype_name, "threshold": threshold, **(facts or {})}
-    grid.scoring = _joined_facts(grid.scoring, now) if grid.blocks_done else now
+    earlier = grid.scoring.get("threshold", 0.0) if grid.blocks_done else 0.0
+    grid.scoring = {
+        "dtype": hardware.dtype_name,
+        "threshold": max(threshold, earlier),
+        **(facts or {}),
+    }
     blocks_a_chunk = max(1, ROWS_A_CHUNK // pairs)
     while grid.blocks_done < count and not should_stop():
         last = min(grid.blocks_done + blocks_a_chunk, count)
@@ -227,21 +231,3 @@ def _map_logits(
             lambda rows: function(rows, answer_logits(decoder, rows, hardware)), groups, alone
         )
     )
-
-
-def _joined_facts(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how a grid was scored in two sittings: the larger threshold, all other values.
-
-    >>> earlier = {"dtype": "bfloat16", "threshold": 0.1}
-    >>> _joined_facts(earlier, {"dtype": "float32", "threshold": 0.0})
-    {'dtype': 'bfloat16, float32', 'threshold': 0.1}
-    """
-    joined = {**earlier, **now}
-    for key, value in earlier.items():
-        if key == "threshold":
-            joined[key] = max(value, joined[key])
-        elif joined[key] in value.split(", "):  # several already
-            joined[key] = value
-        else:
-            joined[key] = f"{value}, {joined[key]}"
-    return joined

@@ -108,7 +108,7 @@ def test_a_grid_without_its_record_is_shown_if_it_is_the_only_one(comparison: Pa
     (folder / "run.json").unlink()
     with untouched(comparison):
         result = done("leaderboard", "--compare", "fire,rope")
-        assert "left out: runs/mini/fire/seed-0: its run.json" in result.err
+        assert "left out: cannot read runs/mini/fire/seed-0/run.json" in result.err
         assert "| fire | relative bias | 1 (" in result.out
     (folder / "grid-to-4.json").unlink()
     assert "| fire | relative bias | 2 |" in done("leaderboard", "--compare", "fire,rope").out

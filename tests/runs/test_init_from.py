@@ -1,7 +1,6 @@
 """Runs that begin from the weights of a finished one: rope's, and TAPE's parameters beside."""
 
 import json
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -111,8 +110,6 @@ def test_the_first_logits_are_those_of_rope(
 def test_the_record(rope: RunFolder) -> None:
     with untouched(rope.path):
         result = done("train", "--pe", "tape", "--init-from", rope.path, "--set", "steps=4")
-    note = re.search(r"its first logits differ by (\S+) at most", result.err)
-    assert note and float(note[1]) < 1e-5
     folder = RunFolder(Path("runs/mini/tape@from=rope/seed-0"))
     record, source_record = folder.record(), rope.record()
     assert result.out.splitlines()[-1] == str(folder.path)
