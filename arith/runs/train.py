@@ -107,8 +107,7 @@ def train_run(
                 write_first_state(folder, record, source)
             folder.write_record(record)
         _check_same_run(folder, record, source)
-        _train(folder, options, processes, should_stop)
-    return folder
+        return continue_run(folder, options, processes=processes, should_stop=should_stop)
 
 
 def _check_same_run(folder: RunFolder, requested: RunRecord, source: RunFolder | None) -> None:
@@ -139,8 +138,11 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
         check_can_continue(folder.path, record)
         if steps == record.config.steps:
             return
-        if not folder.finished() and not _has_final_weights(folder, record):
-            raise UsageError(why_no_weights(folder))
+        if not folder.finished():
+            # A kill may have come while it was extended: are these weights of all its steps?
+            final = folder.final.exists() and load_state(folder.final, record, "cpu")[1]
+            if not final or final.get("step") != record.config.steps:
+                raise UsageError(why_no_weights(folder))
         if steps < record.config.steps:
             raise UsageError(f"{folder.path} was trained for {record.config.steps} steps already")
         extended = replace(record, config=replace(record.config, steps=steps))
@@ -168,13 +170,6 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
         folder.write_record(extended)
 
 
-def _has_final_weights(folder: RunFolder, record: RunRecord) -> bool:
-    """Tell whether final weights of the whole budget exist: a kill came while it was extended."""
-    if not folder.final.exists():
-        return False
-    return load_state(folder.final, record, "cpu")[1].get("step") == record.config.steps
-
-
 def continue_run(
     folder: RunFolder,
     options: TrainOptions = DEFAULTS,
@@ -189,49 +184,6 @@ def continue_run(
     trackers may get a line twice. Raises UsageError if the run began on another version of the
     task or on other data, Failure if the loss or its gradient is not finite.
     """
-    with lock_folder(folder.path):
-        _train(folder, options, processes, should_stop)
-    return folder
-
-
-def _train(
-    folder: RunFolder,
-    options: TrainOptions,
-    processes: ProcessGroup,
-    should_stop: Callable[[], bool],
-) -> None:
-    record = folder.record()
-    check_can_continue(folder.path, record)
-    if folder.finished():
-        processes.broadcast_text("")
-        return
-    if options.on_nonfinite not in (None, record.on_nonfinite):
-        record = replace(record, on_nonfinite=options.on_nonfinite)
-        folder.write_record(record)
-    if folder.has_results_without_weights():
-        raise UsageError(why_no_weights(folder))
-    if record.init_from is not None and not folder.checkpoints():
-        raise Failure(f"{folder.latest} is missing: it holds the weights that the run begins from")
-    if options.data is None:
-        data = usual_dataset(record.config, record.seed, record.data)
-        options = replace(options, data=data)
-    trainer = build_trainer(record, options, processes)
-    hardware = trainer.hardware
-    _record_environment(folder, environment(hardware) | {"processes": processes.size})
-    checkpoints = TrainingCheckpoints(folder, record, trainer)
-    checkpoints.resume()
-    processes.broadcast_text(str(folder.path.absolute()))
-    trainer.sync_from_first()
-    folder.truncate_metrics(trainer.step)
-    folder.remove_partial()
-    say(
-        f"training {record.encoding}, seed {record.seed}, preset {record.preset}: "
-        f"{trainer.decoder.num_parameters():,} parameters, {hardware.dtype_name} on "
-        f"{hardware.device}, {hardware.attention} attention"
-        + (f", {processes.size} processes" if processes.size > 1 else "")
-        + (f", from step {trainer.step}" if trainer.step else "")
-        + (f", on the problems of {options.data}" if options.data else "")
-    )
     note = ""
 
     def log(line: Line) -> None:
@@ -242,26 +194,62 @@ def _train(
         exact = "" if line["exact_match"] is None else f"exact {line['exact_match']:.1%}, "
         note = f"loss {line['loss']:.4f}, {exact}{line['tokens_per_second']:,.0f} tokens/s"
 
-    title = f"train {record.encoding} seed {record.seed}"
-    with (
-        tracked(options.trackers, folder.tracking, record, trainer.step) as track,
-        bar(title, record.config.steps, trainer.step) as update,
-        user_errors(record.name.encoding),
-        _explained(checkpoints),
-    ):
-        finished = trainer.run(
-            should_stop,
-            log=log,
-            tick=lambda step: update(step, note),
-            save=checkpoints.save,
-            keep=checkpoints.keep,
+    with lock_folder(folder.path):
+        record = folder.record()
+        check_can_continue(folder.path, record)
+        if folder.finished():
+            processes.broadcast_text("")
+            return folder
+        if options.on_nonfinite not in (None, record.on_nonfinite):
+            record = replace(record, on_nonfinite=options.on_nonfinite)
+            folder.write_record(record)
+        if folder.has_results_without_weights():
+            raise UsageError(why_no_weights(folder))
+        if record.init_from is not None and not folder.checkpoints():
+            raise Failure(
+                f"{folder.latest} is missing: it holds the weights that the run begins from"
+            )
+        if options.data is None:
+            data = usual_dataset(record.config, record.seed, record.data)
+            options = replace(options, data=data)
+        trainer = build_trainer(record, options, processes)
+        hardware = trainer.hardware
+        _record_environment(folder, environment(hardware) | {"processes": processes.size})
+        checkpoints = TrainingCheckpoints(folder, record, trainer)
+        checkpoints.resume()
+        processes.broadcast_text(str(folder.path.absolute()))
+        trainer.sync_from_first()
+        folder.truncate_metrics(trainer.step)
+        folder.remove_partial()
+        say(
+            f"training {record.encoding}, seed {record.seed}, preset {record.preset}: "
+            f"{trainer.decoder.num_parameters():,} parameters, {hardware.dtype_name} on "
+            f"{hardware.device}, {hardware.attention} attention"
+            + (f", {processes.size} processes" if processes.size > 1 else "")
+            + (f", from step {trainer.step}" if trainer.step else "")
+            + (f", on the problems of {options.data}" if options.data else "")
         )
-    if finished:
-        # Metadata before the last rename: a kill cannot leave a finished run without it.
-        folder.write_timing("train", trainer.seconds)
-        if trainer.skipped != record.skipped_steps:
-            folder.write_record(replace(record, skipped_steps=trainer.skipped))
-        checkpoints.finish()
+        title = f"train {record.encoding} seed {record.seed}"
+        with (
+            tracked(options.trackers, folder.tracking, record, trainer.step) as track,
+            bar(title, record.config.steps, trainer.step) as update,
+            user_errors(record.name.encoding),
+            _explained(checkpoints),
+        ):
+            finished = trainer.run(
+                should_stop,
+                log=log,
+                tick=lambda step: update(step, note),
+                save=checkpoints.save,
+                keep=checkpoints.keep,
+            )
+        if finished:
+            # Metadata before the last rename: a kill cannot leave a finished run without it.
+            folder.write_timing("train", trainer.seconds)
+            if trainer.skipped != record.skipped_steps:
+                folder.write_record(replace(record, skipped_steps=trainer.skipped))
+            checkpoints.finish()
+    return folder
 
 
 @contextmanager
@@ -272,8 +260,7 @@ def _explained(checkpoints: TrainingCheckpoints) -> Iterator[None]:
     except NotFinite as error:
         resumable = "there is no checkpoint yet"
         if checkpoints.last_good is not None:
-            path, step = checkpoints.last_good
-            resumable = f"the last good checkpoint is {path}, step {step}"
+            resumable = "the last good checkpoint is {}, step {}".format(*checkpoints.last_good)
         remedy = "train anew with a lower learning_rate"
         if error.may_skip and checkpoints.record.on_nonfinite == "stop":
             command = f"tape-arith train {checkpoints.folder.path} --on-nonfinite skip"
@@ -282,8 +269,7 @@ def _explained(checkpoints: TrainingCheckpoints) -> Iterator[None]:
     except Exception as error:
         if not is_out_of_memory(error):
             raise
-        reason = " ".join(str(error).split())[:200]
-        step = checkpoints.trainer.step + 1
+        reason, step = " ".join(str(error).split())[:200], checkpoints.trainer.step + 1
         raise Failure(f"out of memory at step {step}: {reason}") from error
 
 
@@ -314,15 +300,14 @@ def _record_environment(folder: RunFolder, now: dict[str, Any]) -> None:
 
     Notes on stderr what keeps a resumed run from being bit for bit an unbroken one.
     """
-    environments: list[dict[str, Any]] = []
+    earlier: list[dict[str, Any]] = []
     if folder.environment_file.exists():
         last = folder.environment().model_dump(by_alias=True)
-        environments = [*last.pop("earlier"), last]
+        earlier = [each for each in (*last.pop("earlier"), last) if each != now]
         changed = [key for key in _DECIDES_BITS if last[key] != now[key]]
         if changed and folder.unfinished():
             changes = ", ".join(f"{key} {last[key]}, now {now[key]}" for key in changed)
             say(f"note: this will not be bit for bit an unbroken run: it began with {changes}")
-    earlier = [e for n, e in enumerate(environments) if e != now and e not in environments[:n]]
     content = {**now, "earlier": earlier} if earlier else now
     write_document(folder.environment_file, content, Environment.kind)
 

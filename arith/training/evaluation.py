@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.data.rows import Rows, pack, pad
+from tape_arith.arith.data.rows import pack, pad
 from tape_arith.arith.scoring.score import score, sequences
 from tape_arith.arith.tasks.task import Problems, concatenate, take
 from tape_arith.arith.training.config import Config
@@ -48,14 +48,12 @@ class SmallGrid:
         bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, _SPLIT)
         count = _PROBLEMS_A_CELL * bucket.num_pairs
         lengths = _chosen_lengths(config.trained_digits, config.tested_digits)
-        first_chosen, second_chosen = np.isin(bucket.operand_lengths(0, count), lengths).T
-        chosen = first_chosen & second_chosen
         # A few hundred of tens of thousands of cells: one piece at a time is in memory.
-        parts, first = [], 0
-        for piece in bucket.pieces(0, count):
-            last = first + len(piece.lengths)
-            parts.append(take(piece, np.flatnonzero(chosen[first:last])))
-            first = last
+        parts = [
+            take(piece, np.flatnonzero(np.isin(piece.operand_lengths, lengths).all(axis=1)))
+            for piece in bucket.pieces(0, count)
+        ]
+        chosen = np.isin(bucket.operand_lengths(0, count), lengths).all(axis=1)
         return cls(concatenate(parts), bucket.keys(0, count)[chosen], config.trained_digits)
 
     def exact_match(self, decoder: Decoder, hardware: Hardware) -> dict[str, Any]:
@@ -97,7 +95,9 @@ def state_measures(
     """
     prepare(decoder, replace(hardware, compiled=False))  # no graphs for one forward
     rows = (pack if decoder.packs else pad)(problems, keys, np.arange(len(problems.lengths)))
-    inside = torch.from_numpy(_real_tokens(rows)).to(hardware.device)
+    widths = rows.prompt_lengths + rows.answer_tokens - 1
+    ends = widths if rows.starts is None else widths.sum(keepdims=True)
+    inside = torch.from_numpy(np.arange(rows.inputs.shape[1]) < ends[:, None]).to(hardware.device)
     states: list[Any] = []
     means: dict[str, list[float]] = {}
 
@@ -113,11 +113,3 @@ def state_measures(
         decoder(replace(sequences(rows, hardware.device), watch=watch))
     # A measure that is not finite is dropped and never ends a training.
     return {name: layers for name, layers in means.items() if all(map(isfinite, layers))} or None
-
-
-def _real_tokens(rows: Rows) -> NDArray[np.bool_]:
-    """Return which inputs are tokens of problems and not padding: bool [B, T]."""
-    widths = rows.prompt_lengths + rows.answer_tokens - 1
-    ends = widths if rows.starts is None else widths.sum(keepdims=True)
-    inside: NDArray[np.bool_] = np.arange(rows.inputs.shape[1]) < ends[:, None]
-    return inside

@@ -167,7 +167,7 @@ class Trainer(Stepper):
                 self.in_a_row = 0
                 continue
             culprit = "gradient" if isfinite(loss) else "loss"
-            fault = f"the {culprit} is not finite at step {step} ({self._rate_text(step)})"
+            fault = f"the {culprit} is not finite at {self._at(step)}"
             if self.on_nonfinite == "stop":
                 raise NotFinite(fault)
             self.skipped += 1
@@ -180,8 +180,8 @@ class Trainer(Stepper):
         """Return the mean over the steps since the last call. Raises NotFinite without any."""
         if not self.losses:
             raise NotFinite(
-                f"the loss or its gradient is not finite at step {self.step} "
-                f"({self._rate_text(self.step)}), nor at any step since the last line of metrics"
+                f"the loss or its gradient is not finite at {self._at(self.step)}, nor at any step "
+                "since the last line of metrics"
             )
         mean = float(torch.stack(self.losses).mean())
         self.losses.clear()
@@ -191,19 +191,18 @@ class Trainer(Stepper):
         """Raise NotFinite if a weight or a moment is not finite: no such state is ever saved."""
         tensors = [tensor for _, p in trained(self.decoder) for tensor in (p, *self._moments(p))]
         if not bool(torch.stack([tensor.isfinite().all() for tensor in tensors]).all()):
-            rate = self._rate_text(self.step)
-            raise NotFinite(f"the weights are not finite after step {self.step} ({rate})", False)
+            raise NotFinite(f"the weights are not finite after {self._at(self.step)}", False)
 
     def rate(self, step: int) -> float:
         """Return the learning rate of the `step`-th step (1-based), without factors of groups."""
         return self.config.learning_rate * self.schedule.factor(step - 1)
 
-    def _rate_text(self, step: int) -> str:
-        return f"learning rate {self.rate(step):g}"
+    def _at(self, step: int) -> str:
+        return f"step {step} (learning rate {self.rate(step):g})"
 
     @cached_property
-    def _small_grid(self) -> SmallGrid | None:
-        return SmallGrid.of(self.config) if self.curves else None
+    def _small_grid(self) -> SmallGrid:
+        return SmallGrid.of(self.config)
 
     def _metrics_line(self, loss: float, tokens: int, seconds: float) -> Line:
         """Return a line of metrics, evaluated if that is due, after `tokens` in `seconds`."""
@@ -221,7 +220,7 @@ class Trainer(Stepper):
         if due and self.processes.first:
             hardware = self.hardware.for_scoring
             line["exact_match"] = self.held_out_exact_match()
-            if self._small_grid is not None:
+            if self.curves:
                 line["small_grid"] = self._small_grid.exact_match(self.decoder, hardware)
             state = state_measures(self.decoder, *self.held_out(STATE_PROBLEMS), hardware)
             if state:
@@ -244,12 +243,10 @@ class Trainer(Stepper):
 
     def _moments(self, parameter: Tensor) -> tuple[Tensor, Tensor]:
         """Return Adam's moments of a parameter; zeros before the first step."""
-        moments = self.optimizer.state.get(parameter, {})
-        first, second = (
-            moments[key] if key in moments else torch.zeros_like(parameter)
-            for key in ("exp_avg", "exp_avg_sq")
-        )
-        return first, second
+        moments = self.optimizer.state.get(parameter)
+        if not moments:
+            return torch.zeros_like(parameter), torch.zeros_like(parameter)
+        return moments["exp_avg"], moments["exp_avg_sq"]
 
     def sync_from_first(self) -> None:
         """Continue from the state of the first process, as `restore` would."""
