@@ -32,19 +32,17 @@ def host_id() -> str:
 def is_alive(pid: int) -> bool:
     """Tell whether a process of this machine runs; one that only waits to be reaped does not."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        # The name in front of the last parenthesis may hold anything.
-        return stat.rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        if Path("/proc/self/stat").exists():
-            return False
-    try:
         os.kill(pid, 0)
     except PermissionError:  # a process of another user
         return True
     except (OSError, OverflowError):
         return False
-    return True
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # not Linux
+        return True
+    # The name in front of the last parenthesis may hold anything.
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def usable_cores() -> float:

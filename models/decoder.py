@@ -164,9 +164,6 @@ class Decoder(nn.Module):
     def num_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())
 
-    def num_bytes(self) -> int:
-        return sum(weight.nbytes for weight in self.state_dict().values())
-
 
 def shapes(tensors: Mapping[str, Tensor]) -> dict[str, str]:
     """Describe type and shape of each tensor.

@@ -31,8 +31,6 @@ from tape_arith.models.names import AUTO, AttentionChoice, Name
 
 # One key in the header: safetensors writes several in any order.
 _FACTS = "tape-arith"
-_MOST_HEADER = 2**25
-"""Limit of a whole header in bytes, generously: about 120 for each tensor."""
 
 
 def save(
@@ -56,10 +54,8 @@ def save(
             os.replace(path, keep)
 
 
-def load(
-    path: Path, device: str, max_bytes: int | None = None
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and facts of a checkpoint of at most `max_bytes`.
+def load(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the tensors and facts of a checkpoint.
 
     Raises Corrupt for a damaged or foreign file, where an older one may still be good; Failure for
     one that cannot be read or that another version wrote.
@@ -67,10 +63,6 @@ def load(
     if path.exists() and not path.is_file():  # opening a named pipe would wait for ever
         raise Corrupt(f"{path} is not a file")
     try:
-        size = path.stat().st_size
-        # Before its SHA-256 is taken: terabytes of holes take no space, and hours to read.
-        if max_bytes is not None and size > max_bytes:
-            raise Corrupt(f"{path} is corrupt: {size:,} bytes, where {max_bytes:,} would do")
         with safe_open(path, framework="pt", device="cpu") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -112,9 +104,7 @@ def load_state(
     path: Path, record: RunRecord, device: str
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Load a checkpoint of this run. Raises Failure if it belongs to another."""
-    # Adam keeps two numbers for each weight.
-    weights = 3 * blueprint(record.config, record.name).num_bytes()
-    tensors, facts = load(path, device, weights + _MOST_HEADER)
+    tensors, facts = load(path, device)
     for key, value in identity(record).items():
         if facts.get(key) != value:
             raise Failure(f"{path} belongs to another run: {key} is {facts.get(key)}, not {value}")

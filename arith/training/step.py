@@ -1,6 +1,5 @@
 """One training step: the gradient of a batch, summed over groups that fit in memory, and AdamW."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -15,6 +14,7 @@ from tape_arith.arith.data.rows import Rows
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.scoring.score import logits_of_answers, to_device
 from tape_arith.arith.tasks.task import Problems
+from tape_arith.arith.terminal import say
 from tape_arith.arith.training.batches import Batches, Source
 from tape_arith.arith.training.config import Config, Schedule
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
@@ -66,10 +66,6 @@ def _compilation_failure(error: BaseException) -> Failure:
     return Failure(f"the decoder cannot be compiled here ({reason}): --no-compile does without")
 
 
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 class Stepper:
     """Takes training steps of `decoder` on the problems of `bucket`.
 
@@ -90,7 +86,7 @@ class Stepper:
         source: Source | None = None,
         schedule: Schedule | None = None,
         skip: int = 0,
-        tell: Callable[[str], None] = _to_stderr,
+        tell: Callable[[str], None] = say,
         processes: ProcessGroup = SINGLE,
     ) -> None:
         self.decoder = prepare(decoder, hardware)
@@ -125,8 +121,12 @@ class Stepper:
         self.decoder.train()
         prepare(self.decoder, self.hardware)  # scoring in float32 takes another backend
         loss = self.accumulated(*self.processes.rows(problems, keys), answer_tokens)
+        parameters = [parameter for _, parameter in trained(self.decoder)]
         if self.processes.size > 1:
-            self._sum_over_processes(loss)
+            for parameter in parameters:
+                if parameter.grad is None:  # no row of this batch came here
+                    parameter.grad = torch.zeros_like(parameter)
+            self.processes.all_reduce([loss, *(p.grad for p in parameters if p.grad is not None)])
         norm = self.updated(loss)
         self.step += 1
         self.tokens += len(problems.tokens)
@@ -184,14 +184,6 @@ class Stepper:
                 else:
                     parameter.grad.add_(piece)
         return loss
-
-    def _sum_over_processes(self, loss: Tensor) -> None:
-        gradients = []
-        for _, parameter in trained(self.decoder):
-            if parameter.grad is None:  # no row of this batch came here
-                parameter.grad = torch.zeros_like(parameter)
-            gradients.append(parameter.grad)
-        self.processes.all_reduce([loss, *gradients])
 
     def updated(self, loss: Tensor) -> Tensor:
         """Clip the gradient, update the parameters and return the norm before clipping.
