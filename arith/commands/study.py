@@ -86,7 +86,7 @@ def _study(
     figure: Path | None,
     **options: Any,
 ) -> None:
-    """Check the options, measure by `studies.KIND`, draw and print by `studies.KIND_report`."""
+    """Check the options, measure, draw and print by the module `studies.KIND`."""
     from tape_arith.arith.figures.style import figure_format
 
     if format not in _FORMATS:
@@ -97,12 +97,10 @@ def _study(
     from tape_arith.arith.studies.inputs import comparable_runs
     from tape_arith.arith.studies.study import draw
 
-    module, report = (
-        import_module(f"tape_arith.arith.studies.{name}") for name in (kind, f"{kind}_report")
-    )
+    module = import_module(f"tape_arith.arith.studies.{kind}")
     study = module.measure(comparable_runs(paths, split), problems, **options)
     if figure is not None:
-        for file in draw(study, report.figures, figure):
+        for file in draw(lambda: module.figures(study), figure):
             say(f"drawn: {file}")
-    texts = {"markdown": report.to_markdown, "csv": type(study).to_csv, "json": type(study).to_json}
+    texts = {"markdown": module.to_markdown, "csv": type(study).to_csv, "json": type(study).to_json}
     print(texts[format](study), end="")

@@ -1,4 +1,4 @@
-"""Attention patterns: measures weight by distance and on digits of equal places.
+"""Attention patterns: weight by distance, on digits of equal places, and maps of one problem.
 
 Rows of the study, by `measure`:
 
@@ -12,23 +12,49 @@ Rows of the study, by `measure`:
     map       layer, head, query, key  weight in one problem, without its end token
 
 `uniform` is the weight of a query that attends to all it sees alike. Legend: B batch, T tokens,
-H heads, N layers, D tokens of the longest input, m pairs of a query and a key.
+H heads, N layers, m pairs of a query and a key.
 """
+
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.scoring.grid import Floats
+from tape_arith.arith.figures.heatmap import COLOURS
+from tape_arith.arith.figures.style import LETTERS, finish, line_styles, page, series_styles
+from tape_arith.arith.scoring.grid import REGION_WORDS, Floats
 from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.studies.inputs import Integers, Sample, StudiedRuns, watched
-from tape_arith.arith.studies.study import Study
+from tape_arith.arith.studies.study import (
+    INSIDE,
+    SPREAD,
+    Study,
+    draw_runs,
+    markdown,
+    mean_cell,
+)
 from tape_arith.arith.tasks.task import Problems, decode, load_task
 from tape_arith.models.decoder import Decoder
+from tape_arith.models.hardware import Hardware
 
 _COUNTS = ("layer", "head", "distance", "query", "key")
+_RED = "#e0452f"
+_UNIFORM: dict[str, Any] = {"color": "#999999", "linewidth": 0.7}
+_MOST_LAYERS = 4
+_PLACES = (
+    "Weight that the query which predicts the answer's digit of place r (the token before it) puts "
+    "on the operands' digits of place r (on one, if the other is shorter), a mean over answer "
+    "positions; a last carry and the end token do not count. The best head is chosen in "
+    "distribution and measured on the same problems. Chance, uniform: a query that attends to all "
+    "it sees alike."
+)
 
 
 def measure(
@@ -46,23 +72,24 @@ def measure(
         raise UsageError(f"there is no layer {layer}: they are 1 to {config.num_layers}")
     problem = None if written is None else load_task(config.task).parse(written)
     regions = {region: indices[:count] for region, indices in runs.regions().items()}
-    facts = runs.facts(regions) | {"example": problem and _example(problem, layer)}
     samples = {region: runs.sample(indices) for region, indices in regions.items()}
-    frames = []
-    for run, decoder, hardware in runs.watchable():
+
+    def measured(decoder: Decoder, hardware: Hardware) -> pd.DataFrame:
         parts = [
             patterns(decoder, sample, hardware.device).assign(region=region)
             for region, sample in samples.items()
         ]
         if problem is not None:
-            axes = ("layer", "head", "query", "key")
-            weights = _rows(maps(decoder, problem, hardware.device), *axes).assign(measure="map")
+            weights = _rows(
+                maps(decoder, problem, hardware.device), "layer", "head", "query", "key"
+            )
             shown = (weights["layer"] == layer) & (weights["key"] <= weights["query"])
-            parts.append(weights[shown])
-        frames.append(run.rows(pd.concat(parts)))
-    rows = pd.concat(frames, ignore_index=True)
-    counts = [name for name in _COUNTS if name in rows]
-    return Study("attention", facts, rows.astype(dict.fromkeys(counts, "Int64")))
+            parts.append(weights[shown].assign(measure="map"))
+        rows = pd.concat(parts)
+        return rows.astype({name: "Int64" for name in _COUNTS if name in rows})
+
+    example = problem and _example(problem, layer)
+    return runs.measure("attention", regions, measured, example=example)
 
 
 def _example(problem: Problems, layer: int) -> dict[str, object]:
@@ -89,11 +116,11 @@ def patterns(decoder: Decoder, sample: Sample, device: str) -> pd.DataFrame:
     chance = positions = 0.0
     for rows in sample.batches(decoder):
         count, tokens = rows.inputs.shape
-        seen = watched(decoder, sequences(rows, device))
+        layers, _ = watched(decoder, sequences(rows, device))
         operands = sample.problems.operand_lengths[rows.source_index]
         row, query, key = _equal_places(operands, rows.prompt_lengths, rows.answer_tokens - 1)
         pairs = tuple(torch.from_numpy(index).to(device) for index in (row, query, key))
-        for layer, weights in enumerate(seen.weights):
+        for layer, weights in enumerate(layers):
             back[layer, :, :tokens] += _by_distance(weights).cpu()
             on_places = weights[pairs[0], :, pairs[1], pairs[2]]
             place[layer] += on_places.sum(0, dtype=torch.float64).cpu()
@@ -156,5 +183,169 @@ def maps(decoder: Decoder, problem: Problems, device: str) -> Floats:
     Its key for random choices is 0.
     """
     rows = next(Sample(problem, np.zeros(1, np.int64)).batches(decoder))
-    seen = watched(decoder, sequences(rows, device))
-    return torch.cat(seen.weights).to(torch.float64).cpu().numpy()
+    layers, _ = watched(decoder, sequences(rows, device))
+    return torch.cat(layers).to(torch.float64).cpu().numpy()
+
+
+# ---- tables ------------------------------------------------------------------------------------
+
+
+def _measured(study: Study, measure: str) -> pd.DataFrame:
+    """Return the labelled rows of one measure: distance, place or map."""
+    rows = study.labelled
+    return rows[rows.measure == measure]
+
+
+def _best_heads(study: Study) -> pd.DataFrame:
+    """Return the rows `place`, in each region, of the head of each run that addresses places best
+    in distribution."""
+    heads = _measured(study, "place")
+    inside = heads[heads.region == INSIDE]
+    best = inside.loc[inside.groupby("run", sort=False).weight.idxmax(), ["run", "layer", "head"]]
+    return best.merge(heads)
+
+
+def to_markdown(study: Study) -> str:
+    """Format a table of place addressing and one of the weight on the diagonal, with means."""
+    tables = markdown(_places_table(study), 3), markdown(_diagonal_table(study), 2)
+    return "\n".join([*tables, f"Place addressing: {_PLACES} {SPREAD} {study.source}\n"])
+
+
+def _places_table(study: Study) -> pd.DataFrame:
+    """Return a row a run, and one for all runs of an encoding."""
+    body = []
+    for label, runs in _best_heads(study).groupby("label", sort=False):
+        heads = runs.groupby(["seed", "layer", "head"], sort=False)
+        lines = [(f"{seed}", f"layer {n}, head {m}", rows) for (seed, n, m), rows in heads]
+        if len(lines) > 1:
+            lines.append((f"all {len(lines)}", "", runs))
+        for seed, head, rows in lines:
+            cells = {"encoding": label, "seed": seed, "best head": head}
+            for region in study.regions:
+                scores = rows[rows.region == region]
+                cells[f"place, {REGION_WORDS[region]}"] = mean_cell(scores.weight)
+                cells[f"chance {REGION_WORDS[region]}"] = f"{scores.uniform.iloc[0]:.3f}"
+            body.append(cells)
+    return pd.DataFrame(body)
+
+
+def _diagonal_table(study: Study) -> pd.DataFrame:
+    rows = _measured(study, "distance").query("distance == 0")
+    tables = {}
+    for region in study.regions:
+        inside = rows[rows.region == region]
+        table = inside.groupby(["label", "layer"], sort=False).weight.agg(mean_cell).unstack()
+        table.loc["uniform"] = inside.groupby("layer").uniform.first().map("{:.3f}".format)
+        tables[REGION_WORDS[region]] = table.rename(columns="layer {}".format)
+    return pd.concat(tables, names=["weight on the diagonal", "encoding"]).reset_index()
+
+
+# ---- figures -----------------------------------------------------------------------------------
+
+
+def figures(study: Study) -> dict[str, Figure]:
+    """Draw weight by distance, on equal places and, if there is an example, its maps."""
+    drawn = {"-distance": _draw_distances(study), "-places": _draw_places(study)}
+    return drawn | ({"-maps": _draw_maps(study)} if study.facts["example"] else {})
+
+
+def _draw_distances(study: Study) -> Figure:
+    """Draw weight by the distance of the key: a row a region, a column a layer; of several runs of
+    an encoding a thin line each and a thick one for their mean."""
+    rows = _measured(study, "distance")
+    last = int(rows.layer.max())
+    layers = np.unique(np.linspace(1, last, min(last, _MOST_LAYERS)).round().astype(int))
+    # By colour and by dashes, for those who see no colours, or print none.
+    styles = line_styles(study.seeds)
+    handles = [Line2D([], [], label=label, **style) for label, style in styles.items()]
+    handles.append(Line2D([], [], label="uniform", **_UNIFORM))
+    note = (
+        "Weight on the key so many tokens back, a mean over queries that have one, heads and "
+        f"problems; 0 is the token itself. Layers {', '.join(map(str, layers))} of {last}. "
+        "Uniform: a query that attends to all it sees alike. Thin: a run; thick: the mean of an "
+        f"encoding's runs. {study.source}"
+    )
+    width = max(4.0, 0.6 + 1.7 * len(layers))
+    figure = page(width, 1.75 * len(study.regions), note, handles)
+    grid = figure.subplots(len(study.regions), len(layers), squeeze=False, sharey=True)
+    for axes, region in zip(grid, study.regions, strict=True):
+        for ax, layer in zip(axes, layers, strict=True):
+            panel = rows[(rows.region == region) & (rows.layer == layer)]
+            draw_runs(ax, panel, "distance", "weight", styles, linewidth=1.3)
+            ax.plot(panel.groupby("distance").uniform.first(), zorder=1, **_UNIFORM)
+            ax.set(yscale="log", ylim=(1e-4, 1.0), xlabel="tokens back")
+            finish(ax, f"{REGION_WORDS[region]}, layer {layer}", grid="both")
+        axes[0].set_ylabel("mean weight")
+    return figure
+
+
+def _draw_places(study: Study) -> Figure:
+    """Draw weight on digits of the same place, a panel a region: a point each head of each run, by
+    layer, and larger and framed the head of each run that is best in distribution."""
+    heads, best = _measured(study, "place"), _best_heads(study)
+    styles = series_styles(study.seeds)
+    framed: dict[str, Any] = {"markersize": 5, "markeredgecolor": "black", "markeredgewidth": 1}
+    handles = [
+        *(Line2D([], [], label=label, linestyle="", **style) for label, style in styles.items()),
+        Line2D([], [], label="best", linestyle="", marker="o", markerfacecolor="white", **framed),
+        Line2D([], [], label="chance", **_UNIFORM),
+    ]
+    figure = page(6.0, 1.9 * len(study.regions), f"{_PLACES} {study.source}", handles)
+    axes = figure.subplots(len(study.regions), squeeze=False).flat
+    for ax, region in zip(axes, study.regions, strict=True):
+        # Encodings beside each other within a layer, so that none hides another.
+        for shift, (label, style) in zip(
+            np.linspace(-0.3, 0.3, len(styles)), styles.items(), strict=True
+        ):
+            for rows, look in ((heads, {"markersize": 2.5}), (best, framed)):
+                points = rows[(rows.region == region) & (rows.label == label)]
+                x = points.layer.astype(float) + shift
+                ax.plot(x, points.weight, linestyle="", clip_on=False, **style, **look)
+        chance = heads[heads.region == region].uniform.iloc[0]
+        ax.axhline(chance, zorder=1, **_UNIFORM)
+        ax.xaxis.set_major_locator(MaxNLocator(16, integer=True, min_n_ticks=1))
+        ax.set(ylim=(0, 1), xlabel="layer", ylabel="weight on equal places")
+        finish(ax, REGION_WORDS[region])
+    return figure
+
+
+def _draw_maps(study: Study) -> Figure:
+    """Draw maps of the example, a row a run and a column a head; queries downwards."""
+    rows, example = _measured(study, "map"), study.facts["example"]
+    runs, heads = rows.groupby("run", sort=False), rows["head"].unique()
+    tokens, prompt = example["tokens"][:-1], example["prompt"]
+    predicted = [f"\N{RIGHTWARDS ARROW}{token}" for token in example["tokens"][prompt:]]
+    answers = [query + token for query, token in zip(tokens[prompt - 1 :], predicted, strict=True)]
+    note = (
+        f"Attention in {''.join(tokens)}, every number its least significant digit first, as in "
+        "the sequence. Rows are queries, with an arrow to the token that they predict where it is "
+        "the answer's; columns are keys; white: not seen. Red squares: the operands' digits of the "
+        "place that is predicted. These runs only."
+    )
+    side, ticks = max(1.15, 0.085 * len(tokens)), range(len(tokens))
+    letters = min(6.5, 0.8 * 72 * side / len(tokens))
+    width = max(3.0, len(heads) * (side + 0.12) + 0.8 + 0.09 * letters)
+    figure = page(width, len(runs) * (side + 0.45) + 0.2, note)
+    grid = figure.subplots(len(runs), len(heads), squeeze=False, sharex=True, sharey=True)
+    for axes, (_, run) in zip(grid, runs, strict=True):
+        title = f"{run.label.iloc[0]}, seed {run.seed.iloc[0]}, layer {example['layer']}\n"
+        for ax, (head, weights) in zip(axes, run.groupby("head"), strict=True):
+            square = weights.pivot(index="query", columns="key", values="weight")
+            image = ax.imshow(square, cmap=COLOURS, vmin=0, vmax=1)
+            for query, key in example["equal_places"]:
+                look: dict[str, Any] = {"fill": False, "edgecolor": _RED, "linewidth": 0.8}
+                ax.add_patch(Rectangle((key - 0.5, query - 0.5), 1, 1, clip_on=False, **look))
+            title, heading = "", f"{title}head {head}"
+            ax.set_title(heading, fontsize=LETTERS, loc="left", pad=2)
+            ax.set_xticks(ticks, tokens)
+            ax.set_yticks(ticks, [*tokens[: prompt - 1], *answers])
+            ax.tick_params(length=0, pad=1.5, labelsize=letters)
+            ax.spines[:].set_visible(False)
+        axes[0].set_ylabel("query", fontsize=LETTERS, labelpad=2)
+    for ax in grid[-1]:
+        ax.set_xlabel("key", fontsize=LETTERS, labelpad=2)
+    place: dict[str, Any] = {"shrink": 1 / len(runs), "anchor": (0, 1), "aspect": 14, "pad": 0.02}
+    bar = figure.colorbar(image, ax=grid, ticks=[0, 0.5, 1], **place)
+    bar.set_label("weight", fontsize=LETTERS, labelpad=2)
+    bar.ax.tick_params(length=2, width=0.5, pad=1.5, labelsize=LETTERS)
+    return figure

@@ -4,10 +4,10 @@ attention weights are recorded.
 Legend: B batch, T tokens, H heads, N layers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.scoring.grid import Region
-from tape_arith.arith.studies.study import INSIDE, OUTSIDE
+from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
 from tape_arith.arith.tasks.task import Problems, take
 from tape_arith.arith.terminal import bar
 from tape_arith.models.build import load_backend
@@ -34,33 +34,11 @@ from tape_arith.models.sequences import Sequences
 Integers = NDArray[np.int64]
 NUMBERS_A_BATCH = 20_000_000
 """Attention weights of all layers of a batch: two sets of them take 320 MB in float64."""
+_EAGER = AttentionChoice("eager", compiled=False)
+"""The backend that shows its weights."""
 
 
-@dataclass(frozen=True)
-class StudiedRun:
-    """A finished run and its folder."""
-
-    path: Path
-    record: RunRecord
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The first columns of a study's rows."""
-        record = self.record
-        return {
-            "run": str(self.path),
-            "encoding": record.encoding,
-            "seed": record.seed,
-            "leading_bos": record.config.leading_bos,
-        }
-
-    def rows(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Put the facts in front of `frame`."""
-        return pd.concat([pd.DataFrame(self.facts, index=frame.index), frame], axis=1)
-
-
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """Problems of an evaluation set, with the keys of their random choices."""
 
     problems: Problems
@@ -79,16 +57,18 @@ class Sample:
 
 @dataclass(frozen=True)
 class StudiedRuns:
-    """Runs that may be compared, and the problems of `split` that they are scored on."""
+    """Finished runs by their folders, and the problems of `split` that they are scored on.
 
-    runs: list[StudiedRun]
+    Their records differ in the encoding, the seed and the [BOS] of training alone.
+    """
+
+    records: dict[Path, RunRecord]
     split: str
 
     @property
     def record(self) -> RunRecord:
-        """The record of the first run; the others differ in the encoding, the seed and the [BOS]
-        of training alone."""
-        return self.runs[0].record
+        """The record of the first run."""
+        return next(iter(self.records.values()))
 
     @property
     def bucket(self) -> Bucket:
@@ -117,10 +97,30 @@ class StudiedRuns:
         problems, keys = self.bucket.problems(0, stop), self.bucket.keys(0, stop)
         return Sample(take(problems, indices), keys[indices])
 
-    def facts(self, regions: dict[Region, Integers]) -> dict[str, Any]:
-        """Return the facts of a study of the problems at the indices of `regions`."""
-        bucket, record = self.bucket, self.record
-        return {
+    def measure(
+        self,
+        kind: str,
+        regions: dict[Region, Integers],
+        measured: Callable[[Decoder, Hardware], pd.DataFrame],
+        compute: AttentionChoice = _EAGER,
+        **facts: Any,
+    ) -> Study:
+        """Return the study of the problems at the indices of `regions`, with further `facts`.
+
+        `measured` returns the rows of one run, of its final decoder in float32, uncompiled, by
+        default with attention that shows its weights.
+        """
+        bucket, record, frames = self.bucket, self.record, []
+        with bar(f"study {kind}", len(self.records)) as update:
+            for number, (path, run) in enumerate(self.records.items(), start=1):
+                decoder, hardware = trained_decoder(existing_run(path), run.name, run, compute)
+                decoder.attend_with(load_backend(hardware.attention))
+                rows = measured(decoder.eval(), hardware)
+                columns = {"run": str(path), "encoding": run.encoding, "seed": run.seed}
+                columns |= {"leading_bos": run.config.leading_bos}
+                frames.append(pd.concat([pd.DataFrame(columns, rows.index), rows], axis=1))
+                update(number, str(path))
+        facts = {
             "preset": record.preset,
             "settings": record.settings,
             "trained_digits": record.config.trained_digits,
@@ -133,19 +133,9 @@ class StudiedRuns:
                 "problems": {region: len(indices) for region, indices in regions.items()},
                 "sha256": bucket.sha256(max(int(i.max()) for i in regions.values()) + 1),
             },
+            **facts,
         }
-
-    def watchable(self) -> Iterator[tuple[StudiedRun, Decoder, Hardware]]:
-        """Yield each run with its final decoder in float32, uncompiled, with attention that shows
-        its weights."""
-        eager = AttentionChoice("eager", compiled=False)
-        with bar("watch", len(self.runs)) as update:
-            for number, run in enumerate(self.runs, start=1):
-                folder = existing_run(run.path)
-                decoder, hardware = trained_decoder(folder, run.record.name, run.record, eager)
-                decoder.attend_with(load_backend(hardware.attention))
-                yield run, decoder.eval(), hardware
-                update(number, str(run.path))
+        return Study(kind, facts, pd.concat(frames, ignore_index=True))
 
 
 def comparable_runs(paths: Sequence[Path], split: str = EVALUATION) -> StudiedRuns:
@@ -156,59 +146,53 @@ def comparable_runs(paths: Sequence[Path], split: str = EVALUATION) -> StudiedRu
     """
     if not paths:
         raise UsageError("no run is named: give the folders of runs, as `tape-arith list` shows")
-    runs = [StudiedRun(path, trained_record(existing_run(path))) for path in paths]
-    first = _settings(runs[0])
-    identities: set[tuple[Any, ...]] = set()
-    for run in runs:
-        settings = _settings(run)
+    records: dict[Path, RunRecord] = {}
+    identities = set()
+    for path in paths:
+        record = trained_record(existing_run(path))
+        records[path] = record
+        first, settings = (_settings(each) for each in (records[paths[0]], record))
         differ = [key for key in {**first, **settings} if first.get(key) != settings.get(key)]
         if differ:
             differences = ", ".join(f"{k} {settings.get(k)}, not {first.get(k)}" for k in differ)
             raise UsageError(
-                f"{run.path} cannot be compared with {runs[0].path} ({differences}): study them "
-                "one by one"
+                f"{path} cannot be compared with {paths[0]} ({differences}): study them one by one"
             )
-        _, encoding, seed, _ = identity = tuple(run.facts.values())
-        if identity[1:] in identities:
-            raise UsageError(f"{run.path} is {encoding}, seed {seed}, twice: name each run once")
-        identities.add(identity[1:])
-    return StudiedRuns(runs, split)
+        identity = record.encoding, record.seed, record.config.leading_bos
+        if identity in identities:
+            raise UsageError(
+                f"{path} is {record.encoding}, seed {record.seed}, twice: name each run once"
+            )
+        identities.add(identity)
+    return StudiedRuns(records, split)
 
 
-def _settings(run: StudiedRun) -> dict[str, Any]:
-    record = run.record
+def _settings(record: RunRecord) -> dict[str, Any]:
     settings = {"preset": record.preset, "task_version": record.task_version}
     settings |= {"first_steps": record.first_steps, **record.config.as_dict()}
     del settings["leading_bos"]
     return settings
 
 
-@dataclass(frozen=True)
-class Watched:
-    """The attention weights [B, H, T, T] of each layer, and the inner products [B or 1, H or 1, T,
-    T] of the positional state that it used, None for an encoding without such a state."""
-
-    weights: list[Tensor]
-    products: list[Tensor | None]
-
-
-def watched(decoder: Decoder, seqs: Sequences) -> Watched:
-    """Record a forward of padded rows, in the precision of the decoder's parameters.
+def watched(decoder: Decoder, seqs: Sequences) -> tuple[list[Tensor], list[Tensor | None]]:
+    """Record a forward of padded rows, in the precision of the decoder's parameters: the attention
+    weights [B, H, T, T] of each layer, and the inner products [B or 1, H or 1, T, T] of the
+    positional state that it used, None for an encoding without such a state.
 
     The attention backend must be `eager`, which alone shows its weights. Raises UsageError as the
     encoding does; Failure if weights are not finite.
     """
-    seen = Watched([], [])
+    weights: list[Tensor] = []
+    products: list[Tensor | None] = []
 
     def watch(layer: int, kind: str, value: Any) -> None:
         if kind == "state":
-            seen.products.append(decoder.pe.inner_products(value))
+            products.append(decoder.pe.inner_products(value))
         if kind == "weights":
             if not bool(value.isfinite().all()):
                 raise Failure(f"attention weights of layer {layer + 1} are not finite")
-            seen.weights.append(value)
+            weights.append(value)
 
     with torch.no_grad():
         decoder(replace(seqs, watch=watch))
-    assert len(seen.weights) == len(seen.products) == decoder.config.num_layers
-    return seen
+    return weights, products

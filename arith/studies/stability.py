@@ -1,5 +1,5 @@
-"""Stability under positional shifts: measures how attention changes if indices start elsewhere or
-[BOS] tokens come first.
+"""Stability under positional shifts: the change of attention if indices start elsewhere or [BOS]
+tokens come first.
 
 After Table 8 of the TAPE paper (arXiv 2501.00712), whose text leaves the formula open. For each
 layer D = mean |A - A'| / mean |A|, A the attention weights before and A' after the change, means
@@ -8,27 +8,58 @@ for P(t, i) = sum_f tr(e_t e_i^T), the inner products of the positional state th
 attention uses. Every entry weighs the same, so that long problems weigh more.
 
 Rows of the study: D as `value` for each precision, change, measure and layer; a measure that does
-not exist has one row without a value, with the reason in `why`. Legend: B batch, T tokens, H heads.
+not exist has one row without a value, with the reason in `why`.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, series_styles
 from tape_arith.arith.scoring.score import sequences
-from tape_arith.arith.studies.inputs import Sample, StudiedRuns, Watched, watched
-from tape_arith.arith.studies.stability_report import ATTENTION, PRODUCTS, RENORMALISED, ROUNDING
-from tape_arith.arith.studies.study import Study
+from tape_arith.arith.studies.inputs import Sample, StudiedRuns, watched
+from tape_arith.arith.studies.study import SPREAD, Study, draw_runs, markdown, mean_cell
 from tape_arith.arith.tasks.task import BOS
 from tape_arith.models.decoder import Decoder
-from tape_arith.models.sequences import Sequences
+from tape_arith.models.hardware import Hardware
 
 SHIFTS = {"start 3": (3, 0), "start 1000": (1000, 0), "BOS": (0, 3)}
-"""The index of the first token and the number of [BOS] in front, for each change."""
+"""The index of the first token and the number of [BOS] in front, for each change: the two of the
+paper, and a shift beyond every trained index."""
+_CHANGES = {
+    "start 3": "indices start at 3",
+    "start 1000": "indices start at 1000",
+    "BOS": "three [BOS] in front",
+}
+_ATTENTION, _RENORMALISED, _PRODUCTS = "attention", "attention, renormalised", "inner products"
+_MEASURES = {
+    _ATTENTION: "attention weights",
+    _RENORMALISED: "attention weights, renormalised",
+    _PRODUCTS: "inner products of positions",
+}
+"""Quantities compared before and after a change. Renormalised: rows sum to 1 again without the
+columns of the leading tokens (a row whose whole weight lay there stays zero)."""
+_ROUNDING = {"float32": 3e-5, "float64": 1e-12}
+"""Changes up to here may be rounding alone: some hundred units of it, in float64 some thousand,
+because the angle of an index near 1000 is itself rounded by 1e-13 there."""
+_BAND = "#e9e9e9"
+_DOTTED: dict[str, Any] = {"linestyle": (0, (1, 1.5))}
+_DEFINITION = (
+    "Change: mean |difference| over mean |value|, over keys up to the query, heads and problems; "
+    "behind [BOS] of the original tokens, raw and with rows that sum to 1 again. Inner products "
+    "are those of the state that a layer's attention uses."
+)
+_UNTRAINED = "[BOS] is an untrained token of runs without it in training."
 
 
 def measure(runs: StudiedRuns, count: int, *, double: bool = False) -> Study:
@@ -38,18 +69,18 @@ def measure(runs: StudiedRuns, count: int, *, double: bool = False) -> Study:
     Raises UsageError for too many problems; Failure for a corrupt file or weights that are not
     finite.
     """
-    regions = runs.regions(count)
-    sample, frames = runs.sample(np.arange(count)), []
-    for run, decoder, hardware in runs.watchable():
+    regions, sample = runs.regions(count), runs.sample(np.arange(count))
+
+    def measured(decoder: Decoder, hardware: Hardware) -> pd.DataFrame:
+        frames = []
         for precision in ("float32", "float64") if double else ("float32",):
-            decoder.to(getattr(torch, precision))
-            measured = deviations(decoder, sample, hardware.device)
-            measured.insert(0, "precision", precision)
-            frames.append(run.rows(measured))
-    rows = pd.concat(frames, ignore_index=True)
-    small = (rows["value"] <= rows["precision"].map(ROUNDING)).astype("boolean")
-    rows["at_rounding_level"] = small.mask(rows["value"].isna())
-    return Study("stability", runs.facts(regions), rows)
+            rows = deviations(decoder.to(getattr(torch, precision)), sample, hardware.device)
+            rows.insert(0, "precision", precision)
+            small = (rows["value"] <= _ROUNDING[precision]).astype("boolean")
+            frames.append(rows.assign(at_rounding_level=small.mask(rows["value"].isna())))
+        return pd.concat(frames)
+
+    return runs.measure("stability", regions, measured)
 
 
 def deviations(decoder: Decoder, sample: Sample, device: str) -> pd.DataFrame:
@@ -58,77 +89,117 @@ def deviations(decoder: Decoder, sample: Sample, device: str) -> pd.DataFrame:
     Its inputs are those of scoring: whole problems without the end token. Raises as `watched`,
     except for an index that an encoding does not have: its deviations have no values.
     """
-    rows = [
-        (change, *row) for change in SHIFTS for row in _deviations(decoder, sample, device, change)
-    ]
+    rows: list[tuple[str, str, str | None, int | None, float | None]] = []
+    for change, (start, leading) in SHIFTS.items():
+        missing, values = "no positional state", {}
+        try:
+            values = _deviations(decoder, sample, device, start, leading)
+        except UsageError as error:
+            missing = str(error)
+        for measure in _MEASURES:
+            if measure in values:
+                numbers = enumerate(values[measure].tolist(), start=1)
+                rows += [(change, measure, None, layer, value) for layer, value in numbers]
+            elif leading or measure != _RENORMALISED:
+                rows.append((change, measure, missing, None, None))
     frame = pd.DataFrame(rows, columns=["change", "measure", "why", "layer", "value"])
     return frame.astype({"layer": "Int64", "value": "float64"})
 
 
 def _deviations(
-    decoder: Decoder, sample: Sample, device: str, change: str
-) -> list[tuple[str, str | None, int | None, float | None]]:
-    """Return measure, why, layer and value of each row of a change."""
-    _, leading = SHIFTS[change]
-    measures = [ATTENTION, RENORMALISED, PRODUCTS] if leading else [ATTENTION, PRODUCTS]
-    layers = decoder.config.num_layers
+    decoder: Decoder, sample: Sample, device: str, start: int, leading: int
+) -> dict[str, Tensor]:
+    """Return D of each layer, float64 [N], by measure."""
     # The sums of |x - x'| and |x| of each measure and layer.
     sums: dict[str, Tensor] = {}
+    original = slice(leading, None)
     for rows in sample.batches(decoder):
         seqs = sequences(rows, device)
-        before = watched(decoder, seqs)
-        try:
-            after = watched(decoder, _shifted(seqs, change))
-        except UsageError as error:
-            return [(measure, str(error), None, None) for measure in measures]
-        for layer in range(layers):
-            for measure, pair in _pairs(before, after, layer, leading).items():
-                zeros = torch.zeros(layers, 2, dtype=torch.float64)
-                sums.setdefault(measure, zeros)[layer] += _sums(*pair)
-    result: list[tuple[str, str | None, int | None, float | None]] = []
-    for measure in measures:
-        if measure in sums:
-            ratios = (sums[measure][:, 0] / sums[measure][:, 1]).tolist()
-            result += [(measure, None, layer, value) for layer, value in enumerate(ratios, start=1)]
-        else:
-            result.append((measure, "no positional state", None, None))
-    return result
+        bos = seqs.tokens.new_full((len(seqs.tokens), leading), BOS)
+        # The bound on the length grows with the tokens: random positions may depend on it.
+        length = seqs.final_length + leading
+        shifted = replace(
+            seqs, tokens=torch.cat((bos, seqs.tokens), 1), final_length=length, offset=start
+        )
+        layers = zip(*watched(decoder, seqs), *watched(decoder, shifted), strict=True)
+        for layer, (weights, products, all_weights, moved) in enumerate(layers):
+            changed = all_weights[..., original, original]
+            pairs = {_ATTENTION: (weights, changed)}
+            if leading:  # 0 / 0 is 0
+                renormalised = (changed / changed.sum(-1, keepdim=True)).nan_to_num(nan=0.0)
+                pairs[_RENORMALISED] = (weights, renormalised)
+            if products is not None and moved is not None:
+                # One that depends on indices alone has one row for the batch: it counts for each.
+                shape = (len(weights), -1, -1, -1)
+                moved = moved[..., original, original]
+                pairs[_PRODUCTS] = (products.expand(shape), moved.expand(shape))
+            for measure, (x, y) in pairs.items():
+                zeros = torch.zeros(decoder.config.num_layers, 2, dtype=torch.float64)
+                both = [z.abs().tril().sum(dtype=torch.float64) for z in (x - y, x)]
+                sums.setdefault(measure, zeros)[layer] += torch.stack(both).cpu()
+    return {measure: total[:, 0] / total[:, 1] for measure, total in sums.items()}
 
 
-def _shifted(seqs: Sequences, change: str) -> Sequences:
-    """Return the changed sequences, with the same keys.
+# ---- table and figure --------------------------------------------------------------------------
 
-    The bound on the length grows with the tokens added; random positions may depend on it.
-    """
-    start, leading = SHIFTS[change]
-    first = seqs.tokens.new_full((len(seqs.tokens), leading), BOS)
-    return replace(
-        seqs,
-        tokens=torch.cat((first, seqs.tokens), 1),
-        final_length=seqs.final_length + leading,
-        offset=start,
+
+def to_markdown(study: Study) -> str:
+    """Format a row for each encoding, precision, change and measure, a column a layer."""
+    rows, body = study.labelled, []
+    for key, group in rows.groupby(["label", "precision", "change", "measure"], sort=False):
+        label, precision, change, measure = map(str, key)
+        cells = {"encoding": label, "seeds": ", ".join(map(str, group.seed.unique()))}
+        cells |= {"numbers": precision, "change": _CHANGES[change], "of": _MEASURES[measure]}
+        for layer, values in group.groupby("layer").value:
+            small = values.between(0, _ROUNDING[precision], inclusive="right").all()
+            cells[f"layer {layer}"] = mean_cell(values, ".3g") + " r" * bool(small)
+        body.append(cells)
+    levels = ", ".join(f"{level:g} in {precision}" for precision, level in _ROUNDING.items())
+    notes = [f"{_DEFINITION} r: not told from rounding (at most {levels}). {SPREAD}"]
+    for reason, group in rows.groupby("why", sort=False):
+        notes.append(f"none ({reason}): {', '.join(group.label.unique())}.")
+    notes.append(f"{study.source} {_UNTRAINED}")
+    return "\n\n".join([markdown(pd.DataFrame(body).fillna("none"), 5).rstrip(), *notes]) + "\n"
+
+
+def figures(study: Study) -> dict[str, Figure]:
+    """Draw a row of panels for attention weights, one for inner products if any encoding has them,
+    and a column a change. Of two precisions draws the finer."""
+    rows = study.labelled
+    precision = str(rows.precision.max())
+    level, rows = _ROUNDING[precision], rows[(rows.precision == precision) & rows.value.notna()]
+    panels = [_ATTENTION, *[_PRODUCTS] * (_PRODUCTS in set(rows.measure))]
+    styles = series_styles(study.seeds)
+    handles: list[Artist] = [Line2D([], [], label=label, **look) for label, look in styles.items()]
+    handles.append(Patch(facecolor=_BAND, label="not told from rounding"))
+    handles.append(Line2D([], [], color=GREY, label="raw, behind [BOS]", **_DOTTED))
+    note = (
+        f"Mean over runs, each run a thin line; in {precision}. {_DEFINITION} Band: at most "
+        f"{level:g}, not told from rounding. {study.source} {_UNTRAINED}"
     )
-
-
-def _pairs(
-    before: Watched, after: Watched, layer: int, leading: int
-) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return each measure before and after the change, both [B, H or 1, T, T]."""
-    original = slice(leading, None)
-    weights, changed = before.weights[layer], after.weights[layer][..., original, original]
-    pairs = {ATTENTION: (weights, changed)}
-    if leading:
-        renormalised = (changed / changed.sum(-1, keepdim=True)).nan_to_num(nan=0.0)  # 0 / 0
-        pairs[RENORMALISED] = (weights, renormalised)
-    products, moved = before.products[layer], after.products[layer]
-    if products is not None and moved is not None:
-        # A product that depends on indices alone has one row for the batch: it counts for each.
-        shape = (len(weights), -1, -1, -1)
-        pairs[PRODUCTS] = (products.expand(shape), moved[..., original, original].expand(shape))
-    return pairs
-
-
-def _sums(before: Tensor, after: Tensor) -> Tensor:
-    """Sum |x - x'| and |x| over the causal triangle: float64 [2]."""
-    sums = [x.abs().tril().sum(dtype=torch.float64) for x in (before - after, before)]
-    return torch.stack(sums).cpu()
+    look: dict[str, Any] = {"linewidth": 0.9, "markersize": 3.2, "clip_on": False}
+    figure = page(6.7, 2.1 * len(panels), note, handles, 3)
+    grid = figure.subplots(len(panels), len(SHIFTS), squeeze=False)
+    for axes, measure in zip(grid, panels, strict=True):
+        for ax, (change, title) in zip(axes, _CHANGES.items(), strict=True):
+            drawn = rows[(rows.change == change) & (rows.measure == measure)]
+            if drawn.empty:
+                ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center", fontsize=LETTERS)
+            if change == "BOS" and measure == _ATTENTION:
+                # Of raw weights the means alone: thin lines would hide the others.
+                raw = drawn.groupby(["label", "layer"], sort=False).value.mean().reset_index()
+                draw_runs(ax, raw.assign(run=""), "layer", "value", styles, **look, **_DOTTED)
+                drawn = rows[rows.measure == _RENORMALISED]
+            draw_runs(ax, drawn, "layer", "value", styles, **look)
+            if change == "BOS":  # mostly far beyond rounding, near to each other
+                ax.set_ylim(bottom=0)
+            else:
+                ax.axhspan(0, level, color=_BAND, linewidth=0, zorder=0)
+                ax.set_yscale("symlog", linthresh=level, linscale=0.4)
+                ax.set_ylim(0, 3)
+                ax.set_yticks([0, *10.0 ** np.arange(0, np.log10(level), -2)])
+            ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+            ax.set_xlabel("layer")
+            finish(ax, title, grid="both")
+        axes[0].set_ylabel(f"relative change,\n{_MEASURES[measure]}")
+    return {"": figure}

@@ -1,16 +1,14 @@
-"""The numbers of a study as a frame, with their runs and problems; its CSV, JSON and figures.
-
-Never imports torch.
-"""
+"""The numbers of a study as a frame, with their runs and problems; its CSV, JSON and figures."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tape_arith.arith.figures.captions import SPLITS, describe_seeds, preset_words
@@ -21,6 +19,7 @@ from tape_arith.arith.scoring.statistics import student_t
 
 INSIDE: Region = "in_distribution"
 OUTSIDE: Region = "out_of_distribution"
+SPREAD = "± is the 95 % interval over seeds (Student t)."
 _SCHEMA = 2
 
 
@@ -46,14 +45,9 @@ class Study:
 
     @property
     def seeds(self) -> dict[str, list[int]]:
-        """The seeds of each label."""
-        groups = by_label(self.labelled)
-        return {label: sorted(rows.seed.unique().tolist()) for label, rows in groups}
-
-    @property
-    def several_seeds(self) -> bool:
-        """Tell whether any label has more than one run."""
-        return any(len(seeds) > 1 for seeds in self.seeds.values())
+        """The seeds of each label, labels in the order of the runs."""
+        seeds = self.labelled.groupby("label", sort=False).seed.unique()
+        return {str(label): sorted(map(int, each)) for label, each in seeds.items()}
 
     @property
     def regions(self) -> list[Region]:
@@ -88,12 +82,6 @@ class Study:
         return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
-def by_label(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield each label with its rows, in the order of the runs."""
-    for label, group in rows.groupby("label", sort=False):
-        yield str(label), group
-
-
 def mean_cell(values: Iterable[float], number: str = ".3f") -> str:
     """Format the mean of seeds with the half-width of its interval, or the number of one seed.
 
@@ -112,14 +100,31 @@ def markdown(table: pd.DataFrame, text_columns: int) -> str:
     return pipe_table(table, list(table)[:text_columns])
 
 
-def draw(study: Study, figures: Callable[[Study], Mapping[str, Figure]], path: Path) -> list[Path]:
-    """Write each of `figures`, with its name before the ending of `path`; return the paths.
+def draw_runs(
+    ax: Axes,
+    rows: pd.DataFrame,
+    x: str,
+    y: str,
+    styles: Mapping[str, Mapping[str, Any]],
+    **look: Any,
+) -> None:
+    """Draw `y` over `x` for each label: the mean of its runs, over a thin line a run."""
+    for label, group in rows.groupby("label", sort=False):
+        runs, style = group.pivot(index=x, columns="run", values=y), styles[str(label)]
+        places = runs.index.to_numpy(float)
+        if len(runs.columns) > 1:
+            ax.plot(places, runs, color=style["color"], linewidth=0.5, alpha=0.5)
+        ax.plot(places, runs.mean(axis=1), zorder=3, **{**style, **look})
+
+
+def draw(figures: Callable[[], Mapping[str, Figure]], path: Path) -> list[Path]:
+    """Write the figures, each with its name before the ending of `path`; return the paths.
 
     Raises UsageError for an ending other than .png, .svg and .pdf, Failure if the disk refuses.
     """
     kind, written = figure_format(path), []
     with mpl.rc_context(STYLE):
-        for name, figure in figures(study).items():
+        for name, figure in figures().items():
             written.append(path.with_name(f"{path.stem}{name}{path.suffix}"))
             save(figure, written[-1], kind)
     return written

@@ -11,8 +11,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
 from tape_arith.arith.studies import inputs
-from tape_arith.arith.studies.attention import maps, patterns
-from tape_arith.arith.studies.attention_report import figures, to_markdown
+from tape_arith.arith.studies.attention import figures, maps, patterns, to_markdown
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
 from tape_arith.arith.tasks.task import load_task
 from tests.helpers.figures import assert_nothing_is_cut_off

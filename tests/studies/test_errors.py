@@ -1,7 +1,7 @@
 """Kinds of errors, against decoding token by token and loops over text; tables and the figure.
 
 A random decoder is wrong everywhere at once, so what it decodes itself is taken for the right
-answer and then one token of it is changed, to all that it can be mistaken for.
+answer, and one token of it is changed.
 """
 
 from collections import Counter
@@ -17,27 +17,31 @@ from tape_arith.arith.data.bucket import CARRY, EVALUATION, Bucket
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.studies import errors as module
-from tape_arith.arith.studies.errors import errors, first_errors
-from tape_arith.arith.studies.errors_report import KINDS, figures, to_markdown
+from tape_arith.arith.studies.errors import KINDS, errors, figures, first_errors, to_markdown
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
 from tape_arith.arith.tasks.task import DIGIT_ZERO, EOS, Problems, decode, load_task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names import parse
 from tests.helpers.exported_runs import greedy
 from tests.helpers.figures import assert_nothing_is_cut_off, words
-from tests.helpers.small_training import cpu, small, train, trainer
+from tests.helpers.small_training import cpu, small
 from tests.helpers.studied_runs import made_study, run_facts
 
 TRAINED, TESTED = 1, 3
-SIZES = {"hidden_size": 32, "mlp_size": 32, "batch_size": 32, "steps": 120}
-CONFIG = small(trained_digits=TRAINED, tested_digits=TESTED, **SIZES)
+CONFIG = small(trained_digits=TRAINED, tested_digits=TESTED, hidden_size=32, mlp_size=32)
 COUNT = 90
+BUCKET = Bucket("addition", TESTED, 0, EVALUATION)
 
 
 @pytest.fixture(scope="module")
-def trained() -> Decoder:
-    """Rope, part of the way to adding two digits."""
-    return train(trainer(CONFIG)).decoder.eval()
+def decoder() -> Decoder:
+    """Return a random decoder that answers all kinds of things."""
+    decoder = decoder_for(CONFIG, parse("nope"), 0).double().eval()
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            parameter.add_(0.5 * torch.randn(parameter.shape, generator=generator).double())
+    return decoder
 
 
 def rows_of(problems: Problems) -> list[tuple[list[int], list[int]]]:
@@ -103,31 +107,22 @@ def decoded(decoder: Decoder, bucket: Bucket, problems: Problems) -> list[list[i
 
 
 @pytest.mark.parametrize("split", [EVALUATION, CARRY])
-def test_answers_of_a_trained_decoder(
-    trained: Decoder, split: str, monkeypatch: pytest.MonkeyPatch
+def test_answers_to_an_evaluation_set(
+    decoder: Decoder, split: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket = Bucket("addition", TESTED, 0, split)
     problems = bucket.problems(0, COUNT)
-    expected = count_by_loops(problems, decoded(trained, bucket, problems))
-    done: list[int] = []
+    expected = count_by_loops(problems, decoded(decoder, bucket, problems))
     monkeypatch.setattr(module, "ROWS_A_CHUNK", 40)
-    rows = errors(trained, bucket, COUNT, TRAINED, cpu(), done.append)
-    assert as_counter(rows) == expected and done == [40, 80, 90]
-    # There is something to tell apart.
-    _, chains, kinds, places = map(set, zip(*expected, strict=True))
-    assert "exact" in kinds and len(kinds) >= 4 and len(chains) >= 2 and len(places) >= 3
+    assert as_counter(errors(decoder, bucket, COUNT, TRAINED, cpu())) == expected
+    _, chains, kinds, _ = map(set, zip(*expected, strict=True))
+    assert len(kinds) >= 4 and len(chains) >= 2
 
 
-def test_every_kind_of_error() -> None:
-    """A random decoder that answers all kinds of things, one token of each answer changed."""
-    decoder = decoder_for(CONFIG, parse("nope"), 0).double().eval()
-    generator = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for parameter in decoder.parameters():
-            parameter.add_(0.5 * torch.randn(parameter.shape, generator=generator).double())
-    bucket = Bucket("addition", TESTED, 0, EVALUATION)
-    problems, keys = bucket.problems(0, COUNT), bucket.keys(0, COUNT)
-    answers = decoded(decoder, bucket, problems)
+def test_every_kind_of_error(decoder: Decoder) -> None:
+    """What the decoder answers is taken as right, and one token of each answer is changed."""
+    problems, keys = BUCKET.problems(0, COUNT), BUCKET.keys(0, COUNT)
+    answers = decoded(decoder, BUCKET, problems)
     changed = []
     for row, answer in enumerate(answers):
         place = row % len(answer)
@@ -144,17 +139,17 @@ def test_every_kind_of_error() -> None:
         tokens=np.concatenate(rows).astype(np.uint8), lengths=np.array([len(row) for row in rows])
     )
     outcome = score(decoder, changed_problems, keys, cpu())
-    chains = load_task("addition").carry_chains(*bucket.operands(0, COUNT))
+    chains = load_task("addition").carry_chains(*BUCKET.operands(0, COUNT))
     counted = first_errors(changed_problems, chains, outcome, TRAINED)
     assert as_counter(counted) == count_by_loops(changed_problems, answers)
     assert set(counted.error) == {"exact", *KINDS}
 
 
-def test_logits_that_overflow_say_no_digit(trained: Decoder) -> None:
+def test_logits_that_overflow_say_no_digit() -> None:
     decoder = decoder_for(CONFIG, parse("rope"), 0).eval()
     with torch.no_grad():
         decoder.head.weight[DIGIT_ZERO + 5].fill_(float("nan"))  # which argmax takes for the most
-    rows = errors(decoder, Bucket("addition", TESTED, 0, EVALUATION), 20, TRAINED, cpu())
+    rows = errors(decoder, BUCKET, 20, TRAINED, cpu())
     assert set(rows.error) == {"no_digit"} and rows.problems.sum() == 20
 
 
@@ -195,7 +190,7 @@ def test_tables_show_shares_with_their_counts() -> None:
     assert outside.endswith("| 2 | 0.0 % (0 of 30) | 0.0 % (0 of 15) |")
     wrong = "| rope | 0, 1 | out of distribution | 82.5 % (33 of 40) | 48.5 % (16 of 33) | "
     assert wrong + "51.5 % (17 of 33) | 0.0 % (0 of 17) | 16 | 0 | 0 | 0 | 17 | 0 |" in text
-    assert "| 0 | \N{MINUS SIGN}8 | 100.0 % (8 of 8) | 100.0 % (4 of 4) |" in text
+    assert "| 0 | 100.0 % (8 of 8) | 100.0 % (4 of 4) |" in text
 
 
 def points(ax: Any, number: int) -> Any:
@@ -212,9 +207,9 @@ def test_the_figure_shows_the_counts() -> None:
     assert np.allclose(points(outside, 1), [[1.1, 0], [2.1, 0]])
     assert np.allclose(points(places, 0), [[n, n == 2] for n in range(9)])
     assert points(places, -1)[0, 0] == 7.5  # between the trained places and the others
-    widths = [float(bar.get_width()) for bar in bars]
-    assert np.allclose(widths[: len(KINDS)], [16 / 33, 0, 0, 0, 17 / 33, 0])
-    assert "330 wrong" in words(figure) and "counts that pool seeds" in words(figure)
+    widths = [float(bar.get_width()) for bar in bars[::2]]  # of the first of two encodings
+    assert np.allclose(widths, [16 / 33, 0, 0, 0, 17 / 33, 0])
+    assert "330 wrong" in words(figure)
     # Lengths with few answers are not drawn, and scales end early.
     inside, outside = figures(made_study("errors", run("a", 0, 0, times=4)))[""].axes[:2]
     assert points(inside, 0)[:, 0] == pytest.approx([1])
@@ -227,6 +222,6 @@ def test_nothing_longer_nothing_wrong_and_many_names() -> None:
     del study.facts["evaluation"]["problems"][OUTSIDE]
     assert "out of distribution" not in words(figures(study)[""]) + to_markdown(study)
     assert "| rope | 0 | in distribution | 0.0 % (0 of 36) | - | - | - |" in to_markdown(study)
-    names = ["rope", "fire", "tape-heads", "rand-rope", "fire:init_l=512:width=64", "a", "b", "c"]
+    names = ["rope", "fire:init_l=512:width=64", "a", "b", "c", "d"]
     many = made_study("errors", *(run(name, 0, 3) for name in names))
     assert_nothing_is_cut_off(figures(many)[""])
