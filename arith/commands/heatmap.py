@@ -30,8 +30,8 @@ def command(
     `--pe all` draws every scored encoding: by mean out of distribution, then those that know
     where digits stand, then those that did not converge.
     """
-    from tape_arith.arith.compare.order import describe_order, figure_path, sort_panels
-    from tape_arith.arith.compare.panels import ALL, select_panels
+    from tape_arith.arith.compare.leaderboard import describe_order, sort_panels
+    from tape_arith.arith.compare.panels import ALL, figure_path, select_panels
     from tape_arith.arith.errors import UsageError
     from tape_arith.arith.figures.heatmap import draw
     from tape_arith.arith.scoring.grid import EvaluationSet

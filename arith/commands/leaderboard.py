@@ -32,7 +32,7 @@ def command(
     Runs of another budget or evaluation set are left out and named. The table goes to stdout; with
     --out or --figure, what is printed is the files written.
     """
-    from tape_arith.arith.compare.leaderboard import board
+    from tape_arith.arith.compare.leaderboard import build_board
     from tape_arith.arith.figures.tables import FORMATS
     from tape_arith.arith.files import write_text
     from tape_arith.arith.scoring.grid import EvaluationSet
@@ -49,7 +49,7 @@ def command(
 
         figure_format(figure)  # before anything is written
     evaluation_set = EvaluationSet(split, max_digits)
-    content = board(runs, pe, preset, evaluation_set, costs=costs)
+    content, *_ = build_board(runs, pe, preset, evaluation_set, costs=costs)
     if out:
         write_text(out, FORMATS[kind](content))
         print(out)

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tape_arith.arith.compare.run_files import or_default
+from tape_arith.arith.compare.panels import or_default
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.folder import RunFolder, find_runs, read_grids
 from tape_arith.arith.runs.record import describe_preset, load_preset, presets
@@ -24,7 +24,7 @@ def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
     With `costs`, each encoding has its parameters and its extra FLOPs a token at the paper's size.
     """
     encodings = [_entry(declaration) for declaration in declarations("encoding")]
-    joined = [_joined_entry(name) for name in _JOINED]
+    joined = [_entry(_joined(name)) for name in _JOINED]
     for entry in (*encodings, *joined) if costs else ():
         if not entry["problem"]:
             entry |= or_default(partial(_cost, entry["name"]), dict[str, Any]())
@@ -88,23 +88,19 @@ def part_text(facts: dict[str, Any]) -> str:
     return escape_control("\n".join(lines))
 
 
-def _joined_entry(name: str) -> dict[str, Any]:
-    """Describe encodings joined with a plus: what its parts say, or what is wrong with them."""
-    parts, problem = [], ""
+def _joined(name: str) -> Declaration:
+    """Declare encodings joined with a plus: what its parts declare, or what is wrong with them."""
     try:
         named = parse(name).encoding.parts
         parts = [locate("encoding", part.name).declaration() for part in named]
     except UsageError as error:  # a package has one of the names too
-        problem = str(error)
-    return {
-        "name": name,
-        "kind": " + ".join(part.kind for part in parts),
-        "summary": f"Both at once: {' and '.join(part.name for part in parts)}.",
-        "paper": "; ".join(part.paper for part in parts),
-        "options": {},
-        "package": "",
-        "problem": problem,
-    }
+        return Declaration(name, problem=str(error))
+    return Declaration(
+        name,
+        kind=" + ".join(part.kind for part in parts),
+        summary=f"Both at once: {' and '.join(part.name for part in parts)}.",
+        paper="; ".join(part.paper for part in parts),
+    )
 
 
 def _run(folder: RunFolder) -> dict[str, Any]:
@@ -144,9 +140,9 @@ def to_text(content: dict[str, Any]) -> str:
     lines += ["", "TASKS (--task)"]
     lines += [f"  {task}{_package(packages.get(task))}" for task in content["tasks"]]
     lines += ["", "RUNS"]
-    for entry in content["runs"]:
-        grids = ", ".join(entry.get("grids", [])) or "not scored"
-        lines.append(f"  {entry['path']}: {entry['state']}; {grids}")
+    for run in content["runs"]:
+        grids = ", ".join(run.get("grids", [])) or "not scored"
+        lines.append(f"  {run['path']}: {run['state']}; {grids}")
     return escape_control("\n".join(lines if content["runs"] else [*lines, "  none yet"]))
 
 

@@ -6,9 +6,15 @@ from typing import Any
 
 import pandas as pd
 
-from tape_arith.arith.compare.order import join_names
-from tape_arith.arith.compare.panels import ALL, choose_group, parse_names, warn_excluded
-from tape_arith.arith.compare.run_files import RunFiles, read_runs
+from tape_arith.arith.compare.panels import (
+    ALL,
+    RunFiles,
+    choose_group,
+    join_names,
+    parse_names,
+    read_runs,
+    warn_excluded,
+)
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.curves import COLUMNS, Study
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command

@@ -1,69 +1,132 @@
-"""The leaderboard: the scored encodings of a preset, ranked and tested. Torch only for costs."""
+"""The order of encodings in a comparison, and the leaderboard. Torch only for costs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from tape_arith.arith.compare.order import SECTIONS, Panels, kinds, sections
-from tape_arith.arith.compare.panels import ALL, select_panels
-from tape_arith.arith.compare.run_files import Key, RunFiles, key, or_default, read_runs
+from tape_arith.arith.compare.panels import (
+    ALL,
+    Key,
+    Panels,
+    RunFiles,
+    key,
+    or_default,
+    read_runs,
+    select_panels,
+)
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.captions import Panel, footnote, source
-from tape_arith.arith.figures.tables import Board, Comparison, Row, Section, Training
+from tape_arith.arith.figures.tables import Board, Comparison, Row, Section, Training, rows
 from tape_arith.arith.runs.metrics import last_states
 from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.statistics import holm, welch
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
+from tape_arith.models.locate import locate
 from tape_arith.models.names import parse, parse_list
 
 _REFERENCES = ("rope", "tape")
 """The encodings against which every other is tested (the protocol)."""
+_AGNOSTIC, _STRUCTURED = "Task-agnostic", "Task-structured"
+_UNKNOWN, _NOT_RANKED = "Of unknown kind", "Not ranked"
+SECTIONS: Mapping[str, str] = {
+    _AGNOSTIC: "",
+    _STRUCTURED: "these know where digits stand, a prior that the others do not have",
+    _UNKNOWN: "not known here any more, so nobody can say what they know of the task",
+    _NOT_RANKED: "below 99 % in distribution (not converged), or not scored",
+}
+"""The sections in their order, and why each stands apart."""
 
 
-def board(
+def kinds(name: str) -> tuple[str, ...] | None:
+    """Return the kinds of the parts of a name, each once; None for a name that is unknown here.
+
+    >>> kinds("abacus+rope+yarn"), kinds("gone:width=3")
+    (('task-structured', 'rotary'), None)
+    """
+    try:
+        parts = parse(name).encoding.parts
+        declared = [locate("encoding", part.name).declaration() for part in parts]
+        return tuple(dict.fromkeys(declaration.kind for declaration in declared))
+    except UsageError:
+        return None
+
+
+def sections(panels: Panels, seed: int | None = None) -> dict[str, list[Row]]:
+    """Return the rows of a comparison in those of SECTIONS that are not empty.
+
+    Within each the best out of distribution comes first; what is not ranked is sorted by name.
+    Raises UsageError if the grids must not be compared.
+    """
+    by_title: dict[str, list[Row]] = {title: [] for title in SECTIONS}
+    for row in rows(panels, seed):
+        by_title[_section(row)].append(row)
+    return {title: members for title, members in by_title.items() if members}
+
+
+def _section(row: Row) -> str:
+    if not row.ranked:
+        return _NOT_RANKED
+    known = kinds(row.encoding)
+    if known is None:
+        return _UNKNOWN
+    return _STRUCTURED if "task-structured" in known else _AGNOSTIC
+
+
+def sort_panels(panels: Panels, seed: int | None = None) -> Panels:
+    """Return `panels`, with all their seeds, in the order of `sections`, if asked of one seed."""
+    by_name = {panel[0].name: panel for panel in panels}
+    ordered = sections(panels, seed).values()
+    return [by_name[row.encoding] for members in ordered for row in members]
+
+
+def describe_order(panels: Panels, seed: int | None = None) -> str:
+    """Return the order of `sort_panels` as a sentence for a figure's note."""
+    parts = []
+    for title, members in sections(panels, seed).items():
+        named = ", ".join(row.encoding for row in members)
+        first = title == _AGNOSTIC
+        parts.append("by mean out of distribution" if first else f"{title.lower()} ({named})")
+    return f"Order: {'; then '.join(parts)}."
+
+
+# ---- the leaderboard ---------------------------------------------------------------------------
+
+
+def build_board(
     root: Path,
     names: str = ALL,
     preset: str | None = None,
     evaluation_set: EvaluationSet = DEFAULT_SET,
     *,
     costs: bool = False,
-) -> Board:
-    """Return the leaderboard of the encodings in `names`, ranked and tested among all.
+) -> tuple[Board, Panels, dict[Key, RunFiles]]:
+    """Return the leaderboard of the encodings in `names`, ranked and tested among all; with their
+    grids, in its order, and the files of all runs below `root`.
 
     With `costs` it has parameters and FLOPs at the size that was trained. Raises UsageError as
     `select_panels`, Failure if costs are asked for and no record tells the size.
     """
-    panels, excluded = select_panels(root, names, preset, evaluation_set, with_others=True)
-    made = build_board(panels, excluded, read_runs(root), costs=costs)
-    return made if names == ALL else made.only(list(map(str, parse_list(names))))
-
-
-def build_board(
-    panels: Panels,
-    excluded: Sequence[tuple[str, str]],
-    runs: Mapping[Key, RunFiles],
-    *,
-    costs: bool,
-) -> Board:
-    """Return the leaderboard of `panels`, whose runs left their files in `runs`."""
+    runs = read_runs(root)
+    panels, excluded = select_panels(root, names, preset, evaluation_set, runs)
     by_name = {panel[0].name: panel for panel in panels}
     ordered = sections(panels)
     rows = {row.encoding: row for members in ordered.values() for row in members}
     tests, num_tests = significance_tests(rows, by_name)
     first = panels[0][0]
-    config = _config(first.name, runs.get(key(first))) if costs else None
+    if costs and key(first) not in runs:
+        raise Failure(f"{first.name} has no run.json that tells its size: leave --costs out")
 
     def complete(row: Row, place: int) -> Row:
         grids = by_name[row.encoding]
         files = [runs.get(key(grid)) for grid in grids]
         # Training knows nothing of what is added at test time.
-        trained = [
-            None if grid.extrapolation else run for grid, run in zip(grids, files, strict=True)
+        states = [
+            last_states(run.metrics) if run and not grid.extrapolation else []
+            for grid, run in zip(grids, files, strict=True)
         ]
-        states = [last_states(run.metrics) if run else [] for run in trained]
         row = replace(
             row,
             rank=place if row.ranked else None,
@@ -73,10 +136,10 @@ def build_board(
             last_steps=[tuple(step for step, _ in points) for points in states if points],
             train_seconds=[run.seconds.get("train") if run else None for run in files],
         )
-        return row if config is None else _with_costs(row, files, config)
+        return _with_costs(row, files, runs[key(first)].record.config) if costs else row
 
     shown = [by_name[name] for name in rows]
-    return Board(
+    board = Board(
         first.preset,
         {
             "settings": next((g.settings for panel in panels for g in panel if g.settings), {}),
@@ -97,6 +160,9 @@ def build_board(
         len(panels),
         costs,
     )
+    if names != ALL:
+        board = board.only(list(map(str, parse_list(names))))
+    return board, [by_name[row.encoding] for row in board.rows], runs
 
 
 def significance_tests(
@@ -145,16 +211,23 @@ def _why_no_test(
 # ---- costs -------------------------------------------------------------------------------------
 
 
-def _config(name: str, run: RunFiles | None) -> Config:
-    """Return the size that was trained. Raises Failure if no record tells it."""
-    if run is None:
-        raise Failure(f"{name} has no run.json that tells its size: leave --costs out")
-    return run.record.config
-
-
 def _with_costs(row: Row, runs: Sequence[RunFiles | None], config: Config) -> Row:
     """Add parameters, FLOPs and how training went, as far as they are known."""
-    from tape_arith.arith.runs.build import cost
+    from tape_arith.arith.runs.build import cost, training_flops_a_token
+    from tape_arith.models.hardware import datasheet
+
+    def training(run: RunFiles | None) -> Training:
+        # The last line counts all of the run.
+        if run is None or not run.metrics or not run.metrics[-1]["seconds"]:
+            return Training()
+        last = run.metrics[-1]
+        rate, mfu = last["tokens"] / last["seconds"], None
+        limit = datasheet(run.environment.hardware) if run.environment else None
+        if limit is not None and _is_unchanged(run):
+            name = parse(row.encoding)
+            flops = or_default(lambda: training_flops_a_token(name, config), None)
+            mfu = flops and rate * flops / limit
+        return Training(last["loss"], rate, mfu)
 
     size = None
     if _is_unchanged(runs[0]):
@@ -163,28 +236,8 @@ def _with_costs(row: Row, runs: Sequence[RunFiles | None], config: Config) -> Ro
         row,
         parameters=size.parameters if size else None,
         flops_a_token=size.flops_a_token if size else None,
-        trainings=[_training(run, row.encoding, config) for run in runs],
+        trainings=list(map(training, runs)),
     )
-
-
-def _training(run: RunFiles | None, name: str, config: Config) -> Training:
-    """Return what the last line of metrics.jsonl, which counts all of the run, says."""
-    if run is None or not run.metrics or not run.metrics[-1]["seconds"]:
-        return Training()
-    last = run.metrics[-1]
-    rate = last["tokens"] / last["seconds"]
-    return Training(last["loss"], rate, _mfu(rate, name, config, run))
-
-
-def _mfu(rate: float, name: str, config: Config, run: RunFiles) -> float | None:
-    from tape_arith.arith.runs.build import training_flops_a_token
-    from tape_arith.models.hardware import datasheet
-
-    limit = datasheet(run.environment.hardware) if run.environment else None
-    if limit is None or not _is_unchanged(run):
-        return None
-    flops = or_default(lambda: training_flops_a_token(parse(name), config), None)
-    return flops and rate * flops / limit
 
 
 def _is_unchanged(run: RunFiles | None) -> bool:

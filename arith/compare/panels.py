@@ -1,10 +1,11 @@
-"""The grids that stand side by side in a comparison, and the runs that it leaves out."""
+"""The runs that stand side by side in a comparison, and those that it leaves out."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from tape_arith.arith.compare.order import Panels
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.command_lines import (
     completing_command,
@@ -12,8 +13,8 @@ from tape_arith.arith.runs.command_lines import (
     score_command,
     train_command,
 )
-from tape_arith.arith.runs.folder import find_grids, find_runs
-from tape_arith.arith.runs.record import load_preset, presets
+from tape_arith.arith.runs.folder import RunFolder, find_grids, find_runs, slug
+from tape_arith.arith.runs.record import Environment, RunRecord, load_preset, presets
 from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
 from tape_arith.arith.terminal import say
@@ -21,9 +22,16 @@ from tape_arith.models.names import Name, parse, parse_list
 
 ALL = "all"
 """Given as names, it stands for every scored encoding of the preset."""
+_MOST_NAMED = 8
+"""The most encodings that are named in a figure's file."""
+Panels = list[list[Grid]]
+"""The grids of each encoding, one a seed."""
+Key = tuple[str, str, int]
+"""Preset, encoding and seed: which run it is."""
+T = TypeVar("T")
 
 
-class Candidate(Protocol):
+class _Candidate(Protocol):
     """A grid, or the files of a run."""
 
     @property
@@ -36,7 +44,7 @@ class Candidate(Protocol):
     def budget(self) -> Mapping[str, Any]: ...
 
 
-C = TypeVar("C", bound=Candidate)
+_C = TypeVar("_C", bound=_Candidate)
 
 
 class Excluded(NamedTuple):
@@ -45,6 +53,63 @@ class Excluded(NamedTuple):
     runs: str
     """ "rope seeds 0, 1; tape+yarn seed 0" """
     reason: str
+
+
+# ---- the files of a run ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of one run. One that cannot be read is named on stderr and counts as missing."""
+
+    folder: RunFolder
+    record: RunRecord
+    preset: str
+    name: str
+    """The encoding, as it was trained."""
+    seed: int
+    budget: Mapping[str, Any]
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        return or_default(self.folder.metrics, [])
+
+    @cached_property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of each stage."""
+        return or_default(self.folder.timings, {})
+
+    @cached_property
+    def environment(self) -> Environment | None:
+        return or_default(self.folder.environment, None)
+
+
+def read_runs(root: Path) -> dict[Key, RunFiles]:
+    """Return the runs below `root` by what their run.json says, known encodings or not."""
+    runs: dict[Key, RunFiles] = {}
+    for folder in find_runs(root):
+        record = or_default(folder.record, None)
+        if record is not None:
+            run = (record.preset, record.encoding, record.seed)
+            runs[run] = RunFiles(folder, record, *run, record.budget)
+    return runs
+
+
+def key(grid: Grid) -> Key:
+    """Return which run a grid is of."""
+    return grid.preset, grid.encoding, grid.seed
+
+
+def or_default(read: Callable[[], T], default: T) -> T:
+    """Return the result of `read`, or `default` with a note on stderr if it fails."""
+    try:
+        return read()
+    except (UsageError, Failure) as error:
+        say(f"note: {error}")
+        return default
+
+
+# ---- which runs are shown ----------------------------------------------------------------------
 
 
 def split_complete(
@@ -73,34 +138,37 @@ def select_panels(
     names: str = ALL,
     preset: str | None = None,
     evaluation_set: EvaluationSet = DEFAULT_SET,
-    *,
-    with_others: bool = False,
+    runs: Mapping[Key, RunFiles] | None = None,
 ) -> tuple[Panels, list[Excluded]]:
     """Return the complete grids of each encoding in `names`, one a seed, and the runs left out.
 
-    Names the latter on stderr. With `with_others` the other encodings that may stand beside them
-    follow. Raises UsageError as `choose_group`; if nothing is scored, it has the commands that make
-    what is missing.
+    Names the latter on stderr. With `runs`, all of `root`, the other encodings that may stand
+    beside them follow. Raises UsageError as `choose_group`; if nothing is scored, it has the
+    commands that make what is missing.
     """
     named = parse_names(names)
     wanted = list(map(str, named))
-    read_all = with_others or not named
+    read_all = runs is not None or not named
     every_grid = find_grids(root, preset, None if read_all else named, evaluation_set)
     grids, partial = split_complete(root, every_grid, evaluation_set)
-    scored: dict[str, set[str]] = {}
-    for grid in grids:
-        scored.setdefault(grid.preset, set()).add(grid.name)
     shown, excluded = choose_group(
         grids,
         wanted,
         lambda one, other: "; ".join(differences(one, other)),
-        lambda: _nothing_scored(root, named, preset, evaluation_set, scored),
+        lambda: _nothing_scored(root, named, preset, evaluation_set, grids),
     )
     if read_all:
-        excluded += _not_scored(root, shown[0].preset, evaluation_set)
+        unscored = [
+            run
+            for run in (read_runs(root) if runs is None else runs).values()
+            if run.preset == shown[0].preset
+            and not run.folder.has_grid(evaluation_set.normalized(run.record.config.tested_digits))
+        ]
+        if unscored:
+            excluded.append(Excluded(_listed(unscored), f"not scored{evaluation_set} yet"))
     warn_excluded(excluded)
-    if seeds := _seeds([grid for grid in partial if grid.preset == shown[0].preset]):
-        excluded.append(Excluded(_describe_seeds(seeds), "scored in part"))
+    if partial := [grid for grid in partial if grid.preset == shown[0].preset]:
+        excluded.append(Excluded(_listed(partial), "scored in part"))
     ordered = dict.fromkeys([*wanted, *(grid.name for grid in shown)])
     return [[grid for grid in shown if grid.name == name] for name in ordered], excluded
 
@@ -114,11 +182,11 @@ def parse_names(names: str) -> list[Name]:
 
 
 def choose_group(
-    candidates: Sequence[C],
+    candidates: Sequence[_C],
     wanted: Sequence[str],
-    differ: Callable[[C, C], str],
+    differ: Callable[[_C, _C], str],
     nothing: Callable[[], UsageError],
-) -> tuple[list[C], list[Excluded]]:
+) -> tuple[list[_C], list[Excluded]]:
     """Return the candidates to show, and those left out, with how they `differ` from these.
 
     All are of one preset, that in which all `wanted` encodings are there, and alike. Of several
@@ -127,15 +195,15 @@ def choose_group(
     such presets, if two wanted encodings are not alike, and what `nothing` returns for no preset.
     """
 
-    def order(group: Sequence[C]) -> tuple[int, bool, bool, int, int]:
+    def order(group: Sequence[_C]) -> tuple[int, bool, bool, int, int]:
         is_preset, own_weights = budget_preference(group[0].preset, group[0].budget)
-        names = _names(group)
+        names = {one.name for one in group}
         return len(names.intersection(wanted)), is_preset, own_weights, len(names), len(group)
 
-    by_preset: dict[str, list[C]] = {}
+    names_of: dict[str, set[str]] = {}
     for one in candidates:
-        by_preset.setdefault(one.preset, []).append(one)
-    complete = [p for p, members in by_preset.items() if _names(members).issuperset(wanted)]
+        names_of.setdefault(one.preset, set()).add(one.name)
+    complete = [preset for preset, names in names_of.items() if names.issuperset(wanted)]
     if not complete:
         raise nothing()
     if len(complete) > 1:
@@ -143,18 +211,16 @@ def choose_group(
             f"there are runs of {', '.join(wanted) or 'all'} in {', '.join(sorted(complete))}: "
             "choose one with --preset"
         )
-    groups: list[list[C]] = []
-    for one in by_preset[complete[0]]:
-        alike = next((group for group in groups if not differ(group[0], one)), None)
-        if alike is None:
-            groups.append(alike := [])
-        alike.append(one)
+    groups: list[list[_C]] = []
+    for one in candidates:
+        if one.preset == complete[0]:
+            alike = next((group for group in groups if not differ(group[0], one)), None)
+            if alike is None:
+                groups.append(alike := [])
+            alike.append(one)
     shown, *rest = sorted(groups, key=order, reverse=True)
-    excluded = []
-    for group in rest:
-        excluded.append(Excluded(_describe_seeds(_seeds(group)), differ(group[0], shown[0])))
-    lacking = [one for one in wanted if one not in _names(shown)]
-    if lacking:
+    excluded = [Excluded(_listed(group), differ(group[0], shown[0])) for group in rest]
+    if lacking := [name for name in wanted if name not in {one.name for one in shown}]:
         reasons = "; ".join(f"{runs}: {reason}" for runs, reason in excluded)
         raise UsageError(
             f"{', '.join(lacking)} and {shown[0].name} cannot stand in one figure ({reasons}): "
@@ -163,23 +229,14 @@ def choose_group(
     return shown, excluded
 
 
-def _names(group: Iterable[Candidate]) -> set[str]:
-    return {one.name for one in group}
-
-
 def budget_preference(preset: str, budget: Mapping[str, object]) -> tuple[bool, bool]:
     """Return whether a budget is that of its preset, and whether runs drew their own weights."""
-    is_preset = False
-    if preset in presets():
-        config = load_preset(preset)
-        own = {
-            "steps": config.steps,
-            "first_steps": config.steps,
-            "config_sha256": config.sha256,
-            "steps_before": None,
-        }
-        is_preset = all(budget.get(key) == value for key, value in own.items())
-    return is_preset, budget.get("steps_before") is None
+    own_weights = budget.get("steps_before") is None
+    if preset not in presets():
+        return False, own_weights
+    config = load_preset(preset)
+    steps = config.steps == budget.get("steps") == budget.get("first_steps")
+    return own_weights and steps and budget.get("config_sha256") == config.sha256, own_weights
 
 
 def _nothing_scored(
@@ -187,7 +244,7 @@ def _nothing_scored(
     named: Sequence[Name],
     preset: str | None,
     evaluation_set: EvaluationSet,
-    scored: Mapping[str, set[str]],
+    grids: Sequence[Grid],
 ) -> UsageError:
     """Return the error for missing grids, with the commands that make them."""
     if not named:
@@ -199,42 +256,38 @@ def _nothing_scored(
             f"no scored run{of_preset} in {root}{evaluation_set}: {command} makes one"
             f"{other_run_roots(root)}"
         )
+    scored: dict[str, set[str]] = {preset or "mini": set()}
+    for grid in grids:
+        scored.setdefault(grid.preset, set()).add(grid.name)
     wanted = set(map(str, named))
     # The preset that lacks least is the one most probably meant.
-    closest = max(scored, key=lambda name: len(scored[name] & wanted), default=preset or "mini")
-    missing = [name for name in named if str(name) not in scored.get(closest, ())]
+    closest = max(scored, key=lambda name: len(scored[name] & wanted))
+    missing = [name for name in named if str(name) not in scored[closest]]
     commands = "; ".join(score_command(root, closest, name, evaluation_set) for name in missing)
-    listed = ", ".join(map(str, missing))
-    place = f"{root}/{closest}{evaluation_set}"
-    return UsageError(f"no scored run of {listed} in {place}: {commands}{other_run_roots(root)}")
+    place = f"{', '.join(map(str, missing))} in {root}/{closest}{evaluation_set}"
+    return UsageError(f"no scored run of {place}: {commands}{other_run_roots(root)}")
 
 
-def _not_scored(root: Path, preset: str, evaluation_set: EvaluationSet) -> list[Excluded]:
-    """Return the runs without a grid on `evaluation_set`, trained or in training."""
-    seeds: dict[str, list[int]] = {}
-    for folder in find_runs(root):
-        try:
-            record = folder.record()
-        except Failure as error:
-            if not folder.has_grid(evaluation_set):
-                say(f"note: {error}")
-            continue
-        normalized = evaluation_set.normalized(record.config.tested_digits)
-        if record.preset == preset and not folder.has_grid(normalized):
-            seeds.setdefault(record.encoding, []).append(record.seed)
-    return [Excluded(_describe_seeds(seeds), f"not scored{evaluation_set} yet")] if seeds else []
-
-
-def _seeds(group: Iterable[Candidate]) -> dict[str, list[int]]:
-    seeds: dict[str, list[int]] = {}
-    for one in group:
-        seeds.setdefault(one.name, []).append(one.seed)
-    return seeds
-
-
-def _describe_seeds(seeds: Mapping[str, Sequence[int]]) -> str:
+def _listed(runs: Iterable[_Candidate]) -> str:
     """Return "rope seeds 0, 1; tape seed 0"."""
+    seeds: dict[str, list[int]] = {}
+    for run in runs:
+        seeds.setdefault(run.name, []).append(run.seed)
     return "; ".join(
         f"{name} seed{'s' * (len(numbers) > 1)} {', '.join(map(str, sorted(numbers)))}"
         for name, numbers in seeds.items()
     )
+
+
+def figure_path(
+    root: Path, panels: Sequence[Sequence[Grid]], evaluation_set: EvaluationSet = DEFAULT_SET
+) -> Path:
+    """Return the path of a heatmap that has none: beside the runs of its preset."""
+    names = join_names([panel[0].name for panel in panels])
+    return root / panels[0][0].preset / f"{names}{evaluation_set.name}.png"
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Return encodings as part of a file's name: the first of them, and how many more."""
+    more = len(names) - _MOST_NAMED
+    return "-".join(map(slug, names[:_MOST_NAMED])) + (f"-and-{more}-more" if more > 0 else "")

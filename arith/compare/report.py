@@ -6,13 +6,11 @@ from pathlib import Path
 
 from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.compare.leaderboard import build_board
-from tape_arith.arith.compare.panels import ALL, select_panels
-from tape_arith.arith.compare.run_files import Key, RunFiles, key, read_runs
+from tape_arith.arith.compare.panels import ALL, Key, RunFiles, key
 from tape_arith.arith.figures.report.page import Report, Run
 from tape_arith.arith.runs.command_lines import reproduction_commands
 from tape_arith.arith.runs.folder import run_folder
 from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
-from tape_arith.models.names import parse_list
 
 _ENVIRONMENT = ("tape-arith", "commit", "torch", "hardware", "dtype", "attention", "threads")
 """The facts of environment.json that are listed."""
@@ -28,17 +26,12 @@ def collect(
 ) -> Report:
     """Return the report of the encodings in `names` that are scored below `root`.
 
-    Raises UsageError and Failure as `leaderboard.board`.
+    Raises UsageError and Failure as `build_board`.
     """
-    panels, excluded = select_panels(root, names, preset, evaluation_set, with_others=True)
-    runs = read_runs(root)
-    board = build_board(panels, excluded, runs, costs=costs)
+    board, shown, runs = build_board(root, names, preset, evaluation_set, costs=costs)
     words = ["tape-arith", "report", "--preset", board.preset]
-    if names != ALL:
-        board = board.only(list(map(str, parse_list(names))))
-        words += ["--compare", names]
+    words += [] if names == ALL else ["--compare", names]
     words += evaluation_set.options + ["--costs"] * costs
-    shown = [next(p for p in panels if p[0].name == row.encoding) for row in board.rows]
     scored: dict[Key, list[Grid]] = {}
     for panel in shown:
         for grid in panel:

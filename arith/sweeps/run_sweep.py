@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
-from tape_arith.arith.compare.order import figure_path
+from tape_arith.arith.compare.panels import figure_path
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.figures import heatmap
 from tape_arith.arith.figures.tables import Row, ranked, rows, to_csv, to_markdown

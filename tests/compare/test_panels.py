@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tape_arith.arith.compare.order import describe_order, sort_panels
+from tape_arith.arith.compare.leaderboard import describe_order, sort_panels
 from tape_arith.arith.compare.panels import select_panels
 from tape_arith.arith.figures.captions import footnote
 from tape_arith.arith.scoring.grid import Grid
