@@ -21,10 +21,11 @@ def command(
     is drawn only there.
     """
     from tape_arith.arith.compare.curves import figure_path, study
-    from tape_arith.arith.figures.curves import draw, to_json
+    from tape_arith.arith.figures.curves import compose, to_json
+    from tape_arith.arith.figures.style import save
 
     content = study(runs, pe, preset)
     path = figure or (None if as_json else figure_path(runs, content))
     if path is not None:
-        draw(content, path)
+        save(compose(content), path)
     print(to_json(content) if as_json else path, end="" if as_json else "\n")

@@ -33,7 +33,8 @@ def command(
     from tape_arith.arith.compare.leaderboard import describe_order, sort_panels
     from tape_arith.arith.compare.panels import ALL, figure_path, select_panels
     from tape_arith.arith.errors import UsageError
-    from tape_arith.arith.figures.heatmap import draw
+    from tape_arith.arith.figures.heatmap import compose
+    from tape_arith.arith.figures.style import save
     from tape_arith.arith.scoring.grid import EvaluationSet
 
     evaluation_set = EvaluationSet(split, max_digits)
@@ -46,5 +47,5 @@ def command(
     if sort or pe == ALL:
         panels, order = sort_panels(panels, seed), describe_order(panels, seed)
     path = figure or figure_path(runs, panels, evaluation_set)
-    draw(panels, path, seed=seed, order=order)
+    save(compose(panels, seed, order=order), path)
     print(path)

@@ -44,8 +44,8 @@ def command(
     if kind not in FORMATS:
         raise UsageError(f"unknown format '{kind}'. Known: {', '.join(FORMATS)}")
     if figure:
-        from tape_arith.arith.figures.leaderboard import draw
-        from tape_arith.arith.figures.style import figure_format
+        from tape_arith.arith.figures.leaderboard import compose
+        from tape_arith.arith.figures.style import figure_format, save
 
         figure_format(figure)  # before anything is written
     evaluation_set = EvaluationSet(split, max_digits)
@@ -54,7 +54,7 @@ def command(
         write_text(out, FORMATS[kind](content))
         print(out)
     if figure:
-        draw(content, figure)
+        save(compose(content), figure)
         print(figure)
     if not out and not figure:
         print(FORMATS[kind](content), end="")

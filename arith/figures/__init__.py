@@ -1,6 +1,6 @@
 """Figures, tables and the report of grids. Never imports torch.
 
-style.py        colours, fonts and the page that all figures share
+style.py        letters, colours, the page that all figures share, and files of figures
 heatmap.py      grids side by side, and the difference of two
 leaderboard.py curves.py    the ranking and the learning curves as figures
 tables.py       means and the ranking as tables

@@ -4,10 +4,8 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -79,17 +77,9 @@ def to_json(study: Study) -> str:
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
-def draw(study: Study, path: Path) -> None:
-    """Write the figure to `path`, as PNG, SVG or PDF by its ending, whole or not at all.
-
-    Raises UsageError for another ending, Failure if the disk refuses.
-    """
-    kind = style.figure_format(path)
-    style.save(compose(study), path, kind)
-
-
+@style.styled()
 def compose(study: Study) -> Figure:
-    """Return the figure before it is written.
+    """Return the figure.
 
     Loss and exact match of all, then a row for the state of each encoding that has one.
     """
@@ -102,37 +92,36 @@ def compose(study: Study) -> Figure:
     handles = [Line2D([], [], label=name, **look) for name, look in looks.items()]
     last = max(rows.step.max() if len(rows) else 0, 1)
     outside = f"exact match (to {100 * end:g}{NBSP}%)" if end < 1 else "exact match"
-    with mpl.rc_context(style.STYLE):
-        height = _ROW * (1 + len(contextual)) + 0.15 * len(contextual)
-        figure = style.page(_WIDTH, height, footnote(study), handles)
-        axes = figure.subplots(1 + len(contextual), 3, squeeze=False)
-        for ax, quantity, title, label, top in zip(
-            axes[0],
-            ("loss", "held_out", "out_of_distribution"),
-            ("training loss", "in distribution", "out of distribution"),
-            ("nats a scored token", "exact match", outside),
-            (None, 1.0, end),
-            strict=True,
-        ):
-            lines = [(curves[name, quantity, 0], look) for name, look in looks.items()]
-            _draw_panel(ax, lines, title, label, last, top)
-        _set_logarithmic(axes[0][0])
-        for ax in axes[1:].flat:
-            ax.set_axis_off()
-        for number, name in enumerate(contextual, start=1):
-            shown, size = style.fit(name, 72 * _WIDTH / 3.6, style.LETTERS + 0.5, "bold")
-            bold: dict[str, Any] = {"fontsize": size, "fontweight": "bold", "loc": "left", "pad": 4}
-            for ax, quantity in zip(axes[number][:2], measured[name], strict=False):
-                title, unit = _MEASURES.get(quantity, (quantity.removeprefix("state "), ""))
-                lines = [
-                    (curves[name, quantity, layer], {"color": colour})
-                    for layer, colour in enumerate(colours, start=1)
-                ]
-                ax.set_axis_on()
-                _draw_panel(ax, lines, "", unit, last)
-                ax.set_title(f"{shown}\n{title}", **bold)
-        if contextual:
-            _add_layer_legend(axes[1][2], colours)
+    height = _ROW * (1 + len(contextual)) + 0.15 * len(contextual)
+    figure = style.page(_WIDTH, height, footnote(study), handles)
+    axes = figure.subplots(1 + len(contextual), 3, squeeze=False)
+    for ax, quantity, title, label, top in zip(
+        axes[0],
+        ("loss", "held_out", "out_of_distribution"),
+        ("training loss", "in distribution", "out of distribution"),
+        ("nats a scored token", "exact match", outside),
+        (None, 1.0, end),
+        strict=True,
+    ):
+        lines = [(curves[name, quantity, 0], look) for name, look in looks.items()]
+        _draw_panel(ax, lines, title, label, last, top)
+    _set_logarithmic(axes[0][0])
+    for ax in axes[1:].flat:
+        ax.set_axis_off()
+    for number, name in enumerate(contextual, start=1):
+        shown, size = style.fit(name, 72 * _WIDTH / 3.6, style.LETTERS + 0.5, "bold")
+        bold: dict[str, Any] = {"fontsize": size, "fontweight": "bold", "loc": "left", "pad": 4}
+        for ax, quantity in zip(axes[number][:2], measured[name], strict=False):
+            title, unit = _MEASURES.get(quantity, (quantity.removeprefix("state "), ""))
+            lines = [
+                (curves[name, quantity, layer], {"color": colour})
+                for layer, colour in enumerate(colours, start=1)
+            ]
+            ax.set_axis_on()
+            _draw_panel(ax, lines, "", unit, last)
+            ax.set_title(f"{shown}\n{title}", **bold)
+    if contextual:
+        _add_layer_legend(axes[1][2], colours)
     return figure
 
 

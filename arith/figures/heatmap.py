@@ -5,10 +5,8 @@ Shapes: N the longest operand scored. Cell (i, j) is the unit square whose upper
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -77,40 +75,34 @@ def layout(count: int) -> Layout:
     return Layout(columns, -(-count // columns), side, letters)
 
 
-def draw(panels: Sequence[Panel], path: Path, seed: int | None = None, *, order: str = "") -> None:
-    """Write the comparison to `path`, as PNG, SVG or PDF by its ending, whole or not at all.
-
-    `panels` holds the grids (seeds) of each encoding; with `seed` only that one is shown. `order`
-    is a sentence that says in which order they stand. Raises UsageError for another ending and for
-    grids that must not be compared, Failure if the disk refuses.
-    """
-    kind = style.figure_format(path)
-    style.save(compose(panels, seed, order=order), path, kind)
-
-
 def compose(panels: Sequence[Panel], seed: int | None = None, *, order: str = "") -> Figure:
-    """Return the figure before it is written.
+    """Return the figure of `panels`, which hold the grids (seeds) of each encoding.
 
-    Its first axes are the panels, in the order given; then come the difference of two, and the
-    colour bars. Raises UsageError as `draw`.
+    With `seed` only that one is shown. `order` is a sentence that says in which order they stand.
+    The first axes are the panels; then come the difference of two, and the colour bars. Raises
+    UsageError for grids that must not be compared.
     """
     shown = captions.checked_panels(panels, seed)
-    place, compared = layout(len(shown)), len(shown) == 2
+    place, compared, trained = layout(len(shown)), len(shown) == 2, shown[0][0].trained_digits
     means = [cell_means(grids) for grids in shown]
     note = [captions.footnote(shown), _SHORT_WORDS if place.brief else "", order]
-    with mpl.rc_context(style.STYLE):
+    handles = [Patch(label="trained lengths", **_OUTLINE)]
+    if compared:
+        words = "no significant difference (false discovery rate 5 %, these runs only)"
+        handles.append(Patch(label=words, facecolor=_GREY))
+    with style.styled(place.letters):
         figure = style.page(
             min(7.3, place.columns * (place.side + 0.35) + 1.0),
             place.height,
             " ".join(filter(None, note)),
-            _legend(compared=compared),
+            handles,
             3,
             place.letters,
             compress=True,
         )
         axes = figure.subplots(place.rows, place.columns, squeeze=False).ravel()
         for number, (ax, grids, values) in enumerate(zip(axes, shown, means, strict=False)):
-            mesh = _paint(ax, values, COLOURS, (0.0, 1.0), grids[0].trained_digits)
+            mesh = _paint(ax, values, COLOURS, (0.0, 1.0), trained)
             lowest = number + place.columns >= len(shown)
             _label_axes(ax, len(values), place, left=number % place.columns == 0, bottom=lowest)
             lines = [captions.mean_line(grids, region, place.means) for region in place.means]
@@ -122,13 +114,16 @@ def compose(panels: Sequence[Panel], seed: int | None = None, *, order: str = ""
         bar = figure.colorbar(
             mesh,
             ax=axes[: len(shown)],
+            label="exact match",
+            ticks=[0, 0.25, 0.5, 0.75, 1],
+            format=style.percent_tick,
             fraction=0.03,
             pad=0.03 if place.brief else 0.01,
             shrink=length / (place.height - 0.8),
             aspect=max(24.0, 12 * length),
             anchor=(0.0, 1.0),
         )
-        _finish_bar(bar, "exact match", [0, 0.25, 0.5, 0.75, 1], style.percent_tick, place.letters)
+        bar.outline.set_linewidth(0.5)
         if compared:
             _draw_difference(figure, axes[2], shown, 100 * (means[0] - means[1]), place)
     return figure
@@ -201,38 +196,26 @@ def _draw_difference(
     if style.text_width(name, 5, "bold") > 72 * place.side:  # cut short it would lose its sign
         name = "first \N{MINUS SIGN} second"
     _write_title(ax, name, [*lines, "these runs only"], place)
-    bar = figure.colorbar(mesh, ax=[ax], fraction=0.05, pad=0.01, aspect=22)
-    label, at = "difference, percentage points", [-limit, -limit / 2, 0, limit / 2, limit]
-    _finish_bar(bar, label, at, lambda value, _: captions.signed(value, 0), place.letters)
+    bar = figure.colorbar(
+        mesh,
+        ax=[ax],
+        label="difference, percentage points",
+        ticks=[-limit, -limit / 2, 0, limit / 2, limit],
+        format=lambda value, _: captions.signed(value, 0),
+        fraction=0.05,
+        pad=0.01,
+        aspect=22,
+    )
+    bar.outline.set_linewidth(0.5)
 
 
 def _label_axes(ax: Axes, max_digits: int, place: Layout, *, left: bool, bottom: bool) -> None:
     """Ticks in the middle of the cells of round lengths; words only at the figure's outer edge."""
-    middles, words = [d - 0.5 for d in ticks(max_digits)], list(map(str, ticks(max_digits)))
-    ax.set_xticks(middles, words if bottom else [], rotation=0)
-    ax.set_yticks(middles, words if left else [], rotation=0)
-    ax.tick_params(length=2, width=0.5, pad=1.5, labelsize=place.letters)
-    prefix = "" if place.brief else "length of "
-    if bottom:
-        ax.set_xlabel(f"{prefix}second operand", fontsize=place.letters, labelpad=2)
-    if left:
-        ax.set_ylabel(f"{prefix}first operand", fontsize=place.letters, labelpad=2)
-
-
-def _finish_bar(bar: Any, label: str, at: Sequence[float], form: Any, letters: float) -> None:
-    bar.set_ticks(list(at), labels=[form(value, 0) for value in at])
-    bar.set_label(label, fontsize=letters, labelpad=2)
-    bar.ax.tick_params(length=2, width=0.5, pad=1.5, labelsize=letters)
-    bar.outline.set_linewidth(0.5)
-
-
-def _legend(*, compared: bool) -> list[Patch]:
-    """A handle for each sign that the figure uses."""
-    handles = [Patch(label="trained lengths", **_OUTLINE)]
-    if compared:
-        words = "no significant difference (false discovery rate 5 %, these runs only)"
-        handles.append(Patch(label=words, facecolor=_GREY))
-    return handles
+    words = list(map(str, ticks(max_digits)))
+    for axis, outer, operand in ((ax.xaxis, bottom, "second"), (ax.yaxis, left, "first")):
+        axis.set_ticks([d - 0.5 for d in ticks(max_digits)], words if outer else [])
+        if outer:
+            axis.set_label_text(f"{'' if place.brief else 'length of '}{operand} operand")
 
 
 def _write_title(

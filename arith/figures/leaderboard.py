@@ -1,10 +1,8 @@
 """The leaderboard as a figure: a row an encoding, its seeds as points, on one column of a paper."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -21,25 +19,18 @@ _NAMES = 86.0
 """The widest name, in points."""
 _COLUMNS = {"mean": 23, "in dist.": 47, "seeds": 66}
 """Columns of numbers, and where they end right of the points, in points."""
+_MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution")
 _LETTERS = 6.0
 COLOUR, NOT_RANKED = "#1f5f8b", "#9a9a9a"
-_INTERVAL: dict[str, Any] = {"linewidth": 2.0, "alpha": 0.35}
-_SEED: dict[str, Any] = {"marker": "o", "s": 8, "linewidth": 0.3, "edgecolor": "white"}
-_ALONE: dict[str, Any] = {"marker": "D", "s": 9, "facecolor": "white", "linewidth": 0.8}
-_MEAN: dict[str, Any] = {"marker": "|", "s": 42, "linewidth": 1.1}
+_INTERVAL: dict[str, Any] = {"linewidth": 2.0, "alpha": 0.35, "solid_capstyle": "butt"}
+_SEED: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 2.8, "mew": 0.3, "mec": "w"}
+_ALONE: dict[str, Any] = {"linestyle": "", "marker": "D", "markersize": 3, "mew": 0.8, "mfc": "w"}
+_MEAN: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 6.5, "mew": 1.1}
 
 
-def draw(board: Board, path: Path) -> None:
-    """Write the figure to `path`, as PNG, SVG or PDF by its ending, whole or not at all.
-
-    Raises UsageError for another ending, Failure if the disk refuses.
-    """
-    kind = style.figure_format(path)
-    style.save(compose(board), path, kind)
-
-
+@style.styled(_LETTERS)
 def compose(board: Board) -> Figure:
-    """Return the figure before it is written; its one axes has percent across and rows down."""
+    """Return the figure ; its one axes has percent across and rows down."""
     titles, placed = heights(board)
     values = [v for row in board.rows for v in row.values["out_of_distribution"]]
     # All seeds are on the axis. Intervals may leave it: that of a few seeds far apart would push
@@ -47,32 +38,29 @@ def compose(board: Board) -> Figure:
     end = round(100 * style.scale_end(max(values, default=1.0)))
     bottom = max(placed) + 0.6
     signs = seed_signs(board.rows, grey=not all(row.rank for row in board.rows))
-    with mpl.rc_context(style.STYLE):
-        figure = style.page(_WIDTH, bottom * _ROW + 0.42, _note(board, end), signs, 2, _LETTERS)
-        ax = figure.subplots()
-        ax.set(xlim=(-0.015 * end, 1.015 * end), ylim=(bottom, 0))
-        step = {2: 0.5, 5: 1, 10: 2, 20: 5, 40: 10}.get(end, 20)
-        ax.set_xticks([step * n for n in range(int(end / step) + 1)])
-        ax.xaxis.set_major_formatter("{x:g}")
-        ax.set_xlabel(f"exact match out of distribution,{NBSP}%")
-        names = {y: style.fit(row.encoding, _NAMES, _LETTERS) for y, row in placed.items()}
-        ax.set_yticks(list(placed), [name for name, _ in names.values()])
-        style.finish(ax, grid="x", letters=_LETTERS)
-        ax.spines.left.set_visible(False)
-        ax.tick_params(axis="y", length=0, pad=3)
-        for head, end_of_column in _COLUMNS.items():
-            _write(ax, end_of_column, -0.6, head, style.GREY)
-        for label, (y, row) in zip(ax.get_yticklabels(), placed.items(), strict=True):
-            ink = "black" if row.rank else NOT_RANKED
-            ax.axhline(y, color="#efefef", linewidth=0.5, zorder=0)
-            draw_seeds(ax, y, row, "out_of_distribution", COLOUR if row.rank else NOT_RANKED)
-            label.set(fontsize=names[y][1], color=ink, va="center_baseline")
-            outside, inside = row.mean("out_of_distribution"), row.mean("in_distribution")
-            numbers = [_percent(outside), _percent(inside), str(len(row.seeds))]
-            for text, end_of_column in zip(numbers, _COLUMNS.values(), strict=True):
-                _write(ax, end_of_column, y, text, ink)
-        for y, section in titles.items():
-            _write_title(figure, ax, y, section)
+    figure = style.page(_WIDTH, bottom * _ROW + 0.42, _note(board, end), signs, 2, _LETTERS)
+    ax = figure.subplots()
+    ax.set(xlim=(-0.015 * end, 1.015 * end), ylim=(bottom, 0))
+    step = {2: 0.5, 5: 1, 10: 2, 20: 5, 40: 10}.get(end, 20)
+    ax.set_xticks([step * n for n in range(int(end / step) + 1)])
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.set_xlabel(f"exact match out of distribution,{NBSP}%")
+    ax.set_yticks(list(placed), [row.encoding for row in placed.values()])
+    style.finish(ax, grid="x")
+    ax.spines.left.set_visible(False)
+    ax.tick_params(axis="y", length=0, pad=3)
+    for head, right in _COLUMNS.items():
+        _write(ax, right, -0.6, head, style.GREY)
+    for label, (y, row) in zip(ax.get_yticklabels(), placed.items(), strict=True):
+        colour, ink = (COLOUR, "black") if row.rank else (NOT_RANKED, NOT_RANKED)
+        draw_seeds(ax, y, row, "out_of_distribution", colour)
+        name, size = style.fit(row.encoding, _NAMES, _LETTERS)
+        label.set(text=name, fontsize=size, color=ink, va="center_baseline")
+        numbers = [_percent(row.mean(region)) for region in _MEANS] + [str(len(row.seeds))]
+        for text, right in zip(numbers, _COLUMNS.values(), strict=True):
+            _write(ax, right, y, text, ink)
+    for y, section in titles.items():
+        _write_title(figure, ax, y, section)
     return figure
 
 
@@ -90,38 +78,26 @@ def heights(board: Board) -> tuple[dict[float, Section], dict[float, Row]]:
 
 def draw_seeds(ax: Axes, y: float, row: Row, region: Region, colour: str) -> None:
     """Draw seeds as points, under them their interval, over them their mean; one is a diamond."""
-    look: dict[str, Any] = {"zorder": 3, "clip_on": False}
-    values = [100 * value for value in row.values[region]]
-    if len(row.seeds) == 1:
-        ax.scatter(values, [y] * len(values), **look, **_ALONE, edgecolor=colour)
-        return
-    ax.scatter(values, [y] * len(values), **look, **_SEED, color=colour)
-    mean = row.means[region]
-    if mean is not None:
-        ax.hlines(y, 100 * mean.low, 100 * mean.high, color=colour, zorder=2, **_INTERVAL)
-        ax.scatter([100 * mean.mean], [y], **_MEAN, color=colour, zorder=4)
+    ax.axhline(y, color="#efefef", linewidth=0.5, zorder=0)
+    values, mean = [100 * value for value in row.values[region]], row.means[region]
+    sign = _SEED if len(row.seeds) > 1 else _ALONE
+    ax.plot(values, [y] * len(values), **sign, color=colour, zorder=3, clip_on=False)
+    if mean is not None and len(row.seeds) > 1:
+        ax.plot([100 * mean.low, 100 * mean.high], [y, y], **_INTERVAL, color=colour, zorder=2)
+        ax.plot(100 * mean.mean, y, **_MEAN, color=colour, zorder=4, clip_on=False)
 
 
 def seed_signs(rows: Sequence[Row], *, grey: bool = False) -> list[Line2D]:
     """Return a handle for each sign that `draw_seeds` used, and one for `grey` rows."""
-    counts = {len(row.seeds) for row in rows}
-    base: dict[str, Any] = {"color": COLOUR, "linewidth": 0}
-    point: dict[str, Any] = {"marker": "o", "markersize": 2.6, "mew": 0}
-    alone: dict[str, Any] = {"marker": "D", "markersize": 3, "mfc": "white", "mew": 0.8}
-    square: dict[str, Any] = {"linewidth": 0, "marker": "s", "markersize": 4}
-    interval = f"95{NBSP}% interval over seeds (Student{NBSP}t)"
-    handles = []
-    if counts - {1}:
-        handles = [
-            Line2D([], [], **base, **point, label="a seed (training run)"),
-            Line2D([], [], **base, marker="|", markersize=6, mew=1.1, label="their mean"),
-            Line2D([], [], color=COLOUR, **_INTERVAL, label=interval),
-        ]
-    if 1 in counts:
-        handles.append(Line2D([], [], **base, **alone, label="one seed: this run only"))
-    if grey:
-        handles.append(Line2D([], [], color=NOT_RANKED, **square, label="not ranked"))
-    return handles
+    signs: dict[str, dict[str, Any]] = {}
+    if any(len(row.seeds) > 1 for row in rows):
+        signs |= {"a seed (training run)": _SEED, "their mean": _MEAN}
+        signs[f"95{NBSP}% interval over seeds (Student{NBSP}t)"] = _INTERVAL
+    if any(len(row.seeds) == 1 for row in rows):
+        signs["one seed: this run only"] = _ALONE
+    handles = [Line2D([], [], color=COLOUR, **sign, label=label) for label, sign in signs.items()]
+    square: dict[str, Any] = {"linestyle": "", "marker": "s", "markersize": 4}
+    return handles + grey * [Line2D([], [], color=NOT_RANKED, **square, label="not ranked")]
 
 
 def _write_title(figure: Figure, ax: Axes, y: float, section: Section) -> None:

@@ -1,6 +1,7 @@
 """The page, letters, colours and file formats that all figures share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 from textwrap import wrap
@@ -27,16 +28,31 @@ GREY = "#444444"
 _MARGIN = 0.08
 """Around a page, in inches."""
 _DPI = 300
-# Text as text in PDF (type 42, as journals ask), and the same bytes for the same figure.
-STYLE: Any = {
-    "font.family": "DejaVu Sans",
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "tape-arith",
-    "axes.linewidth": 0.6,
-}
+_TICKS = {"size": 2, "width": 0.5, "pad": 1.5}
 _UNDATED: dict[str, Any] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 _DASHES: Any = ("-", (0, (4, 1.4)), (0, (1, 1.1)), (0, (5, 1.2, 1, 1.2)))
 _SCALE_ENDS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+@contextmanager
+def styled(letters: float = LETTERS) -> Iterator[None]:
+    """Draw in the style of all figures, with labels in `letters` points; a decorator too."""
+    look: Any = {
+        "font.family": "DejaVu Sans",
+        # Text as text in PDF (type 42, as journals ask), and the same bytes for the same figure.
+        "pdf.fonttype": 42,
+        "svg.hashsalt": "tape-arith",
+        "axes.linewidth": 0.6,
+        "axes.labelpad": 2,
+        "axes.labelsize": letters,
+        "axes.axisbelow": True,
+    }
+    for axis in ("xtick", "ytick"):
+        look[f"{axis}.labelsize"] = letters
+        for kind in ("major", "minor"):
+            look |= {f"{axis}.{kind}.{key}": n for key, n in _TICKS.items()}
+    with mpl.rc_context(look):
+        yield
 
 
 def figure_format(path: Path) -> str:
@@ -47,9 +63,13 @@ def figure_format(path: Path) -> str:
     return kind
 
 
-def save(figure: Figure, path: Path, kind: str) -> None:
-    """Write `figure` to `path`, whole or not at all. Raises Failure if the disk refuses."""
-    with mpl.rc_context(STYLE), atomic(path) as temporary:
+def save(figure: Figure, path: Path) -> None:
+    """Write `figure` to `path`, as PNG, SVG or PDF by its ending, whole or not at all.
+
+    Raises UsageError for another ending, Failure if the disk refuses.
+    """
+    kind = figure_format(path)
+    with styled(), atomic(path) as temporary:
         figure.savefig(temporary, format=kind, dpi=_DPI, metadata=_UNDATED[kind])
 
 
@@ -102,16 +122,10 @@ def finish(
     ax: Axes,
     title: str = "",
     grid: Literal["x", "y", "both"] = "y",
-    letters: float = LETTERS,
 ) -> None:
-    """Give a panel of lines, points or bars its title, small letters, a grid and no frame."""
-    ax.set_title(title, fontsize=letters + 0.5, fontweight="bold", loc="left", pad=4)
-    for label in (ax.xaxis.label, ax.yaxis.label):
-        label.set_fontsize(letters)
-    ax.xaxis.labelpad = ax.yaxis.labelpad = 2
-    ax.tick_params(which="both", length=2, width=0.5, pad=1.5, labelsize=letters)
+    """Give a panel of lines, points or bars its title, a grid and no frame."""
+    ax.set_title(title, fontsize=LETTERS + 0.5, fontweight="bold", loc="left", pad=4)
     ax.grid(visible=True, which="major", axis=grid, color="#dddddd", linewidth=0.5)
-    ax.set_axisbelow(True)
     sns.despine(ax=ax)
     for line in ax.lines:  # marks on the edge of a panel take no room around it
         line.set_in_layout(False)
@@ -166,7 +180,7 @@ def lines(text: str, width: float, size: float) -> list[str]:
 
 def text_width(text: str, size: float, weight: str = "normal") -> float:
     """Return the width of `text` in letters of `size`, in points."""
-    font = FontProperties(family=STYLE["font.family"], weight=weight)
+    font = FontProperties(family="DejaVu Sans", weight=weight)
     path = TextPath((0, 0), text, size=size, prop=font)
     return float(path.vertices[:, 0].max(initial=0.0))  # get_extents solves every curve: slow
 

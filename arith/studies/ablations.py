@@ -4,10 +4,8 @@ Never imports torch.
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from tape_arith.arith.figures.captions import NBSP, Panel, signed, source
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, draw_seeds, seed_signs
-from tape_arith.arith.figures.style import GREY, LETTERS, STYLE, figure_format, finish, page, save
+from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, styled
 from tape_arith.arith.figures.tables import Row, csv_text, flat, pipe_table, rows
 from tape_arith.arith.scoring.grid import REGION_WORDS, Region
 from tape_arith.arith.scoring.statistics import holm, welch
@@ -126,16 +124,7 @@ FORMATS: dict[str, Callable[[Families], str]] = {"md": to_markdown, "csv": to_cs
 # ---- figure ------------------------------------------------------------------------------------
 
 
-def draw(families: Families, panels: Sequence[Panel], path: Path) -> None:
-    """Write the figure of `families`, made of `panels`, as PNG, SVG or PDF by the ending of `path`.
-
-    Raises UsageError for another ending, Failure if the disk refuses.
-    """
-    kind = figure_format(path)
-    with mpl.rc_context(STYLE):
-        save(compose(families, panels), path, kind)
-
-
+@styled()
 def compose(families: Families, panels: Sequence[Panel]) -> Figure:
     """Draw a panel in distribution and one out of it, percent across and encodings down, with the
     differences beside the second."""
@@ -182,7 +171,6 @@ def compose(families: Families, panels: Sequence[Panel]) -> Figure:
 def _draw_member(ax: Axes, y: float, member: Member, region: Region) -> list[float]:
     """Draw seeds as points over the interval of their mean; return the values drawn, in percent."""
     row, mean = member.row, member.row.means[region]
-    ax.axhline(y, color="#efefef", linewidth=0.5, zorder=0)
     draw_seeds(ax, y, row, region, COLOUR if row.mark is None else NOT_RANKED)
     values = [100 * value for value in row.values[region]]
     if mean is not None and len(row.seeds) > 1:

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.heatmap import COLOURS
-from tape_arith.arith.figures.style import LETTERS, finish, line_styles, page, series_styles
+from tape_arith.arith.figures.style import LETTERS, finish, line_styles, page, series_styles, styled
 from tape_arith.arith.scoring.grid import REGION_WORDS, Floats
 from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.studies.inputs import Integers, Sample, StudiedRuns, watched
@@ -243,6 +243,7 @@ def _diagonal_table(study: Study) -> pd.DataFrame:
 # ---- figures -----------------------------------------------------------------------------------
 
 
+@styled()
 def figures(study: Study) -> dict[str, Figure]:
     """Draw weight by distance, on equal places and, if there is an example, its maps."""
     drawn = {"-distance": _draw_distances(study), "-places": _draw_places(study)}

@@ -29,6 +29,7 @@ from tape_arith.arith.figures.style import (
     percent_tick,
     scale_end,
     series_styles,
+    styled,
 )
 from tape_arith.arith.scoring.grid import REGION_WORDS, Region
 from tape_arith.arith.scoring.score import (
@@ -209,6 +210,7 @@ def _kinds_table(study: Study, region: Region) -> pd.DataFrame:
 # ---- figure ------------------------------------------------------------------------------------
 
 
+@styled()
 def figures(study: Study) -> dict[str, Figure]:
     """Draw exact match by carry chain, a panel a region; below, places and kinds of the first
     errors of the last region."""

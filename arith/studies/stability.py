@@ -25,7 +25,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, series_styles
+from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, series_styles, styled
 from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.studies.inputs import Sample, StudiedRuns, watched
 from tape_arith.arith.studies.study import SPREAD, Study, draw_runs, markdown, mean_cell
@@ -162,6 +162,7 @@ def to_markdown(study: Study) -> str:
     return "\n\n".join([markdown(pd.DataFrame(body).fillna("none"), 5).rstrip(), *notes]) + "\n"
 
 
+@styled()
 def figures(study: Study) -> dict[str, Figure]:
     """Draw a row of panels for attention weights, one for inner products if any encoding has them,
     and a column a change. Of two precisions draws the finer."""

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tape_arith.arith.figures.captions import SPLITS, describe_seeds, preset_words
-from tape_arith.arith.figures.style import STYLE, figure_format, save
+from tape_arith.arith.figures.style import figure_format, save
 from tape_arith.arith.figures.tables import pipe_table
 from tape_arith.arith.scoring.grid import REGION_WORDS, Region
 from tape_arith.arith.scoring.statistics import student_t
@@ -122,9 +121,9 @@ def draw(figures: Callable[[], Mapping[str, Figure]], path: Path) -> list[Path]:
 
     Raises UsageError for an ending other than .png, .svg and .pdf, Failure if the disk refuses.
     """
-    kind, written = figure_format(path), []
-    with mpl.rc_context(STYLE):
-        for name, figure in figures().items():
-            written.append(path.with_name(f"{path.stem}{name}{path.suffix}"))
-            save(figure, written[-1], kind)
+    figure_format(path)  # before much is drawn
+    written = []
+    for name, figure in figures().items():
+        written.append(path.with_name(f"{path.stem}{name}{path.suffix}"))
+        save(figure, written[-1])
     return written

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from tape_arith.arith.compare.panels import figure_path
 from tape_arith.arith.data.bucket import EVALUATION
-from tape_arith.arith.figures import heatmap
+from tape_arith.arith.figures import heatmap, style
 from tape_arith.arith.figures.tables import Row, ranked, rows, to_csv, to_markdown
 from tape_arith.arith.files import write_text
 from tape_arith.arith.lock import lock_folder
@@ -73,7 +73,7 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
         say("nothing is scored yet, so nothing is drawn")
         return None
     figure = figure_path(first.root, panels)
-    heatmap.draw(panels, figure)
+    style.save(heatmap.compose(panels), figure)
     for ending, text in _FORMATS.items():
         write_text(figure.parent / f"table.{ending}", text(rows(panels)))
     return figure
@@ -115,7 +115,7 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
     written = [folder / name for name in texts]
     if families:
         written.append(folder / "ablations.png")
-        ablations.draw(families, scored, written[-1])
+        style.save(ablations.compose(families, scored), written[-1])
     earlier = [*folder.glob("table*.*"), *folder.glob("ablations.*")]
     if stale := sorted(file.name for file in set(earlier) - set(written)):
         for name in stale:

@@ -16,7 +16,8 @@ from matplotlib.text import Text
 
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.captions import footnote
-from tape_arith.arith.figures.heatmap import compose, draw, layout, significant, ticks
+from tape_arith.arith.figures.heatmap import compose, layout, significant, ticks
+from tape_arith.arith.figures.style import save
 from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.figures import assert_texts_are_apart
 from tests.helpers.made_grids import flat
@@ -211,11 +212,11 @@ def test_panels_that_are_refused(panels: list[list[Grid]], seed: int | None, mes
 )
 def test_a_file_by_its_ending(tmp_path: Path, name: str, start: bytes) -> None:
     path = tmp_path / name
-    draw([panel("fire", trained=20)], path)
+    save(compose([panel("fire", trained=20)]), path)
     first = path.read_bytes()
     assert first.startswith(start) and len(first) < 500_000
     assert [p.name for p in path.parent.iterdir()] == [path.name]
-    draw([panel("fire", trained=20)], path)
+    save(compose([panel("fire", trained=20)]), path)
     assert path.read_bytes() == first  # the same figure is the same file
     assert plt.get_fignums() == []
     if path.suffix == ".svg":  # cells are an image: thousands of squares are slow to open
@@ -224,9 +225,10 @@ def test_a_file_by_its_ending(tmp_path: Path, name: str, start: bytes) -> None:
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = compose([panel("tape")])
     for name in ("a.jpg", "a", "png", "a.png.gz"):
         with pytest.raises(UsageError, match=r"\.png, \.svg or \.pdf"):
-            draw([panel("tape")], tmp_path / name)
+            save(figure, tmp_path / name)
 
     def full(self: Figure, path: Path, **_: object) -> None:
         path.write_bytes(b"half")
@@ -236,5 +238,5 @@ def test_a_file_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "old.png").write_bytes(b"old")
     for name in ("new.png", "old.png"):
         with pytest.raises(Failure, match=rf"cannot write .*{name}: No space left"):
-            draw([panel("tape")], tmp_path / name)
+            save(figure, tmp_path / name)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]

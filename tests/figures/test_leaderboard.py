@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.collections import LineCollection, PathCollection
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -76,12 +74,12 @@ def words(figure: Figure) -> list[str]:
 
 
 def marks(figure: Figure) -> dict[float, list[tuple[float, Any]]]:
-    """Return each mark's place in percent and the mark, by row."""
+    """Return each mark's place in percent and its line, by row."""
     places: dict[float, list[tuple[float, Any]]] = {}
-    for artist in figure.axes[0].collections:
-        if isinstance(artist, PathCollection):
-            for x, y in np.asarray(artist.get_offsets()):
-                places.setdefault(float(y), []).append((float(x), artist))
+    for line in figure.axes[0].lines:
+        if line.get_linestyle() == "None":
+            for x, y in np.asarray(line.get_xydata()):
+                places.setdefault(float(y), []).append((float(x), line))
     return places
 
 
@@ -103,18 +101,17 @@ def test_seeds_mean_and_interval(three: Board, figure: Figure) -> None:
     places = {one.encoding: y for y, one in heights(three)[1].items()}
     drawn = marks(figure)
     assert sorted(x for x, _ in drawn[places["fire"]]) == pytest.approx([20, 25, 25, 30])
-    bars = [a for a in figure.axes[0].collections if isinstance(a, LineCollection)]
-    ends = {float(bar.get_segments()[0][0, 1]): bar.get_segments()[0][:, 0] for bar in bars}
+    bars: Any = [line for line in figure.axes[0].lines if line.get_alpha()]
+    ends = {bar.get_ydata()[0]: bar.get_xdata() for bar in bars}
     half = 100 * 4.302653 * 0.05 / 3**0.5
     assert ends[places["fire"]] == pytest.approx([25 - half, 25 + half], abs=1e-4)
     # One seed: an open diamond, no mean of its own and no interval.
     ((x, alone),) = drawn[places["rope"]]
     assert x == pytest.approx(10) and places["rope"] not in ends
-    assert np.allclose(alone.get_facecolor()[0][:3], 1.0)
-    assert np.allclose(alone.get_edgecolor()[0][:3], to_rgb(COLOUR))
+    assert (alone.get_markerfacecolor(), alone.get_color()) == ("w", COLOUR)
     # What is not ranked is grey.
     ((_, mark),) = drawn[places["fox"]]
-    assert np.allclose(mark.get_edgecolor()[0][:3], to_rgb(NOT_RANKED))
+    assert mark.get_color() == NOT_RANKED
 
 
 def test_the_scale_ends_where_seeds_do_not_where_intervals_do() -> None:

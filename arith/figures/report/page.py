@@ -34,7 +34,7 @@ from tape_arith.arith.figures.heatmap import (
     ticks,
 )
 from tape_arith.arith.figures.style import scale_end
-from tape_arith.arith.figures.tables import Board, Row, known_columns
+from tape_arith.arith.figures.tables import Board, known_columns
 from tape_arith.arith.files import write_text
 from tape_arith.arith.scoring.grid import REGION_WORDS, Region, region_mask
 from tape_arith.arith.scoring.statistics import over_seeds, wilson
@@ -44,8 +44,6 @@ _PARTS: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
 _DASHES = ("", "6 3", "2 3", "8 3 2 3")
 _PENS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#3a9bdc", "#8c6bb1", "#7f7f7f")
 """The colours of curves, readable on light and on dark."""
-_LEFT, _BOTTOM, _SIDE = 15.0, 15.0, 84.0
-"""Where the cells of a map lie in its square of 100 x 100; style.css and report.js say the same."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ def page(report: Report) -> str:
         folder.joinpath(name).read_text(encoding="utf-8")
         for name in ("style.css", "report.js", "template.html")
     )
-    numbers = content(report)
+    numbers, first = content(report), report.panels[0][0]
     # Deflated, so that thirty grids of five seeds fit.
     data = zlib.compress(json.dumps(numbers, allow_nan=False, separators=(",", ":")).encode(), 9)
     environment = Environment(
@@ -122,9 +120,9 @@ def page(report: Report) -> str:
         data=base64.b64encode(data).decode(),
         numbers=numbers,
         report=report,
-        first=report.panels[0][0],
-        summary=_summary(report),
-        plot=_plot(numbers["max_digits"], numbers["trained_digits"]),
+        first=first,
+        problems=captions.SPLITS.get(first.split, first.split) or "uniform digits",
+        digits=[(length, (length - 0.5) / first.max_digits) for length in ticks(first.max_digits)],
         same={name: value for name, (value, *others) in facts.items() if not others},
         different=[name for name, values in facts.items() if len(values) > 1],
         configurations=[(dict(settings), runs) for settings, runs in configurations.items()],
@@ -137,24 +135,6 @@ def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _summary(report: Report) -> dict[str, str]:
-    """Return the comparison as a list of terms."""
-    first = report.panels[0][0]
-    evaluation = first.evaluation
-    seeds = sorted({len(panel) for panel in report.panels})
-    return {
-        "Preset": first.preset,
-        "Task": f"{evaluation['task']}, version {evaluation['version']}",
-        "Trained to": f"{first.trained_digits} digits",
-        "Tested to": f"{first.max_digits} digits",
-        "Encodings": str(len(report.panels)),
-        "Seeds an encoding": " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1])))),
-        "Problems": captions.SPLITS.get(first.split, first.split) or "uniform digits",
-        "Problems a cell": f"{evaluation['problems_per_cell']:,}",
-        "Evaluation set": evaluation["sha256"],
-    }
-
-
 def _leaderboard(report: Report) -> dict[str, Any]:
     """Return heads, notes and sections of rows; a column without any number is left out."""
     board, rows = report.board, report.board.rows
@@ -164,7 +144,7 @@ def _leaderboard(report: Report) -> dict[str, Any]:
     values = [value for row in rows for value in row.values["out_of_distribution"]]
     end = scale_end(max(values, default=1.0))
     entries = iter(
-        {"row": row, "place": place, "cells": texts.loc[row.encoding], "strip": _strip(row, end)}
+        {"row": row, "place": place, "cells": texts.loc[row.encoding]}
         for place, row in enumerate(rows)
     )
     notes = board.notes()[1 : -len(board.left_out) or None]
@@ -175,45 +155,12 @@ def _leaderboard(report: Report) -> dict[str, Any]:
     return {
         "heads": known,
         "outside": f"{REGION_WORDS['out_of_distribution']}, %",
-        "end": f"{100 * end:g}",
+        "end": end,
         "sections": [
             {**section._asdict(), "rows": [next(entries) for _ in section.rows]}
             for section in board.sections
         ],
         "notes": notes,
-    }
-
-
-def _strip(row: Row, end: float) -> dict[str, Any]:
-    """Return seeds and interval out of distribution from 0 to `end`, as places from 3 to 99.
-
-    All seeds lie on it; an interval may leave it.
-    """
-    interval, values = row.means["out_of_distribution"], row.values["out_of_distribution"]
-    shares = [interval.low, min(interval.high, end)] if interval else []
-    labels = [f"seed {s}: {100 * v:.1f} %" for s, v in zip(row.seeds, values, strict=False)]
-    return {
-        "interval": [f"{3 + 96 * share / end:.2f}" for share in shares],
-        "seeds": [f"{3 + 96 * share / end:.2f}" for share in values],
-        "label": ", ".join(labels),
-    }
-
-
-def _plot(max_digits: int, trained_digits: int) -> dict[str, Any]:
-    """Return where the axes, the trained lengths and the ring around a cell lie in a map."""
-    cell = _SIDE / max_digits
-    top = 100 - _BOTTOM - _SIDE
-    middles = {digits: (digits - 0.5) * cell for digits in ticks(max_digits)}
-    return {
-        "left": _LEFT,
-        "top": top,
-        "side": _SIDE,
-        "centre": _LEFT + _SIDE / 2,
-        "middle": top + _SIDE / 2,
-        "trained": f"{trained_digits * cell:.2f}",
-        "trained_top": f"{100 - _BOTTOM - trained_digits * cell:.2f}",
-        "cell": f"{cell:.3f}",
-        "ticks": [(d, f"{_LEFT + m:.2f}", f"{top + _SIDE - m:.2f}") for d, m in middles.items()],
     }
 
 
