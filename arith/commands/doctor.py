@@ -1,7 +1,6 @@
 """`tape-arith doctor`: checks this machine."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
 EXAMPLE = "tape-arith doctor --preset paper-40"
 SCHEMA = 2
-STYLES = {"ok": "green", "slow": "yellow", "missing": "cyan", "broken": "bold red"}
 
 
 def command(
@@ -34,7 +32,7 @@ def command(
     checks: list[Check] = []
     for check in examine(preset, runs, datasets):
         checks.append(check)
-        if not as_json and not sys.stdout.isatty():
+        if not as_json:
             print(check, flush=True)
     states = [check.state for check in checks]
     works = "broken" not in states
@@ -42,23 +40,6 @@ def command(
         content = {"schema": SCHEMA, "works": works, "checks": list(map(vars, checks))}
         print(json.dumps(content, indent=1))
     else:
-        if sys.stdout.isatty():
-            show(checks)
         print(", ".join(f"{states.count(state)} {state}" for state in STATES))
     if not works:
         raise typer.Exit(EXIT_FAILED)
-
-
-def show(checks: "list[Check]") -> None:
-    """Print a table as wide as the terminal."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
-    for head in ("", "check", "result", "fix"):
-        table.add_column(head, overflow="fold")
-    for check in checks:
-        state = Text(check.state, STYLES[check.state])
-        table.add_row(state, Text(check.name), Text(check.result), Text(check.fix))
-    Console().print(table)

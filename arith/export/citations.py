@@ -29,11 +29,8 @@ _SUITE = {
 @cache
 def entries() -> dict[str, str]:
     """Return the entries of papers.bib by arXiv number."""
-    text = _PAPERS.read_text("utf-8")
-    return {
-        re.findall(r"^  eprint +=\s*{(.*)},$", entry, re.MULTILINE)[0]: entry
-        for entry in re.findall(r"^@.*?^}\n", text, re.MULTILINE | re.DOTALL)
-    }
+    every = re.findall(r"^@.*?^}\n", _PAPERS.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return {re.findall(r"^  eprint +=\s*{(.*)},$", one, re.MULTILINE)[0]: one for one in every}
 
 
 def bibtex(names: Sequence[Name]) -> str:

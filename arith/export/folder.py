@@ -9,7 +9,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import (
-    read_content,
     remove,
     remove_stale_temporaries,
     temporary_beside,
@@ -18,7 +17,6 @@ from tape_arith.arith.files import (
 
 _MARK = "tape-arith.json"
 """The file of an exported folder that names its run or problems."""
-_KIND = "exported run"
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     undefined=StrictUndefined,
@@ -41,16 +39,18 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
     export and `fresh`; Failure from the disk.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        _check_replaceable(out, fresh)
-    temporary, before = temporary_beside(out), temporary_beside(out)
+        if not (out / _MARK).is_file():
+            raise UsageError(f"{out} exists and is no export of tape-arith: choose another --out")
+        if not fresh:
+            raise UsageError(f"{out} exists: --fresh writes it again, or choose another --out")
+    temporary = temporary_beside(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_temporaries(out.parent, out.name)
         temporary.mkdir()
         yield temporary
-        write_document(temporary / _MARK, facts, _KIND)
-        if out.exists():
-            out.rename(before)
+        write_document(temporary / _MARK, facts, "exported run")
+        remove(out)
         temporary.rename(out)
     except OSError as error:
         raise Failure(f"cannot write {out}: {error.strerror or error}") from error
@@ -58,18 +58,4 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
         raise Failure(str(error).replace(str(temporary), str(out))) from error
     finally:
         with suppress(OSError):
-            if before.exists() and not out.exists():
-                before.rename(out)
             remove(temporary)
-            remove(before)
-
-
-def _check_replaceable(out: Path, fresh: bool) -> None:
-    try:
-        read_content(out / _MARK, _KIND)
-    except Failure:
-        raise UsageError(
-            f"{out} exists and is no export of tape-arith: choose another --out"
-        ) from None
-    if not fresh:
-        raise UsageError(f"{out} exists: --fresh writes it again, or choose another --out")
