@@ -306,35 +306,27 @@ def test_an_encoding_in_one_file(here: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert "zz_broken.py" in refused(*command)
 
 
-def test_a_task_in_one_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_s_task_in_one_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (text,) = re.findall(r'```python\n("""Addition that forgets.*?)```', TASKS_README, re.DOTALL)
     tasks = here / "tasks"
     shutil.copytree(tape_arith.arith.tasks.task._TASKS, tasks)
     monkeypatch.setattr(tape_arith.arith.tasks.task, "_TASKS", tasks)
     monkeypatch.setattr(tape_arith.arith.tasks, "__path__", [str(tasks)])
-    (tasks / "zz_repeat.py").write_text(TASK)
+    (tasks / "zz_no_carry.py").write_text(text)
     clear_caches()
-    assert "  zz-repeat" in done("list").out.splitlines()
-    text = done("generate", "--task", "zz-repeat", "--format", "text", *settings()).out.strip()
-    for line in Path(text).read_text().splitlines():
-        assert line.endswith("=" + line.split("x")[0])
-    done("run", "--pe", "rope", "--task", "zz-repeat", *settings(steps=2))
-    run = RunFolder(Path("runs/mini/rope/seed-0"))
-    assert run.record().config.task == "zz-repeat"
-    assert '"version": 3' in run.grid_file().read_text()
-    assert "holds another run (task" in refused("train", "--pe", "rope", *settings(steps=2))
-    clear_caches()
-    sys.modules.pop("tape_arith.arith.tasks.zz_repeat", None)
-
-
-def test_the_readme_s_task(site: Path) -> None:
-    (text,) = re.findall(r'```python\n("""Addition that forgets.*?)```', TASKS_README, re.DOTALL)
-    install(site, "theirs", "[tape_arith.tasks]\nno-carry = theirs.inner.mine\n", mine=text)
-    done("generate", "--task", "no-carry", *settings(), "--format", "text", "--out", "a.txt")
+    assert "  zz-no-carry" in done("list").out.splitlines()
+    done("generate", "--task", "zz-no-carry", *settings(), "--format", "text", "--out", "a.txt")
     for line in Path("a.txt").read_text().split():
         a, b, c = re.split("[x=]", line)
         width = max(len(a), len(b))
         digits = zip(a.ljust(width, "0"), b.ljust(width, "0"), strict=True)
         assert c == "".join(str((int(x) + int(y)) % 10) for x, y in digits)
+    done("run", "--pe", "rope", "--task", "zz-no-carry", *settings(steps=2))
+    run = RunFolder(Path("runs/mini/rope/seed-0"))
+    assert run.record().config.task == "zz-no-carry" and run.grid_file().exists()
+    assert "holds another run (task" in refused("train", "--pe", "rope", *settings(steps=2))
+    clear_caches()
+    sys.modules.pop("tape_arith.arith.tasks.zz_no_carry", None)
 
 
 def test_the_readme_s_example(here: Path) -> None:

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,28 +96,6 @@ def test_how_many_are_scored_is_no_part_of_a_graph(monkeypatch: pytest.MonkeyPat
         torch.testing.assert_close(logits_of_answers(one.decoder, group, "cpu"), expected)
         made.append(counters["stats"]["unique_graphs"])
     assert made[0] == made[1] >= 2
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")  # torch's own
-@pytest.mark.skipif(not build.ISOLATES, reason="needs torch 2.13")
-@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-def test_threads_share_a_compiled_decoder() -> None:
-    """As many graphs as of one thread, and the same bits; of which those that look are plain."""
-    ends = []
-    for threads in (1, 2):
-        one = trainer(CONFIG, "tape", hardware=replace(COMPILED, threads=threads))
-        perturbed(one.decoder)
-        counters.clear()
-        for step in range(60):
-            one.train_step()
-            if step % 20 == 0:
-                one.held_out_exact_match()
-        ends.append((counters["stats"]["unique_graphs"], one.decoder.state_dict()))
-    (graphs, weights), (more_graphs, more_weights) = ends
-    assert graphs == more_graphs == CONFIG.num_layers
-    assert all(torch.equal(more_weights[name], weight) for name, weight in weights.items())
 
 
 def test_when_graphs_may_be_missing() -> None:

@@ -25,10 +25,18 @@ FIRE: Starts = {
     "layers.output.bias": ((8,), ("uniform", 32**-0.5)),
 }
 KERPLE: Starts = {"p": ((8,), ("range", 2.0)), "a": ((8,), ("range", 1.0))}
-PSI: Starts = {
-    "layers.psi.weight": ((48, 16), ("uniform", 0.25)),
-    "layers.psi.bias": ((48,), ("uniform", 0.25)),
-}
+
+
+def tape(rows: int) -> Starts:
+    """Return the starts of G, which acts on so many rows of e."""
+    return {
+        "layers.psi.weight": ((48, 16), ("uniform", 0.25)),
+        "layers.psi.bias": ((48,), ("uniform", 0.25)),
+        "layers.w1": ((48, rows), ("uniform", rows**-0.5)),
+        "layers.w2": ((rows, 48), ZERO),
+    }
+
+
 #: Shape and law of every parameter of every encoding that has any; one of each layer is "layers.".
 STARTS: dict[str, Starts] = {
     # K = 1.25 x the digits of the longest tested operand, here 20, and L1 + 1 more rows.
@@ -72,21 +80,9 @@ STARTS: dict[str, Starts] = {
     },
     "shaw": {"layers.keys": ((29, 16), ("normal", 16**-0.5))},
     "t5": {"table": ((32, 8), NORMAL)},
-    "tape": {
-        **PSI,
-        "layers.w1": ((48, 2), ("uniform", 2**-0.5)),
-        "layers.w2": ((2, 48), ZERO),
-    },
-    "tape:form=vector": {
-        **PSI,
-        "layers.w1": ((48, 1), ("uniform", 1.0)),
-        "layers.w2": ((1, 48), ZERO),
-    },
-    "tape:form=non-equivariant": {
-        **PSI,
-        "layers.w1": ((48, 4), ("uniform", 0.5)),
-        "layers.w2": ((4, 48), ZERO),
-    },
+    "tape": tape(2),
+    "tape:form=vector": tape(1),
+    "tape:form=non-equivariant": tape(4),
     "tape:context=no-mlp": {"layers.s": ((8,), ZERO)},
     "tape-heads": {
         "layers.s": ((8,), ZERO),

@@ -164,42 +164,38 @@ def step_of(path: Path) -> int:
     return int(checkpoint.load(path, "cpu")[1]["step"])
 
 
-def assert_unbroken(folder: RunFolder, expected: Outcome) -> None:
-    assert folder.finished() and folder.checkpoints() == [folder.before_cooldown]
-    assert_same_bits(final_weights(folder), expected[0])
-    assert untimed(folder.metrics()) == expected[1]
-
-
-@pytest.mark.parametrize("damage", [truncated, with_a_flipped_bit])
+@pytest.mark.parametrize(
+    ("stop", "damages", "good", "step"),
+    [
+        (23, [truncated], "previous", 20),
+        (23, [with_a_flipped_bit], "previous", 20),
+        (27, [truncated, with_a_flipped_bit], "before-cooldown", 24),
+    ],
+)
 def test_the_older_state_gives_the_same_run(
     tmp_path: Path,
-    damage: Callable[[Path], None],
+    stop: int,
+    damages: list[Callable[[Path], None]],
+    good: str,
+    step: int,
     uninterrupted: Outcome,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder = run(tmp_path, stop=23)
-    damage(folder.latest)
+    folder = run(tmp_path, stop=stop)
+    for damage, path in zip(damages, (folder.latest, folder.previous), strict=False):
+        damage(path)
     capsys.readouterr()
     continue_run(folder, should_stop=stop_after(2))
     (note,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note")]
     assert note.startswith(f"note: {folder.latest} is ")
-    assert note.endswith(": training goes on from previous.safetensors, step 20")
+    assert note.endswith(f": training goes on from {good}.safetensors, step {step}")
     # The damaged one has not taken the place of the good one.
-    assert (step_of(folder.latest), step_of(folder.previous)) == (22, 20)
+    assert step_of(folder.latest) == step + 2
+    assert good != "previous" or step_of(folder.previous) == step
     continue_run(folder, should_stop=never)
-    assert_unbroken(folder, uninterrupted)
-
-
-def test_where_both_are_damaged_the_one_before_the_cool_down_serves(
-    tmp_path: Path, uninterrupted: Outcome, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = run(tmp_path, stop=27)
-    truncated(folder.latest)
-    with_a_flipped_bit(folder.previous)
-    continue_run(folder, should_stop=never)
-    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note")]
-    assert len(notes) == 1 and notes[0].endswith("from before-cooldown.safetensors, step 24")
-    assert_unbroken(folder, uninterrupted)
+    assert folder.finished() and folder.checkpoints() == [folder.before_cooldown]
+    assert_same_bits(final_weights(folder), uninterrupted[0])
+    assert untimed(folder.metrics()) == uninterrupted[1]
 
 
 def test_where_all_are_damaged_nothing_is_touched(stopped: RunFolder) -> None:
