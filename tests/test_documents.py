@@ -288,7 +288,7 @@ VALUES = st.recursive(
 
 @pytest.mark.parametrize("good", DOCUMENTS, indirect=True)
 @settings(
-    max_examples=25,
+    max_examples=12,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

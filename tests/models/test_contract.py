@@ -16,10 +16,10 @@ from tests.models.test_oracles import ABLATIONS
 NAMES = [
     *known_names("encoding"),
     *(
-        f"{changed}+{name}"
+        f"{'rand-rope' if name in NUMBERINGS else 'rope'}+{name}"
         for name in known_names("extrapolation")
-        for changed in (("rand-rope", "rand-learned") if name in NUMBERINGS else ("rope", "tape"))
     ),
+    *("rand-learned+even", "tape+yarn"),
     *(
         f"{tape}:start={start}"
         for tape in ("tape", "tape-heads")

@@ -4,7 +4,6 @@ import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -109,27 +108,6 @@ def test_the_number_of_threads_changes_no_bit(name: str, dtype: torch.dtype) -> 
     config = small(steps=10, groups=5)
     one, two = (train(trainer(config, name, hardware=cpu(dtype, threads))) for threads in (1, 2))
     assert_same_bits(weights(two), weights(one))
-
-
-@pytest.mark.parametrize(("cost", "saved"), [(0.9, [4, 8, 12, 16, 20, 24, 28]), (1.1, [4, 28])])
-def test_a_state_that_takes_long_is_saved_seldom(
-    cost: float, saved: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On this clock a step takes a second."""
-    made, now, at = trainer(small()), [0.0], list[int]()
-    clock = SimpleNamespace(perf_counter=lambda: now[0])
-    monkeypatch.setattr("tape_arith.arith.training.trainer.time", clock)
-
-    def pass_by(seconds: float) -> None:
-        now[0] += seconds
-
-    def save() -> None:
-        at.append(made.step)
-        pass_by(cost)
-
-    vars(made).update(log_every=10, evaluate_every=100, save_every=4)
-    assert made.run(never, tick=lambda step: pass_by(1.0), save=save)
-    assert at == saved
 
 
 def test_a_dataset_and_problems_made_as_needed_give_one_run(tmp_path: Path) -> None:
