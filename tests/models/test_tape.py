@@ -180,7 +180,7 @@ def test_a_learned_start(name: str) -> None:
             decoder(seqs)
 
 
-PLAIN = ["nope", "rope", "fire", "tape", "tape-heads", *ABLATIONS, *CLAMPED]
+PLAIN = ["nope", "rope", "selective-rope", "tape", "tape-heads", *ABLATIONS, *CLAMPED]
 
 
 @pytest.mark.parametrize("name", PLAIN)
