@@ -127,7 +127,7 @@ def to_text(content: dict[str, Any]) -> str:
         # Last, apart, what knows where digits stand, and what does not say of which kind it is.
         return kind != "none", not kind, kind == "task-structured", kind
 
-    lines = ["ENCODINGS (tape-arith train --pe NAME[:option=value])"]
+    lines = ["ENCODINGS (tape-arith train --pe NAME[:option=value], list NAME: one in full)"]
     for kind in sorted({entry["kind"] for entry in content["encodings"]}, key=order):
         lines.append(f" {kind or 'of no stated kind'}")
         lines += [_line(entry) for entry in content["encodings"] if entry["kind"] == kind]

@@ -10,6 +10,7 @@ class RandALiBi(Randomized, ALiBi):
 
     The authors' code draws a sorted subset of *distances* instead, the same for every query of a
     batch and anew in each layer.
+    `l_max` defaults to 2 L1.
     """
 
     kind = "randomized"

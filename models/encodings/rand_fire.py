@@ -10,6 +10,7 @@ class RandFIRE(Randomized, FIRE):
 
     Most indices lie beyond `init_l` (L0 by default), so that distances are interpolated from the
     start. They differ by row: the MLP runs over every pair of every row, FIRE's once a batch.
+    `l_max` defaults to 2 L1.
     """
 
     kind = "randomized"

@@ -11,6 +11,7 @@ class RandLearned(Randomized, LearnedTable):
 
     T [l_max, D] from N(0, 0.02), without weight decay; every row is trained, beyond L0 too. The
     authors' code draws one subset a batch.
+    `l_max` defaults to 2 L1.
     """
 
     kind = "randomized"

@@ -9,6 +9,7 @@ class RandRoPE(Randomized, RoPE):
     """RoPE at a sorted random subset of 0 .. l_max - 1 (the RandPE of the TAPE paper).
 
     The authors' code draws one subset a batch and, for RoPE, a fresh one a layer.
+    `l_max` defaults to 2 L1.
     """
 
     kind = "randomized"

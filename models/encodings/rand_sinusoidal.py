@@ -9,6 +9,7 @@ class RandSinusoidal(Randomized, Sinusoidal):
     """Sinusoidal embeddings at a sorted random subset of 0 .. l_max - 1.
 
     The authors' code draws one subset a batch.
+    `l_max` defaults to 2 L1.
     """
 
     kind = "randomized"

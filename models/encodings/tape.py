@@ -211,7 +211,8 @@ class TAPE(ContextualRotary):
     is invariant); one softmax a head; no norm on e; the last layer updates nothing. Ablations in
     the authors' code (`adawoeq`, `adatensor`, `adavector`) are others, of `tape-heads`.
 
-    - `start` (`rope`, `fourier`, `learned`): see ContextualRotary.
+    - `start`: e at first, the rotation of RoPE (`rope`), the same by frequencies from |N(0, 1)|
+      radians a token (`fourier`), or a learned table of L1 states (`learned`): ContextualRotary.
     - `context=no-attention`: e~ = e. `context=no-mlp`: e <- e + s_h A e, one number s a head, 0 at
       first, learned at H times the rate. Both start as RoPE (Table 6).
     - `form=non-equivariant`: W1 [width, 4], W2 [4, width] act on vec(e) and mix its columns, so

@@ -87,7 +87,7 @@ class TapeHeads(ContextualRotary):
     The code stores twice as many numbers (both halves stay equal) and an H x H matrix of which
     only the row sums act (see `parameter_groups`).
 
-    - `start`: see ContextualRotary.
+    - `start`: z at first, as the option of `tape`.
     - `context=no-attention` leaves out the first update and s (with A taken for the identity, s_h
       would be a factor that a head's queries and keys can have anyway). `context=no-mlp` leaves
       out the second, as the code's `adattention`: the same model as tape:context=no-mlp.
