@@ -8,7 +8,7 @@ import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -40,14 +40,8 @@ app = typer.Typer(
 for _panel, _names in PANELS.items():
     for _name in _names:
         _module = import_module(f"tape_arith.arith.commands.{_name}")
-        _place: dict[str, Any] = {
-            "rich_help_panel": _panel,
-            "epilog": f"Example: {_module.EXAMPLE}",
-        }
-        if hasattr(_module, "app"):  # a command of commands
-            app.add_typer(_module.app, name=_name, **_place)
-        else:
-            app.command(_name, **_place)(_module.command)
+        _example = f"Example: {_module.EXAMPLE}"
+        app.command(_name, rich_help_panel=_panel, epilog=_example)(_module.command)
 
 
 def _print_version(context: typer.Context, requested: bool) -> None:

@@ -111,7 +111,7 @@ HINTS = {
     "bench --json x": "--out",
     "train --seeds 1": "--seed",
     "report --max_digits 3": "--max-digits",
-    "study errors x --num-samples 3": "--problems",
+    "study errors x --num-samples 3": "write --problems",
     "train --resume": "repeat the command",
     "sweep mini-all --set steps=3": "under [set]",
 }
@@ -127,11 +127,10 @@ def test_other_spellings_are_told_the_right_one(line: str) -> None:
 def test_an_option_has_one_meaning() -> None:
     """Beside what a command makes, an option reads alike wherever it is."""
     meanings: dict[str, set[str]] = {}
-    for name, command in COMMANDS.items():
-        for leaf in vars(command).get("commands", {name: command}).values():
-            for parameter in leaf.params:
-                for option in parameter.opts if parameter.param_type_name == "option" else ():
-                    meanings.setdefault(option, set()).add(parameter.help)
+    for command in COMMANDS.values():
+        for parameter in command.params:
+            for option in parameter.opts if parameter.param_type_name == "option" else ():
+                meanings.setdefault(option, set()).add(parameter.help)
     several = {option for option, texts in meanings.items() if len(texts) > 1}
     assert several == {"--out", "--format", "--pe", "--seed"}
 

@@ -37,8 +37,6 @@ def test_every_command_parses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             continue
         # Raises what the command line would say of an option that does not exist.
         command = COMMANDS[name]
-        if name == "study":
-            command, words = command.commands[words[0]], words[1:]
         options = command.make_context(name, words).params
         for option in ("pe", "compare"):
             if options.get(option) not in (None, "", ALL):
