@@ -129,17 +129,22 @@ def append_line(path: Path, text: str) -> None:
 # ---- reading -------------------------------------------------------------------------------
 
 
-def open_file(path: Path) -> BufferedReader:
-    """Open a regular file, or a link to one, for reading. Raises Failure, naming it."""
+@contextmanager
+def open_file(path: Path) -> Iterator[BufferedReader]:
+    """Open a regular file, or a link to one, for reading.
+
+    Raises Failure, naming it, also if the disk fails while it is read.
+    """
     try:
         # A plain open() of a named pipe without a writer would wait for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise Failure(f"cannot read {path}: it is not a file")
+        with open(descriptor, "rb") as file:
+            yield file
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         raise Failure(f"cannot read {path}: {getattr(error, 'strerror', error)}") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise Failure(f"cannot read {path}: it is not a file")
-    return open(descriptor, "rb")
 
 
 def read_text(path: Path, limit: int = _MOST_BYTES) -> str:
@@ -148,10 +153,7 @@ def read_text(path: Path, limit: int = _MOST_BYTES) -> str:
     Raises Failure, naming the file; Corrupt if it is not UTF-8.
     """
     with open_file(path) as file:
-        try:
-            content = file.read(limit + 1)
-        except OSError as error:
-            raise Failure(f"cannot read {path}: {error.strerror or error}") from error
+        content = file.read(limit + 1)
     if len(content) > limit:
         raise Failure(f"{path} is larger than the {limit:,} bytes that are read of such a file")
     try:
@@ -163,10 +165,7 @@ def read_text(path: Path, limit: int = _MOST_BYTES) -> str:
 def sha256(path: Path) -> str:
     """Return the hex SHA-256 of a file, read in pieces. Raises Failure if it cannot be read."""
     with open_file(path) as file:
-        try:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise Failure(f"cannot read {path}: {error.strerror or error}") from error
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def parse_toml(path: Path) -> tuple[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from tape_arith.arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXIT_PARTLY
 
@@ -42,10 +42,8 @@ def say(text: str) -> None:
     print(escape_control(text), file=sys.stderr, flush=True)
 
 
-class Bar(Protocol):
-    """Call it with the amount done and, if there is one, a note."""
-
-    def __call__(self, done: int, note: str = "") -> None: ...
+Bar = Callable[..., None]
+"""It takes the amount done and, if there is one, a note."""
 
 
 @contextmanager

@@ -32,6 +32,10 @@ LENGTH_TYPE = np.dtype("<u2")
 MOST_DIGITS = 700
 """Its square is the length of a block, whose order is drawn in memory, and the number of cells of a
 grid, whose file must not be longer than what is read back."""
+MOST_PER_CELL = 2**20
+"""Most problems of a cell: up to here every sum of a grid is exact in float64."""
+_MOST_PROBLEMS = 2**26
+"""Most problems of a grid: more would be made for hours before the first is scored."""
 
 _CACHED_TOKENS = 2**21  # of the work arrays: more rows at once fall out of the processor's cache
 _PIECE_TOKENS = 2**23  # of what `pieces` yields at once
@@ -161,6 +165,18 @@ class Bucket:
             digits[rows, length - 1] = leading[:, side]
             operands.append(Digits(digits, length))
         return operands[0], operands[1]
+
+
+def check_size(size: int, per_cell: int, trained_digits: int) -> None:
+    """Raise UsageError if a grid to `size` digits cannot have `per_cell` problems a cell."""
+    if size < trained_digits:
+        raise UsageError(
+            f"a grid to {size} digits does not cover the {trained_digits} trained digits: "
+            f"score to {trained_digits} digits or more"
+        )
+    most = min(MOST_PER_CELL, _MOST_PROBLEMS // size**2)
+    if not 1 <= per_cell <= most:
+        raise UsageError(f"{per_cell:,} problems a cell to {size} digits: give 1 to {most:,}")
 
 
 def known_split(name: str) -> str:

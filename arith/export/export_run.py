@@ -14,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from tape_arith.arith.data.bucket import EVALUATION, Bucket
+from tape_arith.arith.data.bucket import EVALUATION, Bucket, check_size
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.export.citations import bibtex
 from tape_arith.arith.export.folder import exported, render
@@ -27,7 +27,7 @@ from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
-from tape_arith.arith.scoring.grid import REGION_WORDS, Grid, check_size
+from tape_arith.arith.scoring.grid import REGION_WORDS, Grid
 from tape_arith.arith.scoring.statistics import one_run
 from tape_arith.arith.tasks.task import BOS, EOS, PAD, SPECIAL, SYMBOLS, Task, load_task
 from tape_arith.models.decoder import Decoder

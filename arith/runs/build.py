@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
-from tape_arith.arith.data.dataset import FILE, Dataset
+from tape_arith.arith.data.dataset import FILE, Dataset, Identity
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.machine import commit, own_version
 from tape_arith.arith.runs.record import RunRecord, TrainOptions, load_preset
@@ -133,14 +133,11 @@ def open_training_data(
     Raises UsageError unless it holds the problems that the run would make itself and has the hash
     `began_on`, if that is given.
     """
-    dataset, bucket = Dataset(path), config.bucket(seed)
-    given, count = dataset.bucket, dataset.manifest.count
-    if (given, count) != (bucket, config.num_problems):
+    dataset, expected = Dataset(path), Identity.of(config.bucket(seed), config.num_problems)
+    if dataset.manifest.identity != expected:
         raise UsageError(
-            f"{path} holds {count:,} problems of {given.task} to {given.max_digits} digits of seed "
-            f"{given.seed}, and this run trains on {config.num_problems:,} of {bucket.task} to "
-            f"{bucket.max_digits} of seed {bucket.seed}: leave --data out, or give "
-            "`tape-arith generate` the preset, settings and seed of this run"
+            f"{path} holds {dataset.manifest.identity}, and this run trains on {expected}: leave "
+            "--data out, or give `tape-arith generate` the preset, settings and seed of this run"
         )
     if began_on not in (None, dataset.manifest.sha256):
         raise UsageError(

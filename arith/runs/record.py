@@ -57,11 +57,10 @@ def load_preset(name: str) -> Config:
 
 def parse_settings(settings: Sequence[str]) -> dict[str, str]:
     """Parse `key=value` settings of the command line. Raises UsageError."""
-    split = [setting.partition("=") for setting in settings]
-    for (_, equals, _), setting in zip(split, settings, strict=True):
-        if not equals:
+    for setting in settings:
+        if "=" not in setting:
             raise UsageError(f"--set takes key=value, not '{setting}'")
-    return {key: value for key, _, value in split}
+    return dict(setting.split("=", 1) for setting in settings)
 
 
 def describe_preset(name: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tape_arith.arith.data.bucket import EVALUATION, Bucket
+from tape_arith.arith.data.bucket import EVALUATION, Bucket, check_size
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.lock import NAME as LOCK
 from tape_arith.arith.lock import check_lock, lock_folder
@@ -15,7 +15,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring.comparable import is_same_run
-from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid, check_size
+from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.terminal import bar
 from tape_arith.arith.training.step import explain_failures

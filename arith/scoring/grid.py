@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from tape_arith.arith.data.bucket import EVALUATION
-from tape_arith.arith.errors import UsageError
+from tape_arith.arith.data.bucket import EVALUATION, MOST_PER_CELL
 from tape_arith.arith.files import (
     Count,
     NonNegative,
@@ -37,10 +36,6 @@ Region = Literal["in_distribution", "out_of_distribution", "one_longer", "both_l
 REGIONS: tuple[Region, ...] = get_args(Region)
 REGION_WORDS: dict[Region, str] = {region: region.replace("_", " ") for region in REGIONS}
 """Names of the regions for people."""
-MOST_PER_CELL = 2**20
-"""Most problems of a cell: up to here every sum of a grid is exact in float64."""
-_MOST_PROBLEMS = 2**26
-"""Most problems of a grid: more would be made for hours before the first is scored."""
 CONVERGED = 0.99
 """In-distribution mean from which a run counts as converged."""
 # Shares are rounded to multiples of this before they are added, so that sums are exact and do not
@@ -89,18 +84,6 @@ class EvaluationSet:
 
 DEFAULT_SET = EvaluationSet()
 """The set that training scores at its end."""
-
-
-def check_size(size: int, per_cell: int, trained_digits: int) -> None:
-    """Raise UsageError if a grid to `size` digits cannot have `per_cell` problems a cell."""
-    if size < trained_digits:
-        raise UsageError(
-            f"a grid to {size} digits does not cover the {trained_digits} trained digits: "
-            f"score to {trained_digits} digits or more"
-        )
-    most = min(MOST_PER_CELL, _MOST_PROBLEMS // size**2)
-    if not 1 <= per_cell <= most:
-        raise UsageError(f"{per_cell:,} problems a cell to {size} digits: give 1 to {most:,}")
 
 
 def region_mask(region: Region, max_digits: int, trained_digits: int) -> Bools:
@@ -174,10 +157,8 @@ class Grid:
         document = read_document(path, _GridDocument)
         facts = document.model_dump(exclude=set(_CELLS), exclude_none=True)
         exact, total = np.array(document.exact), np.array(document.total)
-        right_share, first_wrong = (
-            np.nan_to_num(np.array(means, np.float64))
-            for means in (document.right_share, document.first_wrong)
-        )
+        right_share = np.nan_to_num(np.array(document.right_share, np.float64))
+        first_wrong = np.nan_to_num(np.array(document.first_wrong, np.float64))
         return cls(
             **facts,
             exact=exact,
@@ -262,18 +243,16 @@ class Grid:
     def summary(self, evaluation_set: EvaluationSet | None = None) -> str:
         """Return the means in one line, in percent of exact answers."""
 
-        def percent(region: Region) -> str:
-            value = self.mean(region)
-            return "incomplete" if value is None else f"{value:.1%}"
-
-        longer = f"out of distribution {percent('out_of_distribution')}"
+        means = {region: self.mean(region) for region in REGIONS}
+        inside, outside, *_, every = (
+            "incomplete" if mean is None else f"{mean:.1%}" for mean in means.values()
+        )
+        longer = f"out of distribution {outside}"
         if self.trained_digits == self.max_digits:
             digits = f"trained and tested to {self.max_digits} digits"
             longer = f"nothing is out of distribution ({digits})"
-        return (
-            f"{self.name} seed {self.seed}{evaluation_set or EvaluationSet(self.split)}: {longer}, "
-            f"in distribution {percent('in_distribution')}, all {percent('all_cells')}"
-        )
+        run = f"{self.name} seed {self.seed}{evaluation_set or EvaluationSet(self.split)}"
+        return f"{run}: {longer}, in distribution {inside}, all {every}"
 
     def add(
         self, operand_lengths: Ints, num_correct: Ints, answer_tokens: Ints, first_wrong: Ints

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tape_arith.arith.data.bucket import MOST_DIGITS, Bucket
+from tape_arith.arith.data.bucket import MOST_DIGITS, MOST_PER_CELL, Bucket, check_size
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import Count, Strict, validated
-from tape_arith.arith.scoring.grid import MOST_PER_CELL, check_size
 
 Policy = Literal["stop", "skip"]
 """What to do at a step whose loss or gradient is not finite: its update is left out, "stop" ends

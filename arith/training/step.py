@@ -100,14 +100,14 @@ class Stepper:
         self.optimizer = _make_optimizer(decoder, config)
         self.step = 0
         self.tokens = 0
-        self.split_factor = 1
+        self.finer = 1
         """Factor by which groups are smaller than usual, after memory ran out."""
 
     def groups(self, problems: Problems, keys: NDArray[np.int64]) -> Iterator[Rows]:
         """Split a batch into the inputs of forwards: packed, or padded groups of like lengths."""
         if self.decoder.packs:
-            return self.batches.packed(problems, keys, self.split_factor)
-        return self.batches.padded(problems, keys, self.hardware.device, self.split_factor)
+            return self.batches.packed(problems, keys, self.finer)
+        return self.batches.padded(problems, keys, self.hardware.device, self.finer)
 
     def train_step(self) -> tuple[Tensor, Tensor]:
         """Take one step; return the mean loss of an answer token and the gradient's norm.
@@ -159,10 +159,10 @@ class Stepper:
                     f"step {self.step + 1} does not fit in memory, not even one problem at a time: "
                     "train a smaller decoder (num_layers, hidden_size), or where there is more"
                 )
-            self.split_factor *= 2
+            self.finer *= 2
             self.tell(
                 f"note: out of memory in step {self.step + 1}, with up to {most} problems at a "
-                f"time: batches are cut {self.split_factor} times finer from here on (slower; the "
+                f"time: batches are cut {self.finer} times finer from here on (slower; the "
                 "same gradient but for rounding)"
             )
 

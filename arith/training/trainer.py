@@ -45,7 +45,7 @@ class NotFinite(Failure):
 
 
 class _Progress(Part):
-    """The facts of a checkpoint that training resumes from."""
+    """Attributes of a trainer that a checkpoint holds as facts."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -87,9 +87,9 @@ class Trainer(Stepper):
         self.unchecked: list[tuple[Tensor, Tensor]] = []
         """Loss and norm of the last steps, not yet checked for being finite."""
         self.losses: list[Tensor] = []  # of the steps since the last line of metrics
-        self.norm = 0.0  # of the last of these
+        self.gradient_norm = 0.0  # of the last of these
         self.skipped = 0
-        self.in_a_row = 0
+        self.skipped_in_a_row = 0
 
     def run(
         self,
@@ -163,17 +163,19 @@ class Trainer(Stepper):
         ):
             if isfinite(loss) and isfinite(norm):
                 self.losses.append(tensor)
-                self.norm = norm
-                self.in_a_row = 0
+                self.gradient_norm = norm
+                self.skipped_in_a_row = 0
                 continue
             culprit = "gradient" if isfinite(loss) else "loss"
             fault = f"the {culprit} is not finite at {self._at(step)}"
             if self.on_nonfinite == "stop":
                 raise NotFinite(fault)
             self.skipped += 1
-            self.in_a_row += 1
-            if self.in_a_row == MAX_SKIPPED_IN_A_ROW:
-                raise NotFinite(f"{fault}, nor was it at the {self.in_a_row - 1} steps before")
+            self.skipped_in_a_row += 1
+            if self.skipped_in_a_row == MAX_SKIPPED_IN_A_ROW:
+                raise NotFinite(
+                    f"{fault}, nor was it at the {self.skipped_in_a_row - 1} steps before"
+                )
             self.tell(f"note: {fault}: left out, as {self.skipped} so far")
 
     def _mean_loss(self) -> float:
@@ -210,7 +212,7 @@ class Trainer(Stepper):
             "step": self.step,
             "loss": loss,
             "learning_rate": self.rate(self.step),
-            "gradient_norm": self.norm,
+            "gradient_norm": self.gradient_norm,
             "tokens": self.tokens,
             "tokens_per_second": tokens / seconds,
             "seconds": self.seconds,
@@ -265,17 +267,8 @@ class Trainer(Stepper):
         tensors = {f"model/{name}": value for name, value in self.decoder.state_dict().items()}
         for name, parameter in trained(self.decoder):
             tensors[f"exp_avg/{name}"], tensors[f"exp_avg_sq/{name}"] = self._moments(parameter)
-        facts = {
-            "step": self.step,
-            "tokens": self.tokens,
-            "seconds": self.seconds,
-            "losses": [float(loss) for loss in self.losses],
-            "gradient_norm": self.norm,
-            "skipped": self.skipped,
-            "skipped_in_a_row": self.in_a_row,
-            "finer": self.split_factor,
-        }
-        return tensors, facts
+        facts = {name: getattr(self, name) for name in _Progress.model_fields}
+        return tensors, facts | {"losses": [float(loss) for loss in self.losses]}
 
     def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any], origin: object) -> None:
         """Continue from a state. Raises Failure, naming its `origin`, if it does not fit."""
@@ -283,12 +276,10 @@ class Trainer(Stepper):
             progress = validated(facts, _Progress)
             if not progress.skipped <= progress.step <= self.config.steps:
                 raise InvalidValue(f"step {progress.step} of {self.config.steps}")
+            for name, value in progress:
+                setattr(self, name, value)
             device = self.hardware.device
-            self.step, self.tokens = progress.step, progress.tokens
-            self.seconds, self.norm = progress.seconds, progress.gradient_norm
             self.losses = [torch.tensor(loss, device=device) for loss in progress.losses]
-            self.skipped, self.in_a_row = progress.skipped, progress.skipped_in_a_row
-            self.split_factor = progress.finer
             for name, value in self.decoder.state_dict().items():
                 value.copy_(_fitting(tensors[f"model/{name}"], value))
             for name, parameter in trained(self.decoder):

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tape_arith.arith.data.bucket import check_size
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.scoring.comparable import check_comparable, differences, is_same_run
-from tape_arith.arith.scoring.grid import REGIONS, Grid, check_size, region_mask
+from tape_arith.arith.scoring.grid import REGIONS, Grid, region_mask
 from tests.helpers.made_grids import blank, filled, scored
 
 RESULTS = Path(__file__).parents[2] / "results"

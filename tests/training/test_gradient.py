@@ -185,7 +185,7 @@ def test_smaller_groups_give_the_gradient_of_the_batch(
     assert_close(step_gradient(one), expected)
     # The finer cut is kept, and reported only when it is made.
     notes = capsys.readouterr().err.splitlines()
-    assert len(notes) == one.split_factor.bit_length() - 1 and one.split_factor > 1
+    assert len(notes) == one.finer.bit_length() - 1 and one.finer > 1
     assert all(line.startswith("note: out of memory in step 1, with up to ") for line in notes)
     sizes.clear()
     one.train_step()
@@ -201,7 +201,7 @@ def test_groups_before_the_one_that_does_not_fit_count_once(
     sizes = limit_forwards(monkeypatch, lambda _, number: number == 2, OUT_OF_MEMORY)
     one = perturbed_trainer()
     assert_close(step_gradient(one), expected)
-    assert len(sizes) == 1 + 4 and one.split_factor == 2
+    assert len(sizes) == 1 + 4 and one.finer == 2
 
 
 def test_one_row_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
