@@ -1,7 +1,6 @@
 """Attention in Triton: packed sequences, one softmax for up to three values.
 
-multi_value.py      the operators for torch, and a plain reference
-launch.py           which kernel runs, with which tiles
+multi_value.py      the operators for torch: which kernel runs, with which tiles
 short.py, long.py   kernels for sequences that fit one tile, and for longer ones
 tiles.py            building blocks of both, and Triton itself
 """

@@ -1,34 +1,22 @@
 """Causal attention of packed sequences, one softmax for up to three values, as operators of torch.
 
+Chooses a kernel and the sizes of its tiles, and launches it. The tiles were chosen from what the
+compiler reports for sm_90: no spilled registers, Hopper's wide products (wgmma) in bfloat16, and no
+more shared memory than smaller GPUs have, where that costs nothing.
+
 Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tape_arith.models.kernels import WIDEST, launch
+from tape_arith.models.kernels import WIDEST, long, short
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
-
-
-def reference(
-    q: Tensor, k: Tensor, values: Sequence[Tensor], starts: Tensor, scale: float
-) -> tuple[Tensor, ...]:
-    """Compute `multi_value_attention` in any type, one sequence after another."""
-    outputs = [torch.zeros_like(v, memory_format=torch.contiguous_format) for v in values]
-    for first, last in pairwise(starts.tolist()):
-        scores = torch.einsum("thk,shk->hts", q[first:last], k[first:last]) * scale
-        future = torch.ones_like(scores, dtype=torch.bool).triu(1)
-        weights = scores.masked_fill(future, float("-inf")).softmax(-1)
-        for output, v in zip(outputs, values, strict=True):
-            mixed = torch.einsum("hts,shv->thv", weights.to(v.dtype), v[first:last])
-            output[first:last] = mixed
-    return tuple(outputs)
 
 
 def multi_value_attention(
@@ -58,12 +46,104 @@ def multi_value_attention(
     return tuple(x if width == widest else x[..., :width] for x, width in outputs)
 
 
+class Tile(NamedTuple):
+    """For short sequences: a tile of `size` tokens for those from `shortest` on."""
+
+    shortest: int
+    size: int
+    warps: int
+
+
+class Blocks(NamedTuple):
+    """For long sequences: queries x keys of a tile, of each kernel."""
+
+    forward: tuple[int, int]
+    queries: tuple[int, int]
+    keys: tuple[int, int]
+    warps: int
+
+
+def is_short(q: Tensor, values: Sequence[Tensor], longest: int) -> bool:
+    """Tell whether one program can hold a sequence."""
+    if q.dtype == torch.float32:
+        return longest <= 32  # multiplied without tensor cores, which takes many registers
+    return longest <= (128 if max(q.shape[-1], values[0].shape[-1]) <= 64 else 64)
+
+
+def short_tiles(longest: int) -> list[Tile]:
+    """Plan two launches if there are sequences of more than 64 tokens.
+
+    Shorter ones need not wait for a processor with room for a tile of 128. A program ends at once
+    if its sequence belongs to the other launch.
+    """
+    if longest <= 64:
+        return [Tile(0, _power_of_two(longest), 4)]
+    return [Tile(0, 64, 4), Tile(65, 128, 8)]
+
+
+def long_blocks(q: Tensor, values: Sequence[Tensor]) -> Blocks:
+    if q.dtype == torch.float32:
+        return Blocks((32, 32), (32, 32), (32, 32), 8)
+    if max(q.shape[-1], values[0].shape[-1]) <= 64:
+        return Blocks((64, 64), (64, 32), (32, 64), 4)
+    return Blocks((64, 32), (64, 32), (32, 64), 8)
+
+
+def _power_of_two(size: int) -> int:
+    """Round `size` up to what an axis of a tile can be."""
+    return max(16, 1 << (size - 1).bit_length())
+
+
+def _three(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Repeat the first tensor: a kernel names three and reads as many as there are."""
+    return [*tensors, *[tensors[0]] * (3 - len(tensors))]
+
+
+def _strides(*tensors: Tensor) -> list[int]:
+    """List the strides of tokens and heads."""
+    return [stride for tensor in tensors for stride in tensor.stride()[:2]]
+
+
+def _dense_rows(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Copy the tensors whose last axis is not contiguous."""
+    return [tensor if tensor.stride(-1) == 1 else tensor.contiguous() for tensor in tensors]
+
+
+def _sizes(q: Tensor, values: Sequence[Tensor]) -> dict[str, int]:
+    k, v = q.shape[-1], values[0].shape[-1]
+    return {"N": len(values), "K": k, "K2": _power_of_two(k), "V": v, "V2": _power_of_two(v)}
+
+
 @torch.library.custom_op("tape_arith::multi_value_attention", mutates_args=())
 def attend(
     q: Tensor, k: Tensor, values: list[Tensor], starts: Tensor, longest: int, scale: float
 ) -> list[Tensor]:
-    """Return the outputs, then what the backward needs beside the inputs."""
-    return launch.forward(q, k, values, starts, longest, scale)
+    """Compute the outputs [T, H, V]; of long sequences also the sums of their softmax, [H, T]."""
+    tokens, heads = q.shape[:2]
+    n = len(starts) - 1
+    outputs = [v.new_empty(v.shape) for v in values]
+    short_ones = is_short(q, values, longest)
+    sums = [] if short_ones else [q.new_zeros((heads, tokens), dtype=torch.float32)]
+    if n == 0:
+        return [*(output.zero_() for output in outputs), *sums]
+    q, k, *values = _dense_rows([q, k, *values])
+    tensors, sizes = (q, k, *_three(values), *_three(outputs)), _sizes(q, values)
+    steps = _strides(q, k, *_three(values))
+    with torch.cuda.device_of(q):
+        if short_ones:
+            for shortest, size, warps in short_tiles(longest):
+                arguments = (*tensors, starts, n, tokens, heads, shortest, scale, *steps)
+                short.forward_kernel[(n * heads,)](
+                    *arguments, **sizes, S=size, CLEAR=shortest == 0, num_warps=warps
+                )
+        else:
+            (rows, columns), *_, warps = long_blocks(q, values)
+            blocks = -(-longest // rows)
+            arguments = (*tensors, *sums, starts, n, blocks, tokens, heads, scale, *steps)
+            long.forward_kernel[(n * blocks * heads,)](
+                *arguments, **sizes, R=rows, C=columns, num_warps=warps, num_stages=2
+            )
+    return [*outputs, *sums]
 
 
 @torch.library.custom_op("tape_arith::multi_value_attention_backward", mutates_args=())
@@ -78,8 +158,46 @@ def attend_backward(
     scale: float,
     wanted: int,
 ) -> list[Tensor]:
-    """Return the gradients of q, k and the first `wanted` values."""
-    return launch.backward(gradients, q, k, values, results, starts, longest, scale, wanted)
+    """Compute the gradients of q, k and the first `wanted` values from those of the outputs.
+
+    `results` is what `attend` returned, for long sequences.
+    """
+    tokens, heads = q.shape[:2]
+    n = len(starts) - 1
+    d_q, d_k, *d_values = everything = [x.new_empty(x.shape) for x in (q, k, *values[:wanted])]
+    if n == 0:
+        return [x.zero_() for x in everything]
+    q, k, *values = _dense_rows([q, k, *values])
+    inputs, given = (q, k, *_three(values)), _three(_dense_rows(gradients))
+    d_three, sizes = _three(d_values or [d_q]), _sizes(q, values)
+    steps = _strides(*inputs, *given)
+    with torch.cuda.device_of(q):
+        if is_short(q, values, longest):
+            for shortest, size, warps in short_tiles(longest):
+                counts = (n, tokens, heads, shortest)
+                arguments = (*inputs, *given, d_q, d_k, *d_three, starts, *counts, scale, *steps)
+                options = {"S": size, "CLEAR": shortest == 0, "num_warps": warps}
+                short.backward_kernel[(n * heads,)](*arguments, **sizes, WANTED=wanted, **options)
+            return everything
+        *outputs, sums = results
+        means = torch.empty_like(sums)
+        blocking = long_blocks(q, values)
+        options = {"num_warps": blocking.warps, "num_stages": 2}
+        rows, columns = blocking.queries
+        blocks = -(-longest // rows)
+        long.backward_queries_kernel[(n * blocks * heads,)](
+            *(*inputs, *_three(outputs), *given, d_q, sums, means),
+            *(starts, n, blocks, tokens, heads, scale, *steps),
+            **(sizes | {"R": rows, "C": columns} | options),
+        )
+        rows, columns = blocking.keys
+        blocks = -(-longest // columns)
+        long.backward_keys_kernel[(n * blocks * heads,)](
+            *(*inputs, *given, d_k, *d_three, sums, means),
+            *(starts, n, blocks, tokens, heads, scale, *steps),
+            **(sizes | {"WANTED": wanted, "R": rows, "C": columns} | options),
+        )
+    return everything
 
 
 @attend.register_fake
@@ -87,23 +205,16 @@ def _(
     q: Tensor, k: Tensor, values: list[Tensor], starts: Tensor, longest: int, scale: float
 ) -> list[Tensor]:
     outputs = [v.new_empty(v.shape) for v in values]
-    if launch.is_short(q, values, longest):
+    if is_short(q, values, longest):
         return outputs
     return [*outputs, q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)]
 
 
 @attend_backward.register_fake
 def _(
-    gradients: list[Tensor],
-    q: Tensor,
-    k: Tensor,
-    values: list[Tensor],
-    results: list[Tensor],
-    starts: Tensor,
-    longest: int,
-    scale: float,
-    wanted: int,
+    gradients: list[Tensor], q: Tensor, k: Tensor, values: list[Tensor], *rest: Any
 ) -> list[Tensor]:
+    wanted = rest[-1]
     return [x.new_empty(x.shape) for x in (q, k, *values[:wanted])]
 
 

@@ -5,11 +5,12 @@ Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value wid
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from tape_arith.models.kernels.multi_value import multi_value_attention, reference
+from tape_arith.models.kernels.multi_value import multi_value_attention
 
 HALF = torch.bfloat16
 SCALE = 0.3
@@ -18,6 +19,21 @@ SCALE = 0.3
 def exact(x: Tensor) -> Tensor:
     """Return `x` in float64 on the CPU."""
     return x.detach().double().cpu()
+
+
+def reference(
+    q: Tensor, k: Tensor, values: Sequence[Tensor], starts: Tensor, scale: float
+) -> tuple[Tensor, ...]:
+    """Compute `multi_value_attention` in any type, one sequence after another."""
+    outputs = [torch.zeros_like(v, memory_format=torch.contiguous_format) for v in values]
+    for first, last in pairwise(starts.tolist()):
+        scores = torch.einsum("thk,shk->hts", q[first:last], k[first:last]) * scale
+        future = torch.ones_like(scores, dtype=torch.bool).triu(1)
+        weights = scores.masked_fill(future, float("-inf")).softmax(-1)
+        for output, v in zip(outputs, values, strict=True):
+            mixed = torch.einsum("hts,shv->thv", weights.to(v.dtype), v[first:last])
+            output[first:last] = mixed
+    return tuple(outputs)
 
 
 @dataclass

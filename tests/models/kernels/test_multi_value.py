@@ -17,13 +17,10 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from tape_arith.models.kernels import launch
-from tape_arith.models.kernels.multi_value import (
-    multi_value_attention,
-    reference,
-)
+from tape_arith.models.kernels import multi_value
+from tape_arith.models.kernels.multi_value import multi_value_attention
 from tape_arith.models.kernels.tiles import kernel, place
-from tests.helpers.kernel_problems import HALF, SCALE, Problem, distance, exact, problem
+from tests.helpers.kernel_problems import HALF, SCALE, Problem, distance, exact, problem, reference
 
 EXACT = 3e-6
 ROUNDED = 3e-2
@@ -67,7 +64,7 @@ def test_lengths(
 ) -> None:
     if one_tile and device == "cuda":
         pytest.skip("float32 has registers for no more than 32 tokens on a GPU")
-    monkeypatch.setattr(launch, "is_short", lambda q, values, longest: one_tile)
+    monkeypatch.setattr(multi_value, "is_short", lambda q, values, longest: one_tile)
     check(problem(lengths, device=device, heads=1), EXACT)
 
 
