@@ -37,18 +37,10 @@ def decoder_for(
     name: Name | str, num_layers: int = 3, max_length: int = 4 * TRAINED_LENGTH
 ) -> Decoder:
     """Build a small float64 decoder in evaluation, every parameter moved away from its start."""
-    setting = Setting(
-        num_layers=num_layers,
-        num_heads=2,
-        head_dim=8,
-        hidden_size=16,
-        trained_length=TRAINED_LENGTH,
-        max_length=max_length,
-        digit_ids=DIGITS,
-        separator_ids=(PLUS, EQUALS),
-        end_id=END,
-    )
-    config = DecoderConfig(VOCABULARY, num_layers, 16, 2, 8, 24)
+    heads, head_dim, hidden = 2, 8, 16
+    tokens = DIGITS, (PLUS, EQUALS), END
+    setting = Setting(num_layers, heads, head_dim, hidden, TRAINED_LENGTH, max_length, *tokens)
+    config = DecoderConfig(VOCABULARY, num_layers, hidden, heads, head_dim, mlp_size=24)
     decoder = build_decoder(config, name, setting, seed=0).double().eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():

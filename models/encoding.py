@@ -52,6 +52,11 @@ class Setting:
     separator_ids: tuple[int, ...]
     end_id: int
 
+    @property
+    def width(self) -> int:
+        """Width of all heads together."""
+        return self.num_heads * self.head_dim
+
 
 class Workload(NamedTuple):
     """The work of a forward, which decides its FLOPs.
@@ -175,9 +180,14 @@ class PositionalEncoding(nn.Module):
     def products(self, extent: Workload) -> Iterable[MatMul]:
         """List the matrix products that this encoding adds to a forward of all layers.
 
-        Attention counts as plain attention: every pair that `extent` counts.
+        By default those of `multiply_adds`, in each layer.
         """
-        return ()
+        added = self.multiply_adds(extent)
+        return [MatMul(added)] * self.setting.num_layers if added else ()
+
+    def multiply_adds(self, extent: Workload) -> int:
+        """Count what one layer multiplies beside plain attention of the pairs of `extent`."""
+        return 0
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
         """List parameters with a `weight_decay` or `lr_factor` (of the learning rate) of their own.

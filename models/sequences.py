@@ -69,6 +69,11 @@ class Sequences:
         return tokens if self.starts is None else tokens - self.starts[self.row]
 
     @property
+    def width(self) -> int:
+        """Tokens of the longest sequence, padding included; a plain number."""
+        return self.tokens.shape[1] if self.starts is None else self.longest
+
+    @property
     def cumulative(self) -> tuple[Tensor, int]:
         """`starts` and `longest`; each padded row counts as a sequence of T tokens."""
         if self.starts is not None:

@@ -1,5 +1,3 @@
-"""Abacus embeddings: a vector for each place of a digit."""
-
 from torch import Tensor
 
 from tape_arith.models.encoding import Setting, check_least

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from tape_arith.models.attention import Needs
 from tape_arith.models.encoding import constant
-from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances
+from tape_arith.models.families.scores import CommonAdditiveBias, Distances
 
 
 def alibi_slopes(num_heads: int) -> list[float]:

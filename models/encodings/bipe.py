@@ -1,5 +1,3 @@
-"""BiPE: positions within a segment, and of segments."""
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

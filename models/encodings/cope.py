@@ -1,20 +1,17 @@
 """CoPE: contextual position encoding. P: positions."""
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor, nn
 
 from tape_arith.models.attention import scaled_scores
 from tape_arith.models.encoding import (
-    MatMul,
     PositionalLayer,
     Setting,
     State,
     Workload,
     check_least,
 )
-from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
+from tape_arith.models.families.scores import FromScores, ScoresLayer
 
 
 class CoPELayer(ScoresLayer):
@@ -60,7 +57,6 @@ class CoPE(FromScores):
     def layer(self, i: int) -> PositionalLayer:
         return CoPELayer(self.positions, self.setting.head_dim)
 
-    def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Count every query with every row of e, in each layer."""
-        width = self.setting.num_heads * self.setting.head_dim
-        return [MatMul(extent.tokens * width * self.positions)] * self.setting.num_layers
+    def multiply_adds(self, extent: Workload) -> int:
+        """Count every query with every row of e."""
+        return extent.tokens * self.setting.width * self.positions

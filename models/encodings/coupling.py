@@ -1,5 +1,3 @@
-"""Position coupling: tokens that belong together get one number."""
-
 import torch
 from torch import Tensor
 

@@ -16,8 +16,7 @@ from tape_arith.models.encoding import (
     Workload,
     check_least,
 )
-from tape_arith.models.families.additive_bias import AdditiveBiasLayer
-from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
+from tape_arith.models.families.scores import AdditiveBiasLayer, FromScores, ScoresLayer
 from tape_arith.models.sequences import Sequences
 
 

@@ -1,13 +1,11 @@
 """FIRE: functional interpolation for relative positions."""
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor, nn
 
-from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, Workload, check_least
+from tape_arith.models.encoding import PositionalLayer, Setting, Workload, check_least
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.additive_bias import AdditiveBias, AdditiveBiasLayer, Distances
+from tape_arith.models.families.scores import AdditiveBias, AdditiveBiasLayer, Distances
 
 EPSILON = 1e-6
 
@@ -56,7 +54,6 @@ class FIRE(AdditiveBias):
     def layer(self, i: int) -> PositionalLayer:
         return FIRELayer(self.setting.num_heads, self.width, self.init_l)
 
-    def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Count the MLP over all distances, in each layer; c and L act on its input."""
-        numbers = self.width + self.width * self.setting.num_heads
-        return [MatMul(extent.distances * numbers)] * self.setting.num_layers
+    def multiply_adds(self, extent: Workload) -> int:
+        """Count the MLP over all distances; c and L act on its input."""
+        return extent.distances * self.width * (1 + self.setting.num_heads)

@@ -1,7 +1,5 @@
 """FoX: the forgetting transformer."""
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -9,7 +7,6 @@ from torch.nn import functional as F
 from tape_arith.models.attention import Needs
 from tape_arith.models.encoding import (
     INITIAL_STD,
-    MatMul,
     PositionalEncoding,
     PositionalLayer,
     Setting,
@@ -63,7 +60,6 @@ class FoX(PositionalEncoding):
     def layer(self, i: int) -> PositionalLayer:
         return FoXLayer(self.setting, self.b_f)
 
-    def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Count the gates of each layer."""
-        gates = extent.tokens * self.setting.hidden_size * self.setting.num_heads
-        return [MatMul(gates)] * self.setting.num_layers
+    def multiply_adds(self, extent: Workload) -> int:
+        """Count the gates."""
+        return extent.tokens * self.setting.hidden_size * self.setting.num_heads

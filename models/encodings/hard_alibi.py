@@ -1,5 +1,3 @@
-"""Hard-ALiBi: heads that see only a window of the last tokens, beside heads without positions."""
-
 from math import inf
 from typing import Literal
 
@@ -8,7 +6,7 @@ from torch import Tensor
 from tape_arith.models.attention import Needs
 from tape_arith.models.encoding import Setting, constant
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances
+from tape_arith.models.families.scores import CommonAdditiveBias, Distances
 
 
 class HardALiBi(CommonAdditiveBias):

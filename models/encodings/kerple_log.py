@@ -1,5 +1,3 @@
-"""KERPLE with the logarithmic kernel."""
-
 from math import inf
 from typing import ClassVar
 
@@ -7,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from tape_arith.models.encoding import Setting
-from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances
+from tape_arith.models.families.scores import CommonAdditiveBias, Distances
 
 # As in the authors' code: the kernel wants both numbers positive.
 LEAST = 0.01

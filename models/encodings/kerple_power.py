@@ -1,5 +1,3 @@
-"""KERPLE with the power kernel."""
-
 from torch import Tensor
 
 from tape_arith.models.encodings.kerple_log import KerpleLog

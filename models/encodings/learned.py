@@ -1,5 +1,3 @@
-"""Learned absolute embeddings."""
-
 from tape_arith.models.encoding import Setting
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.learned_table import LearnedTable

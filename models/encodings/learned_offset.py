@@ -1,5 +1,3 @@
-"""Learned absolute embeddings with a random start."""
-
 from torch import Tensor
 
 from tape_arith.models.encoding import Setting

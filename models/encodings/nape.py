@@ -1,5 +1,3 @@
-"""NAPE: half of the heads without positions, half with ALiBi."""
-
 from typing import Literal
 
 from tape_arith.models.encoding import Setting

@@ -1,5 +1,3 @@
-"""NoPE: no positional encoding."""
-
 from tape_arith.models.encoding import PositionalEncoding
 
 

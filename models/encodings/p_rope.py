@@ -1,5 +1,3 @@
-"""p-RoPE: the lowest frequencies of RoPE do not turn."""
-
 import torch
 from torch import Tensor
 

@@ -16,7 +16,7 @@ from tape_arith.models.encoding import (
     Workload,
     check_least,
 )
-from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
+from tape_arith.models.families.scores import FromScores, ScoresLayer
 
 TAPS = 3
 EPSILON = 1e-6

@@ -4,7 +4,6 @@ Every one of the K dimensions of a head has a frequency.
 """
 
 import math
-from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tape_arith.models.attention import Needs
-from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, Workload
+from tape_arith.models.encoding import PositionalLayer, Setting, Workload
 from tape_arith.models.families.rotary import (
     Rotary,
     geometric_frequencies,
@@ -90,10 +89,9 @@ class PoPE(Rotary):
         by = rotation(*state)
         return trace_products(by, by)
 
-    def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Count the second half of the width of scores, in each layer."""
-        width = self.setting.num_heads * self.setting.head_dim
-        return [MatMul(extent.pairs * width)] * self.setting.num_layers
+    def multiply_adds(self, extent: Workload) -> int:
+        """Count the second half of the width of scores."""
+        return extent.pairs * self.setting.width
 
     def after_step(self) -> None:
         with torch.no_grad():

@@ -1,5 +1,3 @@
-"""ALiBi at randomized positions."""
-
 from tape_arith.models.encoding import Setting
 from tape_arith.models.encodings.alibi import ALiBi
 from tape_arith.models.families.randomized import Randomized, position_range

@@ -1,5 +1,3 @@
-"""FIRE at randomized positions."""
-
 from tape_arith.models.encoding import Setting
 from tape_arith.models.encodings.fire import FIRE
 from tape_arith.models.families.randomized import Randomized, position_range

@@ -1,5 +1,3 @@
-"""Learned embeddings at randomized positions."""
-
 from tape_arith.models.encoding import Setting
 from tape_arith.models.families.learned_table import LearnedTable
 from tape_arith.models.families.randomized import Randomized, position_range

@@ -1,5 +1,3 @@
-"""RandPE: rotary position embedding at randomized positions."""
-
 from tape_arith.models.encoding import Setting
 from tape_arith.models.encodings.rope import RoPE
 from tape_arith.models.families.randomized import Randomized, position_range

@@ -1,5 +1,3 @@
-"""Sinusoidal embeddings at randomized positions."""
-
 from tape_arith.models.encoding import Setting
 from tape_arith.models.encodings.sinusoidal import Sinusoidal
 from tape_arith.models.families.randomized import Randomized, position_range

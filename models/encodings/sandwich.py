@@ -6,7 +6,7 @@ from torch import Tensor
 from tape_arith.models.attention import Needs
 from tape_arith.models.encoding import Setting
 from tape_arith.models.errors import UsageError
-from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances
+from tape_arith.models.families.scores import CommonAdditiveBias, Distances
 
 
 class Sandwich(CommonAdditiveBias):

@@ -1,6 +1,5 @@
 """Selective RoPE: each token says how far it turns. R: rank."""
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -9,7 +8,6 @@ from torch.nn import functional as F
 
 from tape_arith.models.encoding import (
     INITIAL_STD,
-    MatMul,
     PositionalEncoding,
     PositionalLayer,
     Setting,
@@ -103,8 +101,6 @@ class SelectiveRoPE(PositionalEncoding):
         exponent = torch.arange(half, dtype=torch.float64, device=x.device) / half
         return Temperature((BASE**-exponent).to(torch.promote_types(torch.float32, x.dtype)))
 
-    def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Count W1 and W2, in each layer."""
-        angles = self.setting.num_heads * self.setting.head_dim // 2
-        numbers = self.rank * (self.setting.hidden_size + angles)
-        return [MatMul(extent.tokens * numbers)] * self.setting.num_layers
+    def multiply_adds(self, extent: Workload) -> int:
+        """Count W1 and W2."""
+        return extent.tokens * self.rank * (self.setting.hidden_size + self.setting.width // 2)

@@ -1,13 +1,12 @@
 """Shaw's relative positions: a learned key for each distance. R: distances."""
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from tape_arith.models.encoding import MatMul, PositionalLayer, Setting, Workload, check_least
-from tape_arith.models.families.additive_bias import AdditiveBias, distances
+from tape_arith.models.encoding import PositionalLayer, Setting, Workload, check_least
+from tape_arith.models.families.scores import AdditiveBias, distances
 from tape_arith.models.sequences import Sequences
 
 
@@ -61,7 +60,6 @@ class Shaw(AdditiveBias):
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> Clipped:
         return Clipped(distances(x, index).delta.clamp_max(self.kmax).long())
 
-    def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Count every query with the key of every distance, in each layer."""
-        width = self.setting.num_heads * self.setting.head_dim
-        return [MatMul(extent.tokens * width * (self.kmax + 1))] * self.setting.num_layers
+    def multiply_adds(self, extent: Workload) -> int:
+        """Count every query with the key of every distance."""
+        return extent.tokens * self.setting.width * (self.kmax + 1)

@@ -1,5 +1,3 @@
-"""Sinusoidal absolute embeddings."""
-
 import torch
 from torch import Tensor
 

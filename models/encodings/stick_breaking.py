@@ -1,11 +1,9 @@
-"""Stick-breaking attention."""
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from tape_arith.models.encoding import PositionalLayer
-from tape_arith.models.families.attention_scores import FromScores, ScoresLayer
+from tape_arith.models.families.scores import FromScores, ScoresLayer
 
 
 class StickBreakingLayer(ScoresLayer):

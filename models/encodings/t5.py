@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tape_arith.models.encoding import INITIAL_STD, Setting, check_least, constant
-from tape_arith.models.families.additive_bias import CommonAdditiveBias, Distances
+from tape_arith.models.families.scores import CommonAdditiveBias, Distances
 
 BUCKETS = 32
 EXACT = BUCKETS // 2

@@ -83,7 +83,7 @@ class XPos(Rotary):
 
         Raises UsageError if no type holds it.
         """
-        tokens = seqs.longest or seqs.tokens.shape[1]
+        tokens = seqs.width
         center = self.setting.max_length / 2
         exponent = max(center, tokens - center) / self.scale_base * math.log((1 + GAMMA) / GAMMA)
         if exponent > MAX_EXPONENT_FLOAT64:

@@ -169,11 +169,10 @@ class ContextualRotary(Rotary):
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
         if self.first != "learned":
             return self.state.from_angles(*self.cos_sin(index, seqs, x.dtype))
-        longest = seqs.tokens.shape[1] if seqs.starts is None else seqs.longest
-        if longest + seqs.offset > len(self.table):
+        if (end := seqs.width + seqs.offset) > len(self.table):
             raise UsageError(
                 f"start=learned has a table of {len(self.table)} states, too short for index "
-                f"{longest + seqs.offset - 1}; take start=rope, which has no end"
+                f"{end - 1}; take start=rope, which has no end"
             )
         table = self.table.to(torch.promote_types(torch.float32, x.dtype))
         return self.state.from_matrix(table[index][:, :, None])

@@ -26,7 +26,7 @@ class LearnedTable(PositionalEncoding):
 
     def highest_index(self, seqs: Sequences) -> int:
         """Bound the indices by a plain number, so that nothing waits for the device."""
-        return seqs.offset + _width(seqs) - 1
+        return seqs.offset + seqs.width - 1
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
         rows, highest = len(self.table), self.highest_index(seqs)
@@ -67,7 +67,7 @@ class PlaceTable(LearnedTable):
         index = torch.where(self.has_index(seqs.tokens, digits), index, 0)
         last = len(self.table) - 1
         # Mostly known from shapes alone, so that nothing has to wait for the device.
-        fits = _width(seqs) + (self.high if self.training else self.low) <= last
+        fits = seqs.width + (self.high if self.training else self.low) <= last
         if not fits and (most := int(index.max())) > last:
             raise UsageError(
                 f"a digit has the index {most}, and the table of {type(self).__name__} ends at "
@@ -77,10 +77,6 @@ class PlaceTable(LearnedTable):
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
         return x + F.embedding(index, self.table)
-
-
-def _width(seqs: Sequences) -> int:
-    return seqs.tokens.shape[1] if seqs.starts is None else seqs.longest
 
 
 def tokens_since(mark: Tensor, seqs: Sequences) -> Tensor:

@@ -1,11 +1,11 @@
-"""Encodings that add a bias to the scores."""
+"""Encodings that add a bias to the scores of queries and keys, or compute with them."""
 
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from tape_arith.models.attention import Needs
+from tape_arith.models.attention import Needs, causal_softmax, gather_values, scaled_scores
 from tape_arith.models.encoding import PositionalEncoding, PositionalLayer, State
 from tape_arith.models.sequences import Sequences
 
@@ -28,14 +28,12 @@ def distances(x: Tensor, index: Tensor) -> Distances:
 
 
 class AdditiveBiasLayer(PositionalLayer):
-    """Base: adds the bias that a leaf computes."""
+    """Adds the bias that `start` computed for all layers, or that a leaf computes."""
 
-    def bias(self, distances: Any) -> Tensor:
-        """Compute the bias of scaled scores from `Distances`, [B or 1, H, T, T].
-
-        Future keys are masked later.
-        """
-        raise NotImplementedError
+    def bias(self, state: Any) -> Tensor:
+        """Compute the bias of scaled scores, [B or 1, H, T, T]; future keys are masked later."""
+        bias: Tensor = state.bias
+        return bias
 
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: State, seqs: Sequences
@@ -48,7 +46,7 @@ class AdditiveBiasLayer(PositionalLayer):
 
 
 class AdditiveBias(PositionalEncoding):
-    """Base: its layers, `AdditiveBiasLayer`s, compute biases from the distances."""
+    """Base: its layers, leaves of `AdditiveBiasLayer`, compute biases from `Distances`."""
 
     needs = Needs(bias="learned", packed=False)
 
@@ -62,16 +60,11 @@ class CommonBias(NamedTuple):
     bias: Tensor
 
 
-class CommonBiasLayer(AdditiveBiasLayer):
-    def bias(self, distances: CommonBias) -> Tensor:
-        return distances.bias
-
-
 class CommonAdditiveBias(AdditiveBias):
     """Base: computes one bias a forward, for all layers, and holds its parameters, if any."""
 
     def layer(self, i: int) -> PositionalLayer:
-        return CommonBiasLayer()
+        return AdditiveBiasLayer()
 
     def bias(self, distances: Distances) -> Tensor:
         """Compute the bias of scaled scores, [B or 1, H, T, T]; future keys are masked later."""
@@ -80,3 +73,39 @@ class CommonAdditiveBias(AdditiveBias):
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> CommonBias:
         with torch.autocast(x.device.type, enabled=False):
             return CommonBias(self.bias(distances(x, index)))
+
+
+class ScoresLayer(PositionalLayer):
+    """Base: a leaf changes `scores`, or `weights` if they are no softmax.
+
+    Both run outside autocast, on float32 or wider: bfloat16 holds neither sums over many keys nor
+    gates that are nearly 1.
+    """
+
+    def scores(self, x: Tensor, q: Tensor, k: Tensor, state: State) -> Tensor:
+        """Compute the scores, [B, H, T, T]; future keys are masked later.
+
+        x [B, T, D] is the block's normalized input; q, k [B, T, H, K].
+        """
+        return scaled_scores(q, k)
+
+    def weights(self, scores: Tensor) -> Tensor:
+        """Compute attention weights, [B, H, T, T], zero at future keys."""
+        return causal_softmax(scores)
+
+    def attend(
+        self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: State, seqs: Sequences
+    ) -> tuple[Tensor, State]:
+        assert seqs.starts is None
+        with torch.autocast(x.device.type, enabled=False):
+            wide = torch.promote_types(torch.float32, q.dtype)
+            weights = self.weights(self.scores(x.to(wide), q.to(wide), k.to(wide), state))
+        seqs.show("weights", weights)
+        return gather_values(weights, v), state
+
+
+class FromScores(PositionalEncoding):
+    """Base: its layers are `ScoresLayer`s; rows are padded."""
+
+    kind = "content"
+    needs = Needs(bias="scores", packed=False)
