@@ -25,7 +25,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction, mangle_type
 
-from tape_arith.models.kernels import launch
+from tape_arith.models.kernels.multi_value import attend, attend_backward
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[3]
@@ -68,9 +68,9 @@ def launches(dtype: torch.dtype, values: int, longest: int) -> list[tuple[Any, .
     state = torch.zeros(_TOKENS, _HEADS, values - 1, _WIDTH)
     gathered: list[Tensor] = [v, *state.unbind(-2)]
     starts = torch.tensor([0, _TOKENS], dtype=torch.int32)
-    results = launch.forward(q, k, gathered, starts, longest, 0.125)
+    results = attend(q, k, gathered, starts, longest, 0.125)
     given = [torch.empty_like(x) for x in gathered]
-    launch.backward(given, q, k, gathered, results, starts, longest, 0.125, values)
+    attend_backward(given, q, k, gathered, results, starts, longest, 0.125, values)
     return recorded
 
 
