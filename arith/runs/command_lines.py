@@ -92,8 +92,9 @@ def _training_lines(root: Path, record: RunRecord) -> list[list[str]]:
             source = run_folder(root, record.preset, origin.encoding, origin.seed).record()
         except (Failure, UsageError):  # the run, or the encoding's file, is not here any more
             return []
-        expected = (origin.config_sha256, origin.steps)
-        if (source.config.sha256, source.total_steps) == expected:
+        expected = (origin.encoding, origin.seed, origin.config_sha256, origin.steps)
+        # A folder may hold another run than its name says.
+        if (source.encoding, source.seed, source.config.sha256, source.total_steps) == expected:
             lines = _training_lines(root, source)
         if not lines:
             return []
