@@ -112,21 +112,6 @@ def or_default(read: Callable[[], T], default: T) -> T:
 # ---- which runs are shown ----------------------------------------------------------------------
 
 
-def split_complete(
-    root: Path, grids: Sequence[Grid], evaluation_set: EvaluationSet
-) -> tuple[list[Grid], list[Grid]]:
-    """Return the complete grids, and those whose scoring was interrupted.
-
-    Names each of the latter on stderr, with the command that completes it.
-    """
-    partial = [grid for grid in grids if not grid.complete]
-    for grid in partial:
-        count = f"{grid.blocks_done} of {grid.evaluation['problems_per_cell']} problems a cell"
-        command = completing_command(root, grid, evaluation_set)
-        say(f"note: left out: {grid.name} seed {grid.seed}: {count} are scored: {command}")
-    return [grid for grid in grids if grid.complete], partial
-
-
 def warn_excluded(excluded: Iterable[tuple[str, str]]) -> None:
     """Print a line to stderr for each of the runs that a comparison leaves out."""
     for runs, reason in excluded:
@@ -150,7 +135,12 @@ def select_panels(
     wanted = list(map(str, named))
     read_all = runs is not None or not named
     every_grid = find_grids(root, preset, None if read_all else named, evaluation_set)
-    grids, partial = split_complete(root, every_grid, evaluation_set)
+    grids = [grid for grid in every_grid if grid.complete]
+    partial = [grid for grid in every_grid if not grid.complete]
+    for grid in partial:
+        count = f"{grid.blocks_done} of {grid.evaluation['problems_per_cell']} problems a cell"
+        command = completing_command(root, grid, evaluation_set)
+        say(f"note: left out: {grid.name} seed {grid.seed}: {count} are scored: {command}")
     shown, excluded = choose_group(
         grids,
         wanted,

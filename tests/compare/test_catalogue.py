@@ -83,13 +83,3 @@ def test_costs_are_those_of_what_is_built() -> None:
         both, parts = costs[f"abacus+{second}"], (costs["abacus"], costs[second])
         for key in ("parameters", "flops_a_token"):
             assert both[key] == sum(part[key] for part in parts)
-
-
-def test_score_as_json(comparison: Path) -> None:
-    content = json.loads(done("score", "runs/mini/rope/seed-0", "--json").out)
-    assert content == json.loads(Path("runs/mini/rope/seed-0/grid.json").read_text())
-    assert content["schema"] == 2 and content["kind"] == "grid"
-    assert content["encoding"] == "rope" and content["extrapolation"] is None
-    assert sum(map(sum, content["total"])) == 27
-    line = done("score", "runs/mini/rope/seed-0").out
-    assert line.startswith("rope seed 0: out of distribution ") and "in distribution" in line

@@ -258,17 +258,6 @@ def test_time_and_last_states(made: Path) -> None:
     assert "(five at most, of steps 500 to 1,500, what it learns" in text
 
 
-def test_what_cannot_be_read_beside_a_grid_does_not_hide_it(made: Path) -> None:
-    RunFolder(made / "runs/mini/tape/seed-0").timings_file.write_text("{")
-    RunFolder(made / "runs/mini/tape/seed-1").metrics_file.write_text("{\n")
-    (made / "runs/mini/fire/seed-0/run.json").unlink()
-    told = done("leaderboard", "--format", "json")
-    row = rows(json.loads(told.out))
-    assert row["tape"]["train_seconds"] == [None, 120.0, 180.0, 240.0]
-    assert row["fire"]["train_seconds"][0] is None and len(row["fire"]["seeds"]) == 5
-    assert "timings.json" in told.err and "metrics.jsonl" in told.err
-
-
 def test_costs_at_the_preset_s_size(made: Path) -> None:
     found = rows(leaderboard("--costs"))
     for name in ("rope", "rope+yarn", "nope"):
@@ -342,17 +331,6 @@ def test_latex(made: Path) -> None:
     # Nothing that LaTeX would take for more than text, outside of its own commands.
     bare = re.sub(r"\\[a-zA-Z]+|\\[\\%#_&{}$]|\$\\?[a-z<>|-]+\$", "", text.split("\n", 1)[1])
     assert not re.search(r"[%#_$^]", bare)
-
-
-def test_a_file_and_a_figure(made: Path) -> None:
-    told = done("leaderboard", "--out", "new/board.tex", "--figure", "new/board.svg")
-    assert told.out == "new/board.tex\nnew/board.svg\n"
-    assert Path("new/board.tex").read_text().startswith("% needs \\usepackage{booktabs}")
-    assert "<svg" in Path("new/board.svg").read_text()
-    done("leaderboard", "--out", "board", "--format", "csv")
-    assert Path("board").read_text().startswith("section,rank,")
-    done("leaderboard", "--out", "board.txt", "--format", "csv")
-    assert Path("board.txt").read_text().startswith("section,rank,")
 
 
 def test_named_encodings_keep_their_ranks_and_tests(made: Path) -> None:

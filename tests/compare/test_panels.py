@@ -11,7 +11,6 @@ import pytest
 from tape_arith.arith.compare.leaderboard import describe_order, sort_panels
 from tape_arith.arith.compare.panels import select_panels
 from tape_arith.arith.figures.captions import footnote
-from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.documents import edit_text
 from tests.helpers.made_grids import interrupt
 from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
@@ -211,10 +210,3 @@ def test_nothing_out_of_distribution(here: Path) -> None:
     text = done("train", "--pe", "rope", *settings(tested_digits=2)).out
     assert "nothing is out of distribution (trained and tested to 2 digits), in dist" in text
     assert "incomplete" not in text
-
-
-def test_a_preset_that_is_no_name_is_corrupt(comparison: Path) -> None:
-    file = FIRE / "seed-0/grid.json"
-    edit_text(file, '"preset": "mini"', '"preset": "../x"')
-    assert Grid.load(FIRE / "seed-1/grid.json").preset == "mini"
-    assert "fire/seed-0/grid.json is corrupt: 'preset' must match" in done("leaderboard").err

@@ -71,18 +71,6 @@ def test_the_trained_square_and_ticks_in_the_middle_of_cells(trained: int, size:
         assert list(axis.get_ticklocs()) == [length - 0.5 for length in ticks(size)]
 
 
-def test_rounded_ticks() -> None:
-    assert ticks(1) == [1] and ticks(5) == [1, 2, 3, 4, 5]
-    assert ticks(24) == [1, 5, 10, 15, 20] and ticks(600) == [1, 200, 400, 600]
-
-
-def test_axes_are_labelled_at_the_outer_edge() -> None:
-    figure = compose([panel(name) for name in ("rope", "rand-rope", "nope", "fire", "tape")])
-    labels = [(bool(ax.get_ylabel()), bool(ax.get_xlabel())) for ax in figure.axes[:5]]
-    assert labels == [(True, False), (False, False), (False, True), (True, True), (False, True)]
-    assert "points" not in words(figure)
-
-
 # ---- the difference of two ---------------------------------------------------------------------
 
 

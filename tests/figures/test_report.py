@@ -7,14 +7,13 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.heatmap import cell_means, significant
-from tape_arith.arith.figures.report.page import colours, content, page
+from tape_arith.arith.figures.report.page import content, page
 from tape_arith.arith.scoring.statistics import wilson
 from tests.helpers.pages import HOSTILE, Page, data, grid, logs, report, run, with_costs
 
@@ -96,14 +95,6 @@ def test_nothing_out_of_distribution() -> None:
     lines = numbers["encodings"][0]["choices"]["mean"]["lines"]
     assert lines[0] == "out of distribution: none scored"
     assert list(made.board.texts()["each seed, %"]) == ["-", "-"]
-
-
-def test_colours_are_those_of_the_figures() -> None:
-    table, viridis = colours("viridis"), mpl.colormaps["viridis"]
-    assert len(table) == 6 * 256
-    for share in (0.0, 0.004, 0.37, 0.996, 1.0):
-        place = min(255, int(256 * share))
-        assert "#" + table[6 * place : 6 * place + 6] == mpl.colors.to_hex(viridis(share))
 
 
 def test_hostile_names_stay_text() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tape_arith.arith.figures.tables import booktabs, rows, to_csv, to_markdown
+from tape_arith.arith.figures.tables import booktabs, rows, to_csv
 from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.made_grids import filled
 
@@ -28,23 +28,6 @@ def test_best_first_and_what_did_not_converge_last_by_name() -> None:
     ordered = rows(made)
     assert [row.encoding for row in ordered] == ["fire", "tape", "rope", "early", "wild"]
     assert [row.mark for row in ordered] == [None] * 3 + ["not converged"] * 2
-
-
-def test_without_cells_out_of_distribution_nothing_is_ranked() -> None:
-    (row,) = rows([[filled(np.full((2, 2), 100))]])
-    assert row.mark is None and not row.ranked
-    assert row.means["out_of_distribution"] is None and row.mean("one_longer") is None
-    assert row.percent("out_of_distribution") == "-" and row.solved_to == {0.9: 2, 0.99: 2}
-
-
-def test_markdown() -> None:
-    made = [panel("a|b", 10), panel("fire", 20, seeds=1), panel("wild", 0, 50)]
-    lines = to_markdown(rows(made)).splitlines()
-    assert lines[0].startswith("| encoding | seeds | in distribution, % | out of distribution, %")
-    assert lines[2].startswith("| fire | 1 (± over problems) | 100.0 ± ")
-    assert lines[3].startswith(r"| a\|b | 2 | 100.0 ± 0.0 | 10.5 ± 6.4 | 10.5 ± 6.4 |")
-    assert lines[3].endswith("| yes |")
-    assert lines[4].startswith("| wild |") and lines[4].endswith("| not converged |")
 
 
 def test_csv() -> None:
