@@ -47,10 +47,6 @@ def status(folder: Path) -> list[Row]:
         return list(_rows_of_sweep(folder))
     if runs := find_runs(folder):
         return [_row_of_run(run, run.path.relative_to(folder).as_posix()) for run in runs]
-    if sweeps := sorted(folder.glob("sweeps/*/*.toml")):
-        raise UsageError(
-            f"{folder} holds no runs itself, but sweeps: `tape-arith status {sweeps[0].parent}`"
-        )
     raise UsageError(f"{folder} holds neither a sweep nor runs: `tape-arith list` shows runs")
 
 

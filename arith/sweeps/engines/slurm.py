@@ -20,7 +20,7 @@ from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
 from tape_arith.arith.terminal import say
 
 SECONDS_BETWEEN_LOOKS = 5.0
-LOST_AFTER, LOST_TIMES = 30.0, 3  # the last write of a node takes a while to be seen elsewhere
+LOST_AFTER = 30.0  # the last write of a node takes a while to be seen elsewhere
 LONGEST_SILENCE = 600.0  # of squeue: a controller may be restarted meanwhile
 WORKER = "tape_arith.arith.sweeps.engines.worker"
 _LARGEST_ARRAY = 1_000  # Slurm's own default for MaxArraySize is 1,001, which counts from 0
@@ -28,8 +28,6 @@ _LARGEST_ARRAY = 1_000  # Slurm's own default for MaxArraySize is 1,001, which c
 
 class Slurm:
     """Keeps up to `slots` jobs in the queue, and runs `throttle` of each array at a time.
-
-    There are at most as many as an array holds.
 
     Jobs get a signal `warning` seconds before a preemption or the end of their time. Other options
     of sbatch are environment variables, like SBATCH_QOS.
@@ -50,9 +48,7 @@ class Slurm:
         warning: int = 60,
     ) -> None:
         if shutil.which("sbatch") is None:
-            raise UsageError(
-                "engine slurm: there is no `sbatch` here: call this where there is one"
-            )
+            raise UsageError("engine slurm: no `sbatch` here: call this where there is one")
         queue = _queue()
         if queue is None:
             raise UsageError("engine slurm: squeue does not answer: start slurmctld")
@@ -64,7 +60,7 @@ class Slurm:
         self.options = ["--requeue", *(f"--{key}={value}" for key, value in given.items() if value)]
         self.unsent: list[Job] = []
         self.jobs: dict[str, Job] = {}  # by token: the name of their array and their number in it
-        self.missing, self.lost = dict[str, float](), dict[str, int]()
+        self.missing: dict[str, float] = {}
         self.queue = queue
         self.answered = self.looked = monotonic()
         self.stopping, self.patience = False, LOST_AFTER
@@ -142,9 +138,8 @@ exec {shlex.join([sys.executable, "-m", WORKER, f"{place}.txt"])} \\
                 continue
             else:
                 write_state(log, JobState("slurm", token, state="stopped"))
-                self.lost[job.id] = times = self.lost.get(job.id, 0) + 1
                 reason = "left Slurm's queue without a word: cancelled, or killed"
-                code = EXIT_AGAIN if times < LOST_TIMES else EXIT_FAILED
+                code = EXIT_AGAIN if self.stopping else EXIT_FAILED
                 ended.append(JobEnd(job, code, reason, log))
             del self.jobs[token]
         return ended

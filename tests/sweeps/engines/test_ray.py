@@ -18,19 +18,33 @@ import pytest
 from tape_arith.arith import lock
 from tests.helpers.sweeps import kept, sweep_file
 from tests.helpers.tiny_runs import done
-from tests.sweeps.engines import ray_nodes
 from tests.sweeps.engines.trainings import STEPS, below, freeze, log_of, parent, trainings, watching
+
+NODES = """
+import json, sys
+from ray.cluster_utils import Cluster
+
+head = {"num_cpus": 1, "include_dashboard": False}
+cluster = Cluster(initialize_head=True, head_node_args=head)
+nodes = [cluster.head_node, cluster.add_node(num_cpus=1), cluster.add_node(num_cpus=1)]
+raylets = [node.all_processes["raylet"][0].process.pid for node in nodes]
+print(json.dumps({"address": cluster.address, "raylets": raylets}), flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
 
 
 @contextmanager
 def nodes() -> Iterator[dict[str, Any]]:
     """Three nodes, in a folder of a short name: sockets lie deep in it."""
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:
+        own = {"USAGE_STATS_ENABLED": "0", "TMPDIR": folder, "worker_niceness": "0"}
         process = subprocess.Popen(
-            [sys.executable, ray_nodes.__file__, folder],
+            [sys.executable, "-c", NODES],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env=os.environ | {f"RAY_{key}": value for key, value in own.items()},
         )
         try:
             assert process.stdout is not None

@@ -98,21 +98,16 @@ def test_jobs_in_the_queue_are_found_again(fake: FakeSlurm) -> None:
     assert "--array=0-0" in fake.calls_of("sbatch")[1]
 
 
-def test_a_job_that_leaves_without_a_word_is_sent_again_twice(fake: FakeSlurm) -> None:
-    (job, _), codes = marked_jobs("rope"), []
-    slurm = Slurm(None, FOLDER)
-    for _ in range(3):
-        slurm.submit(job, None)
-        slurm.wait(0)
-        fake.queue.clear()
-        assert slurm.wait(0) == []  # the last write of its node may not be seen yet
-        slurm.patience = 0.0
-        (end,) = slurm.wait(0)
-        slurm.patience = engine.LOST_AFTER
-        codes.append(end.code)
-        assert "without a word" in end.reason
-        assert str(read_state(log_file(FOLDER, job.id))) == "slurm: stopped"
-    assert codes == [75, 75, 1]
+def test_a_job_that_leaves_without_a_word_failed(fake: FakeSlurm) -> None:
+    (job, _) = marked_jobs("rope")
+    slurm = submitted([job])
+    fake.queue.clear()
+    assert slurm.wait(0) == []  # the last write of its node may not be seen yet
+    slurm.patience = 0.0
+    (end,) = slurm.wait(0)
+    assert end.code == 1 and "without a word" in end.reason
+    assert str(read_state(log_file(FOLDER, job.id))) == "slurm: stopped"
+    assert submitted([job]).free == engine._LARGEST_ARRAY - 1  # sent again by the next call
 
 
 def test_a_requeued_job_is_not_lost(fake: FakeSlurm) -> None:
