@@ -6,7 +6,7 @@ torch here.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -207,9 +207,14 @@ def run_jobs(
         if stopper() and not stopping:
             stopping = True
             engine.stop()
-        for job in [] if stopping else _ready(waiting, running, done, not_before):
+        taken = {job.folder.path for job in running.values()}
+        for job in [] if stopping else [*waiting]:
             if engine.free < 1 or stopper():
                 break
+            delayed = time.monotonic() < not_before.get(job.id, 0.0)
+            if delayed or job.folder.path in taken or not done.issuperset(job.depends):
+                continue
+            taken.add(job.folder.path)
             waiting.remove(job)
             if job.done():  # by another process, meanwhile
                 done.add(job.id)
@@ -230,7 +235,7 @@ def run_jobs(
                 say(f"again in {SECONDS_BEFORE_AGAIN:.0f} s: {end.job.id}: {end.reason}")
                 not_before[end.job.id] = time.monotonic() + SECONDS_BEFORE_AGAIN
                 waiting.insert(0, end.job)
-            elif _stopped_early(end.code, stopper()):
+            elif end.code == EXIT_PARTLY or (stopper() and _is_stop(end.code)):
                 outcome.left = True
             else:
                 if end.code == EXIT_DONE:
@@ -246,29 +251,6 @@ def run_jobs(
     return outcome
 
 
-def _ready(
-    waiting: Sequence[Job],
-    running: Mapping[str, Job],
-    done: set[str],
-    not_before: Mapping[str, float],
-) -> list[Job]:
-    """Return the jobs that may start now, in order; of those on one folder only the first."""
-    now, taken = time.monotonic(), {job.folder.path for job in running.values()}
-    ready = []
-    for job in waiting:
-        if now < not_before.get(job.id, 0) or not done.issuperset(job.depends):
-            continue
-        if job.folder.path not in taken:
-            taken.add(job.folder.path)
-            ready.append(job)
-    return ready
-
-
-def _stopped_early(code: int, stopping: bool) -> bool:
-    """Return whether a job ended in good order, by its time limit or because we stopped it.
-
-    A negative code is a signal that came before it could handle one.
-    """
-    return code == EXIT_PARTLY or (
-        stopping and (code in (EXIT_AGAIN, EXIT_INTERRUPTED) or code < 0)
-    )
+def _is_stop(code: int) -> bool:
+    """Return whether a job ended as it was asked to; a signal may come before it handles one."""
+    return code in (EXIT_AGAIN, EXIT_INTERRUPTED) or code < 0
