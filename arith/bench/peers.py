@@ -152,13 +152,11 @@ def measure(options: Options) -> Iterator[Result]:
 def _as_the_suite_trains(config: Config, hardware: Hardware) -> _Contender:
     """Return a contender that takes the steps of `tape-arith train --pe rope`."""
     candidate = Candidate(parse("rope"), config, hardware)
-    trainer = candidate.trainer
-    groups = len(list(trainer.groups(*trainer.batches.problems(0))))
     note = (
-        f"{hardware.dtype_name}, {groups} groups on {describe_threads(hardware)}, "
+        f"{hardware.dtype_name}, groups of like lengths on {describe_threads(hardware)}, "
         f"{100 * candidate.padding([0]):.0f} % padding{_compiled(hardware)}"
     )
-    parameters = trainer.decoder.num_parameters()
+    parameters = candidate.trainer.decoder.num_parameters()
     return _Contender("ours, as the suite trains", parameters, candidate.train, note)
 
 
@@ -169,8 +167,8 @@ def _on_one_batch(config: Config, hardware: Hardware) -> _Contender:
     def loss(rows: Rows) -> Tensor:
         return summed_loss(decoder, rows, hardware.device) / len(rows.answers)
 
-    name, note = "ours, one padded batch", _compiled(hardware)
-    return _padded_contender(name, decoder, loss, config, hardware, note)
+    name = "ours, one padded batch"
+    return _padded_contender(name, decoder, loss, config, hardware, _compiled(hardware))
 
 
 def _compiled(hardware: Hardware) -> str:
