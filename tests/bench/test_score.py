@@ -73,11 +73,6 @@ def test_a_run_is_scored_with_its_weights_and_left_as_it_was(
     assert result.code == 2 and "a run keeps its settings" in result.err
 
 
-def varied(name: str) -> Decoder:
-    """A decoder whose answers vary."""
-    return perturbed(decoder_for(CONFIG, parse(name), 0).eval(), 0.4)
-
-
 def answered(decoder: Decoder, problems: Problems, keys: NDArray[np.int64]) -> Problems:
     """The same prompts with the decoder's own greedy answers in place of the right ones, some of
     them then changed in one place, some cut short before their end."""
@@ -92,7 +87,7 @@ def answered(decoder: Decoder, problems: Problems, keys: NDArray[np.int64]) -> P
 
 @pytest.mark.parametrize("name", ["rope", "tape", "rand-rope"])
 def test_the_yardstick_finds_what_one_pass_finds(name: str) -> None:
-    decoder = varied(name)
+    decoder = perturbed(decoder_for(CONFIG, parse(name), 0).eval(), 0.4)  # answers vary
     samples = [
         (answered(decoder, problems, keys), keys)
         for problems, keys in _sample_cells(BUCKET, [(1, 1), (2, 5), (6, 6)], 6)

@@ -23,13 +23,9 @@ def test_every_run_leaves_its_folder(trained: Path) -> None:
         assert folder.path == trained / "runs" / "mini" / record.encoding / f"seed-{record.seed}"
         names = {path.name for path in folder.path.iterdir()}
         assert names == SMALL | grids[record.encoding] | {"weights"}
-        weights = {path.name for path in (folder.path / "weights").iterdir()}
-        assert weights == {"final.safetensors", "before-cooldown.safetensors"}
         assert folder.finished() and record.data is not None
-        assert record.config.steps == 4 and record.first_steps == 4
         way = "score" if record.encoding != "tape" else "score+yarn"
         assert set(folder.timings()) == {"train", way}
-        assert [line["step"] for line in folder.metrics()] == [4]
         environment = json.loads((folder.path / "environment.json").read_text())
         assert environment["command"].startswith("tape-arith run --pe rope,fire,tape+yarn")
         assert {"commit", "torch", "python", "device", "dtype", "threads"} <= environment.keys()
