@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import tape_arith
 import tape_arith.arith.tasks
 import tape_arith.arith.tasks.task
 import tape_arith.models.encodings
@@ -325,7 +326,8 @@ def test_the_readme_s_task_in_one_file(here: Path, monkeypatch: pytest.MonkeyPat
 def test_the_readme_s_example(here: Path) -> None:
     """The encoding that the README shows keeps the contract, and the other code there runs."""
     blocks = re.findall(r"^```python\n(.*?)^```$", README + MODELS_README, flags=re.M | re.S)
-    example, *scripts = blocks
+    functions, example, *scripts = blocks
+    assert set(re.findall(r"tape_arith\.(\w+)", functions)) <= set(tape_arith.__all__)
     assert len(scripts) == 1
     Path("mine.py").write_text(example)
     report = json.loads(done("check", "mine.py:Mine", "--json").out)

@@ -1,5 +1,6 @@
 """The page, letters, colours and file formats that all figures share."""
 
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
@@ -63,6 +64,16 @@ def figure_format(path: Path) -> str:
     return kind
 
 
+class Page(Figure):
+    """A figure that a notebook shows where it is the value of a cell."""
+
+    def _repr_png_(self) -> bytes:
+        data = io.BytesIO()
+        with styled():
+            self.savefig(data, format="png", dpi=_DPI)
+        return data.getvalue()
+
+
 def save(figure: Figure, path: Path) -> None:
     """Write `figure` to `path`, as PNG, SVG or PDF by its ending, whole or not at all.
 
@@ -82,7 +93,7 @@ def page(
     letters: float = LETTERS,
     *,
     compress: bool = False,
-) -> Figure:
+) -> Page:
     """Make an empty figure whose panels are laid out (matplotlib's constrained layout) above a
     legend of `handles` and a wrapped `note`.
 
@@ -97,7 +108,7 @@ def page(
     pads: dict[str, Any] = {"w_pad": 0.06, "h_pad": 0.05, "wspace": 0.03, "hspace": 0.03}
     pads["rect"] = (0, foot / total, 1, height / total)
     layout = ConstrainedLayoutEngine(**pads, compress=compress)
-    figure = Figure(figsize=(width, total), dpi=_DPI, layout=layout)
+    figure = Page(figsize=(width, total), dpi=_DPI, layout=layout)
     FigureCanvasAgg(figure)
     left = _MARGIN / width
     look: Any = {"fontsize": letters, "color": GREY, "va": "bottom", "linespacing": 1.3}

@@ -327,6 +327,30 @@ class Board:
         table = pd.DataFrame(map(self._texts, self.rows), [row.encoding for row in self.rows])
         return table if any(row.mark for row in self.rows) else table.drop(columns="converged")
 
+    def numbers(self) -> list[dict[str, object]]:
+        """Return the numbers of each encoding by column, in order; shares in 0..1, seconds."""
+        lines = []
+        for title, _, rows in self.sections:
+            for row in rows:
+                line: dict[str, object] = {
+                    "section": title,
+                    "rank": row.rank,
+                    "kind": row.kind,
+                    **flat(row),
+                }
+                for name, test in row.tests.items():
+                    line[f"difference_from_{name}"] = test.welch and test.welch.difference
+                    line[f"p_{name}"] = test.welch and test.welch.p
+                    line[f"p_holm_{name}"] = test.p_holm
+                    line[f"no_test_{name}"] = test.why_not
+                line["last_states_range"] = row.last_states_range
+                line["train_seconds"] = row.train_seconds
+                if self.costs:
+                    line |= {"parameters": row.parameters, "flops": row.flops_a_token}
+                    line |= zip(Training._fields, zip(*row.trainings, strict=True), strict=True)
+                lines.append(line)
+        return lines
+
     def _texts(self, row: Row) -> dict[str, str]:
         outside = [f"{100 * value:.1f}" for value in row.values["out_of_distribution"]]
         minutes = [seconds / 60 for seconds in row.train_seconds if seconds is not None]
@@ -450,21 +474,7 @@ def board_to_csv(board: Board) -> str:
 
     The columns of `to_csv` are there under the same names.
     """
-    lines = []
-    for title, _, rows in board.sections:
-        for row in rows:
-            line = {"section": title, "rank": row.rank, "kind": row.kind, **flat(row)}
-            for name, test in row.tests.items():
-                line[f"difference_from_{name}"] = test.welch and test.welch.difference
-                line[f"p_{name}"] = test.welch and test.welch.p
-                line[f"p_holm_{name}"] = test.p_holm
-                line[f"no_test_{name}"] = test.why_not
-            line |= {"last_states_range": row.last_states_range, "train_seconds": row.train_seconds}
-            if board.costs:
-                line |= {"parameters": row.parameters, "flops": row.flops_a_token}
-                line |= zip(Training._fields, zip(*row.trainings, strict=True), strict=True)
-            lines.append(line)
-    return csv_text(lines)
+    return csv_text(board.numbers())
 
 
 def board_to_json(board: Board) -> str:

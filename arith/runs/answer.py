@@ -19,7 +19,7 @@ _KEY = 0
 """The key of the problem's random positions, for encodings that draw them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answer:
     """A greedy answer, its tokens least significant digit first, as they are generated.
 
@@ -60,7 +60,7 @@ class Answer:
             "tokens": digits,
         }
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """A line with the answer and whether it is right, then a line for each token."""
         verdict = "right" if self.right else f"wrong, it is {_written(self.expected)}"
         lines = [f"{self.problem} = {self.text}: {verdict} ({self.encoding})"]

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass, field, replace
 from math import fsum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from tape_arith.arith.files import (
     with_checksum,
     write_text,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -104,7 +107,7 @@ def region_mask(region: Region, max_digits: int, trained_digits: int) -> Bools:
     return masks[region]
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False, kw_only=True, repr=False)
 class Grid:
     """The score of one trained run: counts per pair of operand lengths."""
 
@@ -134,7 +137,7 @@ class Grid:
     """float64[N, N]: sum over problems of the share of right answer tokens."""
     first_wrong_sum: Ints
     """int64[N, N]: sum over wrong answers of the first wrong place, 0 the least significant."""
-    usual: "Grid | None" = field(default=None, repr=False)
+    usual: "Grid | None" = None
     """Grid of this run on the split EVALUATION, if this one is of another and that is known."""
 
     @classmethod
@@ -216,6 +219,30 @@ class Grid:
         """float64[N, N]: exact match per cell, 0..1, of a grid with blocks."""
         return self.exact / self.total
 
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a row a cell: which run it is of, the digits of both operands, and its score.
+
+        exact_match, right_share   shares of problems and of answer tokens, nan before scoring
+        in_distribution            whether both lengths were trained
+        """
+        import pandas as pd
+
+        lengths = np.indices(self.total.shape) + 1
+        with np.errstate(invalid="ignore"):
+            exact_match, right_share = self.accuracy, self.right_sum / self.total
+        cells: dict[str, NDArray[Any]] = {
+            "digits_a": lengths[0],
+            "digits_b": lengths[1],
+            "in_distribution": self.mask("in_distribution"),
+            "exact": self.exact,
+            "total": self.total,
+            "exact_match": exact_match,
+            "right_share": right_share,
+        }
+        frame = pd.DataFrame({name: values.ravel() for name, values in cells.items()})
+        run = {"preset": self.preset, "pe": self.name, "seed": self.seed}
+        return pd.concat([pd.DataFrame(run, frame.index), frame], axis=1)
+
     def mask(self, region: Region) -> Bools:
         """Return the cells of `region`: bool[N, N]."""
         return region_mask(region, self.max_digits, self.trained_digits)
@@ -239,6 +266,9 @@ class Grid:
         grid = self if self.split == EVALUATION else self.usual
         value = None if grid is None else grid.mean("in_distribution")
         return None if value is None else value >= CONVERGED - SLACK
+
+    def __repr__(self) -> str:
+        return f"<Grid of {self.summary()}>"
 
     def summary(self, evaluation_set: EvaluationSet | None = None) -> str:
         """Return the means in one line, in percent of exact answers."""

@@ -1,0 +1,43 @@
+"""How far positional encodings generalize in length: `import tape_arith` and call what commands do.
+
+What is listed in `__all__` is documented in arith/api.py, and imported when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tape_arith.arith.api import (
+        Failure,
+        Grid,
+        Run,
+        UsageError,
+        find_runs,
+        heatmap,
+        leaderboard,
+        load_grids,
+        train,
+    )
+
+__all__ = [
+    "Failure",
+    "Grid",
+    "Run",
+    "UsageError",
+    "find_runs",
+    "heatmap",
+    "leaderboard",
+    "load_grids",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a function of the API when it is asked for: most take torch or pandas along."""
+    if name not in __all__:
+        raise AttributeError(f"module 'tape_arith' has no attribute '{name}'")
+    return getattr(import_module("tape_arith.arith.api"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "arith", "models"]

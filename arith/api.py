@@ -1,0 +1,262 @@
+"""Do in Python what the commands do: the same words, with frames and figures as results.
+
+    import tape_arith
+
+    run = tape_arith.train("rope", preset="mini", steps=60)
+    run.score().to_frame()                             # a row a cell
+    run.answer("123+45")                               # each digit with its probability
+    tape_arith.load_grids("results/mini")              # the cells of every scored run
+    tape_arith.heatmap("rope,fire", runs="results/mini")
+    tape_arith.leaderboard("results/mini")
+
+A run that is trained is not trained again, and one that was interrupted goes on. Requests that make
+no sense raise UsageError, everything else that fails raises Failure; both have one line for people.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tape_arith.arith.compare.leaderboard import build_board
+from tape_arith.arith.compare.panels import ALL, parse_names, select_panels
+from tape_arith.arith.data.bucket import EVALUATION, known_split
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.runs import folder as folders
+from tape_arith.arith.runs.record import RunRecord, TrainOptions, known_preset, load_preset
+from tape_arith.arith.scoring.grid import EvaluationSet, Grid
+from tape_arith.arith.terminal import Stopper, say
+from tape_arith.models.names import Name, NamePart, parse, parse_extrapolation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from tape_arith.arith.runs.answer import Answer
+    from tape_arith.models.decoder import Decoder
+
+__all__ = [
+    "Failure",
+    "Grid",
+    "Run",
+    "UsageError",
+    "find_runs",
+    "heatmap",
+    "leaderboard",
+    "load_grids",
+    "train",
+]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run in its folder, trained to its end or not."""
+
+    path: Path
+
+    @property
+    def record(self) -> RunRecord:
+        """What was asked for: encoding, preset, seed, config, data."""
+        return self._folder.record()
+
+    @property
+    def finished(self) -> bool:
+        """Tell whether it is trained to its end, and its weights are here."""
+        return self._folder.finished()
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """The course of training: a row every few steps; small grids are left out."""
+        frame = pd.DataFrame(self._folder.metrics())
+        return frame.drop(columns=["small_grid", "state"], errors="ignore")
+
+    def train(self, steps: int | None = None) -> "Run":
+        """Go on to the end of its budget; with `steps`, raise the budget to that first."""
+        from tape_arith.arith.runs.train import continue_run, extend_run
+
+        if steps is not None:
+            extend_run(self._folder, steps)
+        with _stopping() as should_stop:
+            continue_run(self._folder, should_stop=should_stop)
+        return self
+
+    def score(
+        self,
+        extrapolation: str | None = None,
+        *,
+        split: str = EVALUATION,
+        max_digits: int | None = None,
+        fresh: bool = False,
+    ) -> Grid:
+        """Return its grid of exact match; one that is complete is read, not scored again.
+
+        extrapolation  a change at test time, as in "yarn"
+        split          "evaluation", or "carry" for hard problems
+        max_digits     operands up to so many digits; the tested ones if None
+        """
+        from tape_arith.arith.runs.score import score_run
+
+        problems = EvaluationSet(known_split(split), max_digits)
+        with _stopping() as should_stop:
+            return score_run(
+                self._folder,
+                _way(extrapolation),
+                evaluation_set=problems,
+                fresh=fresh,
+                should_stop=should_stop,
+            )
+
+    def answer(self, problem: str, extrapolation: str | None = None) -> "Answer":
+        """Return its greedy answer to a problem as people write it, as in "123+45"."""
+        from tape_arith.arith.runs.answer import answer
+
+        return answer(self._folder, problem, _way(extrapolation))
+
+    def decoder(self, extrapolation: str | None = None) -> "Decoder":
+        """Return the trained decoder, a torch.nn.Module that is ready to evaluate."""
+        from tape_arith.arith.runs.weights import trained_decoder, trained_record
+
+        record = trained_record(self._folder)
+        name = Name(record.name.encoding, _way(extrapolation))
+        return trained_decoder(self._folder, name, record)[0]
+
+    @property
+    def _folder(self) -> folders.RunFolder:
+        return folders.existing_run(Path(self.path))
+
+
+def train(
+    pe: str,
+    *,
+    preset: str | None = None,
+    seed: int = 0,
+    runs: str | Path = "runs",
+    data: str | Path | None = None,
+    fresh: bool = False,
+    **settings: Any,
+) -> Run:
+    """Train one encoding, or go on with its run; return the run.
+
+    pe        the encoding, as in "tape" or "fire:init_l=512" or "mine.py:Mine"
+    preset    as `tape-arith list` shows them; without one, that which suits this machine
+    runs      the folder of runs
+    data      a generated dataset; without one, problems are made as needed
+    fresh     delete an earlier run first
+    settings  of the preset, as in steps=60
+    """
+    from tape_arith.arith.runs.build import default_preset
+    from tape_arith.arith.runs.train import train_run
+
+    if preset is None:
+        preset, reason = default_preset()
+        say(reason)
+    config = load_preset(preset).with_settings({k: str(value) for k, value in settings.items()})
+    options = TrainOptions(data=None if data is None else Path(data))
+    with _stopping() as should_stop:
+        folder = train_run(
+            Path(runs),
+            preset,
+            config,
+            parse(pe),
+            seed,
+            options,
+            fresh=fresh,
+            should_stop=should_stop,
+        )
+    return Run(folder.path)
+
+
+def find_runs(runs: str | Path = "runs") -> list[Run]:
+    """Return the runs below a folder, by preset, encoding and seed."""
+    return [Run(folder.path) for folder in folders.find_runs(Path(runs))]
+
+
+def load_grids(
+    runs: str | Path = "runs",
+    pe: str | Sequence[str] = ALL,
+    *,
+    preset: str | None = None,
+    split: str = EVALUATION,
+    max_digits: int | None = None,
+) -> pd.DataFrame:
+    """Return the cells of every scored run below `runs`: a row a run and cell.
+
+    The columns are those of `Grid.to_frame`. Nothing is left out: budgets may differ.
+    """
+    grids = folders.find_grids(
+        Path(runs),
+        preset,
+        parse_names(_joined(pe)) or None,
+        EvaluationSet(known_split(split), max_digits),
+    )
+    if not grids:
+        raise UsageError(f"no scored run of {pe} in {runs}")
+    return pd.concat([grid.to_frame() for grid in grids], ignore_index=True)
+
+
+def heatmap(
+    pe: str | Sequence[str] | Sequence[Grid] = ALL,
+    *,
+    runs: str | Path = "runs",
+    preset: str | None = None,
+    split: str = EVALUATION,
+    max_digits: int | None = None,
+) -> "Figure":
+    """Return the comparison heatmap of encodings or of grids, as a figure that a notebook shows.
+
+    A panel is the mean over seeds of exact match. Runs that must not stand in one figure are left
+    out and named on stderr; if they were asked for, it is a UsageError.
+    """
+    from tape_arith.arith.compare.leaderboard import sort_panels
+    from tape_arith.arith.figures.heatmap import compose
+
+    if not isinstance(pe, str) and pe and isinstance(pe[0], Grid):
+        grids = [grid for grid in pe if isinstance(grid, Grid)]
+        names = dict.fromkeys(grid.name for grid in grids)
+        return compose([[grid for grid in grids if grid.name == name] for name in names])
+    listed = _joined([str(name) for name in pe] if not isinstance(pe, str) else pe)
+    problems = EvaluationSet(known_split(split), max_digits)
+    panels, _ = select_panels(Path(runs), listed, known_preset(preset), problems)
+    return compose(sort_panels(panels) if listed == ALL else panels)
+
+
+def leaderboard(
+    runs: str | Path = "runs",
+    pe: str | Sequence[str] = ALL,
+    *,
+    preset: str | None = None,
+    split: str = EVALUATION,
+    max_digits: int | None = None,
+) -> pd.DataFrame:
+    """Return the leaderboard: a row an encoding, in its order, numbers as `--format csv` has them.
+
+    The ranks and tests are those among all scored encodings, whichever `pe` asks for.
+    """
+    problems = EvaluationSet(known_split(split), max_digits)
+    shown, *_ = build_board(Path(runs), _joined(pe), known_preset(preset), problems)
+    return pd.DataFrame(shown.numbers())
+
+
+def _joined(pe: str | Sequence[str]) -> str:
+    """Write encodings as after --pe."""
+    return pe if isinstance(pe, str) else ",".join(pe)
+
+
+def _way(extrapolation: str | None) -> NamePart | None:
+    return None if extrapolation is None else parse_extrapolation(extrapolation)
+
+
+@contextmanager
+def _stopping() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C, or a notebook's stop button, end the work after its present step, saved."""
+    stopper = Stopper()
+    if current_thread() is not main_thread():  # which alone gets signals
+        yield stopper
+        return
+    with stopper.handling_signals():
+        yield stopper
+    if stopper.signal is not None:
+        raise KeyboardInterrupt("saved: the same call goes on from here")

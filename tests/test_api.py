@@ -1,0 +1,126 @@
+"""The Python API: the same runs, grids and tables as the commands, and the notebook's cells."""
+
+import ast
+import io
+import json
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tape_arith
+from tape_arith import Grid, Run
+from tests.helpers.tiny_runs import SETTINGS, contents, done, settings
+
+TINY: dict[str, Any] = dict(SETTINGS)
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+
+
+def test_a_run_is_that_of_the_command_line(here: Path) -> None:
+    run = tape_arith.train("rope", preset="mini", seed=1, runs="api", **TINY)
+    grid = run.score()
+    done("train", "--pe", "rope", "--seed", "1", "--runs", "cli", *settings())
+    command = Path("cli/mini/rope/seed-1")
+    assert contents(run.path / "weights") == contents(command / "weights")
+    assert (run.path / "grid.json").read_bytes() == (command / "grid.json").read_bytes()
+    assert np.array_equal(Grid.load(command / "grid.json").exact, grid.exact)
+    assert run.finished and len(run.metrics) > 0 and run.metrics.loss.notna().all()
+    assert run.score("yarn", split="carry").name == "rope+yarn"
+    answer = json.loads(done("ask", run.path, "9+8", "--json").out)
+    assert run.answer("9+8").content() == answer
+    assert run.train(steps=8).record.config.steps == 8
+    assert tape_arith.find_runs("api") == [run]
+
+
+def test_a_frame_holds_a_row_for_each_cell(trained: Path) -> None:
+    frame = tape_arith.load_grids(trained / "runs", ["fire", "tape+yarn"])
+    assert frame.groupby(["pe", "seed"]).size().tolist() == [9] * 4
+    for (pe, seed), cells in frame.groupby(["pe", "seed"]):
+        name = str(pe)
+        file = "grid+yarn.json" if "+" in name else "grid.json"
+        grid = Grid.load(trained / f"runs/mini/{name.split('+')[0]}/seed-{seed}/{file}")
+        assert cells.exact_match.mean() == pytest.approx(grid.mean("all_cells"))
+        inside = cells[cells.in_distribution]
+        assert inside.exact_match.mean() == pytest.approx(grid.mean("in_distribution"))
+        row = cells[(cells.digits_a == 3) & (cells.digits_b == 1)].iloc[0]
+        assert (row.exact, row.total) == (grid.exact[2, 0], grid.total[2, 0])
+
+
+def test_a_leaderboard_has_the_columns_of_csv(trained: Path) -> None:
+    frame = tape_arith.leaderboard(trained / "runs")
+    text = done("leaderboard", "--runs", trained / "runs", "--format", "csv").out
+    table = pd.read_csv(io.StringIO(text))
+    assert list(frame.columns) == list(table.columns)
+    assert frame.encoding.tolist() == table.encoding.tolist()
+    column = "out_of_distribution"
+    assert frame[column].to_numpy(float) == pytest.approx(table[column].to_numpy(float))
+
+
+def test_a_heatmap_shows_the_grids_that_are_given(trained: Path) -> None:
+    by_name = tape_arith.heatmap("fire,rope", runs=trained / "runs")
+    grids = [Run(run.path).score() for run in tape_arith.find_runs(trained / "runs")]
+    by_grid = tape_arith.heatmap([grid for grid in grids if grid.name in ("fire", "rope")])
+    assert _panels(by_name) == _panels(by_grid)
+    image = by_name._repr_png_()  # type: ignore[attr-defined]
+    assert image.startswith(b"\x89PNG") and len(image) > 10_000
+
+
+def _panels(figure: Any) -> dict[str, list[float]]:
+    """Return the cells of each panel by its title."""
+    return {
+        ax.get_title(loc="left"): np.asarray(ax.collections[0].get_array()).ravel().tolist()
+        for ax in figure.axes[:2]
+    }
+
+
+def test_requests_that_make_no_sense_are_usage_errors(trained: Path, here: Path) -> None:
+    with pytest.raises(tape_arith.UsageError, match="did you mean 'tape'"):
+        tape_arith.train("tapee", preset="mini")
+    with pytest.raises(tape_arith.UsageError, match="unknown key 'step'"):
+        tape_arith.train("tape", preset="mini", step=60)
+    with pytest.raises(tape_arith.UsageError, match="no scored run"):
+        tape_arith.load_grids(here)
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        tape_arith.trian  # noqa: B018
+
+
+def test_the_stop_button_saves_what_is_trained(here: Path) -> None:
+    folder = Path("runs/mini/rope/seed-0")
+
+    def stop() -> None:
+        while not (folder / "environment.json").exists():
+            time.sleep(0.01)
+        signal.raise_signal(signal.SIGINT)
+
+    threading.Thread(target=stop).start()
+    with pytest.raises(KeyboardInterrupt, match="the same call goes on"):
+        tape_arith.train("rope", preset="mini", **TINY | {"steps": "100000"})
+    [run] = tape_arith.find_runs()
+    assert not run.finished and (folder / "weights" / "latest.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_the_cells_of_the_notebook_run(here: Path) -> None:
+    (here / "mini").symlink_to(RESULTS / "mini")
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in json.loads((RESULTS / "tour.ipynb").read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            tree = ast.parse("".join(cell["source"]))
+            last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+            exec(compile(tree, "cell", "exec"), names)  # noqa: S102 (our own cells)
+            if isinstance(last, ast.Expr):
+                expression = compile(ast.Expression(last.value), "cell", "eval")
+                shown.append(eval(expression, names))  # noqa: S307
+    kinds = [type(value).__name__ for value in shown]
+    assert kinds == [
+        *("Run", "DataFrame", "Answer", "Axes"),
+        *("DataFrame", "DataFrame", "Page"),
+    ]
+    means = shown[4][False]
+    assert means["rope"] == pytest.approx(0.022, abs=0.002)  # as results/mini/leaderboard.md
