@@ -52,7 +52,7 @@ def command(
 
     stability: how attention changes when indices start elsewhere or [BOS] comes first.
     """
-    from tape_arith.arith.figures.style import figure_format
+    from tape_arith.arith.figures.style import figure_format, save
 
     if kind not in _PROBLEMS:
         raise unknown("study", kind, _PROBLEMS)
@@ -71,13 +71,14 @@ def command(
     }
     use_threads(threads)
     from tape_arith.arith.studies.inputs import comparable_runs
-    from tape_arith.arith.studies.study import draw
 
     module = import_module(f"tape_arith.arith.studies.{kind}")
     measured = problems or _PROBLEMS[kind]
     study = module.measure(comparable_runs(runs, split), measured, **options[kind])
     if figure is not None:
-        for file in draw(lambda: module.figures(study), figure):
+        for name, drawn in module.figures(study).items():
+            file = figure.with_name(f"{figure.stem}{name}{figure.suffix}")
+            save(drawn, file)
             say(f"drawn: {file}")
     texts = {"markdown": module.to_markdown, "csv": type(study).to_csv, "json": type(study).to_json}
     print(texts[format](study), end="")

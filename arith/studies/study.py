@@ -1,17 +1,14 @@
 """The numbers of a study as a frame, with their runs and problems; its CSV, JSON and figures."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from tape_arith.arith.figures.captions import SPLITS, describe_seeds, preset_words
-from tape_arith.arith.figures.style import figure_format, save
 from tape_arith.arith.figures.tables import pipe_table
 from tape_arith.arith.scoring.grid import REGION_WORDS, Region
 from tape_arith.arith.scoring.statistics import student_t
@@ -114,16 +111,3 @@ def draw_runs(
         if len(runs.columns) > 1:
             ax.plot(places, runs, color=style["color"], linewidth=0.5, alpha=0.5)
         ax.plot(places, runs.mean(axis=1), zorder=3, **{**style, **look})
-
-
-def draw(figures: Callable[[], Mapping[str, Figure]], path: Path) -> list[Path]:
-    """Write the figures, each with its name before the ending of `path`; return the paths.
-
-    Raises UsageError for an ending other than .png, .svg and .pdf, Failure if the disk refuses.
-    """
-    figure_format(path)  # before much is drawn
-    written = []
-    for name, figure in figures().items():
-        written.append(path.with_name(f"{path.stem}{name}{path.suffix}"))
-        save(figure, written[-1])
-    return written
