@@ -13,10 +13,10 @@ def check_comparable(grids: Sequence[Grid]) -> None:
     """Raise UsageError, saying all that differs, if `grids` must not stand in one figure."""
     for grid in grids[1:]:
         if words := differences(grid, grids[0]):
+            run, first = (f"{each.name} seed {each.seed}" for each in (grid, grids[0]))
             raise UsageError(
-                f"one figure needs one preset, budget and evaluation set, and {_run(grid)} differs "
-                f"from {_run(grids[0])} ({'; '.join(words)}): draw them apart, or train and score "
-                "them alike"
+                f"one figure needs one preset, budget and evaluation set, and {run} differs from "
+                f"{first} ({'; '.join(words)}): draw them apart, or train and score them alike"
             )
 
 
@@ -41,14 +41,7 @@ def differences(one: Grid, other: Grid) -> list[str]:
 
 def is_same_run(one: Grid, other: Grid) -> bool:
     """Return whether both are of one run, one change at test time and one evaluation set."""
-    names = (one.encoding, one.extrapolation, one.seed)
-    return names == (other.encoding, other.extrapolation, other.seed) and not differences(
-        one, other
-    )
-
-
-def _run(grid: Grid) -> str:
-    return f"{grid.name} seed {grid.seed}"
+    return (one.name, one.seed) == (other.name, other.seed) and not differences(one, other)
 
 
 def _facts(grid: Grid) -> dict[str, object]:
