@@ -23,6 +23,7 @@ from tape_arith.models.encodings.stick_breaking import StickBreakingLayer
 from tape_arith.models.encodings.tape_heads import TapeHeadsState
 from tape_arith.models.errors import UsageError
 from tape_arith.models.families.contextual import clamp_norm
+from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.locate import known_names
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_decoders import error, setting
@@ -78,6 +79,21 @@ def test_bfloat16_is_near_float64(name: str) -> None:
     offset = 0 if "learned" in name or name in ("fire", "bipe", "rand-fire") else FAR
     low = heads_of(pe, features, torch.bfloat16, offset)
     assert error(low, heads_of(pe.double(), features, torch.float64, offset)) < TOLERANCE
+
+
+@pytest.mark.parametrize(
+    "name", ["rope", "rope-partial", "p-rope", "xpos", "pope", "bipe", "tape", "tape-heads"]
+)
+def test_angles_are_wide(name: str) -> None:
+    """Far out neighbours differ, by the angles that math gives."""
+    pe = build(name, SETTING).eval()
+    assert isinstance(pe, Rotary)
+    cos, sin = pe.cos_sin(torch.tensor([[FAR, FAR + 1]]), rows(1, 2), torch.bfloat16)
+    theta = pe.spread(pe.frequencies()).tolist()
+    for token in (0, 1):
+        angles = [(FAR + token) * t for t in theta]
+        assert cos[0, token, 0].tolist() == pytest.approx([math.cos(a) for a in angles], abs=1e-6)
+        assert sin[0, token, 0].tolist() == pytest.approx([math.sin(a) for a in angles], abs=1e-6)
 
 
 class Recorder(Eager):
