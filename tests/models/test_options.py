@@ -109,6 +109,24 @@ def test_the_end_of_a_place_table(pe: PlaceTable, other: int) -> None:
         pe.indices(digits("1" * (fits + 1) + "+" + "2" * other))
 
 
+@pytest.mark.parametrize("kind", [Abacus, Coupling])
+def test_lengths_that_fit_are_not_read_off_the_device(
+    kind: type[Abacus | Coupling], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tested sequence fits for its shape alone; `int(tensor)` would wait for a GPU."""
+
+    def wait(self: Tensor) -> int:
+        raise AssertionError("a tensor was read")
+
+    pe = kind(setting())
+    monkeypatch.setattr(Tensor, "__int__", wait)
+    for seqs in (digits("1" * 51), packed_digits("1" * 51, "2" * 51)):
+        pe.train().indices(seqs)
+        pe.eval().indices(seqs)
+    with pytest.raises(AssertionError, match="read"):
+        pe.eval().indices(digits("1" * 99))
+
+
 @pytest.mark.parametrize("name", ["learned", "learned-offset", "rand-learned:l_max=52"])
 def test_the_end_of_a_learned_table(name: str) -> None:
     """The last row is used; past it a sequence is refused. Many short ones are not a long one."""

@@ -101,7 +101,7 @@ def test_a_step(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "way"),
-    [*((name, None) for name in ("fire", "tape", "abacus", "coupling")), *EXTRAPOLATED],
+    [*((name, None) for name in ("fire", "tape")), *EXTRAPOLATED],
 )
 def test_scoring(name: str, way: str | None) -> None:
     one = trainer(CONFIG, name)
