@@ -5,11 +5,11 @@ import re
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tape_arith.models.build import build
 from tape_arith.models.contract import decoder_for, example_batch, forward
-from tape_arith.models.encoding import Combination, PositionalEncoding
+from tape_arith.models.encoding import Combination, PositionalEncoding, Setting
 from tape_arith.models.encodings.abacus import Abacus
 from tape_arith.models.encodings.fire import FIRE
 from tape_arith.models.encodings.rope import RoPE
@@ -61,6 +61,20 @@ def test_trained_as_each_part_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     pe = joined("abacus+fire")
     pe.after_step()
     assert stepped == list(pe.parts)
+
+
+def test_inert_is_inert_in_its_own_part_only() -> None:
+    pe = joined("abacus+fire")
+    assert pe.inert == tuple(f"parts.1.layers.{i}.output.bias" for i in range(3))
+
+    class Biased(Abacus):
+        def __init__(self, setting: Setting) -> None:
+            super().__init__(setting)
+            self.output = nn.Linear(2, 2)
+
+    setting = pe.setting
+    mixed = Combination({"biased": Biased(setting), "fire": FIRE(setting)})
+    assert mixed.inert == pe.inert
 
 
 @pytest.mark.parametrize(
