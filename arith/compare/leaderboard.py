@@ -17,7 +17,7 @@ from tape_arith.arith.compare.panels import (
 )
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.captions import Panel, footnote, source
-from tape_arith.arith.figures.tables import Board, Comparison, Row, Section, Training, rows
+from tape_arith.arith.figures.rows import Board, Comparison, Row, Section, Training, rows
 from tape_arith.arith.runs.metrics import last_states
 from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet

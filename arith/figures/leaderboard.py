@@ -10,7 +10,7 @@ from matplotlib.text import Annotation
 
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.captions import NBSP, decimals
-from tape_arith.arith.figures.tables import Board, Row, Section
+from tape_arith.arith.figures.rows import Board, Row, Section
 from tape_arith.arith.scoring.grid import Region
 
 _WIDTH, _ROW = 3.4, 0.135

@@ -13,8 +13,9 @@ from matplotlib.lines import Line2D
 
 from tape_arith.arith.figures.captions import NBSP, Panel, signed, source
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, draw_seeds, seed_signs
+from tape_arith.arith.figures.rows import Row, flat, rows
 from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, styled
-from tape_arith.arith.figures.tables import Row, csv_text, flat, pipe_table, rows
+from tape_arith.arith.figures.tables import csv_text, pipe_table
 from tape_arith.arith.scoring.grid import REGION_WORDS, Region
 from tape_arith.arith.scoring.statistics import holm, welch
 

@@ -9,7 +9,8 @@ from statistics import fmean
 from tape_arith.arith.compare.panels import figure_path
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.figures import heatmap, style
-from tape_arith.arith.figures.tables import Row, ranked, rows, to_csv, to_markdown
+from tape_arith.arith.figures.rows import Row, ranked, rows
+from tape_arith.arith.figures.tables import to_csv, to_markdown
 from tape_arith.arith.files import write_text
 from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.runs.build import check_trainable

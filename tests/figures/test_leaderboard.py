@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, compose, heights
-from tape_arith.arith.figures.tables import Board, Comparison, Row, Section
+from tape_arith.arith.figures.rows import Board, Comparison, Row, Section
 from tape_arith.arith.scoring.grid import REGIONS
 from tape_arith.arith.scoring.statistics import Interval, student_t
 from tests.helpers.figures import assert_texts_are_apart

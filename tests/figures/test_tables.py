@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tape_arith.arith.figures.tables import booktabs, rows, to_csv
+from tape_arith.arith.figures.rows import rows
+from tape_arith.arith.figures.tables import booktabs, to_csv
 from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.made_grids import filled
 

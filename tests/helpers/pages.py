@@ -13,7 +13,7 @@ import numpy as np
 
 from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.figures.report.page import Report, Run
-from tape_arith.arith.figures.tables import Board, Comparison, Section, Training, rows
+from tape_arith.arith.figures.rows import Board, Comparison, Section, Training, rows
 from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.made_grids import filled
 

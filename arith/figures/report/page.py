@@ -33,8 +33,8 @@ from tape_arith.arith.figures.heatmap import (
     significant,
     ticks,
 )
+from tape_arith.arith.figures.rows import Board, known_columns
 from tape_arith.arith.figures.style import scale_end
-from tape_arith.arith.figures.tables import Board, known_columns
 from tape_arith.arith.files import write_text
 from tape_arith.arith.scoring.grid import REGION_WORDS, Region, region_mask
 from tape_arith.arith.scoring.statistics import over_seeds, wilson

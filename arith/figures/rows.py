@@ -1,0 +1,314 @@
+"""Encodings as rows of numbers, and the leaderboard of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from tape_arith.arith.figures import captions
+from tape_arith.arith.figures.captions import Panel
+from tape_arith.arith.scoring.grid import REGION_WORDS, REGIONS, Region
+from tape_arith.arith.scoring.statistics import SOLVED, Interval, Welch, over_seeds, solved_to
+
+LEVEL = 0.05
+"""A difference is marked if Holm's p is at most this."""
+OVER_PROBLEMS = "(± over problems)"
+_NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An encoding's mean out of distribution against that of a reference."""
+
+    welch: Welch | None = None
+    p_holm: float | None = None
+    """p, adjusted for all tests of the leaderboard."""
+    why_not: str | None = None
+    """Why there is no test."""
+
+    def __str__(self) -> str:
+        """Return p with an arrow for a significant difference, "-" for no test."""
+        if self.welch is None or self.p_holm is None:
+            return "-"
+        p = "<0.001" if self.p_holm < 0.001 else f"{self.p_holm:.3f}"
+        better = self.welch.difference > 0
+        arrow = "\N{UPWARDS ARROW} " if better else "\N{DOWNWARDS ARROW} "
+        return arrow + p if self.p_holm <= LEVEL else p
+
+
+class Training(NamedTuple):
+    """The course of a run's training; None for what is not known."""
+
+    loss: float | None = None
+    """In its last steps, nats a scored token."""
+    tokens_per_second: float | None = None
+    """Real tokens, over all of it."""
+    mfu: float | None = None
+    """Useful FLOPs a second over the rate in the datasheet of the part, 0..1."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The numbers of one encoding, those of each seed in the order of `seeds`.
+
+    A leaderboard adds what has a default here.
+    """
+
+    encoding: str
+    seeds: tuple[int, ...]
+    means: Mapping[Region, Interval | None]
+    """None if no cell is in the region."""
+    mark: str | None
+    """ "not converged", "convergence unknown", or None."""
+    values: Mapping[Region, tuple[float, ...]]
+    """The mean of each seed; empty if no cell is in the region."""
+    solved_to: Mapping[float, int]
+    """The largest length solved, by the share in SOLVED."""
+    rank: int | None = None
+    """Within its section, from 1; None if it is not ranked."""
+    kind: str = ""
+    tests: Mapping[str, Comparison] = field(default_factory=dict)
+    """By reference."""
+    last_states: Sequence[Sequence[float] | None] = ()
+    """Of each seed out of distribution on the small grid at the last saved states."""
+    last_steps: Sequence[Sequence[int]] = ()
+    """The steps of these states, of each seed that has some."""
+    train_seconds: Sequence[float | None] = ()
+    trainings: Sequence[Training] = ()
+    """Of each seed, if costs were asked for."""
+    parameters: int | None = None
+    flops_a_token: float | None = None
+    """What the encoding adds to a forward over the longest trained sequence."""
+
+    @property
+    def ranked(self) -> bool:
+        """Tell whether it takes part in the order by its mean out of distribution."""
+        return self.mark is None and self.means["out_of_distribution"] is not None
+
+    @property
+    def last_states_range(self) -> float | None:
+        """Highest minus lowest of a run's last states, the mean over the seeds that have them."""
+        ranges = [max(values) - min(values) for values in self.last_states if values]
+        return sum(ranges) / len(ranges) if ranges else None
+
+    @property
+    def seed_count(self) -> str:
+        """The number of seeds, and what the ± of a single one covers."""
+        return str(len(self.seeds)) if len(self.seeds) > 1 else f"1 {OVER_PROBLEMS}"
+
+    def mean(self, region: Region) -> float | None:
+        """The mean of a region, 0..1."""
+        interval = self.means[region]
+        return interval.mean if interval else None
+
+    def percent(self, region: Region) -> str:
+        """Return "18.2 ± 3.1", in percent; "-" for no mean."""
+        return captions.percent(self.means[region], self.values[region])
+
+    def texts(self, *regions: Region) -> dict[str, str]:
+        """Return `percent` of `regions` by the heads of their columns."""
+        return {f"{REGION_WORDS[region]}, %": self.percent(region) for region in regions}
+
+
+def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
+    """Return a row an encoding, best out of distribution first, those not ranked last by name.
+
+    Raises UsageError if the grids must not be compared.
+    """
+    return ranked(
+        Row(
+            grids[0].name,
+            tuple(grid.seed for grid in grids),
+            {region: over_seeds(grids, region) for region in REGIONS},
+            captions.convergence(grids),
+            {region: captions.seed_means(grids, region) for region in REGIONS},
+            {share: solved_to(grids, share) for share in SOLVED},
+        )
+        for grids in captions.checked_panels(panels, seed)
+    )
+
+
+def ranked(rows: Iterable[Row]) -> list[Row]:
+    """Sort best out of distribution first, then by name what is not ranked."""
+
+    def order(row: Row) -> tuple[bool, float, str]:
+        mean = row.mean("out_of_distribution") or 0.0
+        return not row.ranked, -mean if row.ranked else 0.0, row.encoding
+
+    return sorted(rows, key=order)
+
+
+def flat(row: Row) -> dict[str, object]:
+    """Return the numbers of a row by the names of CSV's columns."""
+    facts: dict[str, object] = {
+        "encoding": row.encoding,
+        "seeds": row.seeds,
+        "converged": row.mark or "yes",
+        "interval": "seeds" if len(row.seeds) > 1 else "this run only",
+    }
+    for region, interval in row.means.items():
+        facts[region] = row.mean(region)
+        for part in ("half_width", "low", "high"):
+            facts[f"{region}_{part}"] = getattr(interval, part, None)
+        facts[f"{region}_seeds"] = row.values[region]
+    return facts | {f"solved_to_{100 * share:g}": n for share, n in row.solved_to.items()}
+
+
+# ---- the leaderboard ---------------------------------------------------------------------------
+
+
+class Section(NamedTuple):
+    """Encodings that are compared with each other."""
+
+    title: str
+    reason: str
+    """Why they stand apart, if they do."""
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class Board:
+    """A leaderboard: all that is scored of a preset, as far as it may be compared."""
+
+    preset: str
+    about: Mapping[str, Any]
+    """Task, lengths, budget and evaluation, the same for all runs."""
+    source: str
+    """Where the numbers come from (`captions.source`)."""
+    caption: str
+    """The same, and what the means and intervals are over."""
+    sections: Sequence[Section]
+    references: Sequence[str]
+    left_out: Sequence[tuple[str, str]] = ()
+    """Runs that are not shown, and why."""
+    num_tests: int = 0
+    """How many different tests were made: one of two references is on both their rows."""
+    num_encodings: int = 0
+    """How many encodings were ranked and tested, shown or not."""
+    costs: bool = False
+    """Whether parameters and FLOPs were asked for."""
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows in their order."""
+        return [row for section in self.sections for row in section.rows]
+
+    def only(self, names: Sequence[str]) -> "Board":
+        """Return the leaderboard with the rows of `names` alone; ranks and tests stay."""
+        sections = [
+            section._replace(rows=[row for row in section.rows if row.encoding in names])
+            for section in self.sections
+        ]
+        return replace(self, sections=[section for section in sections if section.rows])
+
+    def texts(self) -> pd.DataFrame:
+        """Return the table for people: a row an encoding, by its name, and a column a head."""
+        table = pd.DataFrame(map(self._texts, self.rows), [row.encoding for row in self.rows])
+        return table if any(row.mark for row in self.rows) else table.drop(columns="converged")
+
+    def numbers(self) -> list[dict[str, object]]:
+        """Return the numbers of each encoding by column, in order; shares in 0..1, seconds."""
+        lines = []
+        for title, _, rows in self.sections:
+            for row in rows:
+                line: dict[str, object] = {
+                    "section": title,
+                    "rank": row.rank,
+                    "kind": row.kind,
+                    **flat(row),
+                }
+                for name, test in row.tests.items():
+                    line[f"difference_from_{name}"] = test.welch and test.welch.difference
+                    line[f"p_{name}"] = test.welch and test.welch.p
+                    line[f"p_holm_{name}"] = test.p_holm
+                    line[f"no_test_{name}"] = test.why_not
+                line["last_states_range"] = row.last_states_range
+                line["train_seconds"] = row.train_seconds
+                if self.costs:
+                    line |= {"parameters": row.parameters, "flops": row.flops_a_token}
+                    line |= zip(Training._fields, zip(*row.trainings, strict=True), strict=True)
+                lines.append(line)
+        return lines
+
+    def _texts(self, row: Row) -> dict[str, str]:
+        outside = [f"{100 * value:.1f}" for value in row.values["out_of_distribution"]]
+        minutes = [seconds / 60 for seconds in row.train_seconds if seconds is not None]
+        texts = {
+            "#": str(row.rank or "-"),
+            "encoding": row.encoding,
+            "kind": row.kind,
+            "seeds": row.seed_count,
+            **row.texts("out_of_distribution"),
+            "each seed, %": " ".join(outside) or "-",
+            **row.texts("one_longer", "both_longer", "in_distribution", "all_cells"),
+            **{f"solved to, {100 * share:g} %": str(n) for share, n in row.solved_to.items()},
+            **{f"vs {name}": str(row.tests[name]) for name in self.references},
+            "last states": _median([row.last_states_range], "{:.1%}"),
+            "training, min": _median(minutes, "{:.1f}"),
+        }
+        if self.costs:
+            losses, rates, mfus = zip(*row.trainings, strict=True)
+            texts |= {
+                "parameters": _median([row.parameters], "{:,.0f}", "-"),
+                "FLOPs a token": _median([row.flops_a_token], "{:,.0f}", "-"),
+                "loss": _median(losses, "{:.4f}"),
+                "tokens/s": _median(rates, "{:,.0f}"),
+                "MFU, %": _median(mfus, "{:.1%}"),
+            }
+        return texts | {"converged": row.mark or "yes"}
+
+    def notes(self, *, printed: bool = False) -> list[str]:
+        """Return what a reader must know, a paragraph each; for a paper, of its columns alone."""
+        shares = " and ".join(f"{share * 100:g} %" for share in SOLVED)
+        notes = [
+            self.caption,
+            "The order is that of the mean out of distribution: where intervals overlap widely it "
+            "says little, and of rows with one seed nothing is known beyond that run.",
+            f"Solved to, at {shares}: the largest length L such that of the sums whose longer "
+            "operand has l digits that share is exact, for each l up to L (mean over cells and "
+            f"seeds; {self.about['max_digits']} is the longest tested).",
+            f"vs {', vs '.join(self.references)}: Welch's t test of the means out of distribution, "
+            f"over seeds, two-sided; p after Holm over the {self.num_tests} tests made here, "
+            f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {LEVEL * 100:g} %. A dash: "
+            "no test, for one of the two has one seed or is not ranked, both are the same training "
+            "runs, or neither varies between seeds.",
+        ]
+        if not printed:
+            steps = sorted(
+                {step for row in self.rows for states in row.last_steps for step in states}
+            )
+            span = f", of steps {steps[0]:,} to {steps[-1]:,}" if steps else ""
+            notes.append(
+                "Last states: out of distribution on the small grid of training, highest minus "
+                f"lowest of a run's last saved states (five at most{span}, what it learns "
+                "meanwhile included), in percentage points, mean over seeds. "
+                "Training: median over seeds of the time it took where it ran."
+            )
+        if self.costs:
+            notes.append(
+                "Parameters are the encoding's own; FLOPs are those of the matrix products that it "
+                "adds to a forward, a token, over the longest trained sequence at this size. Loss: "
+                "in the last steps of training, nats a scored token; tokens/s: real tokens over "
+                "the whole of it; MFU: the FLOPs that it needed (no padding, half of attention) "
+                "over its time, of the bfloat16 rate in the datasheet of the part, where there is "
+                "one; each the median over seeds."
+            )
+        if len(self.rows) < self.num_encodings:
+            notes.append(
+                f"{len(self.rows)} of the {self.num_encodings} encodings are shown; ranks and "
+                f"tests are of all {self.num_encodings}."
+            )
+        return [*notes, *(f"Left out: {runs}: {reason}." for runs, reason in self.left_out)]
+
+
+def known_columns(table: pd.DataFrame) -> list[str]:
+    """Return the heads of the columns in which anything is known."""
+    return list(table.columns[~table.isin(["-", _NOT_MEASURED]).all()])
+
+
+def _median(values: Iterable[float | None], form: str, unknown: str = _NOT_MEASURED) -> str:
+    """Format the median of the values that are known."""
+    known = [value for value in values if value is not None]
+    return form.format(median(known)).rstrip("%") if known else unknown
