@@ -20,7 +20,7 @@ from tape_arith.arith.errors import (
     Failure,
     UsageError,
 )
-from tape_arith.arith.machine import own_version
+from tape_arith.arith.machine import commit, own_version
 from tape_arith.arith.terminal import escape_control, install_handler, protect_streams
 
 PANELS = {
@@ -46,14 +46,18 @@ for _panel, _names in PANELS.items():
 
 def _print_version(context: typer.Context, requested: bool) -> None:
     if requested and not context.resilient_parsing:  # a shell completes the line, nobody asks
-        print(f"tape-arith {own_version()}")
+        built_from = commit()
+        print(f"tape-arith {own_version()}" + (f" ({built_from})" if built_from else ""))
         raise typer.Exit
 
 
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version)
+        bool,
+        typer.Option(
+            "--version", help="Print version and commit, and exit.", callback=_print_version
+        ),
     ] = False,
 ) -> None:
     """Take the options before a command."""

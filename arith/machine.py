@@ -12,6 +12,8 @@ from typing import Any
 _CGROUP = Path("/sys/fs/cgroup")
 ROOT = Path(__file__).resolve().parents[1]
 """Root of the source tree, if this is one."""
+COMMIT_FILE = Path(__file__).with_name("commit.txt")
+"""The commit that a wheel or a source archive was built from; a checkout has none."""
 
 
 @cache
@@ -73,7 +75,9 @@ def own_version() -> str:
 
 
 def commit() -> str | None:
-    """Return the source tree's commit, with "+" if files differ from it; None outside git."""
+    """Return the commit of this code, with "+" if files differ from it; None if it is not known."""
+    if COMMIT_FILE.exists():
+        return COMMIT_FILE.read_text(encoding="ascii").strip()
     if project() is None:  # a repository around an installed package is not ours
         return None
     try:

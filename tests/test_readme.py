@@ -1,8 +1,15 @@
-"""Commands of every README parse, and every folder with code is installed."""
+"""READMEs: commands parse and survive being typed in order; what is installed of the folders."""
 
+import os
 import re
+import runpy
 import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +18,23 @@ import typer
 
 from tape_arith import cli
 from tape_arith.arith.compare.panels import ALL
-from tape_arith.arith.runs.record import presets
+from tape_arith.arith.machine import own_version
+from tape_arith.arith.runs import build, record
 from tape_arith.models.names import parse_list
+from tests.helpers.tiny_runs import SETTINGS, done
 
 ROOT = Path(cli.__file__).parent
 READMES = [*ROOT.glob("README.md"), *ROOT.glob("arith/*/README.md"), *ROOT.glob("models/README.md")]
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in READMES)
+BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+ELSEWHERE = {"make"}
+"""Programs of the README that set up an environment, which is there."""
 COMMANDS: dict[str, Any] = vars(typer.main.get_command(cli.app))["commands"]
 
 
 def blocks(language: str) -> list[str]:
     """Code blocks of all READMEs in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)
+    return [code for other, code in BLOCK.findall(TEXT) if other == language]
 
 
 def test_every_command_parses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +53,7 @@ def test_every_command_parses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         for option in ("pe", "compare"):
             if options.get(option) not in (None, "", ALL):
                 parse_list(options[option])
-        assert options.get("preset") in (None, *presets()), line
+        assert options.get("preset") in (None, *record.presets()), line
 
 
 def test_every_folder_with_code_is_installed() -> None:
@@ -52,3 +64,36 @@ def test_every_folder_with_code_is_installed() -> None:
         for file in (ROOT / top).rglob("*.py")
     }
     assert sorted(folders | {"tape_arith"}) == sorted(settings["packages"])
+
+
+@pytest.mark.slow
+def test_what_is_installed_knows_its_commit(tmp_path: Path) -> None:
+    """Of a wheel, and of one by way of a source archive: neither is in a repository."""
+    tree, built, archive = (tmp_path / name for name in ("tree", "built", "archive"))
+    for folder in ("arith", "models"):
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in (*ROOT.glob("*.py"), ROOT / "pyproject.toml", ROOT / "README.md"):
+        shutil.copy(file, tree)
+    as_somebody = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.org")
+    for words in (["init", "-q"], ["add", "."], [*as_somebody, "commit", "-qm", "all"]):
+        subprocess.run(["git", "-C", str(tree), *words], check=True)
+    head = ["git", "-C", str(tree), "rev-parse", "--short=12", "HEAD"]
+    commit = subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
+
+    def made(kind: str, folder: Path) -> Path:
+        code = f"from setuptools import build_meta; build_meta.build_{kind}({str(built)!r})"
+        subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, capture_output=True)
+        return next(built.iterdir()).rename(tmp_path / f"{folder.name}.{kind}")
+
+    def version(wheel: Path) -> str:
+        installed = wheel.with_suffix("")
+        zipfile.ZipFile(wheel).extractall(installed)
+        command = [sys.executable, "-P", "-m", "tape_arith", "--version"]
+        variables = {**os.environ, "PYTHONPATH": str(installed)}
+        return subprocess.check_output(command, env=variables, cwd=tmp_path, text=True).strip()
+
+    with tarfile.open(made("sdist", tree)) as source:
+        source.extractall(archive, filter="data")
+    (unpacked,) = archive.iterdir()
+    for source_tree in (tree, unpacked):
+        assert version(made("wheel", source_tree)) == f"tape-arith {own_version()} ({commit})"
