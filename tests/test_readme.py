@@ -56,6 +56,39 @@ def test_every_command_parses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert options.get("preset") in (None, *record.presets()), line
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("suitable", ["mini", "paper-40"])
+def test_the_blocks_survive_being_typed_in_order(
+    here: Path, monkeypatch: pytest.MonkeyPatch, suitable: str
+) -> None:
+    """Presets are tiny; the one that is taken where none is named is a CPU's, then a GPU's."""
+    shutil.copytree(record.PRESETS_FOLDER, here / "presets")
+    monkeypatch.setattr(record, "PRESETS_FOLDER", here / "presets")
+    for preset in (here / "presets").iterdir():
+        text = preset.read_text()
+        # `ask` is given three digits.
+        for key, value in {**SETTINGS, "trained_digits": "3", "tested_digits": "4"}.items():
+            text = re.sub(rf"^{key} = .*", f"{key} = {value}", text, flags=re.MULTILINE)
+        preset.write_text(text)
+    monkeypatch.setattr(build, "default_preset", lambda: (suitable, "it suits this machine"))
+    typed = 0
+    for language, code in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")):
+        if "class Mine(" in code:
+            Path("mine.py").write_text(code)
+        elif language == "python":
+            Path("block.py").write_text(code)
+            runpy.run_path("block.py")
+        else:
+            for line in code.splitlines():
+                program, *words = shlex.split(line, comments=True)
+                assert program == "tape-arith" or program in ELSEWHERE, line
+                if program == "tape-arith":
+                    print(line)  # what a failure shows last is the line that failed
+                    done(*words)
+                    typed += 1
+    assert typed > 20
+
+
 def test_every_folder_with_code_is_installed() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
     folders = {
