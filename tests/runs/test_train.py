@@ -164,7 +164,7 @@ def test_training_takes_what_generate_left(here: Path) -> None:
 
 def test_other_data(comparison: Path) -> None:
     for made, options, words in (
-        ("other-seed", ("--seed", 1), "of seed 1"),
+        ("other-seed", ("--seed", 1), "(seed 1,"),
         ("longer", ("--set", "trained_digits=3", "--set", "tested_digits=6"), "to 3 digits"),
         ("fewer", ("--count", 32), "num_problems: 64, not 32"),
     ):
