@@ -130,3 +130,27 @@ def test_what_is_installed_knows_its_commit(tmp_path: Path) -> None:
     (unpacked,) = archive.iterdir()
     for source_tree in (tree, unpacked):
         assert version(made("wheel", source_tree)) == f"tape-arith {own_version()} ({commit})"
+
+
+def test_the_table_is_that_of_the_leaderboard() -> None:
+    readme = _table((ROOT / "README.md").read_text(encoding="utf-8"))
+    leaderboard = _table((ROOT / "results/mini/leaderboard.md").read_text(encoding="utf-8"))
+    assert len(readme) == 8
+    for name, row in readme.items():
+        assert {key: leaderboard[name][key] for key in row} == row
+
+
+def _table(text: str) -> dict[str, dict[str, str]]:
+    """Return the rows of the pipe tables that have encodings, by encoding and head."""
+    rows: dict[str, dict[str, str]] = {}
+    heads: list[str] = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if "encoding" in cells:
+            heads = cells
+        elif not line.startswith("|"):
+            heads = []
+        elif heads and "---" not in cells:
+            row = dict(zip(heads, cells, strict=True))
+            rows[row["encoding"]] = row
+    return rows

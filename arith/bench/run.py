@@ -24,9 +24,9 @@ _WIDTHS = (9, 56, 20, 52, 7, 0)  # the note takes what it needs
 def run(names: Sequence[str], options: Options, file: Path | None = None) -> bool:
     """Measure the stages `names`, print their results as Markdown, keep them in `file`.
 
-    The file is JSON, complete after each stage. Returns False if one of several stages failed: its
-    last line says why. Raises UsageError for an unknown stage; Failure and UsageError of a stage
-    that is alone.
+    The file is valid JSON after each stage. Returns False if one of several stages failed: the
+    last row of that stage says why. Raises UsageError for an unknown stage; what a stage raises
+    that is alone, after its rows are in the file.
     """
     for name in names:
         if name not in (*STAGES, ALL):
@@ -42,25 +42,26 @@ def run(names: Sequence[str], options: Options, file: Path | None = None) -> boo
     )
     print(f"{_markdown(_COLUMNS)}\n{_markdown(_RULES)}", flush=True)
     results: list[Result] = []
-    failed = False
+    failed: Failure | UsageError | None = None
     for stage in stages:
         try:
             for result in _measure(stage, options):
                 results.append(result)
                 print(_markdown(_cells(result)), flush=True)
         except (Failure, UsageError) as error:
-            if len(stages) == 1:
-                raise
-            failed = True
+            failed = error
             results.append(Result(stage, "the rest of this stage", None, "", note=str(error)))
-            print(_markdown(_cells(results[-1])), flush=True)
+            if len(stages) > 1:
+                print(_markdown(_cells(results[-1])), flush=True)
         if file is not None:
-            # `ratio` is value / limit; `complete` is false while a stage is still to be done.
+            # `ratio` is value / limit; `complete` is true once all stages have succeeded.
             measurements = [{**asdict(result), "ratio": result.ratio} for result in results]
             complete = stage == stages[-1] and not failed
             content = {"complete": complete, "environment": facts, "measurements": measurements}
             write_document(file, content, "bench")
-    return not failed
+    if failed is not None and len(stages) == 1:
+        raise failed
+    return failed is None
 
 
 def _measure(stage: str, options: Options) -> Iterator[Result]:
@@ -82,4 +83,5 @@ def _cells(result: Result) -> tuple[str, ...]:
 
 def _markdown(row: Sequence[str]) -> str:
     """Return a row of Markdown whose columns are aligned."""
-    return f"| {' | '.join(t.ljust(w) for t, w in zip(row, _WIDTHS, strict=True))} |"
+    cells = (" ".join(text.split()).replace("|", "\\|") for text in row)
+    return f"| {' | '.join(t.ljust(w) for t, w in zip(cells, _WIDTHS, strict=True))} |"

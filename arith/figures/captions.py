@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from tape_arith.arith.data.bucket import CARRY, EVALUATION
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.scoring.comparable import check_comparable
-from tape_arith.arith.scoring.grid import CONVERGED, REGION_WORDS, Grid, Region
+from tape_arith.arith.scoring.grid import CONVERGED, REGION_WORDS, SLACK, Grid, Region
 from tape_arith.arith.scoring.statistics import Interval, over_seeds
 
 Panel = Sequence[Grid]
@@ -51,7 +51,7 @@ def percent(interval: Interval | None, seeds: Sequence[float] = ()) -> str:
 
     A ± that would leave 0 to 100 % is no possible value: then the lowest and the highest of
     `seeds` stand in its place, "45.3 (4.1\N{EN DASH}91.2)". A mean that rounds up to what counts as
-    converged is written with one more digit: "98.95".
+    converged is written with as many digits as tell: "98.95".
     """
     if interval is None:
         return "-"
@@ -68,7 +68,9 @@ def percent(interval: Interval | None, seeds: Sequence[float] = ()) -> str:
 
 def decimals(share: float) -> int:
     """Return how many decimal places a percentage is written with."""
-    return 2 if share < CONVERGED <= round(share, 3) else 1
+    if share >= CONVERGED - SLACK:
+        return 1
+    return next(places for places in range(1, 16) if round(100 * share, places) < 100 * CONVERGED)
 
 
 def seed_means(panel: Panel, region: Region) -> tuple[float, ...]:
@@ -173,14 +175,16 @@ def describe_seeds(seeds: Mapping[str, Sequence[int]]) -> str:
 
     >>> describe_seeds({"rope": (0, 1), "fire": (0, 1), "tape": (0,)})
     'seeds 0, 1 (tape: 0)'
+
+    If many differ they are counted: "(4 encodings: 0; 1 encoding: 2)".
     """
     each = [tuple(numbers) for numbers in seeds.values()]
     common = max(each, key=lambda numbers: (each.count(numbers), len(numbers)))
-    rare = {name: tuple(numbers) for name, numbers in seeds.items() if tuple(numbers) != common}
+    rare = [(name, tuple(own)) for name, own in seeds.items() if tuple(own) != common]
     if len(rare) > _MOST_NAMED:
-        counts = Counter(rare.values()).most_common()
-        rare = {f"{count} encoding{'s' * (count > 1)}": numbers for numbers, count in counts}
-    words = [f"{name}: {', '.join(map(str, numbers))}" for name, numbers in rare.items()]
+        counts = Counter(numbers for _, numbers in rare).most_common()
+        rare = [(f"{count} encoding{'s' * (count > 1)}", numbers) for numbers, count in counts]
+    words = [f"{name}: {', '.join(map(str, numbers))}" for name, numbers in rare]
     return _listed(common) + (f" ({'; '.join(words)})" if words else "")
 
 

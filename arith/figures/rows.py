@@ -61,7 +61,7 @@ class Row:
     means: Mapping[Region, Interval | None]
     """None if no cell is in the region."""
     mark: str | None
-    """ "not converged", "convergence unknown", or None."""
+    """ "not converged", "2 not converged" of several seeds, "convergence unknown", or None."""
     values: Mapping[Region, tuple[float, ...]]
     """The mean of each seed; empty if no cell is in the region."""
     solved_to: Mapping[float, int]

@@ -13,10 +13,11 @@ import torch
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.data.dataset import FILE, Dataset, Identity
+from tape_arith.arith.data.rows import prepend_bos
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.machine import commit, own_version
 from tape_arith.arith.runs.record import RunRecord, TrainOptions, load_preset
-from tape_arith.arith.tasks.task import DIGIT_ZERO, EOS, SIZE, load_task, token
+from tape_arith.arith.tasks.task import DIGIT_ZERO, EOS, SIZE, Problems, load_task, token
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.batches import Source
 from tape_arith.arith.training.config import DATASETS, Config
@@ -258,17 +259,23 @@ def cost(name: Name, config: Config | None = None) -> Cost:
     """
     config = config or load_preset("paper-40")
     pe = blueprint(config, name).pe
-    tokens = load_task(config.task).longest(config.trained_digits)
+    tokens = load_task(config.task).longest(config.trained_digits) + config.leading_bos
     extent = Workload(tokens=tokens, pairs=tokens**2, distances=tokens**2)
     with user_errors(name.encoding):
         flops = sum(product.forward for product in pe.products(extent))
     return Cost(sum(p.numel() for p in pe.parameters()), flops / tokens)
 
 
+def _first_problems(config: Config) -> Problems:
+    """Return the first problems of a training of seed 0, the [BOS] in front of them included."""
+    bucket = config.bucket(0)
+    return prepend_bos(bucket.problems(0, SAMPLE), bucket.keys(0, SAMPLE), config.leading_bos)
+
+
 @lru_cache(maxsize=64)
 def training_tokens(config: Config) -> int:
     """Return the input tokens of a training, by the mean length of the first problems of seed 0."""
-    lengths = config.bucket(0).problems(0, SAMPLE).lengths - 1
+    lengths = _first_problems(config).lengths - 1
     return round(float(lengths.mean()) * config.batch_size * config.steps)
 
 
@@ -276,7 +283,7 @@ def training_tokens(config: Config) -> int:
 def training_flops_a_token(name: Name, config: Config) -> float:
     """Return the useful FLOPs of training per input token, over the first problems of seed 0."""
     decoder = blueprint(config, name)
-    problems = config.bucket(0).problems(0, SAMPLE)
+    problems = _first_problems(config)
     lengths = (problems.lengths - 1).tolist()
     answers = int((problems.lengths - problems.prompt_lengths).sum())
     with user_errors(name.encoding):

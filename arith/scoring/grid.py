@@ -271,18 +271,23 @@ class Grid:
         return f"<Grid of {self.summary()}>"
 
     def summary(self, evaluation_set: EvaluationSet | None = None) -> str:
-        """Return the means in one line, in percent of exact answers."""
+        """Return the means in one line, in percent, and how much is scored if that is not all."""
 
-        means = {region: self.mean(region) for region in REGIONS}
-        inside, outside, *_, every = (
-            "incomplete" if mean is None else f"{mean:.1%}" for mean in means.values()
-        )
-        longer = f"out of distribution {outside}"
+        def percent(region: Region) -> str:
+            mean = self.mean(region)
+            return "not scored" if mean is None else f"{mean:.1%}"
+
+        longer = f"out of distribution {percent('out_of_distribution')}"
         if self.trained_digits == self.max_digits:
             digits = f"trained and tested to {self.max_digits} digits"
             longer = f"nothing is out of distribution ({digits})"
         run = f"{self.name} seed {self.seed}{evaluation_set or EvaluationSet(self.split)}"
-        return f"{run}: {longer}, in distribution {inside}, all {every}"
+        if not self.complete:
+            run += f", {self.blocks_done} of {self.evaluation['problems_per_cell']} problems a cell"
+        return (
+            f"{run}: {longer}, in distribution {percent('in_distribution')}, "
+            f"all {percent('all_cells')}"
+        )
 
     def add(
         self, operand_lengths: Ints, num_correct: Ints, answer_tokens: Ints, first_wrong: Ints

@@ -36,6 +36,8 @@ def multi_value_attention(
         raise ValueError(f"one to three values, not {len(values)}")
     if q.dtype != k.dtype or any(x.dtype not in TYPES for x in (q, *values)):
         raise ValueError("q and k must be of one type, and all float32, bfloat16 or float16")
+    if len({x.shape[:2] for x in (q, k, *values)}) > 1:
+        raise ValueError("q, k and the values must have the same tokens and heads")
     widths = [v.shape[-1] for v in values]
     widest = max(widths)
     if max(q.shape[-1], widest) > WIDEST:

@@ -44,8 +44,10 @@ def test_a_stage_that_fails_leaves_the_others(here: Path, monkeypatch: pytest.Mo
     lines = content["measurements"]
     assert [line["value"] for line in lines] == [0.3, None, 0.3, 7.0]
     assert lines[0]["ratio"] == pytest.approx(1.5)
-    alone = call("bench", "train")
+    alone = call("bench", "train", "--out", "alone.json")
     assert alone.code == 1 and alone.err == "tape-arith: the disk is full\n"
+    values = [line["value"] for line in read_content(Path("alone.json"), "bench")["measurements"]]
+    assert values == [0.3, None]  # what was measured before is kept
 
 
 def test_complete_stages_are_kept_when_the_rest_is_cut_short(

@@ -209,4 +209,4 @@ def test_names_in_their_order_or_sorted(comparison: Path) -> None:
 def test_nothing_out_of_distribution(here: Path) -> None:
     text = done("train", "--pe", "rope", *settings(tested_digits=2)).out
     assert "nothing is out of distribution (trained and tested to 2 digits), in dist" in text
-    assert "incomplete" not in text
+    assert "not scored" not in text

@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.rows import rows
 from tape_arith.arith.figures.tables import booktabs, to_csv
 from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.scoring.statistics import Interval
 from tests.helpers.made_grids import filled
 
 
@@ -29,6 +31,19 @@ def test_best_first_and_what_did_not_converge_last_by_name() -> None:
     ordered = rows(made)
     assert [row.encoding for row in ordered] == ["fire", "tape", "rope", "early", "wild"]
     assert [row.mark for row in ordered] == [None] * 3 + ["not converged"] * 2
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.98951, "98.95"), (0.98996, "98.996"), (0.99, "99.0"), (0.984, "98.4")]
+)
+def test_a_mean_that_is_not_converged_never_reads_as_if(share: float, text: str) -> None:
+    assert captions.percent(Interval(share, share, share, 0.01, "seeds", 2)).startswith(f"{text} ±")
+
+
+def test_seeds_that_many_encodings_have_are_counted() -> None:
+    seeds = {"a": (0, 1), "b": (0, 1)} | {f"e{seed}": (seed,) for seed in range(5)}
+    words = captions.describe_seeds(seeds)
+    assert words.startswith("seeds 0, 1 (") and words.count("1 encoding: ") == 5
 
 
 def test_csv() -> None:

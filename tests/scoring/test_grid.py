@@ -47,7 +47,14 @@ def test_no_mean_of_an_empty_region_or_grid() -> None:
     grid = filled([[1, 1], [1, 1]])
     assert grid.mean("out_of_distribution") is grid.mean("one_longer") is None
     assert grid.mean("all_cells") == 0.01
-    assert blank().mean("all_cells") is None and "all incomplete" in blank().summary()
+    assert blank().mean("all_cells") is None and "all not scored" in blank().summary()
+
+
+def test_a_grid_that_is_scored_in_part_says_so() -> None:
+    grid = filled([[1, 1], [1, 1]], trained=1)
+    assert "a cell" not in grid.summary()
+    grid.blocks_done -= 1
+    assert f"{grid.blocks_done} of {grid.blocks_done + 1} problems a cell" in grid.summary()
 
 
 def test_converged() -> None:

@@ -3,24 +3,37 @@
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tape_arith.arith import lock
+from tape_arith.arith.runs.build import training_flops_a_token, training_tokens
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.record import TrainOptions
+from tape_arith.arith.runs.record import TrainOptions, load_preset
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps import estimate
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.run_sweep import choices
 from tape_arith.arith.sweeps.sweep import Run, load_sweep
+from tape_arith.models.names import parse
 from tests.helpers.child_processes import processes, start, wait, wait_until
 from tests.helpers.made_grids import interrupt
 from tests.helpers.sweeps import jobs_of, kept, sweep_file
 from tests.helpers.tiny_runs import call, contents, done, refused, settings, untouched
 
 FOLDER = Path("runs/sweeps/mine")
+
+
+def test_an_estimate_counts_what_stands_in_front_of_problems() -> None:
+    plain = load_preset("mini")
+    padded = replace(plain, leading_bos=4)  # 0 to 4 of them, 2 on average
+    tokens = plain.batch_size * plain.steps
+    more = (training_tokens(padded) - training_tokens(plain)) / tokens
+    assert more == pytest.approx(2, abs=0.1)
+    name = parse("fire")
+    assert training_flops_a_token(name, padded) != training_flops_a_token(name, plain)
 
 
 @pytest.mark.parametrize(("slots", "threads", "shared"), [(1, None, 1), (2, 2, 2), (8, 1, 4)])

@@ -113,11 +113,15 @@ class Worker:
         write_state(log, state)
         try:
             code = EXIT_AGAIN if self.signal is not None else self._run(state, log)
-            reason = last_line(log) or f"ended with {code}"
         except (OSError, Failure) as error:
             code, reason = EXIT_FAILED, f"cannot start on {host}: {error}"
-        if code < 0 and self.signal is not None:  # before it could handle signals
-            code, reason = EXIT_AGAIN, "stopped before it began"
+        else:
+            message = last_line(log)
+            reason = message or f"ended with {code}"
+            if code < 0 and self.signal is not None:
+                # One without a message died before it could handle the signal.
+                killed = f"killed by signal {-code} after it was asked to stop"
+                code, reason = EXIT_AGAIN, killed if message else "stopped before it began"
         stopped = code == EXIT_AGAIN and self.signal is not None
         state = replace(state, code=code, reason=reason, state="stopped" if stopped else "ended")
         write_state(log, state)
@@ -167,10 +171,16 @@ def start_command(
 
 
 def last_line(log: Path) -> str:
-    """Return the last message of a command in its log, without the name before it."""
-    with open_file(log) as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
-        lines = file.read(_LAST_BYTES).decode(errors="replace").strip().splitlines()
+    """Return the last message of a command in its log, without the name before it.
+
+    "" if it said nothing, or the log cannot be read.
+    """
+    try:
+        with open_file(log) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
+            lines = file.read(_LAST_BYTES).decode(errors="replace").strip().splitlines()
+    except (OSError, Failure):
+        return ""
     line = lines[-1] if lines else ""
     return "" if line.startswith("$ ") else line.removeprefix("tape-arith: ")
 

@@ -232,6 +232,8 @@ def test_what_it_refuses(device: str) -> None:
         (q, k.to(HALF), values, "of one type"),
         (q.double(), k.double(), values, "of one type"),
         (q, k, [values[0].repeat(1, 1, 9)], "at most 128 wide"),
+        (q, k[:-1], values, "same tokens and heads"),
+        (q, k, [values[0][:, :1]], "same tokens and heads"),
     ]
     for q, k, values, message in wrong:
         with pytest.raises(ValueError, match=message):

@@ -31,7 +31,8 @@ def stop(number, frame):
     sys.exit(75)
 for number in (signal.SIGTERM, signal.SIGUSR2) if "listen" in sys.argv else ():
     signal.signal(number, stop)
-print("tape-arith:", *sys.argv[1:], os.environ["OMP_NUM_THREADS"], os.getcwd(), flush=True)
+if "silent" not in sys.argv:
+    print("tape-arith:", *sys.argv[1:], os.environ["OMP_NUM_THREADS"], os.getcwd(), flush=True)
 Path("begun").touch()
 if "sleep" in sys.argv:
     time.sleep(60)
@@ -118,8 +119,25 @@ def test_a_signal_is_passed_on(number: signal.Signals, requeued: bool) -> None:
 def test_a_job_that_is_stopped_before_it_handles_signals_lost_nothing() -> None:
     worker = Worker()
     with once_begun(lambda: worker.pass_on(signal.SIGUSR2)):
-        assert worker.perform(queued("0 sleep")) == (75, "stopped before it began")
+        assert worker.perform(queued("0 silent sleep")) == (75, "stopped before it began")
     assert worker.perform(queued("0 two"))[0] == 75 and "two" not in LOG.read_text()
+
+
+@pytest.mark.usefixtures("script")
+def test_a_job_that_is_killed_while_it_stops_says_so() -> None:
+    worker = Worker()
+    with once_begun(lambda: worker.pass_on(signal.SIGUSR2)):
+        code, reason = worker.perform(queued("0 sleep"))
+    assert (code, reason) == (75, "killed by signal 12 after it was asked to stop")
+
+
+@pytest.mark.usefixtures("script")
+def test_a_log_that_cannot_be_read_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(path: Path) -> None:
+        raise OSError("stale file handle")
+
+    monkeypatch.setattr(worker, "open_file", unreadable)
+    assert Worker().perform(queued("0")) == (0, "ended with 0")
 
 
 @pytest.mark.slow
