@@ -30,7 +30,7 @@ from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import Count, InvalidValue, Part, parse_toml, validated
 from tape_arith.arith.runs.folder import ExpectedRun, Progress, RunFolder, run_folder, slug
 from tape_arith.arith.runs.record import load_preset
-from tape_arith.arith.scoring.grid import EvaluationSet, Grid
+from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
 from tape_arith.arith.training.config import Config
 from tape_arith.models.locate import known_names
 from tape_arith.models.names import Name, parse
@@ -73,8 +73,12 @@ class Run:
 
     def complete_grid(self, evaluation_set: EvaluationSet) -> Grid | None:
         """Return its grid if that need not be scored again."""
-        file = self.folder.grid_file(self.name.extrapolation, evaluation_set)
-        return Grid.load(file) if self.score_progress(evaluation_set).done else None
+        if not self.score_progress(evaluation_set).done:
+            return None
+        grid = Grid.load(self.folder.grid_file(self.name.extrapolation, evaluation_set))
+        if evaluation_set != DEFAULT_SET:
+            grid.usual = self.complete_grid(DEFAULT_SET)
+        return grid
 
 
 @dataclass(frozen=True)
