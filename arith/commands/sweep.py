@@ -76,6 +76,9 @@ def command(
         print(json.dumps(rows, indent=1))
     else:
         print("\n".join(map(str, tables)) or f"nothing is scored yet: no table in {runs}")
-        if (root := content.root(runs)) != runs:
-            say(f"its runs are in {root}: --runs {root} shows them")
+        if (root := planned[0].root) != runs:
+            if content.varied:
+                say(f"its runs are in {root.parent}, by settings: --runs {root} shows the first")
+            else:
+                say(f"its runs are in {root}: --runs {root} shows them")
     conclude(outcome, stopper)

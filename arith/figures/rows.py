@@ -81,6 +81,8 @@ class Row:
     parameters: int | None = None
     flops_a_token: float | None = None
     """What the encoding adds to a forward over the longest trained sequence."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Those that vary in a sweep, a column each."""
 
     @property
     def ranked(self) -> bool:
@@ -144,6 +146,7 @@ def flat(row: Row) -> dict[str, object]:
     """Return the numbers of a row by the names of CSV's columns."""
     facts: dict[str, object] = {
         "encoding": row.encoding,
+        **row.settings,
         "seeds": row.seeds,
         "converged": row.mark or "yes",
         "interval": "seeds" if len(row.seeds) > 1 else "this run only",

@@ -41,6 +41,7 @@ def to_markdown(rows: Sequence[Row]) -> str:
         pd.DataFrame(
             {
                 "encoding": row.encoding,
+                **row.settings,
                 "seeds": row.seed_count,
                 **row.texts(*REGIONS),
                 "converged": row.mark or "yes",
@@ -192,8 +193,10 @@ def board_to_json(board: Board) -> str:
 
 
 def _content(row: Row) -> dict[str, Any]:
+    numbers = asdict(row)
+    del numbers["settings"]  # a board has one config
     return {
-        **asdict(row),
+        **numbers,
         "converged": row.mark is None,
         "solved_to": {f"{share:g}": length for share, length in row.solved_to.items()},
         "tests": {

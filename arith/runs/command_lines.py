@@ -147,7 +147,8 @@ def other_run_roots(root: Path) -> str:
     if next(root.glob("*/seed-*/run.json"), None) is not None:
         above = root / ".." if root.name in ("", "..") else root.parent
         return f"; {root} is the folder of one preset: name the one above it, --runs {above}"
-    roots = sorted({path.parents[3] for path in root.glob("*/*/*/seed-*/run.json")})
+    deeper = ("*", "*/*")  # of sweeps that vary settings, each combination has a folder
+    roots = sorted({p.parents[3] for at in deeper for p in root.glob(f"{at}/*/*/seed-*/run.json")})
     if not roots:
         return ""
     return f"; there are some in {', '.join(map(str, roots[:5]))}: name one with --runs"

@@ -78,6 +78,7 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: int, here: bool) -> dict[
         tokens, flops = cost(job)
         state, seconds = ("done", 0.0) if job.id in done else ("to do", round(flops * rate, 1))
         row = {"id": job.id, "kind": job.kind, "encoding": str(job.run.name), "seed": job.run.seed}
+        row |= job.run.settings
         rows.append(row | {"state": state, "tokens": tokens, "flops": flops, "seconds": seconds})
     waiting = [row for row in rows if row["state"] == "to do"]
     left = {key: sum(row[key] for row in waiting) for key in ("tokens", "flops", "seconds")}
@@ -91,6 +92,7 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: int, here: bool) -> dict[
         "sweep": sweep.name,
         "summary": sweep.summary,
         "preset": sweep.preset,
+        "varied": sweep.varied,
         "slots": slots,
         "jobs": rows,
         "left": {**left, "jobs": len(to_do), "seconds": round(left["seconds"] / at_once, 1)},
@@ -143,16 +145,19 @@ def seconds_per_flop(run: Run, compute: AttentionChoice, threads: int | None = N
 
 
 def forecast_text(forecast: Mapping[str, Any]) -> str:
-    """Format the forecast for people: what is left of each encoding, and the total."""
+    """Format for people what is left of each encoding and combination of settings, and in all."""
     jobs = pd.DataFrame(forecast["jobs"])
-    groups = jobs[jobs["state"] == "to do"].assign(jobs=1).groupby("encoding", sort=False)
+    keys = ["encoding", *forecast["varied"]]
+    groups = jobs[jobs["state"] == "to do"].assign(jobs=1).groupby(keys, sort=False)
     sums = groups[["jobs", "tokens", "flops", "seconds"]].sum().reset_index()
     sums = sums.rename(columns={"jobs": "jobs left", "flops": "FLOPs", "seconds": "time"})
     text = {"tokens": "{:,}".format, "FLOPs": "{:.2g}".format, "time": _duration}
+    text |= dict.fromkeys(forecast["varied"], str)
     if forecast["probe"] is None:
         sums = sums.drop(columns="time")
     table = "" if sums.empty else sums.to_string(index=False, formatters=text) + "\n\n"
-    return f"{forecast['sweep']}: {forecast['summary']}\n\n{table}{forecast_total(forecast)}"
+    title = ": ".join(filter(None, (forecast["sweep"], forecast["summary"])))
+    return f"{title}\n\n{table}{forecast_total(forecast)}"
 
 
 def forecast_total(forecast: Mapping[str, Any]) -> str:

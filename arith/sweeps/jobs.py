@@ -227,7 +227,8 @@ def run_jobs(
         for end in engine.wait(SECONDS_BETWEEN_LOOKS):
             del running[end.job.id]
             if grid := end.job.complete_grid():
-                say(grid.summary())
+                varied = (f"{key}={value} " for key, value in end.job.run.settings.items())
+                say("".join(varied) + grid.summary())
             # Files say what is done, never an exit code alone; a dataset has no such file.
             if end.code == EXIT_DONE and (end.job.kind == "generate" or end.job.done()):
                 done.add(end.job.id)

@@ -1,10 +1,11 @@
 """Run the jobs of a sweep or of `run`, and write what came of them: tables and figures."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
 from tape_arith.arith.compare.panels import figure_path
 from tape_arith.arith.data.bucket import EVALUATION
@@ -22,8 +23,10 @@ from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_f
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, Outcome, log_file, run_jobs
 from tape_arith.arith.sweeps.sweep import Run, Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import Stopper, say
+from tape_arith.arith.training.config import Config
 from tape_arith.models.names import AttentionChoice, Name
 
+_T = TypeVar("_T")
 _FORMATS = {"md": to_markdown, "csv": to_csv}
 
 
@@ -94,30 +97,37 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
     Removes stale files of an earlier sweep of the same name, and says so.
     """
     folder = sweep_folder(sweep, out)
-    texts: dict[str, str] = {}
-    families, scored = [], list[list[Grid]]()
+    written: list[Path] = []
+    families: dict[str, list[list[Grid]]] = {}
+
+    def write(stem: str, content: _T, formats: Mapping[str, Callable[[_T], str]]) -> None:
+        for ending, text in formats.items():
+            written.append(folder / f"{stem}.{ending}")
+            write_text(written[-1], text(content))
+
     for split in sweep.splits:
-        if sweep.learning_rates:
-            table = _tuned_rows(sweep, out, split)
-        else:
-            grids = (run.complete_grid(EvaluationSet(split)) for run in sweep.runs(out))
-            panels = _panels(sweep.seeds, filter(None, grids))
-            table = rows(panels) if panels else []
-            if panels and split == EVALUATION and _is_family(sweep):
-                families, scored = ablations.families(panels), panels
-        stem = "table" if split == EVALUATION else f"table@{split}"
+        scored = scored_grids(sweep, out, EvaluationSet(split))
+        table: list[Row] = []
+        for combination in sweep.combinations:
+            panels: dict[Config, list[list[Grid]]] = {}
+            for config, panel in choices(sweep, combination, scored):
+                panels.setdefault(config, []).append(panel)
+            table += ranked(  # within a combination
+                replace(row, settings=sweep.settings(config))
+                for config, alike in panels.items()
+                for row in rows(alike)
+            )
+            if panels and split == EVALUATION and len(combination) == 1 and _is_family(sweep):
+                label = sweep.label(combination[0])
+                families["ablations" + f"@{label}" * bool(label)] = panels[combination[0]]
         if table:
-            texts |= {f"{stem}.{ending}": text(table) for ending, text in _FORMATS.items()}
-    if families:
-        formats = ablations.FORMATS.items()
-        texts |= {f"ablations.{ending}": text(families) for ending, text in formats}
-    for name, content in texts.items():
-        write_text(folder / name, content)
-    written = [folder / name for name in texts]
-    if families:
-        written.append(folder / "ablations.png")
-        style.save(ablations.compose(families, scored), written[-1])
-    earlier = [*folder.glob("table*.*"), *folder.glob("ablations.*")]
+            write("table" if split == EVALUATION else f"table@{split}", table, _FORMATS)
+    for stem, alike in families.items():
+        members = ablations.families(alike)
+        write(stem, members, ablations.FORMATS)
+        written.append(folder / f"{stem}.png")
+        style.save(ablations.compose(members, alike), written[-1])
+    earlier = [*folder.glob("table*.*"), *folder.glob("ablations*.*")]
     if stale := sorted(file.name for file in set(earlier) - set(written)):
         for name in stale:
             (folder / name).unlink()
@@ -132,33 +142,40 @@ def _is_family(sweep: Sweep) -> bool:
     return 2 * related > len(sweep.seeds)
 
 
-def choices(
+def scored_grids(
     sweep: Sweep, out: Path, evaluation_set: EvaluationSet = DEFAULT_SET
-) -> Iterator[tuple[float, list[Grid]]]:
-    """Choose the learning rate of each encoding that is best in distribution, the first of equals.
+) -> dict[tuple[Name, Config], list[Grid]]:
+    """Return the complete grids, one a seed, of each encoding with each config."""
+    scored: dict[tuple[Name, Config], list[Grid]] = {}
+    for run in sweep.runs(out):
+        if grid := run.complete_grid(evaluation_set):
+            scored.setdefault((run.name, run.config), []).append(grid)
+    return scored
 
-    Yields it with its grids: nothing out of distribution decides. Skips an encoding unless every
-    rate has the same seeds, each with a mean in distribution: that would be another search.
+
+def choices(
+    sweep: Sweep,
+    combination: Sequence[Config],
+    scored: Mapping[tuple[Name, Config], list[Grid]],
+) -> Iterator[tuple[Config, list[Grid]]]:
+    """Yield the config of each encoding in a combination of settings, with its grids.
+
+    Of tuned learning rates it is the best in distribution, the first of equals: nothing out of
+    distribution decides. Skips an encoding unless every rate has the same seeds, each with a mean
+    in distribution: that would be another search.
     """
     for name in sweep.seeds:
-        panels = {}
-        for rate in sweep.learning_rates:
-            root = sweep.root(out, rate)
-            runs = [run for run in sweep.runs(out) if run.name == name and run.root == root]
-            grids = [run.complete_grid(evaluation_set) for run in runs]
-            panels[rate] = [grid for grid in grids if grid and grid.converged is not None]
-        seeds = {tuple(grid.seed for grid in panel) for panel in panels.values()}
-        if len(seeds) == 1 and seeds != {()}:
-            best = max(panels, key=lambda rate: _in_distribution(panels[rate]))
+        panels = {config: scored.get((name, config), []) for config in combination}
+        best = combination[0]
+        if len(combination) > 1:
+            for panel in panels.values():
+                panel[:] = [grid for grid in panel if grid.converged is not None]
+            seeds = {tuple(grid.seed for grid in panel) for panel in panels.values()}
+            if len(seeds) > 1 or seeds == {()}:
+                continue
+            best = max(panels, key=lambda config: _in_distribution(panels[config]))
+        if panels[best]:
             yield best, panels[best]
-
-
-def _tuned_rows(sweep: Sweep, out: Path, split: str) -> list[Row]:
-    return ranked(
-        replace(row, encoding=f"{row.encoding} (learning_rate {rate:g})")
-        for rate, panel in choices(sweep, out, EvaluationSet(split))
-        for row in rows([panel])
-    )
 
 
 def _in_distribution(panel: Sequence[Grid]) -> float:

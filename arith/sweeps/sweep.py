@@ -9,21 +9,28 @@
     [set]                                 # in place of the preset's settings
     steps = 2000
 
+    [grid]                                # every combination is trained, and never averaged
+    num_layers = [2, 4]                   # with another; [[grid]], several times, joins grids
+
     [tune]                                # each value is trained; the table takes the one that is
     learning_rate = [3e-4, 1e-3]          # best in distribution, for each encoding
 
 "*" stands for all encodings that the file does not name. tape@from=rope begins from the final
 weights of rope, tape@only-positional-from=rope trains its own parameters alone; rope is trained
 first, and scored if it is named. Runs with settings of their own go to a folder named after the
-sweep, never among the preset's. Nothing but the learning rate is tuned.
+sweep, never among the preset's, and each combination to one of its own in there. Nothing but the
+learning rate is tuned.
 """
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain, product
+from math import prod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import Failure, UsageError, unknown
@@ -36,8 +43,8 @@ from tape_arith.models.locate import known_names
 from tape_arith.models.names import Name, parse
 
 BUNDLED = Path(__file__).parent / "bundled"
-MOST_SEEDS = 1000
-"""A typing error must not plan more jobs than fit into memory."""
+_MOST = 1000
+"""Seeds or combinations: a typing error must not plan more jobs than fit into memory."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,8 @@ class Run:
     preset: str
     config: Config
     root: Path
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Those that vary in its sweep."""
 
     @property
     def folder(self) -> RunFolder:
@@ -88,31 +97,38 @@ class Sweep:
     name: str
     summary: str
     preset: str
-    config: Config
+    combinations: tuple[tuple[Config, ...], ...]
+    """Of each combination of settings its config, or one for each learning rate that is tuned: of
+    these the tables take one for each encoding, by the mean in distribution."""
     seeds: dict[Name, tuple[int, ...]]
     """Of each encoding, in the file's order."""
     splits: tuple[str, ...] = (EVALUATION,)
-    learning_rates: tuple[float, ...] = ()
-    """Of the tuned track: one is chosen for each encoding, by the mean in distribution."""
+    varied: tuple[str, ...] = ()
+    """The settings in which configs differ."""
     text: str = ""
     """The file's own."""
 
-    def root(self, out: Path, learning_rate: float | None = None) -> Path:
-        """Return the folder of the runs below `out`; a tuned learning rate has its own."""
-        if learning_rate is not None:
-            return out / self.name / f"learning_rate={slug(str(learning_rate))}"
-        return out if self.config == load_preset(self.preset) else out / self.name
+    def settings(self, config: Config) -> dict[str, Any]:
+        """Return the values of the varied settings."""
+        return {key: getattr(config, key) for key in self.varied}
+
+    def label(self, config: Config) -> str:
+        """Return "hidden_size=128,learning_rate=0.001", of varied settings, as part of a path."""
+        return ",".join(f"{key}={slug(str(v))}" for key, v in self.settings(config).items())
+
+    def root(self, out: Path, config: Config) -> Path:
+        """Return the folder of the runs of `config` below `out`."""
+        own = self.varied or config != load_preset(self.preset)
+        return out / self.name / self.label(config) if own else out
 
     def runs(self, out: Path) -> list[Run]:
         """List the runs, in order."""
-        configs: dict[float | None, Config] = {None: self.config}
-        if self.learning_rates:
-            configs = {r: replace(self.config, learning_rate=r) for r in self.learning_rates}
+        roots = {config: self.root(out, config) for config in chain(*self.combinations)}
         return [
-            Run(name, seed, self.preset, config, self.root(out, rate))
+            Run(name, seed, self.preset, config, root, self.settings(config))
             for seed in dict.fromkeys(seed for own in self.seeds.values() for seed in own)
             for name, own in self.seeds.items()
-            for rate, config in configs.items()
+            for config, root in roots.items()
             if seed in own
         ]
 
@@ -153,45 +169,84 @@ def load_sweep(name: str) -> Sweep:
 
 class _GroupTable(Part):
     encodings: Annotated[list[str], Field(min_length=1)]
-    seeds: Annotated[list[Count], Field(min_length=1, max_length=MOST_SEEDS)]
+    seeds: Annotated[list[Count], Field(min_length=1, max_length=_MOST)]
 
 
 class _Tune(Part):
     learning_rate: Annotated[list[float], Field(min_length=2)]
 
 
-class _SweepFile(Part):
+_Values = Annotated[list[Any], Field(min_length=1)]
+_Grid = Annotated[dict[str, _Values], Field(min_length=1)]
+
+
+class SweepFile(Part):
     """The keys of a sweep's file."""
 
     preset: str
     encodings: list[str] | None = None
     seeds: list[Count] | None = None
-    groups: Annotated[list[_GroupTable], Field(min_length=1)] | None = None
+    groups: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
     splits: Annotated[list[str], Field(min_length=1)] = Field(default=[EVALUATION])
     settings: dict[str, Any] = Field(default={}, alias="set")
-    tune: _Tune | None = None
+    grid: Annotated[
+        list[_Grid],
+        BeforeValidator(lambda grid: [grid] if isinstance(grid, dict) else grid),
+    ] = Field(default=[])
+    tune: dict[str, Any] | None = None
+
+
+_Model = TypeVar("_Model")
+
+
+def _table(name: str, content: Mapping[str, Any], model: type[_Model]) -> _Model:
+    """Return a table of the file as a `model`. Raises UsageError, naming the table."""
+    try:
+        return validated(content, model)
+    except UsageError as error:
+        raise UsageError(f"[{name}]: {error}") from None
 
 
 def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
-    file = validated(content, _SweepFile)
-    config = validated({**load_preset(file.preset).as_dict(), **file.settings}, Config)
-    rates = tuple(file.tune.learning_rate) if file.tune else ()
-    if len(set(rates)) != len(rates):
-        raise UsageError("tune.learning_rate names a value twice")
-    for rate in rates:
-        config.with_settings({"learning_rate": rate})
+    file = validated(content, SweepFile)
+    settings = {**load_preset(file.preset).as_dict(), **file.settings}
+    validated(settings, Config)
+    grids, rates = file.grid or [{}], list[dict[str, Any]]([{}])
+    if file.tune is not None:
+        rates = [{"learning_rate": rate} for rate in _table("tune", file.tune, _Tune).learning_rate]
+    if sum(prod(map(len, grid.values())) for grid in grids) > _MOST:
+        raise UsageError(f"[grid] has more than {_MOST} combinations")
+
+    def config(changed: dict[str, Any]) -> Config:
+        config = validated({**settings, **changed}, Config)
+        named = {*file.settings, *changed}
+        if not {"hidden_size", "head_dim"}.isdisjoint(changed) and "num_heads" not in named:
+            return replace(config, num_heads=config.hidden_size // config.head_dim)
+        return config
+
+    combinations = tuple(
+        tuple(config(dict(zip(grid, values, strict=True)) | rate) for rate in rates)
+        for grid in grids
+        for values in product(*grid.values())
+    )
+    varied = tuple(dict.fromkeys(key for table in (*grids, *rates) for key in table))
     summary = text.split("\n")[0].removeprefix("#").strip() if text.startswith("#") else ""
     splits = tuple(map(known_split, file.splits))
-    return Sweep(name, summary, file.preset, config, _seeds(file), splits, rates, text)
+    sweep = Sweep(name, summary, file.preset, combinations, _seeds(file), splits, varied, text)
+    for same, count in Counter(chain.from_iterable(combinations)).items():
+        if count > 1:
+            raise UsageError(f"{sweep.label(same)} is named twice")
+    return sweep
 
 
-def _seeds(file: _SweepFile) -> dict[Name, tuple[int, ...]]:
+def _seeds(file: SweepFile) -> dict[Name, tuple[int, ...]]:
     """Return the seeds of each encoding; "*" stands for those that the file does not name."""
     if (file.groups is None) == (file.encodings is None and file.seeds is None):
         raise UsageError("give encodings and seeds, or [[groups]] that have them")
-    tables = file.groups or [
-        validated({"encodings": file.encodings, "seeds": file.seeds}, _GroupTable)
-    ]
+    if file.groups is None:
+        tables = [validated({"encodings": file.encodings, "seeds": file.seeds}, _GroupTable)]
+    else:
+        tables = [_table("groups", group, _GroupTable) for group in file.groups]
     named = {str(parse(text)) for table in tables for text in table.encodings if text != "*"}
     rest = [name for name in known_names("encoding") if name not in named]
     seeds: dict[Name, tuple[int, ...]] = {}

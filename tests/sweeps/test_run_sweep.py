@@ -6,6 +6,7 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tape_arith.arith import lock
@@ -15,7 +16,7 @@ from tape_arith.arith.runs.record import TrainOptions, load_preset
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps import estimate
 from tape_arith.arith.sweeps.jobs import plan
-from tape_arith.arith.sweeps.run_sweep import choices
+from tape_arith.arith.sweeps.run_sweep import choices, scored_grids
 from tape_arith.arith.sweeps.sweep import Run, load_sweep
 from tape_arith.models.names import parse
 from tests.helpers.child_processes import processes, start, wait, wait_until
@@ -184,14 +185,60 @@ def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
         grid.save(path)
     done("sweep", file)
     table = (FOLDER / "table.md").read_text()
-    assert "| rope (learning_rate 0.001) |" in table and "| fire (learning_rate 0.003) |" in table
+    assert "| rope | 0.001 | 1 " in table and "| fire | 0.003 | 1 " in table
     assert table.count("\n") == 4
+
+    def chosen() -> list[str]:
+        sweep = load_sweep(file)
+        scored = scored_grids(sweep, Path("runs"))
+        return [panel[0].name for _, panel in choices(sweep, sweep.combinations[0], scored)]
+
     # A search that is not the same for all is none.
     Path("runs/mine/learning_rate=0.003/mini/rope/seed-0/grid.json").unlink()
-    assert [panel[0].name for _, panel in choices(load_sweep(file), Path("runs"))] == ["fire"]
+    assert chosen() == ["fire"]
     fire = Path("runs/mine/learning_rate=0.003/mini/fire/seed-0")
     interrupt(fire / "grid.json")
-    assert not list(choices(load_sweep(file), Path("runs")))
+    assert not chosen()
+
+
+def test_a_grid_has_a_column_a_setting_and_no_mean_over_two_combinations(here: Path) -> None:
+    grids = "[[grid]]\nnum_layers = [2]\nmlp_size = [16]\n[[grid]]\nmlp_size = [24]"
+    more = f'splits = ["evaluation", "carry"]\n{grids}'
+    file = sweep_file("fire,fire:init_l=9", "[0, 1]", more)
+    Path(file).write_text(Path(file).read_text().removeprefix("# Mine."))
+    with untouched(here):
+        printed = done("sweep", file, "--dry-run").out
+    assert printed.startswith("mine\n\n") and "24 of 24 jobs to do" in printed
+    assert printed.split()[1:4] == ["encoding", "num_layers", "mlp_size"]
+    done("sweep", file)
+    keys = [(2, 16), (1, 24)]
+    for right, (layers, size) in zip((1, 3), keys, strict=True):
+        for seed in (0, 1):
+            path = Path(f"runs/mine/num_layers={layers},mlp_size={size}/mini/fire/seed-{seed}")
+            config = RunFolder(path).record().config
+            assert (config.num_layers, config.mlp_size) == (layers, size)
+            scored = Grid.load(path / "grid.json")
+            scored.exact[:], scored.right_sum[:], scored.first_wrong_sum[:] = right, 3, 0
+            scored.save(path / "grid.json")
+    done("sweep", file)
+    frame = pd.read_csv(FOLDER / "table.csv")
+    assert list(frame.columns[:4]) == ["encoding", "num_layers", "mlp_size", "seeds"]
+    assert list(zip(frame.num_layers, frame.mlp_size, strict=True)) == [
+        key for key in keys for _ in "ab"
+    ]
+    fire = frame[frame.encoding == "fire"]
+    assert fire.all_cells.tolist() == pytest.approx([1 / 3, 1])
+    assert set(frame.seeds) == {"0 1"} and fire.converged.tolist() == ["not converged", "yes"]
+    # The usual sums tell whether those who meet hard ones have converged.
+    carry = pd.read_csv(FOLDER / "table@carry.csv")
+    assert carry[carry.encoding == "fire"].converged.tolist() == ["not converged", "yes"]
+    states = json.loads(done("status", "mine", "--json").out)["jobs"]
+    assert len(states) == 24 and {job["state"] for job in states} == {"trained", "scored"}
+    # Figures are of one combination.
+    assert (FOLDER / "ablations@num_layers=1,mlp_size=24.png").exists()
+    where = refused("leaderboard", "--runs", "runs/mine")
+    assert "there are some in runs/mine/num_layers=1,mlp_size=24, runs/mine/num_layers=2" in where
+    done("leaderboard", "--runs", "runs/mine/num_layers=1,mlp_size=24")
 
 
 def test_a_family_has_a_table_and_a_figure_of_its_own(here: Path) -> None:

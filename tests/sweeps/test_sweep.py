@@ -1,10 +1,14 @@
 """Sweep files: the runs they list, and files that are refused."""
 
+import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tape_arith.arith.sweeps.sweep import Sweep, load_sweep, sweep_names
+from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.sweeps.sweep import BUNDLED, Sweep, SweepFile, load_sweep, sweep_names
 from tape_arith.models.locate import known_names
 from tests.helpers.tiny_runs import refused
 
@@ -27,9 +31,12 @@ def test_bundled_sweeps_are_sound(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in sweep_names() if name.startswith("tuned")])
 def test_the_tuned_track_searches_the_same_for_all(name: str) -> None:
     content = load_sweep(name)
-    usual = content.config.learning_rate
-    assert content.learning_rates[0] == usual
-    assert sorted(content.learning_rates) == pytest.approx([usual / 3, usual, 3 * usual], rel=2e-4)
+    usual = load_preset(content.preset)
+    ((first, *others),) = content.combinations
+    assert first == usual and len(others) == 2
+    for config, share in zip(others, (1 / 3, 3), strict=True):
+        assert config.learning_rate == pytest.approx(share * usual.learning_rate, rel=2e-4)
+        assert replace(config, learning_rate=usual.learning_rate) == usual
     for run in content.runs(OUT):
         # Never among the preset's own runs, nor two values in one folder.
         assert run.root.parts[:2] == ("runs", name)
@@ -49,6 +56,45 @@ def test_groups_have_their_own_seeds_and_a_star_is_what_is_not_named(here: Path)
     assert set(known_names("encoding")) <= set(names)
 
 
+def test_a_grid_is_every_combination_each_in_a_folder_of_its_own(here: Path) -> None:
+    content = sweep(
+        'encodings = ["rope", "fire"]\nseeds = [0, 1]\n[set]\nsteps = 7\n[[grid]]\n'
+        "hidden_size = [128, 256]\nlearning_rate = [3e-4, 1]\n"
+        "[[grid]]\nmlp_size = [512]\n"
+    )
+    mini = load_preset("mini")
+    roots = {run.root.relative_to(OUT / "mine").as_posix(): run.config for run in content.runs(OUT)}
+    assert len(content.runs(OUT)) == 5 * 2 * 2
+    for hidden_size, learning_rate, mlp_size in (
+        (128, 0.0003, 256),
+        (128, 1.0, 256),
+        (256, 0.0003, 256),
+        (256, 1.0, 256),
+        (128, 0.001, 512),
+    ):
+        root = f"hidden_size={hidden_size},learning_rate={learning_rate},mlp_size={mlp_size}"
+        assert roots.pop(root) == replace(
+            mini,
+            steps=7,
+            hidden_size=hidden_size,
+            num_heads=hidden_size // 32,
+            learning_rate=learning_rate,
+            mlp_size=mlp_size,
+        )
+    assert not roots
+
+
+def test_the_readme_says_every_key_and_its_default() -> None:
+    text = (BUNDLED.parent / "README.md").read_text("utf-8")
+    table = re.findall(r"^\| `(\w+)` \| .+ \| (.+) \|$", text, re.MULTILINE)
+    fields = SweepFile.model_fields.items()
+    assert [key for key, _ in table] == [field.alias or key for key, field in fields]
+    for (_, default), (_, field) in zip(table, fields, strict=True):
+        value = "required" if field.is_required() else field.default
+        words = value if isinstance(value, str) else f"`{json.dumps(value)}`" if value else "none"
+        assert default == words
+
+
 GOOD = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n'
 BAD = {
     "encodngs = []": "unknown key 'encodngs': did you mean 'encodings'?",
@@ -60,12 +106,17 @@ BAD = {
     GOOD.replace('["rope"]', "[]"): "'encodings' must have at least 1 item",
     GOOD.replace("[0]", "[-1]"): "'seeds.0' must be at least 0, not -1",
     'preset = "mini"': "give encodings and seeds",
-    GOOD + "[[groups]]\nseeds = [0]": "'groups.0.encodings' is missing",
+    'preset = "mini"\n[[groups]]\nseeds = [0]': "[groups]: 'encodings' is missing",
+    'preset = "mini"\n[[groups]]\nseed = [0]': "[groups]: unknown key 'seed': did you mean 'seeds'",
     GOOD + 'splits = ["hard"]': "unknown split 'hard'",
     GOOD + "[set]\nstep = 3": "unknown key 'step': did you mean 'steps'?",
-    GOOD + "[tune]\nlearning_rate = [1e-3, 1e-3]": "names a value twice",
+    GOOD + "[tune]\nlearning_rate = [1e-3, 1e-3]": "learning_rate=0.001 is named twice",
     GOOD + "[tune]\nlearning_rate = [1e-3, -1.0]": "'learning_rate' must be greater than 0",
-    GOOD + "[tune]\nsteps = [1, 2]": "'tune.steps' is unknown",
+    GOOD + "[tune]\nsteps = [1, 2]": "[tune]: unknown key 'steps'",
+    GOOD + "[grid]\nhiden_size = [8]": "unknown key 'hiden_size': did you mean 'hidden_size'?",
+    GOOD + "[grid]\nhidden_size = 8": "'grid.0.hidden_size' must be",
+    GOOD + "[grid]\nsteps = [0, 1]": "'steps' must be at least 1, not 0",
+    GOOD + "[grid]\nsteps = [2, 3, 2]": "steps=2 is named twice",
     "preset = ": "is not TOML",
 }
 
