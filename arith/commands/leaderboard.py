@@ -1,5 +1,6 @@
 """`tape-arith leaderboard`: the scored encodings of a preset, ranked."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +21,21 @@ def command(
     runs: option.Runs = Path("runs"),
     format: Annotated[
         str | None,
-        typer.Option(help="markdown, csv, latex or json (default: by --out, or markdown)."),
+        typer.Option(
+            help="markdown, csv, latex or json (default: by --out, or a table for the terminal; "
+            "markdown elsewhere)."
+        ),
     ] = None,
+    as_csv: option.AsCsv = False,
+    as_json: option.AsJson = False,
+    columns: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="Columns of the table, as in encoding,seeds,out_of_distribution.",
+        ),
+    ] = "",
+    wide: Annotated[bool, typer.Option("--wide", help="All columns, as wide as they are.")] = False,
     out: Annotated[Path | None, typer.Option(help="A file for the table, not stdout.")] = None,
     figure: option.Figure = None,
     costs: option.Costs = False,
@@ -29,20 +43,27 @@ def command(
     """Rank all scored encodings of a preset by their mean out of distribution.
 
     --pe chooses rows; ranks and tests stay those of all.
-    Runs of another budget or evaluation set are left out and named. The table goes to stdout; with
-    --out or --figure, what is printed is the files written.
+    Runs of another budget or evaluation set are left out and named. The table goes to stdout, in a
+    terminal with the columns that fit; with --out or --figure, what is printed is the files
+    written.
     """
     from tape_arith.arith.compare.leaderboard import build_board
     from tape_arith.arith.figures.tables import FORMATS
+    from tape_arith.arith.figures.terminal import print_board
     from tape_arith.arith.files import write_text
     from tape_arith.arith.scoring.grid import EvaluationSet
 
-    kind = format or (_ENDINGS.get(out.suffix.lower()) if out else "markdown")
-    if kind is None:
-        endings = ", ".join(_ENDINGS)
-        raise UsageError(f"{out} has none of the endings {endings}: give it one, or say --format")
-    if kind not in FORMATS:
-        raise UsageError(f"unknown format '{kind}'. Known: {', '.join(FORMATS)}")
+    kind = option.chosen_format(format, FORMATS, as_csv=as_csv, as_json=as_json)
+    if wide and (kind or out):
+        raise UsageError("--wide is for the terminal: leave it out with --out or a format")
+    if out and not kind:
+        kind = _ENDINGS.get(out.suffix.lower())
+        if kind is None:
+            endings = ", ".join(_ENDINGS)
+            raise UsageError(
+                f"{out} has none of the endings {endings}: give it one, or say --format"
+            )
+    names = [name.strip() for name in columns.split(",") if name.strip()]
     if figure:
         from tape_arith.arith.figures.leaderboard import compose
         from tape_arith.arith.figures.style import figure_format, save
@@ -50,11 +71,15 @@ def command(
         figure_format(figure)  # before anything is written
     evaluation_set = EvaluationSet(split, max_digits)
     content, *_ = build_board(runs, pe, preset, evaluation_set, costs=costs)
-    if out:
-        write_text(out, FORMATS[kind](content))
+    if out and kind:
+        write_text(out, FORMATS[kind](content, names))
         print(out)
     if figure:
         save(compose(content), figure)
         print(figure)
-    if not out and not figure:
-        print(FORMATS[kind](content), end="")
+    if out or figure:
+        return
+    if kind or not (wide or sys.stdout.isatty()):
+        print(FORMATS[kind or "markdown"](content, names), end="")
+    else:
+        print_board(content, names, wide=wide)

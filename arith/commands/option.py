@@ -7,13 +7,14 @@
 --json     print JSON                           --format  the form of what is made
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.files import MOST_INTEGER
 from tape_arith.models.locate import known_names
 from tape_arith.models.names import BACKENDS, known_backend
@@ -175,6 +176,21 @@ MadeFigure = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON on stdout.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="As CSV on stdout.")]
+
+
+def chosen_format(
+    format: str | None, known: Collection[str], *, as_csv: bool, as_json: bool
+) -> str | None:
+    """Return the one format that is asked for, if any. Raises UsageError for two, or an unknown."""
+    asked = {format, *["csv"] * as_csv, *["json"] * as_json} - {None}
+    if len(asked) > 1:
+        raise UsageError("choose one of --format, --csv and --json")
+    chosen = next(iter(asked), None)
+    if chosen is not None and chosen not in known:
+        raise unknown("format", chosen, known)
+    return chosen
+
 
 # ---- the machine ----------------------------------------------------------------------------
 

@@ -39,7 +39,11 @@ def command(
     problems: option.Problems = None,
     split: option.Split = "evaluation",
     threads: option.Threads = None,
-    format: Annotated[str, typer.Option(help="markdown, csv or json, on stdout.")] = "markdown",
+    format: Annotated[
+        str | None, typer.Option(help="markdown, csv or json, on stdout (default: markdown).")
+    ] = None,
+    as_csv: option.AsCsv = False,
+    as_json: option.AsJson = False,
     figure: option.Figure = None,
 ) -> None:
     """Measure what goes on inside trained runs.
@@ -53,6 +57,7 @@ def command(
     stability: how attention changes when indices start elsewhere or [BOS] comes first.
     """
     from tape_arith.arith.figures.style import figure_format, save
+    from tape_arith.arith.figures.terminal import print_markdown
 
     if kind not in _PROBLEMS:
         raise unknown("study", kind, _PROBLEMS)
@@ -60,8 +65,7 @@ def command(
         raise UsageError(f"--problem and --layer go with `study attention`, not `study {kind}`")
     if kind != "stability" and double:
         raise UsageError(f"--double goes with `study stability`, not `study {kind}`")
-    if format not in _FORMATS:
-        raise unknown("format", format, _FORMATS)
+    form = option.chosen_format(format, _FORMATS, as_csv=as_csv, as_json=as_json)
     if figure is not None:
         figure_format(figure)
     options: dict[str, dict[str, Any]] = {
@@ -80,5 +84,12 @@ def command(
             file = figure.with_name(f"{figure.stem}{name}{figure.suffix}")
             save(drawn, file)
             say(f"drawn: {file}")
-    texts = {"markdown": module.to_markdown, "csv": type(study).to_csv, "json": type(study).to_json}
-    print(texts[format](study), end="")
+    if form is None:
+        print_markdown(module.to_markdown(study))
+    else:
+        texts = {
+            "markdown": module.to_markdown,
+            "csv": type(study).to_csv,
+            "json": type(study).to_json,
+        }
+        print(texts[form](study), end="")

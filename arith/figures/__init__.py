@@ -5,5 +5,6 @@ heatmap.py      grids side by side, and the difference of two
 leaderboard.py curves.py    the ranking and the learning curves as figures
 rows.py         encodings as rows of numbers, and the ranking of them
 tables.py       both as Markdown, CSV, LaTeX and JSON
+terminal.py     tables that fit a terminal
 report/         everything on one HTML page
 """

@@ -1,5 +1,6 @@
 """Encodings as rows of numbers, and the leaderboard of them."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from tape_arith.arith.errors import unknown
 from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.captions import Panel
 from tape_arith.arith.scoring.grid import REGION_WORDS, REGIONS, Region
@@ -206,9 +208,14 @@ class Board:
         ]
         return replace(self, sections=[section for section in sections if section.rows])
 
-    def texts(self) -> pd.DataFrame:
-        """Return the table for people: a row an encoding, by its name, and a column a head."""
+    def texts(self, columns: Sequence[str] = ()) -> pd.DataFrame:
+        """Return the table for people: a row an encoding, by its name, and a column a head.
+
+        Raises UsageError if one of `columns` (`column_key`) is unknown.
+        """
         table = pd.DataFrame(map(self._texts, self.rows), [row.encoding for row in self.rows])
+        if columns:
+            return table[chosen_heads(columns, table)]
         return table if any(row.mark for row in self.rows) else table.drop(columns="converged")
 
     def numbers(self) -> list[dict[str, object]]:
@@ -262,8 +269,8 @@ class Board:
             }
         return texts | {"converged": row.mark or "yes"}
 
-    def notes(self, *, printed: bool = False) -> list[str]:
-        """Return what a reader must know, a paragraph each; for a paper, of its columns alone."""
+    def notes(self) -> list[str]:
+        """Return what a reader must know, a paragraph each."""
         shares = " and ".join(f"{share * 100:g} %" for share in SOLVED)
         notes = [
             self.caption,
@@ -278,17 +285,14 @@ class Board:
             "no test, for one of the two has one seed or is not ranked, both are the same training "
             "runs, or neither varies between seeds.",
         ]
-        if not printed:
-            steps = sorted(
-                {step for row in self.rows for states in row.last_steps for step in states}
-            )
-            span = f", of steps {steps[0]:,} to {steps[-1]:,}" if steps else ""
-            notes.append(
-                "Last states: out of distribution on the small grid of training, highest minus "
-                f"lowest of a run's last saved states (five at most{span}, what it learns "
-                "meanwhile included), in percentage points, mean over seeds. "
-                "Training: median over seeds of the time it took where it ran."
-            )
+        steps = sorted({step for row in self.rows for states in row.last_steps for step in states})
+        span = f", of steps {steps[0]:,} to {steps[-1]:,}" if steps else ""
+        notes.append(
+            "Last states: out of distribution on the small grid of training, highest minus "
+            f"lowest of a run's last saved states (five at most{span}, what it learns "
+            "meanwhile included), in percentage points, mean over seeds. "
+            "Training: median over seeds of the time it took where it ran."
+        )
         if self.costs:
             notes.append(
                 "Parameters are the encoding's own; FLOPs are those of the matrix products that it "
@@ -304,6 +308,24 @@ class Board:
                 f"tests are of all {self.num_encodings}."
             )
         return [*notes, *(f"Left out: {runs}: {reason}." for runs, reason in self.left_out)]
+
+
+def column_key(head: object) -> str:
+    """Return the name by which one asks for a column.
+
+    >>> column_key("#"), column_key("out of distribution, %"), column_key("solved to, 90 %")
+    ('rank', 'out_of_distribution', 'solved_to_90')
+    """
+    return re.sub(r"\W+", "_", str(head).lower()).strip("_") or "rank"
+
+
+def chosen_heads(columns: Iterable[str], heads: Iterable[object]) -> list[str]:
+    """Return the heads of `columns`, each once. Raises UsageError for one that is unknown."""
+    by_key = {column_key(head): str(head) for head in heads}
+    chosen = dict.fromkeys(map(column_key, columns))
+    if wrong := [column for column in chosen if column not in by_key]:
+        raise unknown("column", wrong[0], by_key)
+    return [by_key[column] for column in chosen]
 
 
 def known_columns(table: pd.DataFrame) -> list[str]:

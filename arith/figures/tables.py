@@ -8,15 +8,30 @@ from typing import Any
 
 import pandas as pd
 
-from tape_arith.arith.figures.rows import LEVEL, OVER_PROBLEMS, Board, Row, flat, known_columns
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures.rows import (
+    LEVEL,
+    OVER_PROBLEMS,
+    Board,
+    Row,
+    chosen_heads,
+    column_key,
+    flat,
+    known_columns,
+)
 from tape_arith.arith.scoring.grid import REGIONS
 
 LEFT = ("encoding", "kind", "converged")
 """Columns that are flush left."""
-_NOT_PRINTED = ["kind", "each seed, %", "last states", "training, min"]
-"""Columns for which a paper has no room."""
+_PRINTED = {
+    *("rank", "encoding", "seeds", "out_of_distribution", "in_distribution", "solved_to_90"),
+    *("vs_rope", "vs_tape", "converged", "parameters", "flops_a_token", "loss", "tokens_s"),
+}
+"""The columns of a paper, unless others are chosen."""
+_DAGGER = "\N{DAGGER}"
 _STACKED = 10
-"""Letters in a line of a LaTeX head, or one word."""
+"""Letters in a line of a head, or one word."""
+_COMMENT_WIDTH = 96
 _IN_MATHS = {
     "|": "|",
     "<": "<",
@@ -118,19 +133,24 @@ def _escape(text: str) -> str:
 
 
 def _stack(head: str, side: str) -> str:
-    """Break a head into lines, a unit with the word before it."""
+    lines = [_escape(line.replace(" %", "\N{NO-BREAK SPACE}%")) for line in head_lines(head)]
+    joined = r" \\ ".join(lines)
+    return f"\\shortstack[{side}]{{{joined}}}" if len(lines) > 1 else joined
+
+
+def head_lines(head: str) -> list[str]:
+    """Break a head into short lines, a unit in that of the word before it."""
     joined = head.replace(" %", "\N{NO-BREAK SPACE}%")
-    words = wrap(joined, _STACKED, break_long_words=False, break_on_hyphens=False)
-    lines = r" \\ ".join(map(_escape, words))
-    return f"\\shortstack[{side}]{{{lines}}}" if len(words) > 1 else lines
+    lines = wrap(joined, _STACKED, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 # ---- the leaderboard ---------------------------------------------------------------------------
 
 
-def board_to_markdown(board: Board) -> str:
+def board_to_markdown(board: Board, columns: Sequence[str] = ()) -> str:
     """Format a heading and a pipe table for each section, then the notes."""
-    pieces, table = [f"# Leaderboard of {board.preset}\n"], board.texts()
+    pieces, table = [f"# Leaderboard of {board.preset}\n"], board.texts(columns)
     for title, reason, rows in board.sections:
         pieces.append(f"## {title}\n")
         if reason:
@@ -139,41 +159,80 @@ def board_to_markdown(board: Board) -> str:
     return "\n".join([*pieces, *(f"{note}\n" for note in board.notes())])
 
 
-def board_to_latex(board: Board) -> str:
-    """Format a floating table across both columns of a paper, with the notes as its caption.
+def short_texts(board: Board, columns: Sequence[str] = ()) -> pd.DataFrame:
+    """Return `Board.texts` for little room: a dagger for ± over problems, and of columns that
+    nobody chose those in which anything is known."""
+    table = board.texts(columns).replace({f"1 {OVER_PROBLEMS}": f"1{_DAGGER}"})
+    return table if columns else table[known_columns(table)]
+
+
+def legend(board: Board, table: pd.DataFrame) -> str:
+    """Return two sentences: what was measured, and what the signs in `table` mean."""
+    keys, cells = set(map(column_key, table)), " ".join(table.to_numpy().ravel())
+    tests = ", ".join(f"vs {name}" for name in board.references if f"vs_{name}" in keys)
+    among = f" among all {board.num_encodings} encodings"
+    meanings = {
+        f"Ranked by the mean out of distribution{among * (len(table) < board.num_encodings)}": True,
+        "in brackets the lowest and the highest seed, where ± would leave 0 to 100 %": (
+            "\N{EN DASH}" in cells
+        ),
+        f"{tests}: p of Welch's t test over seeds, after Holm over {board.num_tests} tests, "
+        f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {100 * LEVEL:g} %": tests,
+        "solved to: the largest length up to which that share of sums is exact": any(
+            key.startswith("solved_to") for key in keys
+        ),
+        "last states: the range of a run's last saved states, in points": "last_states" in keys,
+        "parameters: those of the encoding": "parameters" in keys,
+        "FLOPs: those that the encoding adds to a forward": "flops_a_token" in keys,
+        f"{_DAGGER}: one seed, ± over problems": _DAGGER in cells,
+    }
+    source = board.source[0].lower() + board.source[1:].rstrip(".")
+    return (
+        f"Exact match in percent, mean ± 95 % interval over seeds (Student t): {source}. "
+        f"{'; '.join(meaning for meaning, needed in meanings.items() if needed)}."
+    )
+
+
+def board_to_latex(board: Board, columns: Sequence[str] = ()) -> str:
+    """Format a floating table across both columns of a paper, with the notes as comments.
 
     It needs the packages booktabs and graphicx and is no wider than the page.
     """
-    table = board.texts().drop(columns=_NOT_PRINTED)
-    table = table[known_columns(table)]
-    table = table.replace({f"1 {OVER_PROBLEMS}": "1\N{DAGGER}"})
+    table = short_texts(board, columns)
+    if not columns:
+        table = table[[head for head in table if column_key(head) in _PRINTED]]
     parts = {
         f"{title}: {reason}" if reason else title: table.loc[[row.encoding for row in rows]]
         for title, reason, rows in board.sections
     }
-    notes = board.notes(printed=True)
-    if any(len(row.seeds) == 1 for row in board.rows):
-        notes.append("\N{DAGGER} One seed: \N{PLUS-MINUS SIGN} is over problems.")
+    comments = ["needs \\usepackage{booktabs} and \\usepackage{graphicx}", *board.notes()]
     return (
-        "% needs \\usepackage{booktabs} and \\usepackage{graphicx}\n"
-        "\\begin{table*}\n\\centering\n\\scriptsize\n\\setlength{\\tabcolsep}{3pt}\n"
+        "".join(f"% {line}\n" for note in comments for line in wrap(note, _COMMENT_WIDTH))
+        + "\\begin{table*}\n\\centering\n\\scriptsize\n\\setlength{\\tabcolsep}{3pt}\n"
         # \width is that of what is within: it shrinks to the page, and never grows.
         "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{"
         + booktabs(parts).rstrip()
-        + f"}}\n\\caption{{{_escape(' '.join(notes))}}}\n\\end{{table*}}\n"
+        + f"}}\n\\caption{{{_escape(legend(board, table))}}}\n\\end{{table*}}\n"
     )
 
 
-def board_to_csv(board: Board) -> str:
+def board_to_csv(board: Board, columns: Sequence[str] = ()) -> str:
     """Format a line an encoding: shares in 0..1, seconds, numbers of seeds with spaces between.
 
     The columns of `to_csv` are there under the same names.
     """
-    return csv_text(board.numbers())
+    lines = board.numbers()
+    heads = chosen_heads(columns, lines[0]) if columns else list(lines[0])
+    return csv_text([{head: line[head] for head in heads} for line in lines])
 
 
-def board_to_json(board: Board) -> str:
-    """Format everything for programs: keys are stable, `schema` counts their changes."""
+def board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
+    """Format everything for programs: keys are stable, `schema` counts their changes.
+
+    Raises UsageError if `columns` are chosen.
+    """
+    if columns:
+        raise UsageError("JSON always has everything: leave --columns out, or write --csv")
     content = {
         "schema": 3,
         "kind": "leaderboard",

@@ -3,8 +3,13 @@
 import csv
 import io
 import json
+import os
+import pty
 import re
 import shutil
+import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -317,7 +322,12 @@ def test_the_texts_say_the_same(made: Path) -> None:
 
 
 def test_latex(made: Path) -> None:
-    text = done("leaderboard", "--format", "latex").out
+    """The notes are comments, the caption is two sentences, and the columns are those chosen."""
+    told = done("leaderboard", "--format", "latex").out
+    comments = [line for line in told.splitlines() if line.startswith("% ")]
+    text = told.removeprefix("\n".join(comments) + "\n")
+    notes = " ".join(line.removeprefix("% ") for line in comments)
+    assert "Last states" in notes and "two-sided" in notes and "two-sided" not in text
     for environment in ("table*", "tabular"):
         assert text.count(f"\\begin{{{environment}}}") == text.count(f"\\end{{{environment}}}") == 1
     body = text[text.index("\\toprule") : text.index("\\bottomrule")]
@@ -325,12 +335,58 @@ def test_latex(made: Path) -> None:
     assert all(ord(letter) < 128 for letter in text)
     assert "\\textit{Task-structured: these know where digits stand" in body
     caption = text[text.index("\\caption") :]
-    assert "over problems)" not in body and "& 1\\dag{} &" in body and "\\dag{} One seed" in caption
-    assert "Last states" in done("leaderboard").out and "Solved to" in caption
-    assert not any(told in caption for told in ("Last states", "where it ran", "saved states"))
+    assert len(re.findall(r"\.(?= |}$)", caption, re.MULTILINE)) == 2
+    assert (
+        "over problems)" not in body and "& 1\\dag{} &" in body and "\\dag{}: one seed" in caption
+    )
+    assert "solved to" in caption and "Holm over 8 tests" in caption
     # Nothing that LaTeX would take for more than text, outside of its own commands.
-    bare = re.sub(r"\\[a-zA-Z]+|\\[\\%#_&{}$]|\$\\?[a-z<>|-]+\$", "", text.split("\n", 1)[1])
+    bare = re.sub(r"\\[a-zA-Z]+|\\[\\%#_&{}$]|\$\\?[a-z<>|-]+\$", "", text)
     assert not re.search(r"[%#_$^]", bare)
+    columns = "encoding,out-of-distribution,kind"
+    chosen = done("leaderboard", "--format", "latex", "--columns", columns).out
+    rows = [line for line in chosen.splitlines() if line.endswith(r"\\") and "multi" not in line]
+    assert rows[0].startswith("encoding & ") and rows[0].endswith(r"& kind \\")
+    assert len(rows) == 1 + len(REACH) and all(row.count(" & ") == 2 for row in rows)
+    assert "solved to" not in chosen[chosen.index("\\caption") :]
+
+
+def test_columns_and_short_forms_of_formats(made: Path) -> None:
+    for format in ("csv", "json"):
+        short = done("leaderboard", f"--{format}").out
+        assert short == done("leaderboard", "--format", format).out
+    table = done("leaderboard", "--csv", "--columns", "encoding, all_cells_low").out
+    lines = list(csv.DictReader(io.StringIO(done("leaderboard", "--csv").out)))
+    assert table.splitlines() == [
+        "encoding,all_cells_low",
+        *(f"{line['encoding']},{line['all_cells_low']}" for line in lines),
+    ]
+    text = done("leaderboard", "--columns", "rank,encoding").out
+    assert "| # | encoding |\n| ---: | --- |\n| 1 | " in text
+    with untouched(made):
+        told = refused("leaderboard", "--columns", "al_cells", "--out", "board.md")
+        assert "did you mean 'all_cells'? Known: all_cells, both_longer" in told
+        assert "choose one" in refused("leaderboard", "--csv", "--format", "json")
+        assert "leave --columns out" in refused("leaderboard", "--json", "--columns", "rank")
+        assert "--wide" in refused("leaderboard", "--csv", "--wide")
+
+
+def test_a_terminal_gets_what_fits(made: Path) -> None:
+    terminal, writer = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "60", "TERM": "xterm"}
+    command = [sys.executable, "-m", "tape_arith", "leaderboard"]
+    told = ""
+    with subprocess.Popen(command, stdout=writer, env=environment) as process:
+        os.close(writer)
+        with suppress(OSError):  # on Linux the end
+            while part := os.read(terminal, 65536):
+                told += part.decode(errors="replace")
+    os.close(terminal)
+    told = re.sub(r"\x1b\[[\d;]*m", "", told)
+    lines = told.splitlines()
+    assert process.returncode == 0 and max(map(len, lines)) <= 60
+    assert "|" not in told and "Not shown: kind, " in told
+    assert sum(line[3:].split(" ")[0] in REACH for line in lines) == len(REACH)
 
 
 def test_named_encodings_keep_their_ranks_and_tests(made: Path) -> None:
@@ -345,7 +401,7 @@ def test_named_encodings_keep_their_ranks_and_tests(made: Path) -> None:
 
 def test_what_is_refused(made: Path) -> None:
     with untouched(made):
-        assert "markdown, csv, latex, json" in refused("leaderboard", "--format", "xml")
+        assert "csv, json, latex, markdown" in refused("leaderboard", "--format", "xml")
         assert "unknown preset 'minni'" in refused("leaderboard", "--preset", "minni")
         assert "tape-arith train" in refused("leaderboard", "--runs", "nowhere")
         # Before anything is written.

@@ -1,0 +1,117 @@
+"""Tables in a terminal: no wider than it is, with short notes."""
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tape_arith.arith.figures.rows import Board, column_key
+from tape_arith.arith.figures.tables import LEFT, head_lines, legend, short_texts
+from tape_arith.arith.terminal import escape_control
+
+_FIRST = (
+    *("encoding", "out_of_distribution", "rank", "seeds", "parameters", "flops_a_token", "loss"),
+    *("tokens_s", "mfu", "vs_rope", "vs_tape", "solved_to_90", "in_distribution"),
+    *("one_longer", "both_longer", "solved_to_99"),
+)
+"""Columns by importance; all others come after them."""
+_LONGEST_NAME = 24
+"""Letters in a line of an encoding's name, where not all columns are shown."""
+_NOTES_WIDTH = 100
+_GAP = 2
+"""Between columns."""
+
+
+def print_board(
+    board: Board, columns: Sequence[str] = (), *, wide: bool = False, console: Console | None = None
+) -> None:
+    """Print a leaderboard with the columns that fit, with those of `columns`, or with all."""
+    console = console or Console(highlight=False)
+    every, room = short_texts(board, columns), console.width
+    widths = {
+        str(head): max(map(cell_len, [*head_lines(str(head)), *every[head]])) for head in every
+    }
+    table = every
+    if not (columns or wide):
+        widths["encoding"] = min(widths["encoding"], _LONGEST_NAME)
+        table = every[_fitting(widths, room)]
+    console.width = max(room, sum(widths[str(head)] + _GAP for head in table))
+    console.print(_text(f"Leaderboard of {board.preset}"), style="bold")
+    notes_width = min(room, _NOTES_WIDTH)
+    for number, (title, reason, rows) in enumerate(board.sections):
+        titled = f"\n{title}: {reason}" if reason else f"\n{title}"
+        console.print(_text(titled), style="italic", width=notes_width)
+        lines = table.loc[[row.encoding for row in rows]]
+        console.print(_rich(lines, LEFT, widths, header=number == 0))
+    notes = [legend(board, table)]
+    if hidden := [column_key(head) for head in every if head not in table]:
+        notes.append(f"Not shown: {', '.join(hidden)}. --wide shows all, --columns chooses.")
+    notes += [f"Left out: {runs}: {reason}." for runs, reason in board.left_out]
+    for note in notes:
+        console.print(_text(f"\n{note}"), width=notes_width)
+
+
+def _fitting(widths: Mapping[str, int], room: int) -> list[str]:
+    """Return the heads that fit in `room` together, the important ones before others."""
+    keys = {head: column_key(head) for head in widths}
+    order = sorted(widths, key=lambda head: [*_FIRST, keys[head]].index(keys[head]))
+    fitting = list[str]()
+    for head in order:
+        room -= widths[head] + _GAP
+        if room < -_GAP:
+            break
+        fitting.append(head)
+    return [head for head in widths if head in fitting]
+
+
+def print_markdown(text: str) -> None:
+    """Print Markdown; in a terminal its tables fit, and its paragraphs are wrapped."""
+    if not sys.stdout.isatty():
+        print(text, end="")
+        return
+    console = Console(highlight=False)
+    for number, block in enumerate(re.findall(r"(?:^\|.*\n)+|^[^|\n].*\n", text, re.MULTILINE)):
+        if number:
+            console.print()
+        if not block.startswith("|"):
+            console.print(_text(block.rstrip()), width=min(console.width, _NOTES_WIDTH))
+            continue
+        head, rule, *body = [
+            [cell.replace(r"\|", "|") for cell in line[2:-2].split(" | ")]
+            for line in block.splitlines()
+        ]
+        left = [name for name, side in zip(head, rule, strict=True) if side == "---"]
+        console.print(_rich(pd.DataFrame(body, columns=head), left))
+
+
+def _rich(
+    table: pd.DataFrame,
+    left: Sequence[str],
+    widths: Mapping[str, int] | None = None,
+    *,
+    header: bool = True,
+) -> Table:
+    made = Table(box=box.SIMPLE_HEAD, show_header=header, show_edge=False, padding=(0, 1, 0, 0))
+    stacked = [head_lines(str(head)) for head in table]
+    height = max(map(len, stacked))
+    for head, lines in zip(map(str, table), stacked, strict=True):
+        made.add_column(
+            _text("\n" * (height - len(lines)) + "\n".join(lines)),
+            justify="left" if head in left else "right",
+            overflow="fold",
+            width=widths[head] if widths else None,
+        )
+    for cells in table.to_numpy():
+        made.add_row(*map(_text, cells))
+    return made
+
+
+def _text(text: str) -> Text:
+    """Return text that is neither markup nor a command to the terminal."""
+    return Text(escape_control(text))
