@@ -13,7 +13,7 @@ A run that is trained is not trained again, and one that was interrupted goes on
 no sense raise UsageError, everything else that fails raises Failure; both have one line for people.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -204,23 +204,41 @@ def heatmap(
     preset: str | None = None,
     split: str = EVALUATION,
     max_digits: int | None = None,
+    labels: Mapping[str, str] | None = None,
+    width: float | None = None,
+    columns: int | None = None,
+    caption: bool = True,
 ) -> "Figure":
     """Return the comparison heatmap of encodings or of grids, as a figure that a notebook shows.
 
     A panel is the mean over seeds of exact match. Runs that must not stand in one figure are left
     out and named on stderr; if they were asked for, it is a UsageError.
+
+    labels    names to print, as in {"mine.py:Mine": "Ours"}
+    width     of the page in inches, as of a paper's column
+    columns   panels beside each other; what fits if None
+    caption   whether words stand below the legend
     """
     from tape_arith.arith.compare.leaderboard import sort_panels
     from tape_arith.arith.figures.heatmap import compose
+    from tape_arith.arith.figures.labels import display_names
 
     if not isinstance(pe, str) and pe and isinstance(pe[0], Grid):
         grids = [grid for grid in pe if isinstance(grid, Grid)]
         names = dict.fromkeys(grid.name for grid in grids)
-        return compose([[grid for grid in grids if grid.name == name] for name in names])
-    listed = _joined([str(name) for name in pe] if not isinstance(pe, str) else pe)
-    problems = EvaluationSet(known_split(split), max_digits)
-    panels, _ = select_panels(Path(runs), listed, known_preset(preset), problems)
-    return compose(sort_panels(panels) if listed == ALL else panels)
+        panels = [[grid for grid in grids if grid.name == name] for name in names]
+    else:
+        listed = _joined([str(name) for name in pe] if not isinstance(pe, str) else pe)
+        problems = EvaluationSet(known_split(split), max_digits)
+        panels, _ = select_panels(Path(runs), listed, known_preset(preset), problems)
+        panels = sort_panels(panels) if listed == ALL else panels
+    return compose(
+        panels,
+        labels=display_names((panel[0].name for panel in panels), labels),
+        width=width,
+        columns=columns,
+        caption=caption,
+    )
 
 
 def leaderboard(

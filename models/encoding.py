@@ -131,6 +131,8 @@ class PositionalEncoding(nn.Module):
     recompile until it gives up.
     """
 
+    #: Its name in figures; the class's name if empty.
+    label: ClassVar[str] = ""
     #: One of: none, absolute, relative bias, rotary, randomized, content.
     kind: ClassVar[str] = "none"
     #: Author, year and arXiv number.

@@ -30,6 +30,7 @@ class Extrapolation:
     Stateless: the same call gives the same answer, whatever was called before.
     """
 
+    label: ClassVar[str] = ""
     kind: ClassVar[str] = "at test time"
     paper: ClassVar[str] = ""
 
@@ -148,6 +149,7 @@ class NTKDynamic(NTK):
     defaults to max(1, L1 / L0), as their users set it to the extension they aim at.
     """
 
+    label = "Dynamic NTK"
     kind = "at test time"
     paper = "Peng et al. 2023, arXiv 2309.00071"
 
@@ -222,6 +224,7 @@ class Plain(Numbering):
     The paper draws when it evaluates too; some code that followed it numbers plainly then.
     """
 
+    label = "plain"
     kind = "at test time"
     paper = "Ruoss et al. 2023, arXiv 2305.16843"
 
@@ -237,6 +240,7 @@ class Even(Numbering):
     what the spread does.
     """
 
+    label = "even"
     kind = "at test time"
     paper = "Ruoss et al. 2023, arXiv 2305.16843"
 
@@ -253,6 +257,7 @@ class Redraw(Numbering):
     would leave counts that are not binomial, so the mean over draws is taken of their grids.
     """
 
+    label = "redraw"
     kind = "at test time"
     paper = "Ruoss et al. 2023, arXiv 2305.16843"
 

@@ -77,11 +77,13 @@ class Option:
 class Declaration:
     """The facts that a file declares; `problem` says why they cannot be used, if so.
 
-    `summary` is the first line of `description`, the docstring of the class.
+    `label` is its name in figures, that of the class unless it says another. `summary` is the first
+    line of `description`, the docstring of the class.
     """
 
     name: str
     class_name: str = ""
+    label: str = ""
     summary: str = ""
     kind: str = ""
     paper: str = ""
@@ -303,6 +305,7 @@ def _declaration(location: Location, source: bytes) -> Declaration:
     return Declaration(
         name=location.name,
         class_name=name,
+        label=facts.get("label") or name,
         summary=description.split("\n")[0],
         description=description,
         kind=facts.get("kind", ""),

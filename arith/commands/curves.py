@@ -12,6 +12,10 @@ def command(
     preset: option.Preset = None,
     runs: option.Runs = Path("runs"),
     figure: option.MadeFigure = None,
+    label: option.Labels = None,
+    width: option.Width = None,
+    columns: option.Columns = None,
+    no_caption: option.NoCaption = False,
     as_json: option.AsJson = False,
 ) -> None:
     """Draw loss, exact match and what a state does over the steps of training.
@@ -22,10 +26,15 @@ def command(
     """
     from tape_arith.arith.compare.curves import figure_path, study
     from tape_arith.arith.figures.curves import compose, to_json
+    from tape_arith.arith.figures.labels import display_names, read_labels
     from tape_arith.arith.figures.style import save
 
     content = study(runs, pe, preset)
     path = figure or (None if as_json else figure_path(runs, content))
     if path is not None:
-        save(compose(content), path)
+        labels = display_names(content.seeds, read_labels(label))
+        drawn = compose(
+            content, labels=labels, width=width, columns=columns, caption=not no_caption
+        )
+        save(drawn, path)
     print(to_json(content) if as_json else path, end="" if as_json else "\n")

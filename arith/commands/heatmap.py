@@ -22,6 +22,10 @@ def command(
     ] = False,
     runs: option.Runs = Path("runs"),
     figure: option.MadeFigure = None,
+    label: option.Labels = None,
+    width: option.Width = None,
+    columns: option.Columns = None,
+    no_caption: option.NoCaption = False,
 ) -> None:
     """Draw exact match over operand lengths, a panel an encoding: the mean, or that of one --seed.
 
@@ -34,6 +38,7 @@ def command(
     from tape_arith.arith.compare.panels import ALL, figure_path, select_panels
     from tape_arith.arith.errors import UsageError
     from tape_arith.arith.figures.heatmap import compose
+    from tape_arith.arith.figures.labels import display_names, read_labels
     from tape_arith.arith.figures.style import save
     from tape_arith.arith.scoring.grid import EvaluationSet
 
@@ -44,8 +49,18 @@ def command(
         panels = [panel for panel in panels if any(grid.seed == seed for grid in panel)]
         if not panels:
             raise UsageError(f"no scored run of seed {seed} in {runs}{evaluation_set}")
+    labels = display_names((panel[0].name for panel in panels), read_labels(label))
     if sort or pe == ALL:
-        panels, order = sort_panels(panels, seed), describe_order(panels, seed)
+        panels, order = sort_panels(panels, seed), describe_order(panels, seed, labels)
     path = figure or figure_path(runs, panels, evaluation_set)
-    save(compose(panels, seed, order=order), path)
+    drawn = compose(
+        panels,
+        seed,
+        order=order,
+        labels=labels,
+        width=width,
+        columns=columns,
+        caption=not no_caption,
+    )
+    save(drawn, path)
     print(path)

@@ -38,6 +38,9 @@ def command(
     wide: Annotated[bool, typer.Option("--wide", help="All columns, as wide as they are.")] = False,
     out: Annotated[Path | None, typer.Option(help="A file for the table, not stdout.")] = None,
     figure: option.Figure = None,
+    label: option.Labels = None,
+    width: option.Width = None,
+    no_caption: option.NoCaption = False,
     costs: option.Costs = False,
 ) -> None:
     """Rank all scored encodings of a preset by their mean out of distribution.
@@ -65,6 +68,7 @@ def command(
             )
     names = [name.strip() for name in columns.split(",") if name.strip()]
     if figure:
+        from tape_arith.arith.figures.labels import display_names, read_labels
         from tape_arith.arith.figures.leaderboard import compose
         from tape_arith.arith.figures.style import figure_format, save
 
@@ -75,7 +79,8 @@ def command(
         write_text(out, FORMATS[kind](content, names))
         print(out)
     if figure:
-        save(compose(content), figure)
+        labels = display_names((row.encoding for row in content.rows), read_labels(label))
+        save(compose(content, labels=labels, width=width, caption=not no_caption), figure)
         print(figure)
     if out or figure:
         return

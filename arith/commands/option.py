@@ -175,6 +175,25 @@ MadeFigure = Annotated[
         help="Draw into this .png, .svg or .pdf file.",
     ),
 ]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        metavar="NAME=TEXT",
+        help='A name to print, as in mine.py:Mine="Ours"; again for another.',
+        autocompletion=complete_encoding,
+    ),
+]
+Width = Annotated[
+    float | None,
+    typer.Option(min=2, max=20, help="Inches, as of a column: 3.3, 5.5 or 7.0."),
+]
+NoCaption = Annotated[
+    bool, typer.Option("--no-caption", help="Write no words below the legend: a paper has its own.")
+]
+Columns = Annotated[
+    int | None, typer.Option(min=1, max=20, help="Panels beside each other (default: what fits).")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON on stdout.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="As CSV on stdout.")]
 

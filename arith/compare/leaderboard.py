@@ -82,11 +82,13 @@ def sort_panels(panels: Panels, seed: int | None = None) -> Panels:
     return [by_name[row.encoding] for members in ordered for row in members]
 
 
-def describe_order(panels: Panels, seed: int | None = None) -> str:
-    """Return the order of `sort_panels` as a sentence for a figure's note."""
-    parts = []
+def describe_order(
+    panels: Panels, seed: int | None = None, labels: Mapping[str, str] | None = None
+) -> str:
+    """Return the order of `sort_panels` as a sentence for a figure's note, names by `labels`."""
+    labels, parts = labels or {}, []
     for title, members in sections(panels, seed).items():
-        named = ", ".join(row.encoding for row in members)
+        named = ", ".join(labels.get(row.encoding, row.encoding) for row in members)
         first = title == _AGNOSTIC
         parts.append("by mean out of distribution" if first else f"{title.lower()} ({named})")
     return f"Order: {'; then '.join(parts)}."

@@ -3,6 +3,7 @@
 style.py        letters, colours, the page that all figures share, and files of figures
 heatmap.py      grids side by side, and the difference of two
 leaderboard.py curves.py    the ranking and the learning curves as figures
+labels.py       names of encodings as papers write them
 rows.py         encodings as rows of numbers, and the ranking of them
 tables.py       both as Markdown, CSV, LaTeX and JSON
 terminal.py     tables that fit a terminal

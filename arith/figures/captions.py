@@ -87,12 +87,14 @@ def mean_line(panel: Panel, region: Region, labels: Mapping[Region, str] = REGIO
     return f"{labels[region]} {percent(interval, seed_means(panel, region))} %"
 
 
-def difference_line(one: Panel, other: Panel, region: Region) -> str:
+def difference_line(
+    one: Panel, other: Panel, region: Region, labels: Mapping[Region, str] = REGION_WORDS
+) -> str:
     """Return "out of distribution +12.3 points", first minus second, without an interval."""
     first, second = over_seeds(one, region), over_seeds(other, region)
     if first is None or second is None:
-        return f"{REGION_WORDS[region]}: none scored"
-    return f"{REGION_WORDS[region]} {signed(100 * (first.mean - second.mean), 1)} points"
+        return f"{labels[region]}: none scored"
+    return f"{labels[region]} {signed(100 * (first.mean - second.mean), 1)} points"
 
 
 def signed(points: float, places: int) -> str:
@@ -120,8 +122,11 @@ def convergence(panel: Panel) -> str | None:
     return "convergence unknown" if None in states else None
 
 
-def footnote(panels: Sequence[Panel]) -> str:
-    """Describe the task, lengths, problems, evaluation set, seeds and ± of a figure."""
+def footnote(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> str:
+    """Describe the task, lengths, problems, evaluation set, seeds and ± of a figure.
+
+    `labels` are the names to print.
+    """
     counts = {len(panel) for panel in panels}
     problems = "over problems, these runs only"
     if counts == {1}:
@@ -132,19 +137,21 @@ def footnote(panels: Sequence[Panel]) -> str:
         if any("\N{EN DASH}" in mean_line(panel, region) for panel in panels for region in MEANS):
             spread += f"{RANGES} "
         spread += "Cells are means over seeds; in a mean every cell weighs the same."
-    note = f"{source(panels)} ± is the 95{NBSP}% interval: {spread}"
+    note = f"{source(panels, labels)} ± is the 95{NBSP}% interval: {spread}"
     if any(grid.converged is False for panel in panels for grid in panel):
         usual = " on the usual sums" if SPLITS.get(panels[0][0].split, True) else ""
         note += f" Not converged: below 99{NBSP}% in distribution{usual}."
     return note
 
 
-def source(panels: Sequence[Panel]) -> str:
+def source(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> str:
     """Describe the task, lengths, problems, evaluation set and seeds in one sentence."""
+    labels = labels or {}
     first, evaluation = panels[0][0], panels[0][0].evaluation
     # All have the same settings, but grids without a run's record do not name them.
     settings = next((grid.settings for panel in panels for grid in panel if grid.settings), {})
     seeds = {panel[0].name: [grid.seed for grid in panel] for panel in panels}
+    seeds = {labels.get(name, name): numbers for name, numbers in seeds.items()}
     problems = SPLITS.get(first.split, first.split)
     hard = f", {problems}," if problems else ","
     return (

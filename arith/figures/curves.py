@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,15 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.captions import NBSP, describe_seeds, preset_words
+from tape_arith.arith.figures.labels import display_names
 
 _MEASURES = {
     "state norm": ("norm of e", "Frobenius norm a frequency"),
     "state moved": ("change of e", "relative to its start"),
 }
 """Title and unit of what TAPE measures of its state; other measures go by their own names."""
-_WIDTH, _ROW = 7.2, 1.95  # inches
+_WIDTH, _ROW, _PANEL = 7.2, 1.95, 1.7
+"""The page, a row and the least width of a panel, in inches."""
 
 
 @dataclass(frozen=True)
@@ -78,25 +81,43 @@ def to_json(study: Study) -> str:
 
 
 @style.styled()
-def compose(study: Study) -> Figure:
+def compose(
+    study: Study,
+    *,
+    labels: Mapping[str, str] | None = None,
+    width: float | None = None,
+    columns: int | None = None,
+    caption: bool = True,
+) -> Figure:
     """Return the figure.
 
-    Loss and exact match of all, then a row for the state of each encoding that has one.
+    Loss and exact match of all, then the state of each encoding that has one, from a new row on.
+    `labels` has the names to print (`display_names`).
     """
+    labels = labels or display_names(study.seeds)
+    width = width or _WIDTH
+    columns = min(3, columns or max(1, int(width / _PANEL)))
     rows, curves, end = study.rows, by_seed(study.rows), study.scale_end
     states = rows[rows.quantity.str.startswith("state ")]
     measured = {name: states.quantity[states.encoding == name].unique() for name in study.seeds}
     contextual = [name for name, quantities in measured.items() if len(quantities)]
     colours = sns.color_palette("flare", int(states.part.max()) if contextual else 0)
     looks = style.line_styles(study.seeds)
-    handles = [Line2D([], [], label=name, **look) for name, look in looks.items()]
+    handles = [Line2D([], [], label=labels[name], **look) for name, look in looks.items()]
     last = max(rows.step.max() if len(rows) else 0, 1)
     outside = f"exact match (to {100 * end:g}{NBSP}%)" if end < 1 else "exact match"
-    height = _ROW * (1 + len(contextual)) + 0.15 * len(contextual)
-    figure = style.page(_WIDTH, height, footnote(study), handles)
-    axes = figure.subplots(1 + len(contextual), 3, squeeze=False)
+    layers = _layer_handles(colours)
+    beside = columns == 3  # the legend of layers stands beside the two panels of a state
+    needed = -(-np.array([3] + [2] * len(contextual)) // columns)
+    height = min(_ROW, 0.55 + 0.62 * width / columns) * sum(needed) + 0.15 * len(contextual)
+    note = footnote(study, labels) if caption else ""
+    figure = style.page(width, height, note, handles if beside else handles + layers)
+    rows_of_axes = figure.subplots(sum(needed), columns, squeeze=False)
+    axes = [block.ravel() for block in np.split(rows_of_axes, np.cumsum(needed)[:-1])]
+    for ax in (*axes[0][3:], *chain.from_iterable(axes[1:])):
+        ax.set_axis_off()
     for ax, quantity, title, label, top in zip(
-        axes[0],
+        axes[0][:3],
         ("loss", "held_out", "out_of_distribution"),
         ("training loss", "in distribution", "out of distribution"),
         ("nats a scored token", "exact match", outside),
@@ -106,10 +127,9 @@ def compose(study: Study) -> Figure:
         lines = [(curves[name, quantity, 0], look) for name, look in looks.items()]
         _draw_panel(ax, lines, title, label, last, top)
     _set_logarithmic(axes[0][0])
-    for ax in axes[1:].flat:
-        ax.set_axis_off()
     for number, name in enumerate(contextual, start=1):
-        shown, size = style.fit(name, 72 * _WIDTH / 3.6, style.LETTERS + 0.5, "bold")
+        space = 72 * width / columns - 43
+        shown, size = style.fit(labels[name], space, style.LETTERS + 0.5, "bold")
         bold: dict[str, Any] = {"fontsize": size, "fontweight": "bold", "loc": "left", "pad": 4}
         for ax, quantity in zip(axes[number][:2], measured[name], strict=False):
             title, unit = _MEASURES.get(quantity, (quantity.removeprefix("state "), ""))
@@ -120,21 +140,16 @@ def compose(study: Study) -> Figure:
             ax.set_axis_on()
             _draw_panel(ax, lines, "", unit, last)
             ax.set_title(f"{shown}\n{title}", **bold)
-    if contextual:
-        _add_layer_legend(axes[1][2], colours)
+    if contextual and beside:
+        look: dict[str, Any] = {"loc": "upper left", "frameon": False, "borderaxespad": 0.0}
+        axes[1][2].legend(handles=layers, fontsize=style.LETTERS, handlelength=1.6, **look)
     return figure
 
 
-def _add_layer_legend(ax: Axes, colours: Sequence[Any]) -> None:
+def _layer_handles(colours: Sequence[Any]) -> list[Line2D]:
+    """Return a handle for each of at most eight layers."""
     shown = np.unique(np.linspace(0, len(colours) - 1, min(len(colours), 8)).round().astype(int))
-    ax.legend(
-        handles=[Line2D([], [], color=colours[i], label=f"entering layer {i + 1}") for i in shown],
-        loc="upper left",
-        frameon=False,
-        fontsize=style.LETTERS,
-        handlelength=1.6,
-        borderaxespad=0.0,
-    )
+    return [Line2D([], [], color=colours[i], label=f"entering layer {i + 1}") for i in shown]
 
 
 def _draw_panel(
@@ -177,16 +192,18 @@ def _set_logarithmic(ax: Axes) -> None:
     ax.yaxis.set_minor_formatter(NullFormatter())
 
 
-def footnote(study: Study) -> str:
-    """Describe the runs, the quantities and the bands of the figure."""
+def footnote(study: Study, labels: Mapping[str, str] | None = None) -> str:
+    """Describe the runs, the quantities and the bands of the figure, names by `labels`."""
+    labels = labels or display_names(study.seeds)
     rows, end = study.rows, study.scale_end
-    counts = set(map(len, study.seeds.values()))
+    seeds = {labels[name]: numbers for name, numbers in study.seeds.items()}
+    counts = set(map(len, seeds.values()))
     band = "One run each: no band says how much seeds differ."
     if counts != {1}:
         band = "Lines: means over seeds; bands: from the lowest to the highest seed, no interval."
         band += " A line without a band is one run." * (1 in counts)
     scored = set(rows.encoding[rows.quantity == "out_of_distribution"])
-    without = ", ".join(name for name in study.seeds if name not in scored)
+    without = ", ".join(labels[name] for name in study.seeds if name not in scored)
     grid = (
         f"Out of distribution: a small grid to {study.tested_digits} digits with problems of its "
         "own, a few for each pair of lengths, all of the same weight"
@@ -200,11 +217,13 @@ def footnote(study: Study) -> str:
             "is 1.41."
         )
     reached = rows.groupby("encoding").step.max()
-    behind = [f"{name} to {step:,}" for name, step in reached[reached < reached.max()].items()]
+    behind = [
+        f"{labels[name]} to {step:,}" for name, step in reached[reached < reached.max()].items()
+    ]
     so_far = f" So far: {', '.join(behind)} steps." if behind else ""
     return (
         f"Task {study.task}, trained to {study.trained_digits} digits "
-        f"(preset {preset_words(study.preset, study.settings)}), {describe_seeds(study.seeds)}. "
+        f"(preset {preset_words(study.preset, study.settings)}), {describe_seeds(seeds)}. "
         f"{band} Loss: of the training problems since the point before. In distribution: held-out "
         f"problems of the trained lengths. {grid}{so_far} Nothing is selected by these curves."
     )

@@ -4,28 +4,32 @@ Shapes: N the longest operand scored. Cell (i, j) is the unit square whose upper
 (j, i): the first operand's length goes up, the second's to the right, and both start at 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
-from matplotlib.colors import ListedColormap
+from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions, style
 from tape_arith.arith.figures.captions import Panel
+from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.scoring.grid import REGION_WORDS, Bools, Floats, Region
 from tape_arith.arith.scoring.statistics import false_discovery, two_proportion
 
 COLOURS = "viridis"
 DIFFERENCES = "vlag"
 _DISCOVERY_RATE = 0.05
-_GREY = "#cfcfcf"
+_GREY = "#e4e4e4"
 """Of cells without a significant difference."""
+_FAINTEST = 0.17
+"""Of the colours of differences, from their middle: a significant one is never grey or white."""
 _OUTLINE: dict[str, Any] = {
     "fill": False,
     "edgecolor": "white",
@@ -37,17 +41,33 @@ _SHORT_LABELS: dict[Region, str] = {"out_of_distribution": "out", "in_distributi
 _SHORT_WORDS = "Axes: digits of the operands. Out: mean out of distribution; in: in distribution."
 _LINE = 1.28
 """Height of a line above a panel, in letters."""
+_GAP = 0.16
+"""Between two panels, in inches."""
+_SMALLEST, _LARGEST = 0.75, 2.6
+"""The side of a panel, in inches."""
+_LONGEST = 9.6
+"""The most inches that rows take on a page, unless columns are given."""
 
 
 class Layout(NamedTuple):
-    """`columns` x `rows` squares on a paper's width; inches, but `letters` in points."""
+    """`columns` x `rows` squares on a page; inches, but `letters` in points."""
 
+    width: float
     columns: int
     rows: int
     side: float
-    letters: float
-    brief: bool = False
-    """Whether a panel has two means in short words above it, not three."""
+    bars_below: bool = False
+    """Whether colour bars are below the panels, not beside them."""
+
+    @property
+    def letters(self) -> float:
+        """The size of letters, which are larger above larger panels."""
+        return float(np.clip(5.2 + 2 * (self.side - 0.95), 5.2, 7.0))
+
+    @property
+    def brief(self) -> bool:
+        """Tell whether a panel has two means in short words above it, not three."""
+        return self.side < 1.1
 
     @property
     def means(self) -> Mapping[Region, str]:
@@ -58,74 +78,98 @@ class Layout(NamedTuple):
     def height(self) -> float:
         """Return the inches of all rows: squares, the lines above them, the labels below."""
         above = (6 + _LINE * self.letters * (len(self.means) + 2)) / 72
-        return self.rows * (self.side + above + 0.1) + 0.25
+        return self.rows * (self.side + above + 0.1) + (0.5 if self.bars_below else 0.17)
 
 
-def layout(count: int) -> Layout:
-    """Return rows and columns for `count` encodings; of two the third panel is the difference."""
-    if count == 1:
-        return Layout(1, 1, 2.6, 7.0)
-    if count == 2:
-        return Layout(3, 1, 1.62, 6.6)
-    if count > 12:
-        columns, side = (6, 0.93) if count <= 30 else (7, 0.78)  # fifty fit a page
-        return Layout(columns, -(-count // columns), side, 5.2, brief=True)
-    columns = 3 if count in (3, 5, 6, 9) else 4
-    side, letters = (1.84, 7.0) if columns == 3 else (1.42, 6.2)
-    return Layout(columns, -(-count // columns), side, letters)
+def layout(count: int, width: float | None = None, columns: int | None = None) -> Layout:
+    """Return the layout of `count` encodings, of two also of their difference.
+
+    Raises UsageError for `columns` that do not fit the `width` of the page, in inches.
+    """
+    compared = count == 2
+    squares = count + compared
+    page = width or {1: 3.95, 2: 6.9}.get(count, 7.3)
+    bars_below = count > 1 and page < 4.5
+    room = page - (0.45 if bars_below else 1.0 + 0.7 * compared)
+
+    def of(columns: int) -> Layout:
+        side = min(_LARGEST, (room - _GAP * (columns - 1)) / columns)
+        return Layout(page, columns, -(-squares // columns), side, bars_below)
+
+    if columns is not None:
+        place = of(min(columns, squares))
+        if place.side < _SMALLEST:
+            raise UsageError(f"{columns} columns do not fit {page:g} inches: give fewer --columns")
+        return place
+    most = min(squares, 3 if compared else max(1, round(room / (1.05 if count > 12 else 1.55))))
+    fewer = most if compared or count > 12 else max(1, most - 1)
+    # The fewest empty places, then the most columns.
+    best = min(fewer, most, key=lambda columns: (-squares % columns, -columns))
+    while of(best).height > _LONGEST and of(best + 1).side > _SMALLEST:
+        best += 1
+    return of(best)
 
 
-def compose(panels: Sequence[Panel], seed: int | None = None, *, order: str = "") -> Figure:
+def compose(
+    panels: Sequence[Panel],
+    seed: int | None = None,
+    *,
+    order: str = "",
+    labels: Mapping[str, str] | None = None,
+    width: float | None = None,
+    columns: int | None = None,
+    caption: bool = True,
+) -> Figure:
     """Return the figure of `panels`, which hold the grids (seeds) of each encoding.
 
-    With `seed` only that one is shown. `order` is a sentence that says in which order they stand.
-    The first axes are the panels; then come the difference of two, and the colour bars. Raises
-    UsageError for grids that must not be compared.
+    With `seed` only that one is shown. `order` is a sentence that says in which order they stand,
+    `labels` has the names to print (`display_names`). The first axes are the panels; then come the
+    difference of two, and the colour bars. Raises UsageError for grids that must not be compared.
     """
     shown = captions.checked_panels(panels, seed)
-    place, compared, trained = layout(len(shown)), len(shown) == 2, shown[0][0].trained_digits
+    compared, trained = len(shown) == 2, shown[0][0].trained_digits
+    place = layout(len(shown), width, columns)
+    labels = labels or display_names(grids[0].name for grids in shown)
+    names = [labels[grids[0].name] for grids in shown]
     means = [cell_means(grids) for grids in shown]
-    note = [captions.footnote(shown), _SHORT_WORDS if place.brief else "", order]
+    note = [captions.footnote(shown, labels), _SHORT_WORDS if place.brief else "", order]
     handles = [Patch(label="trained lengths", **_OUTLINE)]
     if compared:
-        words = "no significant difference (false discovery rate 5 %, these runs only)"
-        handles.append(Patch(label=words, facecolor=_GREY))
+        words = ["no significant difference (false discovery rate 5 %, these runs only)"]
+        words += [f"small but significant: {name} higher" for name in names]
+        looks = [_GREY, *_difference_colours()([128, 127])]
+        handles += [Patch(label=w, facecolor=look) for w, look in zip(words, looks, strict=True)]
     with style.styled(place.letters):
         figure = style.page(
-            min(7.3, place.columns * (place.side + 0.35) + 1.0),
+            place.width,
             place.height,
-            " ".join(filter(None, note)),
+            " ".join(filter(None, note)) if caption else "",
             handles,
-            3,
+            4,
             place.letters,
             compress=True,
         )
         axes = figure.subplots(place.rows, place.columns, squeeze=False).ravel()
+        used = [*range(len(shown)), *[len(axes) - 1] * compared]
         for number, (ax, grids, values) in enumerate(zip(axes, shown, means, strict=False)):
-            mesh = _paint(ax, values, COLOURS, (0.0, 1.0), trained)
-            lowest = number + place.columns >= len(shown)
-            _label_axes(ax, len(values), place, left=number % place.columns == 0, bottom=lowest)
+            mesh = _paint(ax, values, sns.color_palette(COLOURS, as_cmap=True), (0, 1), trained)
+            left, lowest = number % place.columns == 0, number + place.columns not in used
+            _label_axes(ax, len(values), place, left=left, bottom=lowest)
             lines = [captions.mean_line(grids, region, place.means) for region in place.means]
             lines.append(captions.seeds_line(grids))
-            _write_title(ax, grids[0].name, lines, place, captions.convergence(grids))
-        for ax in axes[len(shown) + compared :]:
-            ax.remove()
-        length = min(5.5, place.height - 0.8)
-        bar = figure.colorbar(
+            _write_title(ax, names[number], lines, place, captions.convergence(grids))
+        for number in set(range(len(axes))).difference(used):
+            axes[number].remove()
+        _add_bar(
             mesh,
-            ax=axes[: len(shown)],
+            axes[: len(shown)],
+            place,
             label="exact match",
             ticks=[0, 0.25, 0.5, 0.75, 1],
             format=style.percent_tick,
-            fraction=0.03,
-            pad=0.03 if place.brief else 0.01,
-            shrink=length / (place.height - 0.8),
-            aspect=max(24.0, 12 * length),
-            anchor=(0.0, 1.0),
         )
-        bar.outline.set_linewidth(0.5)
         if compared:
-            _draw_difference(figure, axes[2], shown, 100 * (means[0] - means[1]), place)
+            _draw_difference(axes[-1], shown, names, 100 * (means[0] - means[1]), place)
     return figure
 
 
@@ -162,18 +206,18 @@ def ticks(max_digits: int) -> list[int]:
     return sorted({1, *range(step, max_digits + 1, step)})
 
 
+def _difference_colours() -> ListedColormap:
+    """Return 256 colours, of which the two in the middle are plainly of one side or the other."""
+    places = [np.linspace(0, 0.5 - _FAINTEST, 128), np.linspace(0.5 + _FAINTEST, 1, 128)]
+    return ListedColormap(sns.color_palette(DIFFERENCES, as_cmap=True)(np.concatenate(places)))
+
+
 def _paint(
-    ax: Axes, values: Floats, colours: str, limits: tuple[float, float], trained_digits: int
+    ax: Axes, values: Floats, colours: Colormap, limits: tuple[float, float], trained_digits: int
 ) -> QuadMesh:
     """Draw float64[N, N] as cells with the square of trained lengths around some."""
-    mesh = ax.pcolormesh(
-        values,
-        cmap=sns.color_palette(colours, as_cmap=True),
-        vmin=limits[0],
-        vmax=limits[1],
-        # As an image in SVG and PDF: 6,400 vector squares are slow to open and show white seams.
-        rasterized=True,
-    )
+    # As an image in SVG and PDF: 6,400 vector squares are slow to open and show white seams.
+    mesh = ax.pcolormesh(values, cmap=colours, vmin=limits[0], vmax=limits[1], rasterized=True)
     ax.set_aspect("equal")
     square = Rectangle((0, 0), trained_digits, trained_digits, **_OUTLINE)
     square.set(clip_on=False, zorder=3)
@@ -181,32 +225,52 @@ def _paint(
     return mesh
 
 
+def _add_bar(mesh: QuadMesh, axes: Iterable[Axes], place: Layout, **look: Any) -> None:
+    """Draw the colour bar of some panels, as long as these are together."""
+    axes = list(axes)
+    columns = min(place.columns, len(axes))
+    rows = -(-len(axes) // columns)
+    step = place.height / place.rows
+    length, breadth = rows * step - (step - place.side), columns * (place.side + _GAP) - _GAP
+    if place.bars_below:
+        length, breadth = breadth, length
+    overhang = 0.1 * place.side * (rows > 1)  # of the lines above a panel that are beside the bar
+    bar = axes[0].figure.colorbar(
+        mesh,
+        ax=axes,
+        location="bottom" if place.bars_below else "right",
+        fraction=0.13 / breadth,
+        pad=(0.05 + overhang) / breadth,
+        aspect=length / 0.09,
+        **look,
+    )
+    bar.outline.set_linewidth(0.5)
+
+
 def _draw_difference(
-    figure: Figure, ax: Axes, panels: Sequence[Panel], points: Floats, place: Layout
+    ax: Axes, panels: Sequence[Panel], names: Sequence[str], points: Floats, place: Layout
 ) -> None:
-    """Draw the third panel: first minus second, grey where problems alone explain it."""
+    """Draw first minus second, grey where problems alone explain it."""
     limit = difference_limit(points)
-    mesh = _paint(ax, points, DIFFERENCES, (-limit, limit), panels[0][0].trained_digits)
+    mesh = _paint(ax, points, _difference_colours(), (-limit, limit), panels[0][0].trained_digits)
     ones = np.ma.masked_array(np.ones(points.shape), mask=significant(panels[0], panels[1]))
     ax.pcolormesh(ones, cmap=ListedColormap([_GREY]), vmin=0, vmax=1, rasterized=True)
-    _label_axes(ax, len(points), place, left=False, bottom=True)
+    _label_axes(ax, len(points), place, left=place.columns == 1, bottom=True)
     first, second = panels
-    lines = [captions.difference_line(first, second, region) for region in captions.MEANS]
-    name = " \N{MINUS SIGN} ".join(panel[0].name for panel in panels)
+    means = place.means
+    lines = [captions.difference_line(first, second, region, means) for region in means]
+    name = " \N{MINUS SIGN} ".join(names)
     if style.text_width(name, 5, "bold") > 72 * place.side:  # cut short it would lose its sign
         name = "first \N{MINUS SIGN} second"
     _write_title(ax, name, [*lines, "these runs only"], place)
-    bar = figure.colorbar(
+    _add_bar(
         mesh,
-        ax=[ax],
-        label="difference, percentage points",
-        ticks=[-limit, -limit / 2, 0, limit / 2, limit],
+        [ax],
+        place,
+        label="points" if place.brief else "difference, percentage points",
+        ticks=[-limit, 0, limit] if place.brief else [-limit, -limit / 2, 0, limit / 2, limit],
         format=lambda value, _: captions.signed(value, 0),
-        fraction=0.05,
-        pad=0.01,
-        aspect=22,
     )
-    bar.outline.set_linewidth(0.5)
 
 
 def _label_axes(ax: Axes, max_digits: int, place: Layout, *, left: bool, bottom: bool) -> None:
@@ -223,7 +287,7 @@ def _write_title(
 ) -> None:
     """Write above a panel its name, its means and its seeds, with a red mark if not converged."""
     width, step = 72 * place.side, _LINE * place.letters
-    shown, size = style.fit(name, width, place.letters + 1.5, "bold")
+    shown, size = style.fit(name, 1.05 * width, place.letters + 1.5, "bold")
     pad = 4 + step * len(lines)
     ax.set_title(shown, fontsize=size, fontweight="bold", loc="left", pad=pad)
 

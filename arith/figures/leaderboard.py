@@ -1,6 +1,6 @@
 """The leaderboard as a figure: a row an encoding, its seeds as points, on one column of a paper."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -10,6 +10,7 @@ from matplotlib.text import Annotation
 
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.captions import NBSP, decimals
+from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.rows import Board, Row, Section
 from tape_arith.arith.scoring.grid import Region
 
@@ -29,8 +30,19 @@ _MEAN: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 6.5, "mew
 
 
 @style.styled(_LETTERS)
-def compose(board: Board) -> Figure:
-    """Return the figure ; its one axes has percent across and rows down."""
+def compose(
+    board: Board,
+    *,
+    labels: Mapping[str, str] | None = None,
+    width: float | None = None,
+    caption: bool = True,
+) -> Figure:
+    """Return the figure; its one axes has percent across and rows down.
+
+    `labels` has the names to print (`display_names`).
+    """
+    labels = labels or display_names(row.encoding for row in board.rows)
+    width = width or _WIDTH
     titles, placed = heights(board)
     values = [v for row in board.rows for v in row.values["out_of_distribution"]]
     # All seeds are on the axis. Intervals may leave it: that of a few seeds far apart would push
@@ -38,14 +50,15 @@ def compose(board: Board) -> Figure:
     end = round(100 * style.scale_end(max(values, default=1.0)))
     bottom = max(placed) + 0.6
     signs = seed_signs(board.rows, grey=not all(row.rank for row in board.rows))
-    figure = style.page(_WIDTH, bottom * _ROW + 0.42, _note(board, end), signs, 2, _LETTERS)
+    note = _note(board, end) if caption else ""
+    figure = style.page(width, bottom * _ROW + 0.42, note, signs, 2, _LETTERS)
     ax = figure.subplots()
     ax.set(xlim=(-0.015 * end, 1.015 * end), ylim=(bottom, 0))
     step = {2: 0.5, 5: 1, 10: 2, 20: 5, 40: 10}.get(end, 20)
     ax.set_xticks([step * n for n in range(int(end / step) + 1)])
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_xlabel(f"exact match out of distribution,{NBSP}%")
-    ax.set_yticks(list(placed), [row.encoding for row in placed.values()])
+    ax.set_yticks(list(placed), [labels[row.encoding] for row in placed.values()])
     style.finish(ax, grid="x")
     ax.spines.left.set_visible(False)
     ax.tick_params(axis="y", length=0, pad=3)
@@ -54,13 +67,13 @@ def compose(board: Board) -> Figure:
     for label, (y, row) in zip(ax.get_yticklabels(), placed.items(), strict=True):
         colour, ink = (COLOUR, "black") if row.rank else (NOT_RANKED, NOT_RANKED)
         draw_seeds(ax, y, row, "out_of_distribution", colour)
-        name, size = style.fit(row.encoding, _NAMES, _LETTERS)
+        name, size = style.fit(labels[row.encoding], _NAMES, _LETTERS)
         label.set(text=name, fontsize=size, color=ink, va="center_baseline")
         numbers = [_percent(row.mean(region)) for region in _MEANS] + [str(len(row.seeds))]
         for text, right in zip(numbers, _COLUMNS.values(), strict=True):
             _write(ax, right, y, text, ink)
     for y, section in titles.items():
-        _write_title(figure, ax, y, section)
+        _write_title(figure, ax, y, section, width)
     return figure
 
 
@@ -100,13 +113,13 @@ def seed_signs(rows: Sequence[Row], *, grey: bool = False) -> list[Line2D]:
     return handles + grey * [Line2D([], [], color=NOT_RANKED, **square, label="not ranked")]
 
 
-def _write_title(figure: Figure, ax: Axes, y: float, section: Section) -> None:
+def _write_title(figure: Figure, ax: Axes, y: float, section: Section, width: float) -> None:
     """Write a section's title from the left edge of the page, and why it stands apart."""
     place: dict[str, Any] = {"xycoords": (figure.transFigure, ax.transData)}
     _annotate(ax, section.title, (0, y), 4, fontweight="bold", **place)
     if section.reason:
         start = 8 + style.text_width(section.title, _LETTERS, "bold")
-        reason, size = style.fit(section.reason, 72 * _WIDTH - start - 4, _LETTERS)
+        reason, size = style.fit(section.reason, 72 * width - start - 4, _LETTERS)
         # The lines of the grid stop at the words.
         paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
         _annotate(ax, reason, (0, y), start, size=size, color=style.GREY, bbox=paper, **place)

@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import Any, Literal
 
 import matplotlib as mpl
+import numpy as np
 import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -29,6 +30,8 @@ GREY = "#444444"
 _MARGIN = 0.08
 """Around a page, in inches."""
 _DPI = 300
+_HANDLE, _BETWEEN = 2.0, 1.4
+"""Of a legend, in letters: the length of a handle, and the space between columns."""
 _TICKS = {"size": 2, "width": 0.5, "pad": 1.5}
 _UNDATED: dict[str, Any] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 _DASHES: Any = ("-", (0, (4, 1.4)), (0, (1, 1.1)), (0, (5, 1.2, 1, 1.2)))
@@ -40,8 +43,10 @@ def styled(letters: float = LETTERS) -> Iterator[None]:
     """Draw in the style of all figures, with labels in `letters` points; a decorator too."""
     look: Any = {
         "font.family": "DejaVu Sans",
-        # Text as text in PDF (type 42, as journals ask), and the same bytes for the same figure.
+        # Text as text, in PDF with its fonts (type 42, as journals ask).
         "pdf.fonttype": 42,
+        "svg.fonttype": "none",
+        # The same bytes for the same figure.
         "svg.hashsalt": "tape-arith",
         "axes.linewidth": 0.6,
         "axes.labelpad": 2,
@@ -98,8 +103,12 @@ def page(
     legend of `handles` and a wrapped `note`.
 
     `width` is that of the page and `height` that of the panels with their labels, in inches.
-    Panels of a fixed aspect stand side by side with `compress`.
+    Panels of a fixed aspect stand side by side with `compress`. The legend has at most `columns`.
     """
+    while columns > 1 and _legend_width(handles, columns, letters) > 72 * width:
+        columns -= 1
+    if not 2 <= width <= 20:
+        raise UsageError(f"a figure is from 2 to 20 inches wide, not {width:g}")
     text = lines(note, 72 * (width - 2 * _MARGIN), letters)
     note_height = len(text) * 1.35 * letters / 72 + _MARGIN
     legend_height = 1.65 * letters / 72 * -(-len(handles) // columns)
@@ -121,12 +130,19 @@ def page(
             ncols=columns,
             frameon=False,
             fontsize=letters,
-            handlelength=2.0,
-            columnspacing=1.4,
+            handlelength=_HANDLE,
+            columnspacing=_BETWEEN,
             borderaxespad=0.0,
             borderpad=0.2,
         ).set_in_layout(False)
     return figure
+
+
+def _legend_width(handles: Sequence[Artist], columns: int, letters: float) -> float:
+    """Return the points that a legend takes, a little generously."""
+    widths = [text_width(str(handle.get_label()), letters) for handle in handles]
+    texts = sum(max(column, default=0.0) for column in np.array_split(widths, columns))
+    return float(texts) + columns * letters * (_HANDLE + _BETWEEN + 0.8)
 
 
 def finish(

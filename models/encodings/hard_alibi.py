@@ -18,6 +18,7 @@ class HardALiBi(CommonAdditiveBias):
     itself is in every window. Nothing is learned. Also used by Hou et al. 2024 (arXiv 2407.03310).
     """
 
+    label = "Hard-ALiBi"
     kind = "relative bias"
     paper = "Jelassi et al. 2024, arXiv 2402.01032"
     needs = Needs(bias="fixed", packed=False)

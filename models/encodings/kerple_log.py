@@ -20,6 +20,7 @@ class KerpleLog(CommonAdditiveBias):
     73f1ee2).
     """
 
+    label = "KERPLE-log"
     kind = "relative bias"
     paper = "Chi et al. 2022, arXiv 2205.09921"
     most_p: ClassVar[float] = inf

@@ -10,6 +10,7 @@ class KerplePower(KerpleLog):
     is as in KerpleLog. The authors' other option, of multiplying the scores, is not here.
     """
 
+    label = "KERPLE-power"
     kind = "relative bias"
     paper = "Chi et al. 2022, arXiv 2205.09921"
     most_p = 2.0

@@ -14,6 +14,7 @@ class LearnedOffset(Learned):
     the `vanilla` baseline of position coupling's authors (HanseulJo/position-coupling).
     """
 
+    label = "Learned, offset"
     kind = "absolute"
     paper = "Cho et al. 2024, arXiv 2405.20671; Gehring et al. 2017, arXiv 1705.03122"
 

@@ -14,6 +14,7 @@ class PRoPE(Rotary):
     NoPE. Extrapolations act on the full schedule, before the lowest frequencies are set to 0.
     """
 
+    label = "p-RoPE"
     kind = "rotary"
     paper = "Barbero et al. 2024, arXiv 2410.06205"
 

@@ -11,6 +11,7 @@ class RandALiBi(Randomized, ALiBi):
     `l_max` defaults to 2 L1.
     """
 
+    label = "Randomized ALiBi"
     kind = "randomized"
     paper = "Ruoss et al. 2023, arXiv 2305.16843; Press et al. 2021, arXiv 2108.12409"
 

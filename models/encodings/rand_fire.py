@@ -11,6 +11,7 @@ class RandFIRE(Randomized, FIRE):
     `l_max` defaults to 2 L1.
     """
 
+    label = "Randomized FIRE"
     kind = "randomized"
     paper = "Ruoss et al. 2023, arXiv 2305.16843; Li et al. 2023, arXiv 2310.04418"
 

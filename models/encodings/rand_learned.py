@@ -12,6 +12,7 @@ class RandLearned(Randomized, LearnedTable):
     `l_max` defaults to 2 L1.
     """
 
+    label = "Randomized learned"
     kind = "randomized"
     paper = "Ruoss et al. 2023, arXiv 2305.16843; Gehring et al. 2017, arXiv 1705.03122"
 

@@ -10,6 +10,7 @@ class RandRoPE(Randomized, RoPE):
     `l_max` defaults to 2 L1.
     """
 
+    label = "Randomized RoPE"
     kind = "randomized"
     paper = "Ruoss et al. 2023, arXiv 2305.16843; Su et al. 2021, arXiv 2104.09864"
     not_rescalable = "its positions come from the same range at every length"

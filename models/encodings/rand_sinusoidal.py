@@ -10,6 +10,7 @@ class RandSinusoidal(Randomized, Sinusoidal):
     `l_max` defaults to 2 L1.
     """
 
+    label = "Randomized sinusoidal"
     kind = "randomized"
     paper = "Ruoss et al. 2023, arXiv 2305.16843; Vaswani et al. 2017, arXiv 1706.03762"
 

@@ -30,6 +30,7 @@ class RoPEPartial(Rotary):
     included, on the d/2 frequencies and rotated dimensions alone, as in transformers.
     """
 
+    label = "Partial RoPE"
     kind = "rotary"
     paper = "Black et al. 2022, arXiv 2204.06745"
 

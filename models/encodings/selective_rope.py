@@ -78,6 +78,7 @@ class SelectiveRoPE(PositionalEncoding):
     not here; nor is skip_conv, whose first difference undoes the sum.
     """
 
+    label = "Selective RoPE"
     kind = "content"
     paper = "Movahedi et al. 2025, arXiv 2511.17388"
 

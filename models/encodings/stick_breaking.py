@@ -29,6 +29,7 @@ class StickBreaking(FromScores):
     Products are sums of logsigmoid in float32 or wider.
     """
 
+    label = "Stick-breaking"
     kind = "content"
     paper = "Tan et al. 2024, arXiv 2410.17980"
 

@@ -95,6 +95,7 @@ class TapeHeads(ContextualRotary):
       [b, a]] the matrix of z = a + ib, of norm sqrt(2) |z|.
     """
 
+    label = "TAPE-heads"
     kind = "rotary, contextual"
     paper = "Zhu et al. 2025, arXiv 2501.00712 (VITA-Group/TAPE)"
     state = TapeHeadsState

@@ -51,6 +51,7 @@ class XPos(Rotary):
     paper's blockwise attention at test time is not here. Extrapolations do not change the decay.
     """
 
+    label = "xPos"
     kind = "rotary"
     paper = "Sun et al. 2022, arXiv 2212.10554"
 

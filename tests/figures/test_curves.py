@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.figures.curves import Study, compose, footnote
+from tests.helpers.figures import assert_nothing_is_cut_off, words
 
 NORMS = [[1.41, 1.42, 1.5], [1.41, 1.5, 1.7], [1.41, 1.6, 2.0]]
 
@@ -85,11 +86,16 @@ def test_a_state_has_a_row_and_a_line_a_layer() -> None:
     made = study(*ROPE, TAPE, other)
     axes = panels(made)
     layers = np.transpose(NORMS).tolist()
-    assert drawn(axes["tape\nnorm of e"]) == drawn(axes["tape-heads\nnorm of e"]) == layers
-    assert drawn(axes["tape\nchange of e"]) == layers[::-1]
+    assert drawn(axes["TAPE\nnorm of e"]) == drawn(axes["TAPE-heads\nnorm of e"]) == layers
+    assert drawn(axes["TAPE\nchange of e"]) == layers[::-1]
     assert len(panels(study(*ROPE))) == 3
     (legend,) = filter(None, (ax.get_legend() for ax in compose(made).axes))
     assert len(legend.get_texts()) == 3
+    for width, columns in ((5.5, None), (3.3, None), (5.5, 2)):
+        figure = compose(made, width=width, columns=columns, caption=False)
+        assert_nothing_is_cut_off(figure)
+        assert figure.get_size_inches()[0] == width and not words(figure).count("Task")
+        assert words(figure).count("entering layer 3") == (width == 3.3 or columns == 2)
 
 
 @pytest.mark.parametrize(("highest", "bound"), [(0.03, 0.05), (0.93, 1.0)])
@@ -110,17 +116,17 @@ def test_the_scale_out_of_distribution_fits_the_data_and_says_so(
 
 def test_the_caption_names_bands_seeds_and_runs_that_lack_something() -> None:
     caption = footnote(study(*ROPE, TAPE))
-    assert "seeds 0, 1 (tape: 0)" in caption and "preset mini with steps=300" in caption
+    assert "seeds 0, 1 (TAPE: 0)" in caption and "preset mini with steps=300" in caption
     assert "from the lowest to the highest seed, no interval" in caption
     assert "not scored" not in caption and "So far" not in caption
     assert "One run each: no band says how much seeds differ." in footnote(study(TAPE))
     early = study(*ROPE, run("tape", 0, [2.0, 0.9], [0.3]))
-    assert "So far: tape to 200 steps." in footnote(early)
+    assert "So far: TAPE to 200 steps." in footnote(early)
     assert panels(early)["out of distribution"].lines[1].get_marker() == "o"  # one point is seen
     unscored = study(run("rope", 0, [2.0, 1.0]))
     axes = panels(unscored)
     assert len(drawn(axes["training loss"])) == len(drawn(axes["in distribution"])) == 1
-    assert drawn(axes["out of distribution"]) == [] and "(not scored: rope)" in footnote(unscored)
+    assert drawn(axes["out of distribution"]) == [] and "(not scored: RoPE)" in footnote(unscored)
 
 
 def test_long_names_stay_over_their_panel() -> None:

@@ -83,7 +83,7 @@ def test_first_minus_second(sign: int) -> None:
     assert values(ax)[7, 7] == pytest.approx(50 * sign)
     assert mesh(ax).get_clim() == (-60, 60)
     text = words(figure, ax)
-    assert ("fire \N{MINUS SIGN} tape" if sign > 0 else "tape \N{MINUS SIGN} fire") in text
+    assert ("FIRE \N{MINUS SIGN} TAPE" if sign > 0 else "TAPE \N{MINUS SIGN} FIRE") in text
     assert ("+" if sign > 0 else "\N{MINUS SIGN}") + "50.0 points" in text
     assert "these runs only" in text
 
@@ -96,6 +96,11 @@ def test_cells_without_a_significant_difference_are_grey() -> None:
     figure = compose([one, other])
     assert np.argwhere(np.ma.getmaskarray(values(figure.axes[2], 1))).tolist() == [[7, 1]]
     assert mesh(compose([other, panel("rope")]).axes[2]).get_clim() == (-10, 10)
+    background = figure.axes[2].collections[1].cmap(0)
+    for small in (-1e-6, 1e-6):  # a significant one is coloured, by its sign, however small
+        red, _, blue, _ = mesh(figure.axes[2]).to_rgba(small)
+        assert np.sign(red - blue) == np.sign(small) and abs(red - blue) > 0.1
+    assert np.ptp(background[:3]) < 0.01
 
 
 # ---- words -------------------------------------------------------------------------------------
@@ -169,11 +174,43 @@ def test_no_text_leaves_the_page_or_meets_another(count: int) -> None:
     assert ("out 13.0 ± 0.0 %" in text) == (count > 12)
 
 
+@pytest.mark.parametrize(
+    ("count", "width", "columns"), [(1, 3.3, 1), (2, 3.3, 3), (2, 5.5, 3), (5, 5.5, 3), (8, 7, 4)]
+)
+def test_a_width_of_its_own_with_a_bar_as_long_as_the_panels(
+    count: int, width: float, columns: int
+) -> None:
+    figure = compose([panel(f"pe{k}") for k in range(count)], width=width, caption=False)
+    assert_texts_are_apart(figure)
+    assert figure.get_size_inches()[0] == width and "Task" not in words(figure)
+    boxes = [ax.get_position() for ax in figure.axes]
+    assert len({round(box.x0, 2) for box in boxes[:count]}) == min(count, columns)
+    shown, bar = boxes[:count], boxes[count + (count == 2)]
+    if bar.width < bar.height:
+        ends = min(box.y0 for box in shown), max(box.y1 for box in shown)
+        assert (bar.y0, bar.y1) == pytest.approx(ends, abs=0.01)
+    else:
+        ends = min(box.x0 for box in shown), max(box.x1 for box in shown)
+        assert (bar.x0, bar.x1) == pytest.approx(ends, abs=0.01)
+
+
+def test_columns_and_labels() -> None:
+    labels = {"rope": "Baseline", "tape": "Ours"}
+    figure = compose([panel("rope"), panel("tape", [0, 1])], columns=1, labels=labels)
+    text = words(figure)
+    assert "Baseline \N{MINUS SIGN} Ours" in text and "(Ours: 0, 1)" in text
+    assert "small but significant: Ours higher" in text and "tape" not in text
+    assert len({round(ax.get_position().x0, 2) for ax in figure.axes[:3]}) == 1
+    for wrong in ({"columns": 12}, {"width": 1.0}, {"width": 50.0}):
+        with pytest.raises(UsageError, match="inches"):
+            compose([panel(f"pe{k}") for k in range(12)], **wrong)
+
+
 def test_a_papers_width() -> None:
     for count in range(1, 50):
         place = layout(count)
         assert place.columns * place.rows >= count > place.columns * (place.rows - 1) - 2
-        assert place.letters >= (5 if place.brief else 6) and place.brief == (count > 12)
+        assert place.letters >= (5 if place.brief else 5.9) and place.brief == (count > 12)
         assert place.height <= 9.6  # a page
 
 
@@ -207,9 +244,13 @@ def test_a_file_by_its_ending(tmp_path: Path, name: str, start: bytes) -> None:
     save(compose([panel("fire", trained=20)]), path)
     assert path.read_bytes() == first  # the same figure is the same file
     assert plt.get_fignums() == []
-    if path.suffix == ".svg":  # cells are an image: thousands of squares are slow to open
+    if path.suffix == ".PDF":  # fonts are TrueType, within the file
+        assert b"/FontFile2" in first and b"/Type3" not in first
+    if (
+        path.suffix == ".svg"
+    ):  # text is text, and cells are an image: thousands of squares are slow to open
         images = ElementTree.fromstring(first).iter("{http://www.w3.org/2000/svg}image")
-        assert len(list(images)) == 2
+        assert len(list(images)) == 2 and b">FIRE</text>" in first
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ def test_a_row_an_encoding_in_the_order_given(three: Board, figure: Figure) -> N
     low, high = figure.axes[0].get_ylim()
     assert low > max(rows) > min(rows) > high == 0  # the first on top
     drawn = words(figure)
-    for name in ("fire", "rope", "abacus", "fox", "Task-agnostic", "Task-structured", STRUCTURED):
+    for name in ("FIRE", "RoPE", "Abacus", "FoX", "Task-agnostic", "Task-structured", STRUCTURED):
         assert drawn.count(name) == 1
     assert "25.0" in drawn and drawn.count("99.6") == 3
     assert "98.95" in drawn and "99.0" not in drawn  # not converged, and not rounded up to it

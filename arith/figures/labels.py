@@ -1,0 +1,69 @@
+"""Names of encodings as papers write them, for figures."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from tape_arith.arith.errors import UsageError
+from tape_arith.models.locate import locate
+from tape_arith.models.names import Encoding, Name, NamePart, parse
+
+
+def display_names(names: Iterable[str], own: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the label of each encoding: that of its class, or that in `own` for it or for a part.
+
+    >>> list(display_names(["tape+yarn", "fire:init_l=512", "tape@from=rope"]).values())
+    ['TAPE + YaRN', 'FIRE (init_l=512)', 'TAPE (from RoPE)']
+
+    Names whose files are gone stay as they are, as do two that would look alike. Raises UsageError
+    for a key of `own` that is in none of the names.
+    """
+    own = own or {}
+    used: set[str] = set()
+
+    def chosen(*keys: str) -> str | None:
+        key = next((key for key in keys if key in own), None)
+        used.update([key] if key is not None else [])
+        return None if key is None else own[key]
+
+    def of_part(kind: str, part: NamePart) -> str:
+        if (label := chosen(str(part))) is not None:
+            return label
+        label = chosen(part.name) or locate(kind, part.name).declaration().label
+        options = str(part)[len(part.name) + 1 :].replace(":", ", ")
+        return f"{label} ({options})" if options else label
+
+    def of_encoding(encoding: Encoding) -> str:
+        if (label := chosen(str(encoding))) is not None:
+            return label
+        label = chosen(encoding.own) or " + ".join(of_part("encoding", p) for p in encoding.parts)
+        if encoding.origin is None:
+            return label
+        only = "only positional, " if encoding.origin.only_positional else ""
+        return f"{label} ({only}from {of_encoding(encoding.origin.encoding)})"
+
+    def of_name(name: Name) -> str:
+        label = of_encoding(name.encoding)
+        added = name.extrapolation
+        return label if added is None else f"{label} + {of_part('extrapolation', added)}"
+
+    labels = {}
+    for name in names:
+        try:
+            labels[name] = chosen(name) or of_name(parse(name))
+        except UsageError:
+            labels[name] = name
+    if unused := [key for key in own if key not in used]:
+        raise UsageError(f"no encoding '{unused[0]}' to label, only {', '.join(labels)}")
+    counts = Counter(labels.values())
+    return {name: text if counts[text] == 1 else name for name, text in labels.items()}
+
+
+def read_labels(settings: Sequence[str] | None) -> dict[str, str]:
+    """Read `--label NAME=TEXT`. Raises UsageError."""
+    labels = {}
+    for setting in settings or ():
+        name, _, text = setting.rpartition("=")
+        if not name or not text.strip():
+            raise UsageError(f"--label reads NAME=TEXT, as in --label tape=Ours, not '{setting}'")
+        labels[name] = text
+    return labels

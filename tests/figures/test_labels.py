@@ -1,0 +1,50 @@
+"""The names that figures print."""
+
+from pathlib import Path
+
+import pytest
+
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures.labels import display_names, read_labels
+from tape_arith.models.locate import known_names
+
+MINE = "class Mine: ...\n\n\nclass Other:\n    label = 'Another'\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("rand-rope", "Randomized RoPE"),
+        ("fox:b_f=5", "FoX (b_f=5)"),
+        ("abacus+fire:init_l=512:width=64", "Abacus + FIRE (init_l=512, width=64)"),
+        ("rope+yarn:ramp=paper", "RoPE + YaRN (ramp=paper)"),
+        ("tape@only-positional-from=rope+pi", "TAPE (only positional, from RoPE) + PI"),
+        ("gone.py:Mine+yarn", "gone.py:Mine+yarn"),
+    ],
+)
+def test_an_encoding_as_its_paper_writes_it(name: str, label: str) -> None:
+    assert display_names([name]) == {name: label}
+
+
+def test_each_encoding_has_a_label_of_its_own() -> None:
+    labels = display_names(known_names("encoding"))
+    assert not set(labels) & {text for name, text in labels.items() if name != "t5"}
+    assert len(set(labels.values())) == len(labels)
+
+
+def test_labels_of_one_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(MINE)
+    names = ["mine.py:Mine", "mine.py:Mine+yarn", "mine.py:Other", "tape", "fire:init_l=512"]
+    assert [*display_names(names).values()][:3] == ["Mine", "Mine + YaRN", "Another"]
+    own = read_labels(["mine.py:Mine=Ours", "fire:init_l=512=FIRE, 512"])
+    assert [*display_names(names, own).values()] == [
+        *("Ours", "Ours + YaRN", "Another", "TAPE", "FIRE, 512")
+    ]
+    # Two that would look alike keep their names.
+    assert display_names(["tape", "fire"], {"fire": "TAPE"}) == {"tape": "tape", "fire": "fire"}
+    with pytest.raises(UsageError, match="no encoding 'rope' to label, only tape"):
+        display_names(["tape"], {"rope": "R"})
+    for wrong in ("tape", "=Ours", "tape="):
+        with pytest.raises(UsageError, match="--label reads NAME=TEXT"):
+            read_labels([wrong])
