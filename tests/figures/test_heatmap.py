@@ -98,7 +98,7 @@ def test_cells_without_a_significant_difference_are_grey() -> None:
     assert mesh(compose([other, panel("rope")]).axes[2]).get_clim() == (-10, 10)
     background = figure.axes[2].collections[1].cmap(0)
     for small in (-1e-6, 1e-6):  # a significant one is coloured, by its sign, however small
-        red, _, blue, _ = mesh(figure.axes[2]).to_rgba(small)
+        red, _, blue, _ = mesh(figure.axes[2]).to_rgba(np.array(small))
         assert np.sign(red - blue) == np.sign(small) and abs(red - blue) > 0.1
     assert np.ptp(background[:3]) < 0.01
 
@@ -200,6 +200,7 @@ def test_columns_and_labels() -> None:
     text = words(figure)
     assert "Baseline \N{MINUS SIGN} Ours" in text and "(Ours: 0, 1)" in text
     assert "small but significant: Ours higher" in text and "tape" not in text
+    figure.canvas.draw()
     assert len({round(ax.get_position().x0, 2) for ax in figure.axes[:3]}) == 1
     for wrong in ({"columns": 12}, {"width": 1.0}, {"width": 50.0}):
         with pytest.raises(UsageError, match="inches"):
