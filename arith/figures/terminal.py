@@ -21,8 +21,8 @@ _FIRST = (
     *("one_longer", "both_longer", "solved_to_99"),
 )
 """Columns by importance; all others come after them."""
-_LONGEST_NAME = 24
-"""Letters in a line of an encoding's name, where not all columns are shown."""
+_LONGEST_NAME = 26
+"""Letters in a line of an encoding's name, or of another word, where room is short."""
 _NOTES_WIDTH = 100
 _GAP = 2
 """Between columns."""
@@ -34,10 +34,7 @@ def print_board(
     """Print a leaderboard with the columns that fit, with those of `columns`, or with all."""
     console = console or Console(highlight=False)
     every, room = short_texts(board, columns), console.width
-    widths = {
-        str(head): max(map(cell_len, [*head_lines(str(head)), *every[head]])) for head in every
-    }
-    table = every
+    widths, table = _widths(every), every
     if not (columns or wide):
         widths["encoding"] = min(widths["encoding"], _LONGEST_NAME)
         table = every[_fitting(widths, room)]
@@ -87,15 +84,44 @@ def print_markdown(text: str) -> None:
             for line in block.splitlines()
         ]
         left = [name for name, side in zip(head, rule, strict=True) if side == "---"]
-        console.print(_rich(pd.DataFrame(body, columns=head), left))
+        _print_table(console, pd.DataFrame(body, columns=head), left)
+
+
+def _print_table(console: Console, table: pd.DataFrame, left: Sequence[str]) -> None:
+    """Print a table with its cells wrapped, or in parts if words would not fit.
+
+    Each part has the columns of `left`, or the first.
+    """
+    keys = left or [str(table.columns[0])]
+    words = _widths(table.map(lambda cell: max(cell.split(), key=len, default="")))
+    least = {head: min(width, _LONGEST_NAME) for head, width in words.items()}
+    parts = list[list[str]]()
+    for head in (head for head in least if head not in keys):
+        part = [*(parts[-1] if parts else []), head]
+        if len(part) > 1 and sum(least[one] + _GAP for one in (*keys, *part)) <= console.width:
+            parts[-1] = part
+        else:
+            parts.append([head])
+    for number, part in enumerate(parts or [[]]):
+        if number:
+            console.print()
+        shown = table[[head for head in least if head in keys or head in part]]
+        widths = _widths(shown)
+        while sum(widths.values()) + _GAP * len(widths) > console.width:
+            longest = max(widths, key=lambda head: (widths[head] > least[head], widths[head]))
+            if widths[longest] == 1:
+                break
+            widths[longest] -= 1
+        console.print(_rich(shown, left, widths))
+
+
+def _widths(table: pd.DataFrame) -> dict[str, int]:
+    """Return the letters in the longest line of each column."""
+    return {str(head): max(map(cell_len, [*head_lines(str(head)), *table[head]])) for head in table}
 
 
 def _rich(
-    table: pd.DataFrame,
-    left: Sequence[str],
-    widths: Mapping[str, int] | None = None,
-    *,
-    header: bool = True,
+    table: pd.DataFrame, left: Sequence[str], widths: Mapping[str, int], *, header: bool = True
 ) -> Table:
     made = Table(box=box.SIMPLE_HEAD, show_header=header, show_edge=False, padding=(0, 1, 0, 0))
     stacked = [head_lines(str(head)) for head in table]
@@ -105,7 +131,7 @@ def _rich(
             _text("\n" * (height - len(lines)) + "\n".join(lines)),
             justify="left" if head in left else "right",
             overflow="fold",
-            width=widths[head] if widths else None,
+            width=widths[head],
         )
     for cells in table.to_numpy():
         made.add_row(*map(_text, cells))

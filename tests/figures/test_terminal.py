@@ -36,7 +36,7 @@ def test_what_fits_is_shown_and_the_rest_is_named() -> None:
         (line,) = (line for line in text.splitlines() if "tape:start=learned" in line)
         row = next(row for row in BOARD.rows if row.encoding == "tape:start=learned")
         assert row.percent("out_of_distribution") in line
-        assert "my_folder/mine.py:Mine:s" in text and "[bold]x\\x1b[2J" in text
+        assert "my_folder/mine.py:Mine:sca" in text and "[bold]x\\x1b[2J" in text
     assert counts == sorted(counts) and counts[0] < counts[-1]
     wide = printed(60, wide=True)
     assert "Not shown" not in wide and NAMES[2] in wide
@@ -52,10 +52,14 @@ def test_markdown_of_a_study_fits(
     print_markdown(text)
     assert capsys.readouterr().out == text
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "72")
+    monkeypatch.setenv("COLUMNS", "84")
     monkeypatch.setenv("TERM", "xterm")
     print_markdown(text)
     lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
-    assert lines[0].strip() == "Title" and max(map(cell_len, lines)) <= 72
+    assert lines[0].strip() == "Title" and max(map(cell_len, lines)) <= 84
     assert any(all(str(cell) in line for cell in table.loc["rope"]) for line in lines)
+    monkeypatch.setenv("COLUMNS", "50")  # in parts, each with the names
+    print_markdown(text)
+    parts = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
+    assert max(map(cell_len, parts.splitlines())) <= 50 and parts.count("\nrope") == 3
     assert "|" not in "".join(lines) and sum("note." in line for line in lines) > 1
