@@ -17,7 +17,7 @@ from tape_arith.arith.scoring.grid import Region
 _WIDTH, _ROW = 3.4, 0.135
 """A paper's column and a row, in inches."""
 _NAMES = 86.0
-"""The widest name, in points."""
+"""The widest name on such a column, in points."""
 _COLUMNS = {"mean": 23, "in dist.": 47, "seeds": 66}
 """Columns of numbers, and where they end right of the points, in points."""
 _MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution")
@@ -67,7 +67,7 @@ def compose(
     for label, (y, row) in zip(ax.get_yticklabels(), placed.items(), strict=True):
         colour, ink = (COLOUR, "black") if row.rank else (NOT_RANKED, NOT_RANKED)
         draw_seeds(ax, y, row, "out_of_distribution", colour)
-        name, size = style.fit(labels[row.encoding], _NAMES, _LETTERS)
+        name, size = style.fit(labels[row.encoding], _NAMES * width / _WIDTH, _LETTERS)
         label.set(text=name, fontsize=size, color=ink, va="center_baseline")
         numbers = [_percent(row.mean(region)) for region in _MEANS] + [str(len(row.seeds))]
         for text, right in zip(numbers, _COLUMNS.values(), strict=True):

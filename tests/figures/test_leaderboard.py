@@ -138,6 +138,15 @@ def test_the_legend_names_the_signs_that_are_there(figure: Figure) -> None:
     assert signs(compose(board(Section("Task-agnostic", "", [row("rope", [0.1])])))) == {alone}
 
 
+def test_a_width_and_labels_of_one_s_own(three: Board) -> None:
+    labels = {row.encoding: f"Ours, {row.encoding} with all its options" for row in three.rows}
+    figure = compose(three, labels=labels, width=5.5, caption=False)
+    assert_texts_are_apart(figure)
+    text = words(figure)
+    assert figure.get_figwidth() == 5.5 and "Ours, fire with all its options" in text
+    assert "Rows by their mean" not in text
+
+
 def test_no_text_leaves_the_page_or_meets_another() -> None:
     names = ["rope", "rand-sinusoidal", "fire:init_l=512:width=64", "a/long/path.py:Mine:option=3"]
     made = [
