@@ -72,10 +72,14 @@ def figure_format(path: Path) -> str:
 class Page(Figure):
     """A figure that a notebook shows where it is the value of a cell."""
 
+    def savefig(self, *args: Any, **kwargs: Any) -> None:
+        """Save it as matplotlib does, with text as text and fonts embedded."""
+        with styled():
+            super().savefig(*args, **kwargs)
+
     def _repr_png_(self) -> bytes:
         data = io.BytesIO()
-        with styled():
-            self.savefig(data, format="png", dpi=_DPI)
+        self.savefig(data, format="png", dpi=_DPI)
         return data.getvalue()
 
 
@@ -85,7 +89,7 @@ def save(figure: Figure, path: Path) -> None:
     Raises UsageError for another ending, Failure if the disk refuses.
     """
     kind = figure_format(path)
-    with styled(), atomic(path) as temporary:
+    with atomic(path) as temporary:
         figure.savefig(temporary, format=kind, dpi=_DPI, metadata=_UNDATED[kind])
 
 
