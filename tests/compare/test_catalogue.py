@@ -1,11 +1,14 @@
 """Documents for programs: the keys of `list --json`, `table` and `score --json` are promises."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
+from tape_arith.arith.runs.build import cost
 from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.sweeps.sweep import sweep_names
 from tape_arith.models.locate import known_names, locate
+from tape_arith.models.names import parse
 from tests.helpers.tiny_runs import done, refused
 
 
@@ -71,8 +74,8 @@ def test_one_thing_in_full() -> None:
 
 
 def test_costs_are_those_of_what_is_built() -> None:
-    content = json.loads(done("list", "--json", "--costs").out)
-    costs = {e["name"]: e for e in (*content["encodings"], *content["combinations"])}
+    names = ("nope", "fire", "tape", "learned", "abacus", "rope", "abacus+fire", "abacus+rope")
+    costs = {name: asdict(cost(parse(name))) for name in names}
     # By hand, at 16 layers, hidden 1024, 16 heads of 64 and 124 tokens.
     assert (costs["nope"]["parameters"], costs["nope"]["flops_a_token"]) == (0, 0)
     assert costs["fire"]["parameters"] == 16 * (1 + 1 + 64 + 32 * 16 + 16)

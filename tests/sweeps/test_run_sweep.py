@@ -201,6 +201,7 @@ def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
     assert not chosen()
 
 
+@pytest.mark.slow
 def test_a_grid_has_a_column_a_setting_and_no_mean_over_two_combinations(here: Path) -> None:
     grids = "[[grid]]\nnum_layers = [2]\nmlp_size = [16]\n[[grid]]\nmlp_size = [24]"
     more = f'splits = ["evaluation", "carry"]\n{grids}'
