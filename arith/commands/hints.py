@@ -32,6 +32,7 @@ _SPELLINGS = {
     "--format": "--output-format --type --markdown --csv --latex --tex",
     "--max-digits": "--digits --max-length --test-digits --test-length",
     "--compile": "--torch-compile",
+    "--show": "--columns --fields --select",
     "--set learning_rate=": "--lr --max-lr --peak-lr",
     "--set steps=": "--steps --max-steps --max-iters --iters --num-steps --train-steps "
     "--train-iters --epochs --num-epochs --num-train-epochs",

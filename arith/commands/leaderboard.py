@@ -28,7 +28,7 @@ def command(
     ] = None,
     as_csv: option.AsCsv = False,
     as_json: option.AsJson = False,
-    columns: Annotated[
+    show: Annotated[
         str,
         typer.Option(
             metavar="NAMES",
@@ -66,7 +66,7 @@ def command(
             raise UsageError(
                 f"{out} has none of the endings {endings}: give it one, or say --format"
             )
-    names = [name.strip() for name in columns.split(",") if name.strip()]
+    names = [name.strip() for name in show.split(",") if name.strip()]
     if figure:
         from tape_arith.arith.figures.labels import display_names, read_labels
         from tape_arith.arith.figures.leaderboard import compose

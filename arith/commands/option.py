@@ -5,7 +5,6 @@
 --seed(s)  seeds of runs                        --figure  a file to draw
 --backend  how attention is computed            --data    a dataset (--datasets: a folder of them)
 --json     print JSON                           --format  the form of what is made
---columns  how many of a figure, which of a table
 """
 
 from collections.abc import Callable, Collection

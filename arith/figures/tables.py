@@ -232,7 +232,7 @@ def board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
     Raises UsageError if `columns` are chosen.
     """
     if columns:
-        raise UsageError("JSON always has everything: leave --columns out, or write --csv")
+        raise UsageError("JSON always has everything: leave --show out, or write --csv")
     content = {
         "schema": 3,
         "kind": "leaderboard",

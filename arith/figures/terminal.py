@@ -48,7 +48,7 @@ def print_board(
         console.print(_rich(lines, LEFT, widths, header=number == 0))
     notes = [legend(board, table)]
     if hidden := [column_key(head) for head in every if head not in table]:
-        notes.append(f"Not shown: {', '.join(hidden)}. --wide shows all, --columns chooses.")
+        notes.append(f"Not shown: {', '.join(hidden)}. --wide shows all, --show chooses.")
     notes += [f"Left out: {runs}: {reason}." for runs, reason in board.left_out]
     for note in notes:
         console.print(_text(f"\n{note}"), width=notes_width)

@@ -344,7 +344,7 @@ def test_latex(made: Path) -> None:
     bare = re.sub(r"\\[a-zA-Z]+|\\[\\%#_&{}$]|\$\\?[a-z<>|-]+\$", "", text)
     assert not re.search(r"[%#_$^]", bare)
     columns = "encoding,out-of-distribution,kind"
-    chosen = done("leaderboard", "--format", "latex", "--columns", columns).out
+    chosen = done("leaderboard", "--format", "latex", "--show", columns).out
     rows = [line for line in chosen.splitlines() if line.endswith(r"\\") and "multi" not in line]
     assert rows[0].startswith("encoding & ") and rows[0].endswith(r"& kind \\")
     assert len(rows) == 1 + len(REACH) and all(row.count(" & ") == 2 for row in rows)
@@ -355,19 +355,19 @@ def test_columns_and_short_forms_of_formats(made: Path) -> None:
     for format in ("csv", "json"):
         short = done("leaderboard", f"--{format}").out
         assert short == done("leaderboard", "--format", format).out
-    table = done("leaderboard", "--csv", "--columns", "encoding, all_cells_low").out
+    table = done("leaderboard", "--csv", "--show", "encoding, all_cells_low").out
     lines = list(csv.DictReader(io.StringIO(done("leaderboard", "--csv").out)))
     assert table.splitlines() == [
         "encoding,all_cells_low",
         *(f"{line['encoding']},{line['all_cells_low']}" for line in lines),
     ]
-    text = done("leaderboard", "--columns", "rank,encoding").out
+    text = done("leaderboard", "--show", "rank,encoding").out
     assert "| # | encoding |\n| ---: | --- |\n| 1 | " in text
     with untouched(made):
-        told = refused("leaderboard", "--columns", "al_cells", "--out", "board.md")
+        told = refused("leaderboard", "--show", "al_cells", "--out", "board.md")
         assert "did you mean 'all_cells'? Known: all_cells, both_longer" in told
         assert "choose one" in refused("leaderboard", "--csv", "--format", "json")
-        assert "leave --columns out" in refused("leaderboard", "--json", "--columns", "rank")
+        assert "leave --show out" in refused("leaderboard", "--json", "--show", "rank")
         assert "--wide" in refused("leaderboard", "--csv", "--wide")
 
 
