@@ -35,7 +35,7 @@ SECTIONS: Mapping[str, str] = {
     _AGNOSTIC: "",
     _STRUCTURED: "these know where digits stand, a prior that the others do not have",
     _UNKNOWN: "not known here any more, so nobody can say what they know of the task",
-    _NOT_RANKED: "below 99 % in distribution (not converged), or not scored",
+    _NOT_RANKED: "a seed below 99 % in distribution (not converged), or not scored",
 }
 """The sections in their order, and why each stands apart."""
 

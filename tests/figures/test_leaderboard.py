@@ -15,7 +15,7 @@ from tape_arith.arith.scoring.statistics import Interval, student_t
 from tests.helpers.figures import assert_texts_are_apart
 
 STRUCTURED = "these know where digits stand, a prior that the others do not have"
-FAILED = "below 99 % in distribution (not converged), or not scored"
+FAILED = "a seed below 99 % in distribution (not converged), or not scored"
 
 
 SOURCE = (
