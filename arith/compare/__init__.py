@@ -1,6 +1,6 @@
-"""Grids that may stand side by side, as data without figures. Never imports torch.
+"""Grids that may be compared, as data without figures. Uses torch only for costs.
 
 panels.py       the grids of a comparison, their runs' files, the commands that make missing ones
-leaderboard.py  order encodings, and test their differences
+leaderboard.py  the order of encodings, tests of their differences
 curves.py report.py catalogue.py    the content of `curves`, `report` and `list`
 """

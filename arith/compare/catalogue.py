@@ -1,4 +1,4 @@
-"""The content of `list`: encodings, presets, tasks and runs. Torch only for costs."""
+"""The content of `list`: encodings, presets, tasks and runs. Imports torch only for costs."""
 
 from dataclasses import asdict
 from functools import partial
@@ -15,13 +15,13 @@ from tape_arith.models.locate import Declaration, declarations, locate
 from tape_arith.models.names import parse
 
 _JOINED = ("abacus+fire", "abacus+rope")
-"""Combinations that are listed by themselves, those of `sweep mini-all`; many more can be made."""
+"""Joined encodings that are listed, those of `sweep mini-all`; many more are possible."""
 
 
 def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
     """Return plain Python, with stable keys, for `list --json`.
 
-    With `costs`, each encoding has its parameters and its extra FLOPs a token at the paper's size.
+    With `costs`, each encoding has its parameters and extra FLOPs per token at the paper's size.
     """
     encodings = [_entry(declaration) for declaration in declarations("encoding")]
     joined = [_entry(_joined(name)) for name in _JOINED]
@@ -89,11 +89,11 @@ def part_text(facts: dict[str, Any]) -> str:
 
 
 def _joined(name: str) -> Declaration:
-    """Declare encodings joined with a plus: what its parts declare, or what is wrong with them."""
+    """Declare encodings joined with a plus: what the parts declare, or what is wrong with them."""
     try:
         named = parse(name).encoding.parts
         parts = [locate("encoding", part.name).declaration() for part in named]
-    except UsageError as error:  # a package has one of the names too
+    except UsageError as error:  # a package also defines one of the names
         return Declaration(name, problem=str(error))
     return Declaration(
         name,
@@ -104,7 +104,7 @@ def _joined(name: str) -> Declaration:
 
 
 def _run(folder: RunFolder) -> dict[str, Any]:
-    """Describe a run; one that cannot be read does not hide the others."""
+    """Describe a run; if it cannot be read, the error is its state."""
     try:
         record, metrics = folder.record(), folder.metrics()
     except Failure as error:
@@ -124,7 +124,7 @@ def to_text(content: dict[str, Any]) -> str:
     """Format a catalogue for people."""
 
     def order(kind: str) -> tuple[bool, bool, bool, str]:
-        # Last, apart, what knows where digits stand, and what does not say of which kind it is.
+        # "none" comes first; task-structured encodings, then those without a kind, come last.
         return kind != "none", not kind, kind == "task-structured", kind
 
     lines = ["ENCODINGS (tape-arith train --pe NAME[:option=value], list NAME: one in full)"]

@@ -1,4 +1,4 @@
-"""The curves of several runs: which belong together, and at which steps."""
+"""The curves of several runs: which runs belong together, and which steps are shown."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,10 +23,10 @@ from tape_arith.models.names import Name, parse
 
 
 def study(root: Path, names: str = ALL, preset: str | None = None) -> Study:
-    """Return the curves of every run of `names` below `root`, finished or not.
+    """Return the curves of the runs of `names` below `root`, finished or not.
 
-    Runs that were not trained like them are named on stderr. Raises UsageError as `choose_group`,
-    Failure for corrupt metrics.
+    Only runs that were trained alike are shown; others are named on stderr. Raises UsageError as
+    `choose_group` does, Failure for corrupt metrics.
     """
     named = parse_names(names)
     for name in named:
@@ -59,7 +59,7 @@ def study(root: Path, names: str = ALL, preset: str | None = None) -> Study:
 
 
 def _differ(one: RunFiles, other: RunFiles) -> str:
-    """Return how two runs were trained otherwise, "" if alike."""
+    """Return how the training of two runs differs, "" if it is alike."""
     if one.budget == other.budget:
         return ""
     return one.record.config.differences(other.record.config) or "not begun alike"
@@ -81,9 +81,9 @@ def _no_runs(
 
 
 def curve_rows(runs: Iterable[tuple[str, int, Sequence[Mapping[str, Any]]]]) -> pd.DataFrame:
-    """Return `Study.rows` of (encoding, seed, lines of metrics.jsonl), one a run.
+    """Return `Study.rows`; each of `runs` is (encoding, seed, lines of metrics.jsonl).
 
-    Steps that not all seeds of an encoding have are left out: there neighbouring points would be
+    Steps that not all seeds of an encoding have are left out: else neighbouring points would be
     means over different runs.
     """
     runs = list(runs)
@@ -104,7 +104,7 @@ def curve_rows(runs: Iterable[tuple[str, int, Sequence[Mapping[str, Any]]]]) -> 
 
 
 def _numbers(line: Mapping[str, Any]) -> Iterator[tuple[str, int, float | None]]:
-    """Yield quantity, part and value of each number of a line that has a curve."""
+    """Yield (quantity, part, value) for each number in a line that is part of a curve."""
     grid = line.get("small_grid") or {}
     yield "loss", 0, line["loss"]
     yield "held_out", 0, line["exact_match"]
@@ -118,5 +118,5 @@ def _numbers(line: Mapping[str, Any]) -> Iterator[tuple[str, int, float | None]]
 
 
 def figure_path(root: Path, study: Study) -> Path:
-    """Return the path of a figure of curves that has none: beside the runs of its preset."""
+    """Return the default path of a figure of curves: beside the runs of its preset."""
     return root / study.preset / f"curves-{join_names(list(study.seeds))}.png"

@@ -1,4 +1,4 @@
-"""The order of encodings in a comparison, and the leaderboard. Torch only for costs."""
+"""The order of encodings in a comparison, and the leaderboard. Imports torch only for costs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ from tape_arith.models.locate import locate
 from tape_arith.models.names import parse, parse_list
 
 _REFERENCES = ("rope", "tape")
-"""The encodings against which every other is tested (the protocol)."""
+"""The encodings against which the protocol tests every other one."""
 _AGNOSTIC, _STRUCTURED = "Task-agnostic", "Task-structured"
 _UNKNOWN, _NOT_RANKED = "Of unknown kind", "Not ranked"
 SECTIONS: Mapping[str, str] = {
@@ -41,7 +41,7 @@ SECTIONS: Mapping[str, str] = {
 
 
 def kinds(name: str) -> tuple[str, ...] | None:
-    """Return the kinds of the parts of a name, each once; None for a name that is unknown here.
+    """Return the kinds of a name's parts, each kind once; None for a name that is unknown here.
 
     >>> kinds("abacus+rope+yarn"), kinds("gone:width=3")
     (('task-structured', 'rotary'), None)
@@ -55,9 +55,9 @@ def kinds(name: str) -> tuple[str, ...] | None:
 
 
 def sections(panels: Panels, seed: int | None = None) -> dict[str, list[Row]]:
-    """Return the rows of a comparison in those of SECTIONS that are not empty.
+    """Return the rows of a comparison by section, in the order of SECTIONS, without empty ones.
 
-    Within each the best out of distribution comes first; what is not ranked is sorted by name.
+    Ranked rows are sorted by mean out of distribution, highest first; the others by name.
     Raises UsageError if the grids must not be compared.
     """
     by_title: dict[str, list[Row]] = {title: [] for title in SECTIONS}
@@ -76,7 +76,7 @@ def _section(row: Row) -> str:
 
 
 def sort_panels(panels: Panels, seed: int | None = None) -> Panels:
-    """Return `panels`, with all their seeds, in the order of `sections`, if asked of one seed."""
+    """Return `panels` in the order of `sections`; `seed` changes the order but removes no grids."""
     by_name = {panel[0].name: panel for panel in panels}
     ordered = sections(panels, seed).values()
     return [by_name[row.encoding] for members in ordered for row in members]
@@ -85,7 +85,7 @@ def sort_panels(panels: Panels, seed: int | None = None) -> Panels:
 def describe_order(
     panels: Panels, seed: int | None = None, labels: Mapping[str, str] | None = None
 ) -> str:
-    """Return the order of `sort_panels` as a sentence for a figure's note, names by `labels`."""
+    """Describe the order of `sort_panels` in a sentence; `labels` has the names to print."""
     labels, parts = labels or {}, []
     for title, members in sections(panels, seed).items():
         named = ", ".join(labels.get(row.encoding, row.encoding) for row in members)
@@ -105,11 +105,11 @@ def build_board(
     *,
     costs: bool = False,
 ) -> tuple[Board, Panels, dict[Key, RunFiles]]:
-    """Return the leaderboard of the encodings in `names`, ranked and tested among all; with their
-    grids, in its order, and the files of all runs below `root`.
+    """Return the leaderboard of `names`, their grids in its order, and all runs below `root`.
 
-    With `costs` it has parameters and FLOPs at the size that was trained. Raises UsageError as
-    `select_panels`, Failure if costs are asked for and no record tells the size.
+    Ranks and tests are among all encodings, not only `names`. With `costs` it has parameters and
+    FLOPs at the size that was trained. Raises UsageError as `select_panels` does, Failure if costs
+    are asked for and no record tells the size.
     """
     runs = read_runs(root)
     panels, excluded = select_panels(root, names, preset, evaluation_set, runs)
@@ -121,17 +121,17 @@ def build_board(
     if costs and key(first) not in runs:
         raise Failure(f"{first.name} has no run.json that tells its size: leave --costs out")
 
-    def complete(row: Row, place: int) -> Row:
+    def complete(row: Row, rank: int) -> Row:
         grids = by_name[row.encoding]
         files = [runs.get(key(grid)) for grid in grids]
-        # Training knows nothing of what is added at test time.
+        # Saved states were scored without what is added at test time.
         states = [
             last_states(run.metrics) if run and not grid.extrapolation else []
             for grid, run in zip(grids, files, strict=True)
         ]
         row = replace(
             row,
-            rank=place if row.ranked else None,
+            rank=rank if row.ranked else None,
             kind=" + ".join(kinds(row.encoding) or ("unknown",)),
             tests=tests[row.encoding],
             last_states=[[value for _, value in points] or None for points in states],
@@ -170,11 +170,11 @@ def build_board(
 def significance_tests(
     rows: Mapping[str, Row], panels: Mapping[str, Panel]
 ) -> tuple[dict[str, dict[str, Comparison]], int]:
-    """Test each encoding against the references; return the tests and how many different ones.
+    """Test each encoding against the references; return the tests and the number of different ones.
 
-    Holm's p is over all of them. A test of two references is one, on both their rows. What is not
-    ranked is not tested; nor are two ways of scoring the same training runs, whose means are not
-    independent, as Welch's test takes them to be.
+    Holm's correction is over all of them. A test between two references counts once and is on both
+    their rows. Encodings that are not ranked are not tested. Neither are two ways of scoring the
+    same training runs: Welch's test assumes independent means.
     """
     tests: dict[tuple[str, str], Comparison] = {}
     means = {name: row.values["out_of_distribution"] for name, row in rows.items()}
@@ -196,7 +196,7 @@ def significance_tests(
 def _why_no_test(
     name: str, reference: str, rows: Mapping[str, Row], panels: Mapping[str, Panel]
 ) -> str | None:
-    """Return why an encoding is not tested against a reference, as far as that is known before."""
+    """Return why an encoding is not tested against a reference; None if Welch's test is tried."""
     if name == reference:
         return "the reference itself"
     if reference not in rows:
@@ -214,12 +214,12 @@ def _why_no_test(
 
 
 def _with_costs(row: Row, runs: Sequence[RunFiles | None], config: Config) -> Row:
-    """Add parameters, FLOPs and how training went, as far as they are known."""
+    """Add parameters, FLOPs, and loss and speed of training, as far as they are known."""
     from tape_arith.arith.runs.build import cost, training_flops_a_token
     from tape_arith.models.hardware import datasheet
 
     def training(run: RunFiles | None) -> Training:
-        # The last line counts all of the run.
+        # The last line has the totals of the whole run.
         if run is None or not run.metrics or not run.metrics[-1]["seconds"]:
             return Training()
         last = run.metrics[-1]
@@ -243,7 +243,7 @@ def _with_costs(row: Row, runs: Sequence[RunFiles | None], config: Config) -> Ro
 
 
 def _is_unchanged(run: RunFiles | None) -> bool:
-    """Tell whether the encoding is that of the training: computing its size runs its code."""
+    """Tell whether the encoding's code is as it was at training: computing its size runs it."""
     if run is None:
         return False
     try:

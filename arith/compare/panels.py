@@ -1,4 +1,4 @@
-"""The runs that stand side by side in a comparison, and those that it leaves out."""
+"""The runs that a comparison shows, and those that it leaves out."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from tape_arith.arith.terminal import say
 from tape_arith.models.names import Name, parse, parse_list
 
 ALL = "all"
-"""Given as names, it stands for every scored encoding of the preset."""
+"""As the value of `names`, it means every scored encoding of the preset."""
 _MOST_NAMED = 8
-"""The most encodings that are named in a figure's file."""
+"""The most encodings that a figure's file name lists."""
 Panels = list[list[Grid]]
-"""The grids of each encoding, one a seed."""
+"""The grids of each encoding, one grid per seed."""
 Key = tuple[str, str, int]
-"""Preset, encoding and seed: which run it is."""
+"""Preset, encoding and seed, which identify a run."""
 T = TypeVar("T")
 
 
@@ -48,7 +48,7 @@ _C = TypeVar("_C", bound=_Candidate)
 
 
 class Excluded(NamedTuple):
-    """Runs that a comparison does not show."""
+    """Runs that a comparison does not show, and why."""
 
     runs: str
     """ "rope seeds 0, 1; tape+yarn seed 0" """
@@ -60,7 +60,7 @@ class Excluded(NamedTuple):
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The files of one run. One that cannot be read is named on stderr and counts as missing."""
+    """The files of one run; an unreadable file is named on stderr and counts as missing."""
 
     folder: RunFolder
     record: RunRecord
@@ -76,7 +76,7 @@ class RunFiles:
 
     @cached_property
     def seconds(self) -> dict[str, float]:
-        """Seconds of each stage."""
+        """The duration of each stage, in seconds."""
         return or_default(self.folder.timings, {})
 
     @cached_property
@@ -85,7 +85,7 @@ class RunFiles:
 
 
 def read_runs(root: Path) -> dict[Key, RunFiles]:
-    """Return the runs below `root` by what their run.json says, known encodings or not."""
+    """Return the runs below `root` by the key in their run.json, also of unknown encodings."""
     runs: dict[Key, RunFiles] = {}
     for folder in find_runs(root):
         record = or_default(folder.record, None)
@@ -96,7 +96,7 @@ def read_runs(root: Path) -> dict[Key, RunFiles]:
 
 
 def key(grid: Grid) -> Key:
-    """Return which run a grid is of."""
+    """Return the key of the run that a grid belongs to."""
     return grid.preset, grid.encoding, grid.seed
 
 
@@ -113,7 +113,7 @@ def or_default(read: Callable[[], T], default: T) -> T:
 
 
 def warn_excluded(excluded: Iterable[tuple[str, str]]) -> None:
-    """Print a line to stderr for each of the runs that a comparison leaves out."""
+    """Print a line to stderr for each group of runs that a comparison leaves out."""
     for runs, reason in excluded:
         say(f"note: left out: {runs}: {reason}")
 
@@ -125,11 +125,11 @@ def select_panels(
     evaluation_set: EvaluationSet = DEFAULT_SET,
     runs: Mapping[Key, RunFiles] | None = None,
 ) -> tuple[Panels, list[Excluded]]:
-    """Return the complete grids of each encoding in `names`, one a seed, and the runs left out.
+    """Return the complete grids of each encoding in `names`, and the runs that are left out.
 
-    Names the latter on stderr. With `runs`, all of `root`, the other encodings that may stand
-    beside them follow. Raises UsageError as `choose_group`; if nothing is scored, it has the
-    commands that make what is missing.
+    The latter are named on stderr. With `runs` (all runs below `root`), other encodings that may be
+    compared with `names` follow them. Raises UsageError as `choose_group` does; if nothing is
+    scored, its message has the commands that make what is missing.
     """
     named = parse_names(names)
     wanted = list(map(str, named))
@@ -164,7 +164,7 @@ def select_panels(
 
 
 def parse_names(names: str) -> list[Name]:
-    """Return the encodings of `--compare`, each once; [] for all. Raises UsageError for none."""
+    """Return the encodings of `--compare`, each once; [] means all. Raises UsageError for none."""
     named = [] if names == ALL else list(dict.fromkeys(parse_list(names)))
     if names != ALL and not named:
         raise UsageError("nothing to compare: name encodings, as in --compare fire,tape")
@@ -177,12 +177,13 @@ def choose_group(
     differ: Callable[[_C, _C], str],
     nothing: Callable[[], UsageError],
 ) -> tuple[list[_C], list[Excluded]]:
-    """Return the candidates to show, and those left out, with how they `differ` from these.
+    """Return the candidates to show, and those left out, with how they `differ` from the former.
 
-    All are of one preset, that in which all `wanted` encodings are there, and alike. Of several
-    such groups this is the one with most of the wanted, then the preset as it stands, then one
-    whose runs drew their own weights, then the largest. Raises UsageError if there are several
-    such presets, if two wanted encodings are not alike, and what `nothing` returns for no preset.
+    All are of the one preset that has every `wanted` encoding. Candidates that do not differ form
+    a group, and one group is shown: that with the most wanted encodings, then one with the
+    preset's own budget, then one whose runs drew their own weights, then the largest. Raises
+    UsageError if several presets have every wanted encoding or the shown group lacks one, and what
+    `nothing` returns if no preset has them all.
     """
 
     def order(group: Sequence[_C]) -> tuple[int, bool, bool, int, int]:
@@ -220,7 +221,7 @@ def choose_group(
 
 
 def budget_preference(preset: str, budget: Mapping[str, object]) -> tuple[bool, bool]:
-    """Return whether a budget is that of its preset, and whether runs drew their own weights."""
+    """Return whether a budget is its preset's, and whether its runs drew their own weights."""
     own_weights = budget.get("steps_before") is None
     if preset not in presets():
         return False, own_weights
@@ -250,7 +251,7 @@ def _nothing_scored(
     for grid in grids:
         scored.setdefault(grid.preset, set()).add(grid.name)
     wanted = set(map(str, named))
-    # The preset that lacks least is the one most probably meant.
+    # A user most probably means the preset that lacks the fewest.
     closest = max(scored, key=lambda name: len(scored[name] & wanted))
     missing = [name for name in named if str(name) not in scored[closest]]
     commands = "; ".join(score_command(root, closest, name, evaluation_set) for name in missing)
@@ -272,12 +273,12 @@ def _listed(runs: Iterable[_Candidate]) -> str:
 def figure_path(
     root: Path, panels: Sequence[Sequence[Grid]], evaluation_set: EvaluationSet = DEFAULT_SET
 ) -> Path:
-    """Return the path of a heatmap that has none: beside the runs of its preset."""
+    """Return the default path of a heatmap: beside the runs of its preset."""
     names = join_names([panel[0].name for panel in panels])
     return root / panels[0][0].preset / f"{names}{evaluation_set.name}.png"
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Return encodings as part of a file's name: the first of them, and how many more."""
+    """Join encodings into part of a file's name: the first of them, then how many more."""
     more = len(names) - _MOST_NAMED
     return "-".join(map(slug, names[:_MOST_NAMED])) + (f"-and-{more}-more" if more > 0 else "")

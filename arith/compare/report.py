@@ -13,7 +13,7 @@ from tape_arith.arith.runs.folder import run_folder
 from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
 
 _ENVIRONMENT = ("tape-arith", "commit", "torch", "hardware", "dtype", "attention", "threads")
-"""The facts of environment.json that are listed."""
+"""The facts of environment.json that a report lists."""
 
 
 def collect(
@@ -26,7 +26,7 @@ def collect(
 ) -> Report:
     """Return the report of the encodings in `names` that are scored below `root`.
 
-    Raises UsageError and Failure as `build_board`.
+    Raises UsageError and Failure as `build_board` does.
     """
     board, shown, runs = build_board(root, names, preset, evaluation_set, costs=costs)
     words = ["tape-arith", "report", "--preset", board.preset]
@@ -47,7 +47,7 @@ def collect(
 
 
 def _run(root: Path, grids: Sequence[Grid], runs: Mapping[Key, RunFiles]) -> Run:
-    """Return what the files of a run say; what they do not say is not recorded."""
+    """Describe a run from its files; a fact that they do not state is empty."""
     first, files = grids[0], runs.get(key(grids[0]))
     evaluation = first.evaluation
     facts = {
@@ -56,7 +56,7 @@ def _run(root: Path, grids: Sequence[Grid], runs: Mapping[Key, RunFiles]) -> Run
         "task": f"{evaluation['task']}, version {evaluation['version']}",
         **dict.fromkeys((*_ENVIRONMENT, "trained in", "dataset"), ""),
     }
-    # Without the folders above the runs, which are nobody's business.
+    # Without the folders above the runs, which are private.
     folder = run_folder(Path(), *key(first)).path.as_posix()
     if files is None:
         return Run(first.encoding, first.seed, folder, facts)

@@ -1,11 +1,11 @@
 """Figures, tables and the report of grids. Never imports torch.
 
-style.py        letters, colours, the page that all figures share, and files of figures
+style.py        letters, colours and the page that all figures share; saving of figures
 heatmap.py      grids side by side, and the difference of two
 leaderboard.py curves.py    the ranking and the learning curves as figures
 labels.py       names of encodings as papers write them
-rows.py         encodings as rows of numbers, and the ranking of them
-tables.py       both as Markdown, CSV, LaTeX and JSON
+rows.py         encodings as rows of numbers, and their ranking
+tables.py       rows and rankings as Markdown, CSV, LaTeX and JSON
 terminal.py     tables that fit a terminal
 report/         everything on one HTML page
 """

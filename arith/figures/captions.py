@@ -10,24 +10,24 @@ from tape_arith.arith.scoring.grid import CONVERGED, REGION_WORDS, SLACK, Grid, 
 from tape_arith.arith.scoring.statistics import Interval, over_seeds
 
 Panel = Sequence[Grid]
-"""The grids of one encoding, one a seed."""
+"""The grids of one encoding, one grid per seed."""
 
 NBSP = "\N{NO-BREAK SPACE}"
 MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution", "all_cells")
 """The means that every figure prints, in this order."""
 SPLITS = {EVALUATION: "", CARRY: "hard sums: long carry chains"}
-"""The problems of a split in words; nothing for the usual one."""
+"""What a note calls the problems of each split; the usual split has no name."""
 RANGES = f"Where ± would leave 0 to 100{NBSP}%, the lowest and the highest seed are in brackets."
 _MOST_NAMED = 4
-"""Settings named in a footnote, and encodings that have other seeds than most; further ones are
-counted."""
+"""The most settings that a footnote names, and the most encodings of which it lists uncommon seeds;
+more are counted."""
 
 
 def checked_panels(panels: Sequence[Panel], seed: int | None = None) -> list[list[Grid]]:
-    """Return the grids to compare, seeds in order; with `seed` only that one of each encoding.
+    """Return the grids of each encoding, sorted by seed; with `seed`, only the grid of that seed.
 
-    Raises UsageError if there is nothing to compare, a seed is missing or there twice, or the grids
-    must not be compared (`check_comparable`).
+    Raises UsageError if there is nothing to compare, a seed is missing or occurs twice, or the
+    grids must not be compared (`check_comparable`).
     """
     if not panels or not all(panels):
         raise UsageError("nothing to compare: give at least one scored grid for each encoding")
@@ -49,38 +49,38 @@ def checked_panels(panels: Sequence[Panel], seed: int | None = None) -> list[lis
 def percent(interval: Interval | None, seeds: Sequence[float] = ()) -> str:
     """Return a mean with its interval in percent: "18.2 ± 3.1"; "-" for no mean.
 
-    A ± that would leave 0 to 100 % is no possible value: then the lowest and the highest of
-    `seeds` stand in its place, "45.3 (4.1\N{EN DASH}91.2)". A mean that rounds up to what counts as
-    converged is written with as many digits as tell: "98.95".
+    `seeds` are the means of single seeds. Where ± would leave 0 to 100 %, the lowest and highest
+    of them are printed instead: "45.3 (4.1\N{EN DASH}91.2)". A mean just below convergence gets
+    enough decimals to stay below it: "98.95".
     """
     if interval is None:
         return "-"
     mean, half = 100 * interval.mean, 100 * interval.half_width
     text = f"{mean:.{decimals(interval.mean)}f}"
     shares = [100 * value for value in seeds]
-    middle, arm = round(10 * mean), round(10 * half)  # as printed
+    middle, arm = round(10 * mean), round(10 * half)  # in tenths, as printed
     if len(shares) > 1 and arm and not 0 <= middle - arm <= middle + arm <= 1000:
         low, high = f"{min(shares):.1f}", f"{max(shares):.1f}"
         return text if low == high else f"{text} ({low}\N{EN DASH}{high})"
-    # An arm that rounds to nothing is not nothing.
+    # A half-width that rounds to 0.0 must not read as zero.
     return f"{text} ± {'<0.1' if 0 < half < 0.05 else f'{half:.1f}'}"
 
 
 def decimals(share: float) -> int:
-    """Return how many decimal places a percentage is written with."""
+    """Return the decimals of a percentage: one, or enough that 98.95 is not printed as 99.0."""
     if share >= CONVERGED - SLACK:
         return 1
     return next(places for places in range(1, 16) if round(100 * share, places) < 100 * CONVERGED)
 
 
 def seed_means(panel: Panel, region: Region) -> tuple[float, ...]:
-    """Return the mean of each seed; none if no cell is in the region."""
+    """Return the mean of each seed, or an empty tuple if the region has no cells."""
     means = (grid.mean(region) for grid in panel)
     return tuple(mean for mean in means if mean is not None)
 
 
 def mean_line(panel: Panel, region: Region, labels: Mapping[Region, str] = REGION_WORDS) -> str:
-    """Return "out of distribution 18.2 ± 3.1 %", or that no cell is in the region."""
+    """Return "out of distribution 18.2 ± 3.1 %", or "out of distribution: none scored"."""
     interval = over_seeds(panel, region)
     if interval is None:
         return f"{labels[region]}: none scored"
@@ -90,7 +90,7 @@ def mean_line(panel: Panel, region: Region, labels: Mapping[Region, str] = REGIO
 def difference_line(
     one: Panel, other: Panel, region: Region, labels: Mapping[Region, str] = REGION_WORDS
 ) -> str:
-    """Return "out of distribution +12.3 points", first minus second, without an interval."""
+    """Return "out of distribution +12.3 points": `one` minus `other`, without an interval."""
     first, second = over_seeds(one, region), over_seeds(other, region)
     if first is None or second is None:
         return f"{labels[region]}: none scored"
@@ -98,7 +98,7 @@ def difference_line(
 
 
 def signed(points: float, places: int) -> str:
-    """Return "+12.3", a negative number with a real minus sign, 0.0 without a sign."""
+    """Return "+12.3"; a negative number gets a real minus sign, and 0.0 gets no sign."""
     text = f"{abs(points):.{places}f}"
     if float(text) == 0:
         return text
@@ -113,7 +113,7 @@ def seeds_line(panel: Panel) -> str:
 def convergence(panel: Panel) -> str | None:
     """Return "not converged" with the number of seeds, or None if all seeds converged.
 
-    Convergence on hard sums is that on the usual ones, unknown without them.
+    The usual sums decide, also for a grid of hard ones; without them it is unknown.
     """
     states = [grid.converged for grid in panel]
     failed = sum(state is False for state in states)
@@ -125,7 +125,7 @@ def convergence(panel: Panel) -> str | None:
 def footnote(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> str:
     """Describe the task, lengths, problems, evaluation set, seeds and ± of a figure.
 
-    `labels` are the names to print.
+    `labels` has the name to print for an encoding.
     """
     counts = {len(panel) for panel in panels}
     problems = "over problems, these runs only"
@@ -148,7 +148,7 @@ def source(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> 
     """Describe the task, lengths, problems, evaluation set and seeds in one sentence."""
     labels = labels or {}
     first, evaluation = panels[0][0], panels[0][0].evaluation
-    # All have the same settings, but grids without a run's record do not name them.
+    # All grids have the same settings, but one without a run's record does not name them.
     settings = next((grid.settings for panel in panels for grid in panel if grid.settings), {})
     seeds = {panel[0].name: [grid.seed for grid in panel] for panel in panels}
     seeds = {labels.get(name, name): numbers for name, numbers in seeds.items()}
@@ -183,7 +183,7 @@ def describe_seeds(seeds: Mapping[str, Sequence[int]]) -> str:
     >>> describe_seeds({"rope": (0, 1), "fire": (0, 1), "tape": (0,)})
     'seeds 0, 1 (tape: 0)'
 
-    If many differ they are counted: "(4 encodings: 0; 1 encoding: 2)".
+    If more than four encodings differ, they are counted: "(4 encodings: 0; 1 encoding: 2)".
     """
     each = [tuple(numbers) for numbers in seeds.values()]
     common = max(each, key=lambda numbers: (each.count(numbers), len(numbers)))

@@ -1,4 +1,4 @@
-"""Curves over training: loss, exact match in and out of distribution, and measures of a state."""
+"""Curves over training: loss, exact match in and out of distribution, and an encoding's state."""
 
 import json
 from collections import defaultdict
@@ -23,30 +23,30 @@ _MEASURES = {
     "state norm": ("norm of e", "Frobenius norm a frequency"),
     "state moved": ("change of e", "relative to its start"),
 }
-"""Title and unit of what TAPE measures of its state; other measures go by their own names."""
+"""Title and unit of each measure of TAPE's state; any other measure is titled by its own name."""
 _WIDTH, _ROW, _PANEL = 7.2, 1.95, 1.7
-"""The page, a row and the least width of a panel, in inches."""
+"""Width of the page, height of a row, and least width of a panel, in inches."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """The curves of comparable runs, and the settings that these have in common.
+    """The curves of comparable runs, and the settings that these runs have in common.
 
-    `rows` has a row a number, with the columns of `COLUMNS`, at the steps that all seeds of an
-    encoding have. `part` is a layer, from 1, or a length; 0 for quantities without parts:
+    `rows` has one number in each row, with the columns of `COLUMNS`, for the steps that all seeds
+    of an encoding have. `part` is a layer (from 1), a length, or 0 where there are no parts:
 
-    loss                 in nats a scored token
+    loss                 in nats per scored token
     held_out             exact match 0..1 on held-out problems of the trained lengths
     in_distribution, out_of_distribution, by_length
-                         exact match on the small grid; lengths are digits of the longer operand
+                         exact match on the small grid; a length is that of the longer operand
     state MEASURE        what an encoding measures of its state
     """
 
     seeds: Mapping[str, Sequence[int]]
-    """Of each encoding, in the order of the legend."""
+    """The seeds of each encoding; the encodings are in the order of the legend."""
     preset: str
     settings: Mapping[str, int | float | str]
-    """Settings that are not the preset's."""
+    """Settings that differ from the preset's."""
     task: str
     trained_digits: int
     tested_digits: int
@@ -54,7 +54,7 @@ class Study:
 
     @property
     def scale_end(self) -> float:
-        """Return the end of the scale out of distribution, which shows all seeds."""
+        """Return where the out-of-distribution axis ends, so that all seeds are on it."""
         values = self.rows.value[self.rows.quantity == "out_of_distribution"]
         return style.scale_end(values.max()) if len(values) else 1.0
 
@@ -63,9 +63,9 @@ COLUMNS = ("encoding", "quantity", "part", "step", "seed", "value")
 
 
 def by_seed(rows: pd.DataFrame) -> dict[tuple[str, str, int], pd.DataFrame]:
-    """Return the curve of each encoding, quantity and part, a row a step and a column a seed.
+    """Return a frame by (encoding, quantity, part), with a row per step and a column per seed.
 
-    A curve that is not there is an empty frame.
+    A key that has no curve gives an empty frame.
     """
     table = rows.set_index(list(COLUMNS[:-1])).value.unstack("seed")
     curves: dict[Any, pd.DataFrame] = defaultdict(pd.DataFrame)
@@ -75,7 +75,7 @@ def by_seed(rows: pd.DataFrame) -> dict[tuple[str, str, int], pd.DataFrame]:
 
 
 def to_json(study: Study) -> str:
-    """Format all curves, a list a column: keys are stable, `schema` counts their changes."""
+    """Format all curves as JSON, a list per column of `rows`; `schema` counts changes of keys."""
     content = {"schema": 2, **study.__dict__, "rows": study.rows.to_dict("list")}
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
@@ -89,10 +89,10 @@ def compose(
     columns: int | None = None,
     caption: bool = True,
 ) -> Figure:
-    """Return the figure.
+    """Return the figure: loss and exact match of all encodings, then the state of each.
 
-    Loss and exact match of all, then the state of each encoding that has one, from a new row on.
-    `labels` has the names to print (`display_names`).
+    An encoding that has a state begins a new row of panels. `labels` has the names to print
+    (`display_names`).
     """
     labels = labels or display_names(study.seeds)
     width = width or _WIDTH
@@ -147,7 +147,7 @@ def compose(
 
 
 def _layer_handles(colours: Sequence[Any]) -> list[Line2D]:
-    """Return a handle for each of at most eight layers."""
+    """Return the legend handles of the layers, of eight of them if there are more."""
     shown = np.unique(np.linspace(0, len(colours) - 1, min(len(colours), 8)).round().astype(int))
     return [Line2D([], [], color=colours[i], label=f"entering layer {i + 1}") for i in shown]
 
@@ -160,12 +160,12 @@ def _draw_panel(
     last: int,
     end: float | None = None,
 ) -> None:
-    """Draw means over seeds, and bands from the lowest to the highest of several seeds.
+    """Draw each line as a mean over seeds, with a band from the lowest seed to the highest.
 
-    `last` is the last step, and `end` that of a scale of shares.
+    `last` is the last step; `end` is where a y axis in percent ends.
     """
     for table, look in lines:
-        marker = "o" if len(table) == 1 else None  # one point is no line
+        marker = "o" if len(table) == 1 else None  # one point makes no line
         pen: dict[str, Any] = {"linewidth": 0.9, "marker": marker, "markersize": 2.5, "zorder": 3}
         if len(table):
             ax.plot(table.index, table.mean(axis=1), **look, **pen)
@@ -193,7 +193,7 @@ def _set_logarithmic(ax: Axes) -> None:
 
 
 def footnote(study: Study, labels: Mapping[str, str] | None = None) -> str:
-    """Describe the runs, the quantities and the bands of the figure, names by `labels`."""
+    """Describe the runs, quantities and bands of the figure; `labels` has the names to print."""
     labels = labels or display_names(study.seeds)
     rows, end = study.rows, study.scale_end
     seeds = {labels[name]: numbers for name, numbers in study.seeds.items()}

@@ -1,6 +1,6 @@
-"""The comparison heatmap: exact match over operand lengths, a panel an encoding.
+"""The comparison heatmap: exact match over operand lengths, one panel per encoding.
 
-Shapes: N the longest operand scored. Cell (i, j) is the unit square whose upper right corner is
+Shapes: N is the longest operand scored. Cell (i, j) is the unit square whose upper right corner is
 (j, i): the first operand's length goes up, the second's to the right, and both start at 1.
 """
 
@@ -27,30 +27,30 @@ COLOURS = "viridis"
 DIFFERENCES = "vlag"
 _DISCOVERY_RATE = 0.05
 _GREY = "#e4e4e4"
-"""Of cells without a significant difference."""
+"""The colour of cells without a significant difference."""
 _FAINTEST = 0.17
-"""Of the colours of differences, from their middle: a significant one is never grey or white."""
+"""Distance from the middle of DIFFERENCES: no significant difference looks grey or white."""
 _OUTLINE: dict[str, Any] = {
     "fill": False,
     "edgecolor": "white",
     "linewidth": 0.7,
-    # White on the dark end of the colours, black around it on the light end.
+    # The white line shows on dark cells, its black border on light ones.
     "path_effects": [withStroke(linewidth=1.7, foreground="black")],
 }
 _SHORT_LABELS: dict[Region, str] = {"out_of_distribution": "out", "in_distribution": "in"}
 _SHORT_WORDS = "Axes: digits of the operands. Out: mean out of distribution; in: in distribution."
 _LINE = 1.28
-"""Height of a line above a panel, in letters."""
+"""Height of a line of text above a panel, in multiples of the letter size."""
 _GAP = 0.16
-"""Between two panels, in inches."""
+"""Space between two panels, in inches."""
 _SMALLEST, _LARGEST = 0.75, 2.6
-"""The side of a panel, in inches."""
+"""Least and greatest side of a panel, in inches."""
 _LONGEST = 9.6
-"""The most inches that rows take on a page, unless columns are given."""
+"""Greatest height of all rows of panels, in inches, unless columns are given."""
 
 
 class Layout(NamedTuple):
-    """`columns` x `rows` squares on a page; inches, but `letters` in points."""
+    """`columns` x `rows` square panels on a page; lengths are in inches, `letters` in points."""
 
     width: float
     columns: int
@@ -61,28 +61,28 @@ class Layout(NamedTuple):
 
     @property
     def letters(self) -> float:
-        """The size of letters, which are larger above larger panels."""
+        """Return the size of letters; above larger panels they are larger."""
         return float(np.clip(5.2 + 2 * (self.side - 0.95), 5.2, 7.0))
 
     @property
     def brief(self) -> bool:
-        """Tell whether a panel has two means in short words above it, not three."""
+        """Tell whether panels are so small that each names two means, in short words, not three."""
         return self.side < 1.1
 
     @property
     def means(self) -> Mapping[Region, str]:
-        """The means above a panel, and their labels."""
+        """Return the label of each mean that is written above a panel."""
         return _SHORT_LABELS if self.brief else {r: REGION_WORDS[r] for r in captions.MEANS}
 
     @property
     def height(self) -> float:
-        """Return the inches of all rows: squares, the lines above them, the labels below."""
+        """Return the height of all rows: panels, the text above them, the labels below."""
         above = (6 + _LINE * self.letters * (len(self.means) + 2)) / 72
         return self.rows * (self.side + above + 0.1) + (0.5 if self.bars_below else 0.17)
 
 
 def layout(count: int, width: float | None = None, columns: int | None = None) -> Layout:
-    """Return the layout of `count` encodings, of two also of their difference.
+    """Return the layout for `count` encodings; two get a third panel, for their difference.
 
     Raises UsageError for `columns` that do not fit the `width` of the page, in inches.
     """
@@ -103,7 +103,7 @@ def layout(count: int, width: float | None = None, columns: int | None = None) -
         return place
     most = min(squares, 3 if compared else max(1, round(room / (1.05 if count > 12 else 1.55))))
     fewer = most if compared or count > 12 else max(1, most - 1)
-    # The fewest empty places, then the most columns.
+    # Prefer the fewest empty places in the last row, then the most columns.
     best = min(fewer, most, key=lambda columns: (-squares % columns, -columns))
     while of(best).height > _LONGEST and of(best + 1).side > _SMALLEST:
         best += 1
@@ -122,7 +122,7 @@ def compose(
 ) -> Figure:
     """Return the figure of `panels`, which hold the grids (seeds) of each encoding.
 
-    With `seed` only that one is shown. `order` is a sentence that says in which order they stand,
+    With `seed`, only that seed is shown. `order` is a sentence about the order of the panels, and
     `labels` has the names to print (`display_names`). The first axes are the panels; then come the
     difference of two, and the colour bars. Raises UsageError for grids that must not be compared.
     """
@@ -174,15 +174,15 @@ def compose(
 
 
 def cell_means(grids: Panel) -> Floats:
-    """Return float64[N, N]: mean over seeds of exact match."""
+    """Return float64[N, N]: the mean of exact match over seeds, for each cell."""
     return np.asarray(np.mean([grid.accuracy for grid in grids], axis=0), dtype=np.float64)
 
 
 def significant(one: Panel, other: Panel) -> Bools:
-    """Return bool[N, N]: the cells where two encodings differ.
+    """Return bool[N, N]: the cells in which two encodings differ significantly.
 
-    Problems are pooled over seeds and taken as independent: a grid holds counts, so nothing is
-    made of both having answered the same ones.
+    Problems are pooled over seeds and taken as independent. Both encodings answered the same
+    problems, but a grid holds only counts, so they cannot be paired.
     """
     counts = [sum(grid.exact for grid in one), sum(grid.total for grid in one)]
     counts += [sum(grid.exact for grid in other), sum(grid.total for grid in other)]
@@ -196,7 +196,7 @@ def difference_limit(points: Floats) -> int:
 
 
 def ticks(max_digits: int) -> list[int]:
-    """Return the lengths to label: 1, then round ones.
+    """Return the lengths to label: 1, then multiples of a round number.
 
     >>> ticks(16), ticks(80)
     ([1, 4, 8, 12, 16], [1, 20, 40, 60, 80])
@@ -207,7 +207,7 @@ def ticks(max_digits: int) -> list[int]:
 
 
 def _difference_colours() -> ListedColormap:
-    """Return 256 colours, of which the two in the middle are plainly of one side or the other."""
+    """Return 256 colours from DIFFERENCES without its pale middle, so that each shows a sign."""
     places = [np.linspace(0, 0.5 - _FAINTEST, 128), np.linspace(0.5 + _FAINTEST, 1, 128)]
     return ListedColormap(sns.color_palette(DIFFERENCES, as_cmap=True)(np.concatenate(places)))
 
@@ -215,8 +215,8 @@ def _difference_colours() -> ListedColormap:
 def _paint(
     ax: Axes, values: Floats, colours: Colormap, limits: tuple[float, float], trained_digits: int
 ) -> QuadMesh:
-    """Draw float64[N, N] as cells with the square of trained lengths around some."""
-    # As an image in SVG and PDF: 6,400 vector squares are slow to open and show white seams.
+    """Draw float64[N, N] as cells, with an outline around those of trained lengths."""
+    # An image even in SVG and PDF: 6,400 vector squares open slowly and show white seams.
     mesh = ax.pcolormesh(values, cmap=colours, vmin=limits[0], vmax=limits[1], rasterized=True)
     ax.set_aspect("equal")
     square = Rectangle((0, 0), trained_digits, trained_digits, **_OUTLINE)
@@ -226,7 +226,7 @@ def _paint(
 
 
 def _add_bar(mesh: QuadMesh, axes: Iterable[Axes], place: Layout, **look: Any) -> None:
-    """Draw the colour bar of some panels, as long as these are together."""
+    """Draw the colour bar of some panels, as long as all of them together."""
     axes = list(axes)
     columns = min(place.columns, len(axes))
     rows = -(-len(axes) // columns)
@@ -234,7 +234,7 @@ def _add_bar(mesh: QuadMesh, axes: Iterable[Axes], place: Layout, **look: Any) -
     length, breadth = rows * step - (step - place.side), columns * (place.side + _GAP) - _GAP
     if place.bars_below:
         length, breadth = breadth, length
-    overhang = 0.1 * place.side * (rows > 1)  # of the lines above a panel that are beside the bar
+    overhang = 0.1 * place.side * (rows > 1)  # text above lower panels is up to 1.1 sides wide
     bar = axes[0].figure.colorbar(
         mesh,
         ax=axes,
@@ -250,7 +250,7 @@ def _add_bar(mesh: QuadMesh, axes: Iterable[Axes], place: Layout, **look: Any) -
 def _draw_difference(
     ax: Axes, panels: Sequence[Panel], names: Sequence[str], points: Floats, place: Layout
 ) -> None:
-    """Draw first minus second, grey where problems alone explain it."""
+    """Draw the first encoding minus the second; cells are grey without a significant difference."""
     limit = difference_limit(points)
     mesh = _paint(ax, points, _difference_colours(), (-limit, limit), panels[0][0].trained_digits)
     ones = np.ma.masked_array(np.ones(points.shape), mask=significant(panels[0], panels[1]))
@@ -260,7 +260,7 @@ def _draw_difference(
     means = place.means
     lines = [captions.difference_line(first, second, region, means) for region in means]
     name = " \N{MINUS SIGN} ".join(names)
-    if style.text_width(name, 5, "bold") > 72 * place.side:  # cut short it would lose its sign
+    if style.text_width(name, 5, "bold") > 72 * place.side:  # shortened, it would lose its minus
         name = "first \N{MINUS SIGN} second"
     _write_title(ax, name, [*lines, "these runs only"], place)
     _add_bar(
@@ -274,7 +274,7 @@ def _draw_difference(
 
 
 def _label_axes(ax: Axes, max_digits: int, place: Layout, *, left: bool, bottom: bool) -> None:
-    """Ticks in the middle of the cells of round lengths; words only at the figure's outer edge."""
+    """Put ticks in the middle of cells, and their words only at the figure's outer edge."""
     words = list(map(str, ticks(max_digits)))
     for axis, outer, operand in ((ax.xaxis, bottom, "second"), (ax.yaxis, left, "first")):
         axis.set_ticks([d - 0.5 for d in ticks(max_digits)], words if outer else [])
@@ -285,7 +285,7 @@ def _label_axes(ax: Axes, max_digits: int, place: Layout, *, left: bool, bottom:
 def _write_title(
     ax: Axes, name: str, lines: Sequence[str], place: Layout, mark: str | None = None
 ) -> None:
-    """Write above a panel its name, its means and its seeds, with a red mark if not converged."""
+    """Write a panel's name, means and seeds above it, then `mark` in red (not converged)."""
     width, step = 72 * place.side, _LINE * place.letters
     shown, size = style.fit(name, 1.05 * width, place.letters + 1.5, "bold")
     pad = 4 + step * len(lines)

@@ -9,13 +9,13 @@ from tape_arith.models.names import Encoding, Name, NamePart, parse
 
 
 def display_names(names: Iterable[str], own: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the label of each encoding: that of its class, or that in `own` for it or for a part.
+    """Return each name's label: its class's, unless `own` has one for the name or for a part.
 
     >>> list(display_names(["tape+yarn", "fire:init_l=512", "tape@from=rope"]).values())
     ['TAPE + YaRN', 'FIRE (init_l=512)', 'TAPE (from RoPE)']
 
-    Names whose files are gone stay as they are, as do two that would look alike. Raises UsageError
-    for a key of `own` that is in none of the names.
+    A name stays as it is if its file is gone, or if another name would get the same label. Raises
+    UsageError for a key of `own` that is in none of the names.
     """
     own = own or {}
     used: set[str] = set()
@@ -59,7 +59,7 @@ def display_names(names: Iterable[str], own: Mapping[str, str] | None = None) ->
 
 
 def read_labels(settings: Sequence[str] | None) -> dict[str, str]:
-    """Read `--label NAME=TEXT`. Raises UsageError."""
+    """Read the values of `--label`. Raises UsageError for one that is not NAME=TEXT."""
     labels = {}
     for setting in settings or ():
         name, _, text = setting.rpartition("=")

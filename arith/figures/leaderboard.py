@@ -1,4 +1,4 @@
-"""The leaderboard as a figure: a row an encoding, its seeds as points, on one column of a paper."""
+"""The leaderboard as a figure for one column of a paper: a row per encoding, a point per seed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,11 +15,11 @@ from tape_arith.arith.figures.rows import Board, Row, Section
 from tape_arith.arith.scoring.grid import Region
 
 _WIDTH, _ROW = 3.4, 0.135
-"""A paper's column and a row, in inches."""
+"""Width of a paper's column and height of a row, in inches."""
 _NAMES = 86.0
-"""The widest name on such a column, in points."""
+"""Greatest width of a name in a figure that wide, in points."""
 _COLUMNS = {"mean": 23, "in dist.": 47, "seeds": 66}
-"""Columns of numbers, and where they end right of the points, in points."""
+"""Columns of numbers, and how far right of the axes each of them ends, in points."""
 _MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution")
 _LETTERS = 6.0
 COLOUR, NOT_RANKED = "#1f5f8b", "#9a9a9a"
@@ -37,7 +37,7 @@ def compose(
     width: float | None = None,
     caption: bool = True,
 ) -> Figure:
-    """Return the figure; its one axes has percent across and rows down.
+    """Return the figure; its only axes has percent from left to right and rows from the top.
 
     `labels` has the names to print (`display_names`).
     """
@@ -45,8 +45,8 @@ def compose(
     width = width or _WIDTH
     titles, placed = heights(board)
     values = [v for row in board.rows for v in row.values["out_of_distribution"]]
-    # All seeds are on the axis. Intervals may leave it: that of a few seeds far apart would push
-    # all the others together.
+    # The axis shows all seeds but may cut intervals off: the interval of a few seeds far apart
+    # would leave little room for all the rest.
     end = round(100 * style.scale_end(max(values, default=1.0)))
     bottom = max(placed) + 0.6
     signs = seed_signs(board.rows, grey=not all(row.rank for row in board.rows))
@@ -78,19 +78,19 @@ def compose(
 
 
 def heights(board: Board) -> tuple[dict[float, Section], dict[float, Row]]:
-    """Return the heights of titles and of encodings; sections stand half a row apart."""
+    """Return titles and encodings by their y, counted in rows; half a row parts the sections."""
     titles: dict[float, Section] = {}
     rows: dict[float, Row] = {}
     y = 0.5
     for section in board.sections:
         titles[y] = section
-        rows |= {y + place: row for place, row in enumerate(section.rows, start=1)}
+        rows |= {y + number: row for number, row in enumerate(section.rows, start=1)}
         y += len(section.rows) + 1.5
     return titles, rows
 
 
 def draw_seeds(ax: Axes, y: float, row: Row, region: Region, colour: str) -> None:
-    """Draw seeds as points, under them their interval, over them their mean; one is a diamond."""
+    """Draw an interval, over it the seeds as points and their mean; a single seed is a diamond."""
     ax.axhline(y, color="#efefef", linewidth=0.5, zorder=0)
     values, mean = [100 * value for value in row.values[region]], row.means[region]
     sign = _SEED if len(row.seeds) > 1 else _ALONE
@@ -101,7 +101,7 @@ def draw_seeds(ax: Axes, y: float, row: Row, region: Region, colour: str) -> Non
 
 
 def seed_signs(rows: Sequence[Row], *, grey: bool = False) -> list[Line2D]:
-    """Return a handle for each sign that `draw_seeds` used, and one for `grey` rows."""
+    """Return a legend handle for each sign in `rows`, and with `grey` one for "not ranked"."""
     signs: dict[str, dict[str, Any]] = {}
     if any(len(row.seeds) > 1 for row in rows):
         signs |= {"a seed (training run)": _SEED, "their mean": _MEAN}
@@ -114,19 +114,19 @@ def seed_signs(rows: Sequence[Row], *, grey: bool = False) -> list[Line2D]:
 
 
 def _write_title(figure: Figure, ax: Axes, y: float, section: Section, width: float) -> None:
-    """Write a section's title from the left edge of the page, and why it stands apart."""
+    """Write a section's title at the left edge of the page, then why it stands apart."""
     place: dict[str, Any] = {"xycoords": (figure.transFigure, ax.transData)}
     _annotate(ax, section.title, (0, y), 4, fontweight="bold", **place)
     if section.reason:
         start = 8 + style.text_width(section.title, _LETTERS, "bold")
         reason, size = style.fit(section.reason, 72 * width - start - 4, _LETTERS)
-        # The lines of the grid stop at the words.
+        # A white box hides the lines of the grid behind the words.
         paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
         _annotate(ax, reason, (0, y), start, size=size, color=style.GREY, bbox=paper, **place)
 
 
 def _write(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
-    """Write `text` to end `x` points right of the axes, `y` rows down."""
+    """Write `text` so that it ends `x` points right of the axes, `y` rows down."""
     place: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "ha": "right"}
     _annotate(ax, text, (1, y), x, color=colour, **place).set_in_layout(True)
 
@@ -134,7 +134,7 @@ def _write(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
 def _annotate(
     ax: Axes, text: str, at: tuple[float, float], x: float, *, size: float = _LETTERS, **look: Any
 ) -> Annotation:
-    """Write `text` `x` points right of a place, without room for it in the layout."""
+    """Write `text` `x` points right of `at`; the layout makes no room for it."""
     look |= {"textcoords": "offset points", "annotation_clip": False, "va": "center_baseline"}
     note = ax.annotate(text, at, (x, 0), fontsize=size, **look)
     note.set_in_layout(False)

@@ -1,4 +1,4 @@
-"""Encodings as rows of numbers, and the leaderboard of them."""
+"""Encodings as rows of numbers, and the leaderboard made of such rows."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from tape_arith.arith.scoring.grid import REGION_WORDS, REGIONS, Region
 from tape_arith.arith.scoring.statistics import SOLVED, Interval, Welch, over_seeds, solved_to
 
 LEVEL = 0.05
-"""A difference is marked if Holm's p is at most this."""
+"""A difference is significant if Holm's p is at most this."""
 OVER_PROBLEMS = "(± over problems)"
 _NOT_MEASURED = "not measured"
 
@@ -26,7 +26,7 @@ class Comparison:
 
     welch: Welch | None = None
     p_holm: float | None = None
-    """p, adjusted for all tests of the leaderboard."""
+    """The p value, corrected for all tests of the leaderboard."""
     why_not: str | None = None
     """Why there is no test."""
 
@@ -41,69 +41,69 @@ class Comparison:
 
 
 class Training(NamedTuple):
-    """The course of a run's training; None for what is not known."""
+    """Loss and speed of a run's training; None for what is not known."""
 
     loss: float | None = None
-    """In its last steps, nats a scored token."""
+    """Loss in the last steps, in nats per scored token."""
     tokens_per_second: float | None = None
-    """Real tokens, over all of it."""
+    """Tokens without padding, over the whole training."""
     mfu: float | None = None
-    """Useful FLOPs a second over the rate in the datasheet of the part, 0..1."""
+    """Useful FLOPs per second over the rate in the hardware's datasheet, 0..1."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """The numbers of one encoding, those of each seed in the order of `seeds`.
+    """The numbers of one encoding; those of single seeds are in the order of `seeds`.
 
-    A leaderboard adds what has a default here.
+    A leaderboard fills the fields that have a default.
     """
 
     encoding: str
     seeds: tuple[int, ...]
     means: Mapping[Region, Interval | None]
-    """None if no cell is in the region."""
+    """The mean of each region; None if the region has no cells."""
     mark: str | None
-    """ "not converged", "2 not converged" of several seeds, "convergence unknown", or None."""
+    """What `captions.convergence` says; None if all seeds converged."""
     values: Mapping[Region, tuple[float, ...]]
-    """The mean of each seed; empty if no cell is in the region."""
+    """Each region's means, one per seed; empty if the region has no cells."""
     solved_to: Mapping[float, int]
-    """The largest length solved, by the share in SOLVED."""
+    """The largest length that counts as solved, by share in SOLVED."""
     rank: int | None = None
-    """Within its section, from 1; None if it is not ranked."""
+    """The rank within its section, from 1; None if the encoding is not ranked."""
     kind: str = ""
     tests: Mapping[str, Comparison] = field(default_factory=dict)
-    """By reference."""
+    """The comparison with each reference, by its name."""
     last_states: Sequence[Sequence[float] | None] = ()
-    """Of each seed out of distribution on the small grid at the last saved states."""
+    """Means out of distribution on the small grid at each seed's last saved states, in order."""
     last_steps: Sequence[Sequence[int]] = ()
-    """The steps of these states, of each seed that has some."""
+    """The steps of these states, for each seed that has any."""
     train_seconds: Sequence[float | None] = ()
     trainings: Sequence[Training] = ()
-    """Of each seed, if costs were asked for."""
+    """The training of each seed, if costs were asked for."""
     parameters: int | None = None
     flops_a_token: float | None = None
-    """What the encoding adds to a forward over the longest trained sequence."""
+    """What the encoding adds to a forward pass over the longest trained sequence."""
     settings: Mapping[str, object] = field(default_factory=dict)
-    """Those that vary in a sweep, a column each."""
+    """The settings that vary in a sweep; a table has a column for each."""
 
     @property
     def ranked(self) -> bool:
-        """Tell whether it takes part in the order by its mean out of distribution."""
+        """Tell whether the encoding is ranked by its mean out of distribution."""
         return self.mark is None and self.means["out_of_distribution"] is not None
 
     @property
     def last_states_range(self) -> float | None:
-        """Highest minus lowest of a run's last states, the mean over the seeds that have them."""
+        """Return highest minus lowest of a seed's last states, mean over the seeds with any."""
         ranges = [max(values) - min(values) for values in self.last_states if values]
         return sum(ranges) / len(ranges) if ranges else None
 
     @property
     def seed_count(self) -> str:
-        """The number of seeds, and what the ± of a single one covers."""
+        """Return the number of seeds, and what the ± of a single one covers."""
         return str(len(self.seeds)) if len(self.seeds) > 1 else f"1 {OVER_PROBLEMS}"
 
     def mean(self, region: Region) -> float | None:
-        """The mean of a region, 0..1."""
+        """Return the mean of a region, 0..1."""
         interval = self.means[region]
         return interval.mean if interval else None
 
@@ -112,12 +112,12 @@ class Row:
         return captions.percent(self.means[region], self.values[region])
 
     def texts(self, *regions: Region) -> dict[str, str]:
-        """Return `percent` of `regions` by the heads of their columns."""
+        """Return the `percent` of each region, by the head of its column."""
         return {f"{REGION_WORDS[region]}, %": self.percent(region) for region in regions}
 
 
 def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
-    """Return a row an encoding, best out of distribution first, those not ranked last by name.
+    """Return a row for each encoding, in the order of `ranked`.
 
     Raises UsageError if the grids must not be compared.
     """
@@ -135,7 +135,7 @@ def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
 
 
 def ranked(rows: Iterable[Row]) -> list[Row]:
-    """Sort best out of distribution first, then by name what is not ranked."""
+    """Sort by mean out of distribution, highest first; then what is not ranked, by name."""
 
     def order(row: Row) -> tuple[bool, float, str]:
         mean = row.mean("out_of_distribution") or 0.0
@@ -145,7 +145,7 @@ def ranked(rows: Iterable[Row]) -> list[Row]:
 
 
 def flat(row: Row) -> dict[str, object]:
-    """Return the numbers of a row by the names of CSV's columns."""
+    """Return the numbers of a row, by the names of their columns in CSV."""
     facts: dict[str, object] = {
         "encoding": row.encoding,
         **row.settings,
@@ -165,17 +165,17 @@ def flat(row: Row) -> dict[str, object]:
 
 
 class Section(NamedTuple):
-    """Encodings that are compared with each other."""
+    """Encodings that are ranked against each other."""
 
     title: str
     reason: str
-    """Why they stand apart, if they do."""
+    """Why this section stands apart; "" if it does not."""
     rows: Sequence[Row]
 
 
 @dataclass(frozen=True)
 class Board:
-    """A leaderboard: all that is scored of a preset, as far as it may be compared."""
+    """A leaderboard: all scored encodings of a preset that may be compared."""
 
     preset: str
     about: Mapping[str, Any]
@@ -183,13 +183,13 @@ class Board:
     source: str
     """Where the numbers come from (`captions.source`)."""
     caption: str
-    """The same, and what the means and intervals are over."""
+    """`source`, followed by what the means and intervals are over."""
     sections: Sequence[Section]
     references: Sequence[str]
     left_out: Sequence[tuple[str, str]] = ()
     """Runs that are not shown, and why."""
     num_tests: int = 0
-    """How many different tests were made: one of two references is on both their rows."""
+    """How many different tests were made; that between two references is on both their rows."""
     num_encodings: int = 0
     """How many encodings were ranked and tested, shown or not."""
     costs: bool = False
@@ -197,7 +197,7 @@ class Board:
 
     @property
     def rows(self) -> list[Row]:
-        """All rows in their order."""
+        """Return the rows of all sections, in order."""
         return [row for section in self.sections for row in section.rows]
 
     def only(self, names: Sequence[str]) -> "Board":
@@ -209,9 +209,9 @@ class Board:
         return replace(self, sections=[section for section in sections if section.rows])
 
     def texts(self, columns: Sequence[str] = ()) -> pd.DataFrame:
-        """Return the table for people: a row an encoding, by its name, and a column a head.
+        """Return the table for people: a row per encoding, indexed by its name.
 
-        Raises UsageError if one of `columns` (`column_key`) is unknown.
+        `columns` are keys (`column_key`). Raises UsageError for an unknown one.
         """
         table = pd.DataFrame(map(self._texts, self.rows), [row.encoding for row in self.rows])
         if columns:
@@ -219,7 +219,7 @@ class Board:
         return table if any(row.mark for row in self.rows) else table.drop(columns="converged")
 
     def numbers(self) -> list[dict[str, object]]:
-        """Return the numbers of each encoding by column, in order; shares in 0..1, seconds."""
+        """Return each encoding's numbers by column, in order; shares in 0..1, times in seconds."""
         lines = []
         for title, _, rows in self.sections:
             for row in rows:
@@ -270,7 +270,7 @@ class Board:
         return texts | {"converged": row.mark or "yes"}
 
     def notes(self) -> list[str]:
-        """Return what a reader must know, a paragraph each."""
+        """Return what a reader must know, in paragraphs."""
         shares = " and ".join(f"{share * 100:g} %" for share in SOLVED)
         notes = [
             self.caption,
@@ -311,7 +311,7 @@ class Board:
 
 
 def column_key(head: object) -> str:
-    """Return the name by which one asks for a column.
+    """Return the key by which a user chooses the column under a head.
 
     >>> column_key("#"), column_key("out of distribution, %"), column_key("solved to, 90 %")
     ('rank', 'out_of_distribution', 'solved_to_90')
@@ -320,7 +320,7 @@ def column_key(head: object) -> str:
 
 
 def chosen_heads(columns: Iterable[str], heads: Iterable[object]) -> list[str]:
-    """Return the heads of `columns`, each once. Raises UsageError for one that is unknown."""
+    """Return the heads of the keys `columns`, each once. Raises UsageError for an unknown key."""
     by_key = {column_key(head): str(head) for head in heads}
     chosen = dict.fromkeys(map(column_key, columns))
     if wrong := [column for column in chosen if column not in by_key]:
@@ -329,11 +329,11 @@ def chosen_heads(columns: Iterable[str], heads: Iterable[object]) -> list[str]:
 
 
 def known_columns(table: pd.DataFrame) -> list[str]:
-    """Return the heads of the columns in which anything is known."""
+    """Return the heads of the columns with at least one known value."""
     return list(table.columns[~table.isin(["-", _NOT_MEASURED]).all()])
 
 
 def _median(values: Iterable[float | None], form: str, unknown: str = _NOT_MEASURED) -> str:
-    """Format the median of the values that are known."""
+    """Format the median of the known values; return `unknown` if there are none."""
     known = [value for value in values if value is not None]
     return form.format(median(known)).rstrip("%") if known else unknown

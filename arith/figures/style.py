@@ -25,13 +25,13 @@ from tape_arith.arith.files import atomic
 LETTERS = 7.0
 """Size of a figure's small letters, in points."""
 MARKERS = "osD^vPX*"
-"""One mark a series, so that series differ in more than colour."""
+"""A marker for each series, so that series differ in more than colour."""
 GREY = "#444444"
 _MARGIN = 0.08
-"""Around a page, in inches."""
+"""Margin around a page, in inches."""
 _DPI = 300
 _HANDLE, _BETWEEN = 2.0, 1.4
-"""Of a legend, in letters: the length of a handle, and the space between columns."""
+"""Length of a legend's handle and space between its columns, in multiples of the letter size."""
 _TICKS = {"size": 2, "width": 0.5, "pad": 1.5}
 _UNDATED: dict[str, Any] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 _DASHES: Any = ("-", (0, (4, 1.4)), (0, (1, 1.1)), (0, (5, 1.2, 1, 1.2)))
@@ -40,13 +40,13 @@ _SCALE_ENDS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 @contextmanager
 def styled(letters: float = LETTERS) -> Iterator[None]:
-    """Draw in the style of all figures, with labels in `letters` points; a decorator too."""
+    """Set the style of all figures, with labels of `letters` points; works as a decorator too."""
     look: Any = {
         "font.family": "DejaVu Sans",
-        # Text as text, in PDF with its fonts (type 42, as journals ask).
+        # Text stays text, and PDF embeds its fonts (type 42, as journals ask).
         "pdf.fonttype": 42,
         "svg.fonttype": "none",
-        # The same bytes for the same figure.
+        # The same figure gives the same bytes.
         "svg.hashsalt": "tape-arith",
         "axes.linewidth": 0.6,
         "axes.labelpad": 2,
@@ -62,7 +62,7 @@ def styled(letters: float = LETTERS) -> Iterator[None]:
 
 
 def figure_format(path: Path) -> str:
-    """Return the format that a figure's ending asks for. Raises UsageError for another ending."""
+    """Return the format that the suffix of `path` names. Raises UsageError for an unknown one."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in _UNDATED:
         raise UsageError(f"cannot draw {path}: a figure's name ends in .png, .svg or .pdf")
@@ -70,10 +70,10 @@ def figure_format(path: Path) -> str:
 
 
 class Page(Figure):
-    """A figure that a notebook shows where it is the value of a cell."""
+    """A figure that a notebook shows if it is the value of a cell."""
 
     def savefig(self, *args: Any, **kwargs: Any) -> None:
-        """Save it as matplotlib does, with text as text and fonts embedded."""
+        """Save the figure as matplotlib does, with text as text and fonts embedded."""
         with styled():
             super().savefig(*args, **kwargs)
 
@@ -84,9 +84,9 @@ class Page(Figure):
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write `figure` to `path`, as PNG, SVG or PDF by its ending, whole or not at all.
+    """Write `figure` to `path`, whole or not at all; its suffix says PNG, SVG or PDF.
 
-    Raises UsageError for another ending, Failure if the disk refuses.
+    Raises UsageError for another suffix, Failure if the disk refuses.
     """
     kind = figure_format(path)
     with atomic(path) as temporary:
@@ -103,11 +103,11 @@ def page(
     *,
     compress: bool = False,
 ) -> Page:
-    """Make an empty figure whose panels are laid out (matplotlib's constrained layout) above a
-    legend of `handles` and a wrapped `note`.
+    """Make an empty figure, with a legend of `handles` and a wrapped `note` below its panels.
 
-    `width` is that of the page and `height` that of the panels with their labels, in inches.
-    Panels of a fixed aspect stand side by side with `compress`. The legend has at most `columns`.
+    Matplotlib's constrained layout arranges the panels. `width` is that of the page and `height`
+    that of the panels with their labels, in inches. `compress` leaves no gaps between panels of a
+    fixed aspect. The legend has at most `columns`. Raises UsageError for a width not in 2 to 20.
     """
     while columns > 1 and _legend_width(handles, columns, letters) > 72 * width:
         columns -= 1
@@ -143,7 +143,7 @@ def page(
 
 
 def _legend_width(handles: Sequence[Artist], columns: int, letters: float) -> float:
-    """Return the points that a legend takes, a little generously."""
+    """Return the width of a legend in points, a little generously."""
     widths = [text_width(str(handle.get_label()), letters) for handle in handles]
     texts = sum(max(column, default=0.0) for column in np.array_split(widths, columns))
     return float(texts) + columns * letters * (_HANDLE + _BETWEEN + 0.8)
@@ -154,24 +154,24 @@ def finish(
     title: str = "",
     grid: Literal["x", "y", "both"] = "y",
 ) -> None:
-    """Give a panel of lines, points or bars its title, a grid and no frame."""
+    """Give a panel of lines, points or bars its title and a grid, and remove its frame."""
     ax.set_title(title, fontsize=LETTERS + 0.5, fontweight="bold", loc="left", pad=4)
     ax.grid(visible=True, which="major", axis=grid, color="#dddddd", linewidth=0.5)
     sns.despine(ax=ax)
-    for line in ax.lines:  # marks on the edge of a panel take no room around it
+    for line in ax.lines:  # the layout makes no room for marks on the edge
         line.set_in_layout(False)
 
 
 def series_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the colour and the mark of each series."""
+    """Return the colour and the marker of each series."""
     looks = zip(cycle(sns.color_palette("colorblind")), cycle(MARKERS), names, strict=False)
     return {name: {"color": colour, "marker": marker} for colour, marker, name in looks}
 
 
 def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the colour and the dashes of each series; of forty no two look alike.
+    """Return the colour and the dashes of each series; up to forty series all look different.
 
-    Neighbours differ in both, as some of the ten colours are near to each other.
+    Neighbours differ in both, because some of the ten colours are similar.
 
     >>> len({str(style) for style in line_styles(map(str, range(40))).values()})
     40
@@ -184,7 +184,7 @@ def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def scale_end(share: float) -> float:
-    """Return where a scale ends that has `share` (0..1) on it.
+    """Return the smallest of the usual scale ends that is not below `share` (0..1).
 
     >>> scale_end(0.13), scale_end(0.6)
     (0.2, 0.6)
@@ -193,7 +193,7 @@ def scale_end(share: float) -> float:
 
 
 def percent_tick(share: float, _position: float = 0) -> str:
-    """Return the label of a tick at `share`, with as many decimals as it has.
+    """Return the label of a tick at `share`, with as many decimals as it needs.
 
     >>> percent_tick(0.005), percent_tick(0.2)
     ('0.5\\xa0%', '20\\xa0%')
@@ -202,8 +202,8 @@ def percent_tick(share: float, _position: float = 0) -> str:
 
 
 def lines(text: str, width: float, size: float) -> list[str]:
-    """Break `text` into lines of at most `width`, in letters of `size`, all in points."""
-    letters = int(width / (0.51 * size))  # of prose; digits and signs are wider
+    """Break `text`, in letters of `size`, into lines no wider than `width`; both are in points."""
+    letters = int(width / (0.51 * size))  # right for prose; digits and signs are wider
     while any(text_width(line, size) > width for line in wrap(text, letters)) and letters > 1:
         letters -= 1
     return wrap(text, letters)
@@ -217,10 +217,10 @@ def text_width(text: str, size: float, weight: str = "normal") -> float:
 
 
 def fit(text: str, width: float, size: float, weight: str = "normal") -> tuple[str, float]:
-    """Return `text` and the letters, up to `size`, in which it is no wider than `width` points.
+    """Return `text` and a letter size, at most `size`, so that it fits in `width` points.
 
-    Of a name that is too long for the smallest readable letters the end is kept: it tells names
-    of one encoding apart.
+    A text too long for the smallest readable letters loses its beginning, since the end tells
+    names of one encoding apart.
     """
     smallest = 3.5 if size > 3.5 else size
     while len(text) > 2 and text_width(text, smallest, weight) > width:

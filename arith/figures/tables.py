@@ -1,4 +1,4 @@
-"""Rows and leaderboards as Markdown, CSV, LaTeX and JSON; a table of text is a frame."""
+"""Rows and leaderboards as Markdown, CSV, LaTeX and JSON; a frame holds a table of text."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,15 +22,15 @@ from tape_arith.arith.figures.rows import (
 from tape_arith.arith.scoring.grid import REGIONS
 
 LEFT = ("encoding", "kind", "converged")
-"""Columns that are flush left."""
+"""Columns that are aligned left."""
 _PRINTED = {
     *("rank", "encoding", "seeds", "out_of_distribution", "in_distribution", "solved_to_90"),
     *("vs_rope", "vs_tape", "converged", "parameters", "flops_a_token", "loss", "tokens_s"),
 }
-"""The columns of a paper, unless others are chosen."""
+"""The columns of a table for a paper, unless a user chooses others."""
 _DAGGER = "\N{DAGGER}"
 _STACKED = 10
-"""Letters in a line of a head, or one word."""
+"""The most letters in a line of a head, unless one word is longer."""
 _COMMENT_WIDTH = 96
 _IN_MATHS = {
     "|": "|",
@@ -51,7 +51,7 @@ _LATEX = str.maketrans(
 
 
 def to_markdown(rows: Sequence[Row]) -> str:
-    """Format a pipe table: mean ± half-width of the 95 % interval, in percent."""
+    """Format a Markdown table: mean ± half-width of the 95 % interval, in percent."""
     return pipe_table(
         pd.DataFrame(
             {
@@ -67,17 +67,17 @@ def to_markdown(rows: Sequence[Row]) -> str:
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """Format fractions in 0..1; `_low` and `_high` are the interval clipped to that.
+    """Format CSV with fractions in 0..1; `_low` and `_high` are the interval, clipped to 0..1.
 
-    `interval` says what the ends cover: "seeds" (Student t) or "this run only" (problems).
+    The column `interval` says what that is over: "seeds" (Student t) or "this run only" (problems).
     """
     return csv_text([flat(row) for row in rows])
 
 
 def csv_text(lines: Sequence[Mapping[str, object]]) -> str:
-    """Format CSV with the names of the first line's columns as its head.
+    """Format CSV with the keys of `lines` as its head.
 
-    Numbers of seeds stand in one cell with spaces between, "-" for one that is not known.
+    A list, one number per seed, is one cell with spaces between, and "-" for an unknown number.
     """
 
     def text(value: object, unknown: str = "") -> str:
@@ -92,7 +92,7 @@ def csv_text(lines: Sequence[Mapping[str, object]]) -> str:
 
 
 def pipe_table(table: pd.DataFrame, left: Sequence[object] = LEFT) -> str:
-    """Format Markdown; the columns of `left` are flush left.
+    """Format a Markdown table; the columns in `left` are aligned left.
 
     >>> print(pipe_table(pd.DataFrame({"encoding": ["rope"], "seeds": ["3"]})), end="")
     | encoding | seeds |
@@ -108,7 +108,7 @@ def pipe_table(table: pd.DataFrame, left: Sequence[object] = LEFT) -> str:
 def booktabs(parts: Mapping[str, pd.DataFrame]) -> str:
     """Format a LaTeX tabular for the package booktabs, each part under its title.
 
-    The head is in lines as short as its words.
+    Heads are broken into short lines.
     """
     heads = list(map(str, next(iter(parts.values()))))
     align = "".join("l" if head in LEFT else "r" for head in heads)
@@ -139,7 +139,7 @@ def _stack(head: str, side: str) -> str:
 
 
 def head_lines(head: str) -> list[str]:
-    """Break a head into short lines, a unit in that of the word before it."""
+    """Break a head into short lines; "%" stays in the line of the word before it."""
     joined = head.replace(" %", "\N{NO-BREAK SPACE}%")
     lines = wrap(joined, _STACKED, break_long_words=False, break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
@@ -160,8 +160,10 @@ def board_to_markdown(board: Board, columns: Sequence[str] = ()) -> str:
 
 
 def short_texts(board: Board, columns: Sequence[str] = ()) -> pd.DataFrame:
-    """Return `Board.texts` for little room: a dagger for ± over problems, and of columns that
-    nobody chose those in which anything is known."""
+    """Return `Board.texts` for little room, with a dagger for "± over problems".
+
+    Unless `columns` are chosen, those in which nothing is known are left out.
+    """
     table = board.texts(columns).replace({f"1 {OVER_PROBLEMS}": f"1{_DAGGER}"})
     return table if columns else table[known_columns(table)]
 
@@ -209,7 +211,7 @@ def board_to_latex(board: Board, columns: Sequence[str] = ()) -> str:
     return (
         "".join(f"% {line}\n" for note in comments for line in wrap(note, _COMMENT_WIDTH))
         + "\\begin{table*}\n\\centering\n\\scriptsize\n\\setlength{\\tabcolsep}{3pt}\n"
-        # \width is that of what is within: it shrinks to the page, and never grows.
+        # \width is the table's own: it shrinks to the page if it is wider.
         "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{"
         + booktabs(parts).rstrip()
         + f"}}\n\\caption{{{_escape(legend(board, table))}}}\n\\end{{table*}}\n"
@@ -217,9 +219,9 @@ def board_to_latex(board: Board, columns: Sequence[str] = ()) -> str:
 
 
 def board_to_csv(board: Board, columns: Sequence[str] = ()) -> str:
-    """Format a line an encoding: shares in 0..1, seconds, numbers of seeds with spaces between.
+    """Format one CSV line per encoding: shares in 0..1, times in seconds, lists as in `csv_text`.
 
-    The columns of `to_csv` are there under the same names.
+    Columns that are also in `to_csv` have the same names there.
     """
     lines = board.numbers()
     heads = chosen_heads(columns, lines[0]) if columns else list(lines[0])
@@ -227,7 +229,7 @@ def board_to_csv(board: Board, columns: Sequence[str] = ()) -> str:
 
 
 def board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
-    """Format everything for programs: keys are stable, `schema` counts their changes.
+    """Format everything as JSON: keys are stable, and `schema` counts changes of them.
 
     Raises UsageError if `columns` are chosen.
     """
@@ -253,7 +255,7 @@ def board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
 
 def _content(row: Row) -> dict[str, Any]:
     numbers = asdict(row)
-    del numbers["settings"]  # a board has one config
+    del numbers["settings"]  # settings vary only in a sweep
     return {
         **numbers,
         "converged": row.mark is None,

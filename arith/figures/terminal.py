@@ -1,4 +1,4 @@
-"""Tables in a terminal: no wider than it is, with short notes."""
+"""Tables that are no wider than the terminal, with short notes."""
 
 import re
 import sys
@@ -22,16 +22,16 @@ _FIRST = (
 )
 """Columns by importance; all others come after them."""
 _LONGEST_NAME = 26
-"""Letters in a line of an encoding's name, or of another word, where room is short."""
+"""The most letters in a line of a name, or of another word, where room is short."""
 _NOTES_WIDTH = 100
 _GAP = 2
-"""Between columns."""
+"""Spaces between columns."""
 
 
 def print_board(
     board: Board, columns: Sequence[str] = (), *, wide: bool = False, console: Console | None = None
 ) -> None:
-    """Print a leaderboard with the columns that fit, with those of `columns`, or with all."""
+    """Print a leaderboard with the columns that fit, or with `columns`, or, if `wide`, with all."""
     console = console or Console(highlight=False)
     every, room = short_texts(board, columns), console.width
     widths, table = _widths(every), every
@@ -55,7 +55,7 @@ def print_board(
 
 
 def _fitting(widths: Mapping[str, int], room: int) -> list[str]:
-    """Return the heads that fit in `room` together, the important ones before others."""
+    """Choose heads that fit in `room` together, by importance; return them in table order."""
     keys = {head: column_key(head) for head in widths}
     order = sorted(widths, key=lambda head: [*_FIRST, keys[head]].index(keys[head]))
     fitting = list[str]()
@@ -68,7 +68,7 @@ def _fitting(widths: Mapping[str, int], room: int) -> list[str]:
 
 
 def print_markdown(text: str) -> None:
-    """Print Markdown; in a terminal its tables fit, and its paragraphs are wrapped."""
+    """Print Markdown; in a terminal, make tables fit and wrap paragraphs."""
     if not sys.stdout.isatty():
         print(text, end="")
         return
@@ -90,7 +90,7 @@ def print_markdown(text: str) -> None:
 def _print_table(console: Console, table: pd.DataFrame, left: Sequence[str]) -> None:
     """Print a table with its cells wrapped, or in parts if words would not fit.
 
-    Each part has the columns of `left`, or the first.
+    Each part repeats the columns in `left`, or the first column if `left` is empty.
     """
     keys = left or [str(table.columns[0])]
     words = _widths(table.map(lambda cell: max(cell.split(), key=len, default="")))
@@ -116,7 +116,7 @@ def _print_table(console: Console, table: pd.DataFrame, left: Sequence[str]) -> 
 
 
 def _widths(table: pd.DataFrame) -> dict[str, int]:
-    """Return the letters in the longest line of each column."""
+    """Return how many letters the longest line of each column has."""
     return {str(head): max(map(cell_len, [*head_lines(str(head)), *table[head]])) for head in table}
 
 
@@ -139,5 +139,5 @@ def _rich(
 
 
 def _text(text: str) -> Text:
-    """Return text that is neither markup nor a command to the terminal."""
+    """Return `text` with nothing in it read as markup or as a command to the terminal."""
     return Text(escape_control(text))

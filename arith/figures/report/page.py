@@ -1,6 +1,6 @@
-"""A comparison on one HTML page that loads nothing: its content, the numbers that its script draws.
+"""A comparison on one HTML page that loads nothing: its content, and what its script draws.
 
-Shapes: N the longest operand scored. Cells are flat lists of N x N in the order of the grid:
+Shapes: N is the longest operand scored. Cells are flat lists of N x N in the order of the grid:
 cell (i, j), first operand of i digits and second of j, is entry (i - 1) N + j - 1.
 """
 
@@ -40,10 +40,10 @@ from tape_arith.arith.scoring.grid import REGION_WORDS, Region, region_mask
 from tape_arith.arith.scoring.statistics import over_seeds, wilson
 
 _PARTS: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
-"""Regions of which each cell is in one."""
+"""Regions that divide the grid: each cell is in exactly one."""
 _DASHES = ("", "6 3", "2 3", "8 3 2 3")
 _PENS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#3a9bdc", "#8c6bb1", "#7f7f7f")
-"""The colours of curves, readable on light and on dark."""
+"""The colours of curves, readable on light and on dark pages."""
 
 
 @dataclass(frozen=True)
@@ -51,28 +51,28 @@ class Run:
     """One training run, as its folder describes it."""
 
     encoding: str
-    """As it was trained, without what is added at test time."""
+    """The encoding as it was trained, without what is added at test time."""
     seed: int
     folder: str
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Commit, torch, hardware, ...: the same names for all runs; "" for what is not recorded."""
+    """Commit, torch, hardware, ...: all runs have the same keys, "" for what is not recorded."""
     config: Mapping[str, int | float | str] = field(default_factory=dict)
     commands: Sequence[str] = ()
     """The commands that train and score it again."""
     recorded: str | None = None
-    """The command line in its record."""
+    """The command line that was recorded at its training."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The encodings of a page and their runs."""
+    """What a page shows: encodings and their runs."""
 
     board: Board
     panels: Sequence[Panel]
-    """The grids of each row of the leaderboard, one a seed, in its order."""
+    """For each row of the leaderboard, in order, the grids of its encoding, one per seed."""
     runs: Sequence[Run]
     curves: pd.DataFrame
-    """The rows of `curves.Study`, encodings in the order of the leaderboard."""
+    """As `Study.rows`, with encodings in the order of the leaderboard."""
     command: str
     """The command line that writes this page again."""
 
@@ -98,12 +98,12 @@ def page(report: Report) -> str:
         for name in ("style.css", "report.js", "template.html")
     )
     numbers, first = content(report), report.panels[0][0]
-    # Deflated, so that thirty grids of five seeds fit.
+    # Compressed, to keep a page of thirty encodings with five seeds small.
     data = zlib.compress(json.dumps(numbers, allow_nan=False, separators=(",", ":")).encode(), 9)
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
-    # A long name may be broken before each option or joint.
+    # A long name may break before each ":", "+" or "@".
     environment.filters["pieces"] = lambda name: re.split("(?=[:+@])", name)
     environment.filters["is_hash"] = lambda value: re.fullmatch("[0-9a-f]{64}", str(value))
     facts = {name: {run.facts[name] for run in report.runs} for name in report.runs[0].facts}
@@ -112,7 +112,7 @@ def page(report: Report) -> str:
         members = configurations.setdefault(tuple(run.config.items()), [])
         members.append(f"{run.encoding}, seed {run.seed}")
     return environment.from_string(template).render(
-        # This style, this script, and nothing from anywhere.
+        # A browser may use this style and this script, and load nothing.
         policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'",
         style=style,
@@ -136,7 +136,7 @@ def _hash(text: str) -> str:
 
 
 def _leaderboard(report: Report) -> dict[str, Any]:
-    """Return heads, notes and sections of rows; a column without any number is left out."""
+    """Return heads, notes and sections of rows, without columns in which nothing is known."""
     board, rows = report.board, report.board.rows
     texts = board.texts().drop(columns=["#", "encoding", "kind", "seeds", "each seed, %"])
     texts = texts.drop(columns="converged", errors="ignore")
@@ -210,7 +210,7 @@ def content(report: Report) -> dict[str, Any]:
 
 
 def _cells(grids: Panel) -> dict[str, Any]:
-    """Return the cells of an encoding and the words about them."""
+    """Return the counts of an encoding's cells, and the text above its map."""
     return {
         "seeds": [grid.seed for grid in grids],
         "exact": np.sum([grid.exact for grid in grids], axis=0).ravel().tolist(),
@@ -222,16 +222,16 @@ def _cells(grids: Panel) -> dict[str, Any]:
 
 
 def _intervals(total: int) -> list[str]:
-    """Return Wilson's 95 % interval of 0 to `total` exact answers, in words."""
+    """Return Wilson's 95 % interval as text, for each count of exact answers from 0 to `total`."""
     ends = zip(*wilson(np.arange(total + 1), total), strict=True)
     return [f"{100 * low:.1f} % to {100 * high:.1f} %" for low, high in ends]
 
 
 def _pairs(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
-    """Return the difference of every two encodings, first minus second, by places: "0 1".
+    """Return the difference of every two encodings, first minus second, by their indices: "0 1".
 
-    `cells` are bits in base64, 1 for a significant difference, most significant bit first;
-    `points` are the differences of the means in percentage points, null for an empty region.
+    `cells` has a bit per cell in base64, 1 for a significant difference, the most significant bit
+    first; `points` are the differences of the means in percentage points, null for an empty region.
     """
     pairs = {}
     made = [
@@ -255,14 +255,16 @@ def _pairs(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
 
 
 def colours(name: str) -> str:
-    """Return 256 colours of a map, six hexadecimal digits each: those of the figures."""
+    """Return 256 colours of a colour map of the figures, as six hexadecimal digits each."""
     palette = sns.color_palette(name, as_cmap=True)(np.linspace(0, 1, 256))
     return "".join(mpl.colors.to_hex(colour)[1:] for colour in palette)
 
 
 def _curves(rows: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    """Return the lines of the seeds of each encoding and their mean, at up to 200 steps; and the
-    learning of each length, the mean over seeds, a row a length and a column a step, at up to 60.
+    """Return what the charts over training draw of each encoding.
+
+    `curves` has its seeds and their mean, at up to 200 steps. `lengths` has exact match by length,
+    the mean over seeds, with a row per length and a column per step, at up to 60 steps.
     """
     curves = by_seed(rows)
     lines, learning = [], []
@@ -293,7 +295,7 @@ def _curves(rows: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
 
 
 def _thinned(table: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Return every k-th row, at most `most`, and the last."""
+    """Return every k-th row, at most `most` of them, and the last row."""
     count = len(table)
     return table.iloc[sorted({*range(0, count, max(-(-count // most), 1)), *range(count)[-1:]})]
 
@@ -303,5 +305,5 @@ def _points(values: "pd.Series[float]") -> list[tuple[int, float]]:
 
 
 def _rounded(value: float) -> float:
-    """Round to four digits: more than a curve shows."""
+    """Round to four significant digits, more than a curve shows."""
     return float(f"{value:.4g}")
