@@ -1,4 +1,4 @@
-"""Addition Bucket and its like: an endless, balanced, indexed stream of problems.
+"""Addition Bucket and similar data: an endless, balanced, indexed stream of problems.
 
 n  problems asked for      W  max_digits      P  pairs of operand lengths, W * W
 """
@@ -26,19 +26,19 @@ from tape_arith.arith.tasks.task import (
 
 EVALUATION, CARRY = "evaluation", "carry"
 SPLITS = (EVALUATION, CARRY)
-"""Splits that a run can be scored on: operands as in training, or hard ones of the task's own."""
+"""Splits that a run can be scored on: uniform operands as in training, or the task's hard ones."""
 LENGTH_TYPE = np.dtype("<u2")
 """Type of a problem's length as it is stored and hashed."""
 MOST_DIGITS = 700
-"""Its square is the length of a block, whose order is drawn in memory, and the number of cells of a
-grid, whose file must not be longer than what is read back."""
+"""Limit of `max_digits`. Its square is the length of a block, whose order is drawn in memory, and
+the number of cells of a grid, whose file must stay short enough to be read back."""
 MOST_PER_CELL = 2**20
-"""Most problems of a cell: up to here every sum of a grid is exact in float64."""
+"""Limit of problems per cell, up to which every sum of a grid is exact in float64."""
 _MOST_PROBLEMS = 2**26
-"""Most problems of a grid: more would be made for hours before the first is scored."""
+"""Limit of problems per grid: more would take hours to generate before any is scored."""
 
-_CACHED_TOKENS = 2**21  # of the work arrays: more rows at once fall out of the processor's cache
-_PIECE_TOKENS = 2**23  # of what `pieces` yields at once
+_CACHED_TOKENS = 2**21  # size of the work arrays; larger ones exceed the processor's cache
+_PIECE_TOKENS = 2**23  # size of what `pieces` yields at once
 _ORDERED = 2**14  # problems whose order is drawn at once
 
 _QUAD = 4  # decimal digits from one half word
@@ -50,20 +50,20 @@ _QUADS_PACKED = np.ascontiguousarray(_QUADS, dtype=np.uint8).view(np.uint32).res
 class Bucket:
     """Problems 0, 1, 2, ... whose operands have 1 to `max_digits` digits.
 
-    Problem i is a pure function of the fields, the task's version and i. Each P consecutive
-    problems from a multiple of P on hold every pair of operand lengths once, in an order drawn for
-    them. An operand of d digits is uniform over 10**(d-1) .. 10**d - 1 (one digit: 1 .. 9), except
-    in the split "carry", whose operands are the task's (`Task.carry_operands`).
+    Problem i is a pure function of the fields, the task's version and i. Problems k P to
+    k P + P - 1, a block, hold every pair of operand lengths once, in an order of their own. An
+    operand of d digits is uniform over 10**(d-1) .. 10**d - 1 (one digit: 1 .. 9), except in the
+    split "carry", whose operands the task chooses (`Task.carry_operands`).
 
-    Raises UsageError for an unknown task, a `max_digits` out of range, and the split "carry" of a
-    task that has none.
+    Raises UsageError for an unknown task, a `max_digits` out of range, and the split "carry" if the
+    task has none.
     """
 
     task: str
     max_digits: int
     seed: int
     split: str
-    """"train", one of SPLITS, or the name of any other stream that shall share nothing with them"""
+    """"train", one of SPLITS, or any other name, which gives an independent stream"""
 
     def __post_init__(self) -> None:
         load_task(self.task)
@@ -91,18 +91,18 @@ class Bucket:
         """Return problems start .. stop - 1, all in memory."""
         _check(start, stop)
         rows = max(1, _CACHED_TOKENS // self.longest)
-        firsts = range(start, max(stop, start + 1), rows)  # once at least, if for nothing
+        firsts = range(start, max(stop, start + 1), rows)  # at least one, even if empty
         return concatenate([self._chunk(first, min(first + rows, stop)) for first in firsts])
 
     def pieces(self, start: int, stop: int) -> Iterator[Problems]:
-        """Yield problems start .. stop - 1, a piece of bounded memory (some tens of MB) a time."""
+        """Yield problems start .. stop - 1 in pieces of bounded size (some tens of MB)."""
         _check(start, stop)
         rows = max(1, _PIECE_TOKENS // self.longest)
         for first in range(start, stop, rows):
             yield self.problems(first, min(first + rows, stop))
 
     def operand_lengths(self, start: int, stop: int) -> Int64:
-        """Return the digits of the operands of problems start .. stop - 1: int64[n, 2]."""
+        """Return both operands' numbers of digits in problems start .. stop - 1: int64[n, 2]."""
         _check(start, stop)
         span_length = _blocks_together(self.num_pairs) * self.num_pairs
         pairs = [np.zeros(0, dtype=np.int64)]
@@ -121,16 +121,16 @@ class Bucket:
         return load_task(self.task).carry_operands(lengths, halves[:, :each])
 
     def keys(self, start: int, stop: int, draw: int = 0) -> Int64:
-        """Return the seeds, int64[n] >= 0, of a model's random choices about each problem.
+        """Return a seed for a model's random choices about each problem, int64[n] >= 0.
 
-        `draw` tells apart several choices about one problem (a second epoch, say).
+        Another `draw` gives other seeds for the same problems, as in a second epoch.
         """
         _check(start, stop)
         raw = words(self._key(f"key {draw}"), start, stop - start, 1)[:, 0]
         return (raw >> np.uint64(1)).astype(np.int64)
 
     def sha256(self, count: int) -> str:
-        """Return the hash of the first `count` problems: of the hashes of tokens and lengths."""
+        """Return a hash of the first `count` problems, over the hashes of tokens and lengths."""
         tokens, lengths = hashlib.sha256(), hashlib.sha256()
         for piece in self.pieces(0, count):
             tokens.update(piece.tokens.data)
@@ -145,8 +145,8 @@ class Bucket:
         return load_task(self.task).problems(a, b, self.max_digits)
 
     def _uniform_operands(self, start: int, stop: int) -> tuple[Digits, Digits]:
-        # Of each problem's half words, the first two give the leading digits, the rest four
-        # digits each: W digits for a, then W for b, those past a number's length unused.
+        # The first two half words of a problem give the leading digits, the others four digits
+        # each: W digits for a, then W for b. Digits past a number's length are not used.
         count, quads = stop - start, -(-self.max_digits // _QUAD)
         halves = half_words(words(self._key("digits"), start, count, 1 + quads))
         leading = (below(9, halves[:, :2]) + 1).astype(np.uint8)
@@ -190,9 +190,9 @@ def _blocks_together(num_pairs: int) -> int:
     return -(-_ORDERED // num_pairs)
 
 
-@lru_cache(maxsize=32)  # as many as threads that walk through spans of their own
+@lru_cache(maxsize=32)  # enough for as many threads, each in its own span
 def _pairs(bucket: Bucket, span: int) -> npt.NDArray[np.uint32]:
-    """Return the numbers 0 .. P - 1 of length pairs in the order of some consecutive blocks."""
+    """Return the length pair, numbered 0 .. P - 1, of each problem of a span of blocks."""
     num_pairs = bucket.num_pairs
     together = _blocks_together(num_pairs)
     raw = words(bucket._key("order"), span * together, together, num_pairs)

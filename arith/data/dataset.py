@@ -1,7 +1,7 @@
 """A dataset on disk: shards of problems and the manifest that describes them.
 
-A shard is two .npy files, the tokens of its problems end to end and their lengths. The manifest is
-written last: a folder with one is complete.
+A shard is two .npy files: the tokens of its problems, end to end, and the problems' lengths. The
+manifest is written last, so that a folder with a manifest is complete.
 """
 
 import hashlib
@@ -32,8 +32,8 @@ REMEDY = (
 )
 HEADER_BYTES = 128
 """Bytes that numpy writes before a one-dimensional array, whatever its length."""
-_COMPARED = 1000  # problems of each shard that `verify` makes anew
-# The name is joined to the folder's path: it must not lead out of it.
+_COMPARED = 1000  # problems of each shard that `verify` generates again
+# The name is joined to the folder's path and must not lead out of the folder.
 _FileName = Annotated[str, Field(pattern=r"^(tokens|lengths)-[0-9]{5,}\.npy$")]
 
 
@@ -55,12 +55,12 @@ class Identity(Part):
 
     @property
     def identity(self) -> "Identity":
-        """These fields alone, of a document that has others."""
+        """The fields of Identity alone, without those of a subclass."""
         return Identity(**{name: getattr(self, name) for name in Identity.model_fields})
 
     @property
     def bucket(self) -> Bucket:
-        """The stream whose first problems these are."""
+        """The stream whose first `count` problems the dataset holds."""
         return Bucket(self.task, self.max_digits, self.seed, self.split)
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ class Manifest(Identity):
     vocabulary: list[str]
     num_tokens: Positive
     sha256: Sha256
-    """Over the hashes of all shards."""
+    """Hash over the hashes of all shards."""
     shards: tuple[Shard, ...]
 
     @model_validator(mode="after")
@@ -127,10 +127,10 @@ class Manifest(Identity):
 
     @classmethod
     def load(cls, directory: Path) -> "Manifest":
-        """Read the manifest in `directory` and check that its files are there.
+        """Read the manifest in `directory` and check that the files it lists are there.
 
-        Raises UsageError if there is none; Failure if it is corrupt, of a task or a version that
-        this installation does not have, or if a file is missing or has the wrong size.
+        Raises UsageError if there is no manifest; Failure if it is corrupt, if this installation
+        lacks its task or version, or if a file is missing or has the wrong size.
         """
         path = directory / FILE
         if not path.exists():
@@ -162,7 +162,7 @@ class Manifest(Identity):
 class Dataset:
     """The dataset in `directory`, read through memory maps.
 
-    Raises UsageError if there is none; Failure, naming the file, if it is corrupt.
+    Raises UsageError if there is no dataset; Failure, naming the file, if it is corrupt.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -178,7 +178,7 @@ class Dataset:
     def problems(self, start: int, stop: int) -> Problems:
         """Return problems start .. stop - 1, equal to `bucket.problems(start, stop)`.
 
-        Raises ValueError outside of the dataset; Failure, naming the file, if a shard is corrupt.
+        Raises ValueError beyond the dataset's end; Failure, naming the file, if a shard is corrupt.
         """
         if not 0 <= start <= stop <= len(self):
             raise ValueError(
@@ -206,17 +206,17 @@ class Dataset:
         )
 
     def _shard(self, number: int) -> tuple[UInt8, Int64]:
-        """Return the tokens of a shard and the end of each problem among them, after a 0.
+        """Return a shard's tokens, and a 0 followed by the end index of each problem in them.
 
-        One shard is open at a time: training goes through them in order.
+        Only one shard is open at a time, since training reads them in order.
         """
         if self._open is None or self._open[0] != number:
             files = self.manifest.shards[number].files(self.directory)
             for file, _, digest in files:
-                # A flipped digit is a wrong sum; a second a GB finds it.
+                # A flipped digit makes a wrong sum; hashing, a second per GB, finds it.
                 if sha256(file) != digest:
                     raise Failure(f"{file} is corrupt: wrong hash; {_remedy(self.directory)}")
-            # Plain arrays: slicing a memmap costs ten times as much.
+            # Plain arrays, since slicing a memmap takes ten times as long.
             tokens, lengths = (np.asarray(np.load(file, mmap_mode="r")) for file, *_ in files)
             ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
             self._open = number, tokens, ends
@@ -226,8 +226,8 @@ class Dataset:
 def verify(directory: Path) -> Manifest:
     """Check the dataset in `directory` against its manifest and its generator.
 
-    Hashes every file and makes the first problems of each shard anew. Raises Failure, naming every
-    file that is wrong.
+    It hashes every file and generates the first problems of each shard again. Raises Failure,
+    naming the files that are wrong.
     """
     dataset = Dataset(directory)
     shards = dataset.manifest.shards

@@ -1,7 +1,7 @@
-"""Problems as inputs of the decoder: padded rows of like lengths, or packed end to end.
+"""Problems as inputs of the decoder: padded rows of similar length, or rows packed end to end.
 
-Legend: n rows, T tokens of the longest row, or some more; packed: C tokens, N sequences, the n rows
-and fillers.
+Legend: n rows, T tokens of the longest row or a few more. If packed: C tokens in N sequences, which
+are the n rows followed by fillers, sequences of padding.
 """
 
 from collections.abc import Iterator
@@ -14,25 +14,25 @@ from tape_arith.arith.tasks.task import BOS, PAD, Problems, below, half_words
 
 Integers = NDArray[np.int64]
 CAPACITY_STEP = 4096
-"""The last packed group is filled up to a multiple of this: few shapes, little padding."""
+"""The last packed group is filled to a multiple of this many tokens: few shapes, little padding."""
 
 
 class Rows(NamedTuple):
     """Right-padded or packed rows. Inputs are T - 1 wide: the end token is never an input.
 
-    Packed: inputs, targets and is_answer are [1, C], all rows end to end; final_lengths and keys
-    are [N], because sequences of padding fill up the rest of C tokens.
+    If packed, inputs, targets and is_answer are [1, C], all rows end to end; final_lengths and
+    keys are [N], because fillers take up the rest of the C tokens.
 
     source_index    int64 [n]       index of each row among the problems
-    inputs          int64 [n, T-1]  tokens but the last
+    inputs          int64 [n, T-1]  all tokens but the last
     targets         int64 [n, T-1]  the token after each input
     is_answer       bool  [n, T-1]  targets that are scored: answer digits and the end token
     prompt_lengths  int64 [n]
     final_lengths   int64 [n]
     keys            int64 [n]
-    answer_tokens   int64 [n]       how many targets of each row are scored, one at the least
-    starts          int32 [N + 1]   begin of each sequence, then C; None if padded
-    longest         packed: no sequence is longer
+    answer_tokens   int64 [n]       number of scored targets of each row, at least 1
+    starts          int32 [N + 1]   start of each sequence, then C; None if padded
+    longest         if packed, upper limit on the length of a sequence
     """
 
     source_index: Integers
@@ -48,12 +48,12 @@ class Rows(NamedTuple):
 
     @property
     def answers(self) -> Integers:
-        """Places of the scored tokens among all inputs, row after row: int64 [m]."""
+        """Flat indices of the scored tokens among all inputs, row after row: int64 [m]."""
         return np.flatnonzero(self.is_answer)
 
 
 def prepend_bos(problems: Problems, keys: Integers, most: int) -> Problems:
-    """Put 0 to `most` [BOS] in front of each problem, uniformly at random by its key."""
+    """Put 0 to `most` [BOS] in front of each problem; its key draws the number uniformly."""
     if most == 0:
         return problems
     count = below(most + 1, half_words(keys.astype(np.uint64)[:, None])[:, 0])
@@ -68,7 +68,7 @@ def prepend_bos(problems: Problems, keys: Integers, most: int) -> Problems:
 def pad(
     problems: Problems, keys: Integers, source_index: Integers, width: int | None = None
 ) -> Rows:
-    """Pad the problems at `source_index`, in that order, to inputs of `width` or of the longest."""
+    """Pad the problems at `source_index`, in that order, to `width` inputs (None: the longest)."""
     lengths, prompts = problems.lengths[source_index], problems.prompt_lengths[source_index]
     starts = problems.starts[source_index]
     column = np.arange(lengths.max() if width is None else width + 1)
@@ -96,7 +96,7 @@ def pack(
 ) -> Rows:
     """Pack the problems at `source_index` end to end.
 
-    Sequences of padding fill up `capacity` tokens, so that all batches have one shape.
+    Fillers take up the rest of `capacity` tokens, so that all batches have the same shape.
     """
     widths = problems.lengths[source_index] - 1
     prompts = problems.prompt_lengths[source_index]
@@ -104,7 +104,7 @@ def pack(
     ends = np.cumsum(widths)
     used = int(ends[-1])
     capacity = used if capacity is None else max(capacity, used)
-    # As many fillers as an empty batch would take, so that their number is the same for all.
+    # As many fillers as an empty batch needs, so that every batch has the same number of them.
     fillers = used + longest * np.arange(1, -(-capacity // longest) + 1)
     starts = np.concatenate(([0], ends, np.minimum(fillers, capacity))).astype(np.int32)
     row = np.repeat(np.arange(len(source_index)), widths)
@@ -133,13 +133,13 @@ def pack(
 def few_shapes(
     lengths: Integers, count: int, tokens: int, widths: Integers
 ) -> Iterator[tuple[slice, int]]:
-    """Yield the rows and the width of at most `count` groups of inputs of few shapes.
+    """Yield the rows and the width of each of at most `count` groups, which have few shapes.
 
-    lengths  of the inputs, the longest first
-    widths   that a group may have, ascending; the last no less than any length
+    lengths  lengths of the inputs, the longest first
+    widths   widths that a group may have, ascending; the last is at least the longest length
 
-    All groups but the last have as many rows as make about `tokens` inputs of their width (one at
-    the least), so that a width has one shape; the last takes what is left.
+    A group has about `tokens` inputs, padding included, but at least one row. Its width alone
+    decides its shape, except that the last group takes all rows that are left.
     """
     start = 0
     for group in range(count):
@@ -169,17 +169,17 @@ def groups_of_tokens(
     *,
     packed: bool = False,
 ) -> Iterator[Rows]:
-    """Yield the problems at `indices` (all, if None) in groups of like lengths.
+    """Yield the problems at `indices` (all, if None) in groups of similar length.
 
-    A group has at most `most` tokens, padding included, and one row at the least. Packed ones are
-    filled up to `most`, so that they have one shape; the last to a multiple of CAPACITY_STEP.
+    A group has at most `most` tokens, padding included, but at least one row. Packed groups are
+    filled to `most` tokens and so have one shape; the last to a multiple of CAPACITY_STEP.
     """
     indices = np.arange(len(problems.lengths)) if indices is None else indices
     order = indices[np.argsort(problems.lengths[indices], kind="stable")]
     lengths = problems.lengths[order]
     start = 0
     while start < len(order):
-        # Rows grow longer, so the last row that fits is found by the width it would force.
+        # Rows are sorted by length: the last row of a group decides the group's width.
         if packed:
             size = np.cumsum(lengths[start:] - 1)
         else:

@@ -1,8 +1,8 @@
-"""Write problems: a dataset, which a repeated call resumes after a kill, text or Parquet.
+"""Write problems as text, as Parquet, or as a dataset, which a repeated call resumes after a kill.
 
-The finished shards are listed in unfinished.json; the manifest is written last and replaces it. The
-end of a shard depends on its number alone and a problem on its index alone: the bytes are the same
-for any number of workers. Workers are threads, because numpy and hashlib release Python's lock.
+unfinished.json lists the finished shards; the manifest is written last and replaces it. The end of
+a shard depends on its number alone, and a problem on its index alone: the bytes are the same for
+any number of workers. Workers are threads, because numpy and hashlib release Python's lock.
 """
 
 import filecmp
@@ -33,7 +33,7 @@ from tape_arith.arith.tasks.task import TO_TEXT, Problems
 from tape_arith.arith.terminal import Stopped, bar
 
 SHARD_SIZE = 1_000_000
-"""Problems a shard. It does not change what a dataset holds, only where it is cut."""
+"""Problems per shard. It does not change what a dataset holds, only where it is cut."""
 
 UNFINISHED = "unfinished.json"
 _OWN_FILE = re.compile(r"(tokens|lengths)-\d{5,}\.npy|unfinished\.json")
@@ -59,12 +59,12 @@ def generate_dataset(
 ) -> float:
     """Write a dataset with a progress bar and `workers` threads (0: all cores).
 
-    Returns the seconds it took. Raises Busy if another process writes it, Stopped if `should_stop`
-    returned True between two shards; the next call goes on.
+    Returns the seconds it took. Raises Busy if another process is writing the dataset, Stopped if
+    `should_stop` returned True between two shards; the next call continues.
     """
     began = time.perf_counter()
     threads = workers or os.cpu_count() or 1
-    # A complete dataset takes no lock: it may be where nobody can write.
+    # A complete dataset needs no lock, and its folder may be read-only.
     complete = (folder / FILE).exists() and not (folder / NAME).exists() and not fresh
     lock = nullcontext() if complete else lock_folder(folder, "generate")
     with lock, bar(f"generate {folder.name}", count) as update:
@@ -90,11 +90,11 @@ def generate(
 ) -> Manifest:
     """Write the first `count` problems of `bucket` to `directory`; resume after a kill.
 
-    A dataset that is there already, complete and the same, is left as it is and its manifest
+    If the folder already holds the same dataset, complete, it is left unchanged and its manifest
     returned; `fresh` removes it first. `progress` is called with the number of problems on disk so
     far. The caller keeps other writers away.
 
-    Raises UsageError if the folder holds anything else, Failure if the disk refuses.
+    Raises UsageError if the folder holds anything else, Failure if it cannot be written.
     """
     if count < 1:
         raise UsageError(f"a dataset has at least 1 problem, not {count}")
@@ -103,7 +103,7 @@ def generate(
     identity = Identity.of(bucket, count)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        # A manifest alone may be another program's.
+        # A manifest.json without shards may be another program's.
         names = sorted(path.name for path in directory.iterdir() if not path.name.startswith("."))
         own = [name for name in names if _OWN_FILE.fullmatch(name)]
         if names and not own:
@@ -112,7 +112,7 @@ def generate(
                 "--out"
             )
         if fresh:
-            # The documents go first: after a kill in between none vouches for a missing file.
+            # The documents are removed first: after a kill in between, none lists a missing file.
             for name in (FILE, UNFINISHED, *own):
                 (directory / name).unlink(missing_ok=True)
         if (directory / FILE).exists():
@@ -145,7 +145,7 @@ def _write_shards(
     workers: int,
     progress: Callable[[int], None],
 ) -> tuple[Shard, ...]:
-    """Write the shards that an earlier call did not finish; return all."""
+    """Write the shards that an earlier call did not finish; return all shards."""
     path = directory / UNFINISHED
     earlier: tuple[Shard, ...] = ()
     if path.exists():
@@ -157,7 +157,7 @@ def _write_shards(
         start = number * shard_size
         stop = min(start + shard_size, identity.count)
         for shard in earlier[number : number + 1]:
-            # Hashing costs far less than writing it again.
+            # Hashing a shard takes far less time than writing it again.
             files = shard.files(directory)
             intact = all(file.exists() and sha256(file) == digest for file, _, digest in files)
             if intact and shard.count == stop - start:
@@ -195,7 +195,7 @@ def _write_shard(directory: Path, identity: Identity, number: int, start: int, s
             assert file.tell() == HEADER_BYTES
         tokens_sha256 = sha256(temporary)
     with atomic(lengths_path) as temporary:
-        with open(temporary, "wb") as file:  # by its path, numpy would add a suffix
+        with open(temporary, "wb") as file:  # numpy would add a suffix to a path
             np.save(file, np.concatenate(lengths))
         lengths_sha256 = sha256(temporary)
     return Shard(
@@ -222,12 +222,12 @@ def write_problems(
 ) -> Path:
     """Write the first `count` problems of `bucket` to one file, as "text" or "parquet".
 
-    Text has a problem a line, "a+b=c", digits least significant first, without the end token. The
-    columns of Parquet are text, first_length and second_length (digits of the operands). A `path`
-    that exists is replaced if it has the same bytes, or with `fresh`.
+    Text has one problem per line, "a+b=c", digits least significant first, without the end token.
+    The columns of Parquet are text, first_length and second_length (digits of the operands). An
+    existing `path` is replaced only if it has the same bytes, or with `fresh`.
 
-    Raises UsageError if `path` holds something else or pyarrow is not installed, Failure if the
-    disk refuses.
+    Raises UsageError if `path` holds something else or pyarrow is not installed, Failure if it
+    cannot be written.
     """
     if count < 1:
         raise UsageError(f"a dataset has at least 1 problem, not {count}")

@@ -1,4 +1,4 @@
-"""Differences between grids that keep them out of one figure."""
+"""Differences for which grids must not stand in one figure."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,11 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.scoring.grid import Grid
 
 _WEIGHTS = ("steps_before", "config_before")
-"""Budget entries of a run that began with the weights of another."""
+"""Budget entries of a run that began with the weights of another run."""
 
 
 def check_comparable(grids: Sequence[Grid]) -> None:
-    """Raise UsageError, saying all that differs, if `grids` must not stand in one figure."""
+    """Raise UsageError, listing all differences, if `grids` must not stand in one figure."""
     for grid in grids[1:]:
         if words := differences(grid, grids[0]):
             run, first = (f"{each.name} seed {each.seed}" for each in (grid, grids[0]))
@@ -21,7 +21,7 @@ def check_comparable(grids: Sequence[Grid]) -> None:
 
 
 def differences(one: Grid, other: Grid) -> list[str]:
-    """Say all that keeps two grids out of one figure: ["steps 2000, not 1000"]; [] if nothing."""
+    """Return why two grids must not share a figure, as in ["steps 2000, not 1000"]; [] if none."""
     facts, other_facts = _facts(one), _facts(other)
     words = []
     for key in dict.fromkeys([*facts, *other_facts]):
@@ -40,7 +40,7 @@ def differences(one: Grid, other: Grid) -> list[str]:
 
 
 def is_same_run(one: Grid, other: Grid) -> bool:
-    """Return whether both are of one run, one change at test time and one evaluation set."""
+    """Tell whether both grids have the same run, change at test time and evaluation set."""
     return (one.name, one.seed) == (other.name, other.seed) and not differences(one, other)
 
 
@@ -53,7 +53,7 @@ def _settings(one: Grid, other: Grid) -> str:
     words = []
     for key in dict.fromkeys([*one.settings, *other.settings]):
         value, other_value = (grid.settings.get(key, "the preset's") for grid in (one, other))
-        if key != "steps" and value != other_value:  # the budget tells steps
+        if key != "steps" and value != other_value:  # steps are in the budget
             words.append(f"{key} {value}, not {other_value}")
     hashes = [str(grid.budget.get("config_sha256"))[:8] for grid in (one, other)]
     return "; ".join(words) or f"config {hashes[0]}, not {hashes[1]}"

@@ -40,11 +40,11 @@ REGIONS: tuple[Region, ...] = get_args(Region)
 REGION_WORDS: dict[Region, str] = {region: region.replace("_", " ") for region in REGIONS}
 """Names of the regions for people."""
 CONVERGED = 0.99
-"""In-distribution mean from which a run counts as converged."""
-# Shares are rounded to multiples of this before they are added, so that sums are exact and do not
-# depend on the order or the size of the chunks. The rounding itself is below 5e-10.
+"""In-distribution mean at or above which a run counts as converged."""
+# Each share of right tokens is rounded to a multiple of this before it is added, so that sums are
+# exact and do not depend on the order or the size of the chunks. The rounding is below 5e-10.
 _SHARE_UNIT = 2.0**-30
-# The slack is for the last bit of a mean that is the threshold exactly.
+# Tolerance for the last bit of a mean that equals its threshold.
 SLACK = 1e-12
 
 
@@ -52,19 +52,19 @@ SLACK = 1e-12
 class EvaluationSet:
     """The problems of `split` with operands of up to `max_digits` digits.
 
-    `max_digits` is None for the setting `tested_digits` of the run.
+    If `max_digits` is None, it is the run's setting `tested_digits`.
     """
 
     split: str = EVALUATION
     max_digits: int | None = None
 
     def normalized(self, tested_digits: int) -> "EvaluationSet":
-        """Return the one form of this set for a run that tests to `tested_digits`."""
+        """Return this set with None as `max_digits` if that is the run's `tested_digits`."""
         return replace(self, max_digits=None) if self.max_digits == tested_digits else self
 
     @property
     def filename_parts(self) -> tuple[str, str]:
-        """Parts of a grid's file name, before and after the extrapolation."""
+        """Parts of a grid's file name, before and after the extrapolation's name."""
         before = "" if self.split == EVALUATION else f"@{self.split}"
         return before, f"-to-{self.max_digits}" if self.max_digits else ""
 
@@ -80,7 +80,7 @@ class EvaluationSet:
         return [*split, *(["--max-digits", str(self.max_digits)] if self.max_digits else [])]
 
     def __str__(self) -> str:
-        """Return " on the split carry to 24 digits" to follow the name of a run."""
+        """Return words to follow a run's name, as in " on the split carry to 24 digits"."""
         split = "" if self.split == EVALUATION else f" on the split {self.split}"
         return split + (f" to {self.max_digits} digits" if self.max_digits else "")
 
@@ -112,33 +112,33 @@ class Grid:
     """The score of one trained run: counts per pair of operand lengths."""
 
     encoding: str
-    """Canonical name, options included, without what is added at test time."""
+    """Canonical name with its options, without the extrapolation."""
     extrapolation: str | None = None
     preset: str
     settings: dict[str, int | float | str] = field(default_factory=dict)
-    """Settings that replace the preset's: for people; the budget has a hash that is compared."""
+    """Settings that replace the preset's, for people: comparisons use their hash in `budget`."""
     seed: int
     trained_digits: int
     budget: dict[str, Any]
-    """The cost of training (steps, batch size, ...): equal in everything that is compared."""
+    """The cost of training (steps, batch size, ...): grids in a comparison must agree in it."""
     evaluation: dict[str, Any]
-    """The problems: task, version, seed, max_digits (N), problems_per_cell, sha256; the split
-    unless it is EVALUATION."""
+    """The evaluation set: task, version, seed, max_digits (N), problems_per_cell, sha256; also its
+    split unless that is EVALUATION."""
     scoring: dict[str, Any] = field(default_factory=dict)
-    """Facts of the scoring (type, threshold, ...): kept beside the counts, never compared."""
+    """Facts of the scoring (dtype, threshold, ...): stored, but never compared."""
     blocks_done: int = 0
-    """Leading blocks of the evaluation set that are counted: scoring resumes after them. A block is
-    a problem of every cell."""
+    """Number of leading blocks of the evaluation set that are counted; scoring resumes after them.
+    A block holds one problem of every cell."""
     exact: Ints
     """int64[N, N]: problems answered exactly."""
     total: Ints
-    """int64[N, N]: problems scored, `blocks_done` in every cell of a grid that is saved."""
+    """int64[N, N]: problems scored; in a saved grid, `blocks_done` in every cell."""
     right_sum: Floats
     """float64[N, N]: sum over problems of the share of right answer tokens."""
     first_wrong_sum: Ints
-    """int64[N, N]: sum over wrong answers of the first wrong place, 0 the least significant."""
+    """int64[N, N]: sum over wrong answers of the first wrong index; 0 is least significant."""
     usual: "Grid | None" = None
-    """Grid of this run on the split EVALUATION, if this one is of another and that is known."""
+    """For a grid of another split, the run's grid on the split EVALUATION; None if not known."""
 
     @classmethod
     def empty(cls, encoding: str, **facts: Any) -> Self:
@@ -166,13 +166,13 @@ class Grid:
             **facts,
             exact=exact,
             total=total,
-            # Sums are multiples of a known unit, so that means give them back to the last bit.
+            # Sums are multiples of a known unit, so that rounding restores them exactly.
             right_sum=np.rint(right_share * total / _SHARE_UNIT) * _SHARE_UNIT,
             first_wrong_sum=np.rint(first_wrong * (total - exact)).astype(np.int64),
         )
 
     def save(self, path: Path) -> None:
-        """Write the grid, a row of cells a line. Raises Failure if the disk refuses."""
+        """Write the grid, one row of cells per line. Raises Failure if writing fails."""
         entries = []
         for key, value in with_checksum(self.content(), _GridDocument.kind).items():
             entry = json.dumps(value)
@@ -182,7 +182,7 @@ class Grid:
         write_text(path, "{\n " + ",\n ".join(entries) + "\n}\n")
 
     def content(self) -> dict[str, Any]:
-        """Return what the file holds as plain Python: means instead of sums, None for nan."""
+        """Return the file's content in plain Python types: means instead of sums, None for nan."""
         cells = {
             "exact": self.exact.tolist(),
             "total": self.total.tolist(),
@@ -196,7 +196,7 @@ class Grid:
 
     @property
     def name(self) -> str:
-        """As on the command line: "tape", "tape+yarn"."""
+        """Name as on the command line: "tape", "tape+yarn"."""
         return self.encoding + (f"+{self.extrapolation}" if self.extrapolation else "")
 
     @property
@@ -206,7 +206,7 @@ class Grid:
 
     @property
     def max_digits(self) -> int:
-        """N."""
+        """N, the longest operand."""
         return len(self.total)
 
     @property
@@ -216,13 +216,13 @@ class Grid:
 
     @property
     def accuracy(self) -> Floats:
-        """float64[N, N]: exact match per cell, 0..1, of a grid with blocks."""
+        """float64[N, N]: exact match per cell, 0..1, if a block is counted."""
         return self.exact / self.total
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return a row a cell: which run it is of, the digits of both operands, and its score.
+        """Return one row per cell: its run, the digits of both operands, and its score.
 
-        exact_match, right_share   shares of problems and of answer tokens, nan before scoring
+        exact_match, right_share   right problems and right answer tokens, 0..1; nan before scoring
         in_distribution            whether both lengths were trained
         """
         import pandas as pd
@@ -250,7 +250,7 @@ class Grid:
     def mean(self, region: Region) -> float | None:
         """Return the mean of exact match over the cells of `region`, each with the same weight.
 
-        None if no cell is in the region, or no block is counted.
+        Returns None if the region has no cell or no block is counted.
         """
         mask = self.mask(region)
         if not self.blocks_done or not mask.any():
@@ -259,9 +259,9 @@ class Grid:
 
     @property
     def converged(self) -> bool | None:
-        """True if the trained lengths were learned; None while no block is counted.
+        """Whether the trained lengths were learned; None while no block is counted.
 
-        Hard sums do not tell: for them `usual` decides, None if it is not known.
+        On another split than EVALUATION, `usual` decides; None if that is not known.
         """
         grid = self if self.split == EVALUATION else self.usual
         value = None if grid is None else grid.mean("in_distribution")
@@ -271,7 +271,7 @@ class Grid:
         return f"<Grid of {self.summary()}>"
 
     def summary(self, evaluation_set: EvaluationSet | None = None) -> str:
-        """Return the means in one line, in percent, and how much is scored if that is not all."""
+        """Return one line: the means in percent, and how many problems are scored if not all."""
 
         def percent(region: Region) -> str:
             mean = self.mean(region)
@@ -292,11 +292,11 @@ class Grid:
     def add(
         self, operand_lengths: Ints, num_correct: Ints, answer_tokens: Ints, first_wrong: Ints
     ) -> None:
-        """Count a chunk of scored problems: int[n, 2] and three of int[n].
+        """Count a chunk of n scored problems: one array int[n, 2] and three arrays int[n].
 
-        `num_correct` of `answer_tokens` are right; `first_wrong` is the place of the first one that
-        is not, -1 for an exact answer. In any order and any chunks the sums come out the same to
-        the last bit. `blocks_done` is the caller's to raise.
+        `num_correct` of `answer_tokens` are right; `first_wrong` is the index of the first wrong
+        one, -1 for an exact answer. The order and the size of chunks do not change the sums, not
+        even in the last bit. The caller must raise `blocks_done`.
         """
         size = self.max_digits
         cells = np.ravel_multi_index(tuple((operand_lengths - 1).T), (size, size))
@@ -340,10 +340,10 @@ class _GridDocument(Part):
 
     encoding: Text
     extrapolation: Text | None
-    # It names a folder.
+    # The preset names a folder.
     preset: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+=@-]*$")]
     settings: dict[Text, _Scalar] = Field(default={})
-    """Only in the file if the preset was changed."""
+    """In the file only if settings replace those of the preset."""
     seed: Count
     trained_digits: Positive
     budget: dict[Text, _Scalar]

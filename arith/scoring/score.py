@@ -1,8 +1,8 @@
 """Exact match by one teacher-forced pass.
 
-For a deterministic causal model the greedy answer is exact if and only if, fed the right answer,
-the argmax at every answer position, the end token included, is right. So a forward scores a
-problem: no generation loop and no KV cache.
+For a deterministic causal model the greedy answer is exact if and only if the model, given the
+right answer as input, has the right argmax at every answer position, the end token included. So one
+forward scores a problem, without a generation loop or a KV cache.
 
 Legend: n rows, T tokens, V vocabulary, m scored tokens of all rows.
 """
@@ -25,14 +25,14 @@ from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.sequences import Sequences
 
-# Tokens of a forward: enough to fill the device, few enough to stay in its caches or memory.
+# Tokens per forward: enough to fill the device, few enough to stay in its caches or memory.
 TOKENS_A_BATCH = {"cpu": 8_192, "cuda": 131_072}
-# The scored tokens are padded to a multiple of this: oneDNN compiles a kernel for each new shape,
-# which takes about a millisecond.
+# The number of scored tokens is padded to a multiple of this: oneDNN compiles a kernel for each new
+# shape, which takes about a millisecond.
 ANSWERS = 64
-# Rows between two savings of a grid.
+# Problems scored between two saves of a grid.
 ROWS_A_CHUNK = 16_384
-# Rows over which the error of low precision is measured.
+# Problems on which the error of low precision is measured.
 PROBE_ROWS = 1_000
 
 Result = TypeVar("Result")
@@ -40,12 +40,12 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result for each of n problems. An answer includes the end token.
+    """The results of n problems, one entry each. An answer includes the end token.
 
-    num_correct    number of right tokens
-    answer_tokens  number of tokens
+    num_correct    number of right answer tokens
+    answer_tokens  number of answer tokens
     first_wrong    index of the first wrong token, 0 for the least significant digit; -1 if exact
-    margin         least difference, over the tokens, of the right logit and the best other one
+    margin         right logit minus the best wrong one; the minimum over the tokens
     predicted      token predicted at `first_wrong`, PAD if a logit is not finite; -1 if exact
     """
 
@@ -57,12 +57,12 @@ class Outcome:
 
     @property
     def exact(self) -> NDArray[np.bool_]:
-        """bool[n]: all tokens of the answer are right."""
+        """bool[n]: whether all tokens of the answer are right."""
         return self.first_wrong == -1
 
 
 def to_device(array: NDArray[Any], device: str) -> Tensor:
-    """Copy `array` to `device` without waiting for the work there, which takes pinned memory."""
+    """Copy `array` to `device`, from pinned memory, so that nothing waits for the work there."""
     tensor = torch.from_numpy(np.ascontiguousarray(array))
     if device == "cuda":
         tensor = tensor.pin_memory()
@@ -87,7 +87,7 @@ def logits_of_answers(decoder: Decoder, rows: Rows, device: str) -> Tensor:
     seqs = sequences(rows, device)
     chosen = to_device(np.pad(answers, (0, -len(answers) % ANSWERS)), device)
     if decoder.compiled:
-        # Of other sizes in every group, as is known from the start: no graph for the first alone.
+        # Sizes differ between groups: if told so now, torch makes no graph for the first alone.
         for varying in (chosen, seqs.starts):
             if varying is not None:
                 torch._dynamo.maybe_mark_dynamic(varying, 0)
@@ -108,7 +108,7 @@ def score(
     hardware: Hardware,
     threshold: float = 0.0,
 ) -> Outcome:
-    """Score `problems`; those with a margin under `threshold` again in float32."""
+    """Score `problems`; then again in float32 those whose |margin| is below `threshold`."""
     n = len(problems.lengths)
     outcome = Outcome(
         num_correct=np.zeros(n, np.int64),
@@ -124,19 +124,19 @@ def score(
         right_logit = logits.gather(-1, targets[:, None])
         best_other = logits.scatter(-1, targets[:, None], float("-inf")).amax(-1)
         margins = right_logit[:, 0] - best_other
-        # Logits that overflowed answer nothing, however argmax orders them: decidedly wrong.
+        # A token with overflowed logits is wrong, with margin -inf, whatever argmax returns.
         correct = (predicted == targets) & margins.isfinite()
         predicted = predicted.where(margins.isfinite(), PAD)
         margins = margins.nan_to_num(nan=float("-inf"), posinf=float("-inf"))
 
-        # The scored tokens of a row stand together: they are a span of the logits.
+        # The scored tokens of a row are adjacent: they are one span of the logits.
         count = rows.answer_tokens
         span = np.cumsum(count) - count
         digit = np.arange(count.sum()) - np.repeat(span, count)
         wrong = ~correct.cpu().numpy()
         errors = np.add.reduceat(wrong, span, dtype=np.int64)
         first = np.minimum.reduceat(np.where(wrong, digit, len(digit)), span)
-        # An exact answer has no wrong token: any of it will do.
+        # An exact answer has no wrong token: the index need only be valid.
         first_predicted = predicted.cpu().numpy()[span + np.minimum(first, count - 1)]
         outcome.num_correct[rows.source_index] = count - errors
         outcome.first_wrong[rows.source_index] = np.where(errors > 0, first, -1)
@@ -161,11 +161,11 @@ def low_precision_threshold(
 ) -> float:
     """Return twice the largest difference between logits in low precision and in float32.
 
-    A margin beyond it cannot have been turned by rounding. 0 if `hardware` uses float32.
+    Rounding cannot have changed the sign of a larger margin. 0 if `hardware` uses float32.
     """
     if hardware.dtype == torch.float32:
         return 0.0
-    # The same padded groups for both, whatever the backend would take.
+    # Both precisions get the same padded groups, even if a backend would pack.
     groups = list(groups_of_tokens(problems, keys, TOKENS_A_BATCH[hardware.device]))
     low, high = (
         _map_logits(decoder, groups, each, lambda rows, logits: logits)
@@ -185,10 +185,10 @@ def score_grid(
     should_stop: Callable[[], bool] = lambda: False,
     facts: Mapping[str, str] | None = None,
 ) -> Grid:
-    """Fill `grid` from its first missing block on; a block of `bucket` is a problem of every cell.
+    """Fill `grid` from its first missing block on; a block holds one problem of every cell.
 
-    `save` is called after every chunk, `should_stop` before each. `facts` describe how it is
-    scored, beside the precision; a grid keeps those of the last call.
+    `save` is called after every chunk of blocks, `should_stop` before. `facts` describe the
+    scoring, beside its precision; the grid stores those of the last call.
     """
     decoder.eval()
     count, pairs = grid.evaluation["problems_per_cell"], bucket.num_pairs
@@ -223,7 +223,7 @@ def _map_logits(
     hardware: Hardware,
     function: Callable[[Rows, Tensor], Result],
 ) -> list[Result]:
-    """Return `function` of each group and the logits of its scored tokens."""
+    """Return `function(group, logits of its scored tokens)` for each group."""
     prepare(decoder, hardware)
     alone = compile_state_changed(decoder, hardware.dtype)
     return list(

@@ -1,8 +1,8 @@
 """Intervals, tests and lengths solved.
 
-The unit of a claim about an encoding is the training run: Student t over the means of seeds, Welch
-with Holm between encodings. What counts problems instead of runs (`wilson`, `one_run`,
-`two_proportion` with `false_discovery`) speaks of these runs only.
+A claim about an encoding rests on training runs: Student's t over the means of seeds, Welch's test
+with Holm's correction between encodings. Functions that count problems instead (`wilson`,
+`one_run`, `two_proportion` with `false_discovery`) support claims about the given runs only.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from scipy import special  # scipy.stats would take half a second to import
 from tape_arith.arith.scoring.grid import SLACK, Bools, Floats, Grid, Region
 
 SOLVED = (0.9, 0.99)
-"""Shares of exact answers from which a length counts as solved."""
+"""Shares of exact answers at or above which a length counts as solved."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Interval:
     low: float
     high: float
     half_width: float
-    """The number after the ±: the longer arm, before it is clipped to 0..1."""
+    """The number after the ±: the longer arm, before the ends are clipped to 0..1."""
     of: Literal["seeds", "this run only"]
-    """Coverage: new training runs, or only new problems for the same run."""
+    """What the interval covers: new training runs, or only new problems for the same run."""
     count: int
     """Number of seeds, or of problems."""
 
@@ -42,14 +42,14 @@ class Welch(NamedTuple):
     """First minus second, a fraction in -1..1."""
     t: float
     df: float
-    """Degrees of freedom of Welch and Satterthwaite: between those of the smaller set and both."""
+    """Welch-Satterthwaite degrees of freedom: from min(n_1, n_2) - 1 to n_1 + n_2 - 2."""
     p: float
 
 
 def wilson(exact: ArrayLike, total: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
     """Return Wilson's score interval of exact/total, elementwise; nan where total is 0.
 
-    All wrong gives a lower end of exactly 0, all right an upper end of exactly 1.
+    The lower end is exactly 0 if all are wrong, the upper end exactly 1 if all are right.
     Source: Wilson 1927, Probable inference, the law of succession, and statistical inference.
     """
     right, n = np.asarray(exact, dtype=np.float64), np.asarray(total, dtype=np.float64)
@@ -66,10 +66,10 @@ def wilson(exact: ArrayLike, total: ArrayLike, level: float = 0.95) -> tuple[Flo
 def student_t(means: Sequence[float], level: float = 0.95) -> Interval | None:
     """Return Student's t interval over the means of seeds; None for fewer than two.
 
-    The ends are clipped to 0..1; equal means give an interval of width 0. In simulations of runs
-    that vary and of the problems they are scored on, it covers 94 to 95 % with 3, 5 or 10 seeds,
-    but only 86 to 89 % where the mean is within a few percent of 0 or 1 and runs are spread to one
-    side (tests/scoring/test_statistics.py): read an interval that touches an end as too narrow.
+    The ends are clipped to 0..1; equal means give an interval of width 0. In simulations
+    that draw both runs and problems, its coverage is 94 to 95 % with 3, 5 or 10 seeds, but only 86
+    to 89 % where the mean is within a few percent of 0 or 1 and the runs are skewed
+    (tests/scoring/test_statistics.py): an interval that touches 0 or 1 is probably too narrow.
     """
     n = len(means)
     if n < 2:
@@ -80,25 +80,25 @@ def student_t(means: Sequence[float], level: float = 0.95) -> Interval | None:
 
 
 def one_run(grid: Grid, region: Region, level: float = 0.95) -> Interval | None:
-    """Return the interval of one run's mean under other problems; None as `Grid.mean`.
+    """Return the interval of one run's mean over new problems; None if `Grid.mean` is None.
 
-    Wilson's interval at the mean over cells. The cells are strata, so it is never too narrow; and
-    unlike the sum of their variances, never of width 0.
+    It is Wilson's interval at the mean over cells. It is never too narrow, because the cells are
+    strata, and never has width 0, as one from the sum of their variances can.
     """
     mean = grid.mean(region)
     if mean is None:
         return None
     n = int(grid.total[grid.mask(region)].sum())
-    # All right and all wrong must be recognized, whatever the last bit of the two products.
+    # `wilson` must recognize all right and all wrong, whatever the rounding of mean * n.
     low, high = map(float, wilson(n if mean == 1 else mean * n, n, level))
     arm = max(mean - low, high - mean)
     return Interval(mean, low, high, arm, "this run only", n)
 
 
 def over_seeds(grids: Sequence[Grid], region: Region, level: float = 0.95) -> Interval | None:
-    """Return the mean and interval of the seeds of one encoding: `one_run` for a single seed.
+    """Return the mean and interval over the seeds of one encoding; `one_run` for a single seed.
 
-    None if there is no grid, or if the region is empty.
+    Returns None if there is no grid, or if the region is empty.
     """
     if len(grids) == 1:
         return one_run(grids[0], region, level)
@@ -107,11 +107,11 @@ def over_seeds(grids: Sequence[Grid], region: Region, level: float = 0.95) -> In
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> Welch | None:
-    """Return Welch's t test of the means of seeds, which may vary differently in the two.
+    """Return Welch's t test between two encodings, given the means of their seeds.
 
-    The seeds of the two must be different training runs. None if nothing can be said: fewer than
-    two seeds have no variance, and if the seeds of both are equal among themselves (all at 0, all
-    at 1) it is 0, and any difference would be certain.
+    Their variances may differ; no training run may be in both. Returns None if nothing can be said:
+    fewer than two seeds have no variance, and if neither encoding varies over its seeds (all at 0,
+    all at 1), the variance is 0 and any difference would seem certain.
     Source: Welch 1947, The generalization of Student's problem when several different population
     variances are involved.
     """
@@ -122,17 +122,17 @@ def welch(one: Sequence[float], other: Sequence[float]) -> Welch | None:
     if a + b == 0:
         return None
     t = (mean_a - mean_b) / sqrt(a + b)
-    # As shares, so that the squares of tiny variances do not vanish.
+    # Dividing by the sum keeps the squares of tiny variances from underflow.
     share_a, share_b = a / (a + b), b / (a + b)
     df = 1 / (share_a**2 / (len(one) - 1) + share_b**2 / (len(other) - 1))
     return Welch(mean_a - mean_b, t, df, 2 * float(special.stdtr(df, -abs(t))))
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Return each p adjusted for all of them.
+    """Return the p values, each adjusted for the number of tests.
 
-    Those at or below a level are significant, and the chance that any of them is so by mistake is
-    at most the level. Source: Holm 1979, A simple sequentially rejective multiple test procedure.
+    If all at or below a level are called significant, the chance that any is so by mistake is at
+    most the level. Source: Holm 1979, A simple sequentially rejective multiple test procedure.
 
     >>> [round(value, 3) for value in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
@@ -149,8 +149,8 @@ def two_proportion(
 ) -> Floats:
     """Return two-sided p of the pooled two-proportion z test, elementwise.
 
-    The same as Pearson's chi-squared of the 2x2 table without correction. All right in both and all
-    wrong in both give 1.
+    It equals Pearson's chi-squared test of the 2x2 table without correction. p is 1 if all are
+    right in both or all are wrong in both.
     """
     right_a, n_a, right_b, n_b = (
         np.asarray(x, dtype=np.float64) for x in (exact_a, total_a, exact_b, total_b)
@@ -164,7 +164,7 @@ def two_proportion(
 
 
 def false_discovery(p: NDArray[Any], rate: float = 0.05) -> Bools:
-    """Return the tests that are significant at a false discovery rate: bool of p's shape.
+    """Return which tests are significant at a false discovery rate: bool of p's shape.
 
     Source: Benjamini and Hochberg 1995, Controlling the false discovery rate.
     """
@@ -175,9 +175,9 @@ def false_discovery(p: NDArray[Any], rate: float = 0.05) -> Bools:
 
 
 def by_length(grids: Sequence[Grid]) -> list[float]:
-    """Return exact match by the digits of the longer operand, the mean over the seeds in `grids`.
+    """Return exact match by the digits of the longer operand, averaged over the seeds in `grids`.
 
-    Entry L - 1 is over the 2 L - 1 cells whose longer operand has L digits.
+    Entry L - 1 is the mean over the 2 L - 1 cells whose longer operand has L digits.
     """
     accuracy = np.mean([grid.accuracy for grid in grids], axis=0)
     lengths = np.arange(1, len(accuracy) + 1)
@@ -189,9 +189,9 @@ def by_length(grids: Sequence[Grid]) -> list[float]:
 def solved_to(grids: Sequence[Grid], share: float) -> int:
     """Return the largest L such that each length up to L has `share` or more in `by_length`.
 
-    0 if not even one digit has. A length is a mean over cells, not the worst of them: with 100
-    problems a cell, an encoding that solves 99.6 % everywhere has some cell below 99 %, and the
-    more cells the sooner.
+    Returns 0 if length 1 has less. A length's value is the mean over its cells, not the minimum:
+    with 100 problems a cell, an encoding that solves 99.6 % everywhere has some cell below 99 %,
+    and the more cells, the more likely.
     """
     for length, value in enumerate(by_length(grids), start=1):
         if value < share - SLACK:
@@ -200,7 +200,7 @@ def solved_to(grids: Sequence[Grid], share: float) -> int:
 
 
 def _mean_and_variance(means: Sequence[float]) -> tuple[float, float]:
-    """Return mean and sample variance of two or more; equal ones have exactly 0."""
+    """Return mean and sample variance of two or more values. Equal values have exactly 0."""
     mean = fsum(means) / len(means)
     squares = fsum((value - mean) ** 2 for value in means) if len(set(means)) > 1 else 0.0
     return mean, squares / (len(means) - 1)

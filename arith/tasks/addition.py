@@ -1,9 +1,9 @@
 """Addition of two numbers of any length, and operands with long carry chains.
 
-Two digits of one place generate a carry if they sum to 10 or more, whatever comes in; if they sum
-to 9 they pass on what comes in. A chain is a place that generates and the places directly after it
-that pass on; its length is the number of these places, each of which carries into the next. So the
-last digit that a chain of length l touches depends on digits l places before it.
+A place (ones, tens, ...) generates a carry if its two digits sum to 10 or more; if they sum to 9,
+it passes on a carry that comes in. A chain is a place that generates and the places directly after
+it that pass on; its length is the number of all these places, each of which carries into the next.
+So the last digit that a chain of length l changes depends on digits l places before it.
 Source: Knuth 1978, The average time for carry propagation; Pippenger 2002, Analysis of carry
 propagation in addition.
 """
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tape_arith.arith.tasks.task import Digits, Int64, Task, UInt8, below
 
-# Content of a place of an operand: nothing, a digit, or its last digit, which is not 0.
+# What an operand has at a place: nothing, a digit, or its leading digit, which is not 0.
 _ABSENT, _INSIDE, _LEADING = range(3)
 _DIGITS = (range(1), range(10), range(1, 10))
 # What the two digits of a place must do.
@@ -42,9 +42,9 @@ class Addition(Task):
         count, width = a.values.shape
         total = np.zeros((count, width + 1), dtype=np.uint8)
         np.add(a.values, b.values, out=total[:, :width])
-        # All carries at once, until none is left: some seven rounds, where going from digit to
-        # digit takes one round a digit. On the flat array the place after a digit is its next
-        # higher one; no row spills into the next, for its last place holds at most a carry.
+        # A round adds all carries at once, until none is left: some seven rounds, where going from
+        # digit to digit takes one per digit. In the flat array each digit is followed by the next
+        # higher one. No number spills into the next: its last place holds at most a carry.
         flat = total.reshape(-1)
         while (carries := (flat > 9).view(np.uint8)).any():
             flat -= 10 * carries
@@ -72,16 +72,16 @@ class Addition(Task):
     ) -> tuple[Digits, Digits]:
         """Return operands whose longest carry chain is as likely short as long.
 
-        For operands of i and j digits the longest chain has a length l uniform over 1 .. max(i, j),
-        and it starts at a place uniform over those where it fits: at one that both operands have,
-        so that two digits can generate, and so low that l places follow. Past the shorter operand
-        the longer one passes on by its 9s; a chain up to its last digit makes an extra digit of the
-        answer.
+        For operands of i and j digits, the length l of the longest chain is uniform over
+        1 .. max(i, j). Its start is uniform over the places where it fits: both operands must have
+        a digit there, to generate, and the chain must end within the longer operand. Beyond the
+        shorter operand, the longer one passes the carry on with 9s; a chain up to its last digit
+        gives the answer an extra digit.
 
-        Every place's pair of digits is uniform over the pairs that are allowed there: by the
-        leading digits, which are not 0; in the chain, by what the place must do; after a chain of
-        length l, by not passing on, so that no chain is longer. One digit and one digit have only
-        chains of length 1 to offer: the 45 of their 81 sums that carry.
+        The pair of digits at a place is uniform over the pairs allowed there. Leading digits are
+        not 0, places of the chain generate or pass on, and a place after a chain of length l does
+        not pass on, so that no chain is longer. Two operands of one digit allow only chains of
+        length 1: 45 of their 81 sums carry.
 
         Half words: the length, the start, then each place's pair, least significant first.
         """
@@ -108,8 +108,8 @@ class Addition(Task):
 
 
 def _chain_after(sums: npt.NDArray[np.integer], running: Int64) -> Int64:
-    """Return the length of the chain that ends at a place whose digits sum to `sums`, 0 for none;
-    the place before it ended one of length `running`."""
+    """Return the length of the chain that ends at a place, 0 for none. `sums` are the sums of its
+    digits, `running` the lengths of the chains that end at the place before it."""
     passed = np.where((sums == 9) & (running > 0), running + 1, 0)
     after: Int64 = np.where(sums > 9, 1, passed)
     return after
@@ -119,7 +119,7 @@ def _chain_after(sums: npt.NDArray[np.integer], running: Int64) -> Int64:
 def _allowed_pairs() -> tuple[Int64, UInt8]:
     """Return how many pairs of digits are allowed, int64[3, 3, 4], and the pairs, [..., 100, 2].
 
-    By the content of the first operand, of the second, and by what the two digits must do.
+    Indices: what the first operand has at a place, what the second has, what both must do.
     """
     counts = np.zeros((3, 3, 4), dtype=np.int64)
     pairs = np.zeros((3, 3, 4, 100, 2), dtype=np.uint8)

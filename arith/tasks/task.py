@@ -1,15 +1,15 @@
-"""The interface of a task, how its problems become tokens, and the random words they are drawn by.
+"""The interface of a task, how its problems become tokens, and the random words that draw them.
 
-A problem is `a OP b = c` and the end token. A task is one file of this folder, named as after
---task, or an entry point of the group `tape_arith.tasks` in an installed package.
+A problem is `a OP b = c` and the end token. A task is one file of this folder, named like the value
+of --task, or an entry point of the group `tape_arith.tasks` in an installed package.
 
 n  problems        W  most digits of an operand
 
-Digits stand least significant first everywhere, in arrays as in tokens. Token ids are those of the
-field's own files, so that token files compare.
+Digits are ordered least significant first, in arrays and in tokens. Token ids are those of the
+files published in this field, so that token files can be compared.
 
-Random words are a pure function of a key and an index: word j of index i is found without the words
-before it, so that any slice of the data equals the same slice of the whole. The generator is
+Random words are a pure function of a key and an index: word j of index i needs no words before it,
+so that any slice of the data can be generated alone. The generator is
 Philox4x64-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"). Only numpy's raw
 words are used: what its Generator methods make of them may change between versions of numpy.
 """
@@ -43,7 +43,7 @@ DIGIT_ZERO = len(SPECIAL)
 _IDS = {symbol: number for number, symbol in enumerate(SYMBOLS, start=len(SPECIAL))}
 
 TO_TEXT = bytes.maketrans(bytes([EOS, *range(DIGIT_ZERO, SIZE)]), f"\n{SYMBOLS}".encode())
-"""For `bytes.translate`: from ids to text, one problem a line (the end token ends the line)."""
+"""For `bytes.translate`: ids to text, one problem per line (the end token ends the line)."""
 
 _WORDS_PER_COUNTER = 4  # of Philox4x64
 _MASK = 2**64 - 1
@@ -70,7 +70,7 @@ class Problems(NamedTuple):
     operand_lengths: Int64
     """int64[n, 2]: digits of the two operands"""
     final_lengths: Int64
-    """int64[n]: bounds on `lengths` from the prompts alone (the true length tells of a carry)"""
+    """int64[n]: bounds on `lengths` from the prompts alone (true lengths reveal carries)"""
 
     @property
     def starts(self) -> Int64:
@@ -79,7 +79,7 @@ class Problems(NamedTuple):
 
 
 def concatenate(parts: Sequence[Problems]) -> Problems:
-    """Join the problems of one part or more."""
+    """Join the problems of one or more parts."""
     if len(parts) == 1:  # nothing to copy
         return parts[0]
     return Problems(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
@@ -94,53 +94,53 @@ def take(problems: Problems, indices: Int64) -> Problems:
 
 
 class Task(ABC):
-    """One kind of problem. A leaf gives `version`, `symbol`, `answer_width` and `answer`."""
+    """One kind of problem. A subclass defines `version`, `symbol`, `answer_width` and `answer`."""
 
     version: ClassVar[int]
     """Raised whenever a problem changes: datasets and results of two versions never mix."""
     symbol: ClassVar[str]
     """The operator, one symbol of the vocabulary."""
     name: str = ""
-    """As after --task; `load_task` gives it."""
+    """Value of --task; `load_task` sets it."""
 
     @abstractmethod
     def answer_width(self, max_digits: int) -> int:
-        """Return the most digits of an answer if no operand has more than `max_digits`."""
+        """Return the digits of the longest answer to operands of at most `max_digits` digits."""
 
     @abstractmethod
     def answer(self, a: Digits, b: Digits) -> Digits:
-        """Return the answers; the arrays of `a` and `b` have one shape, lengths may differ."""
+        """Return the answers. Both arrays of values have one shape; their lengths may differ."""
 
     def carry_operands(
         self, operand_lengths: Int64, halves: npt.NDArray[np.uint32]
     ) -> tuple[Digits, Digits]:
-        """Return operands of the split `carry`, hard for their digits and not for their lengths.
+        """Return operands of the split `carry`, made hard by their digits, not by their lengths.
 
         operand_lengths  int64[n, 2]
-        halves           uint32[n, 2 + W], all that may decide the digits
+        halves           uint32[n, 2 + W]: random words, which alone decide the digits
 
-        Raises UsageError unless a leaf says which problems are hard.
+        Raises UsageError unless a subclass defines what is hard.
         """
         raise UsageError(f"task {self.name} has no split 'carry': leave --split out")
 
     def carry_chains(self, a: Digits, b: Digits) -> Int64:
         """Return the length of the longest carry chain of each problem, int64[n].
 
-        Raises UsageError unless a leaf says what its carries are.
+        Raises UsageError unless a subclass defines its carries.
         """
         raise UsageError(f"task {self.name} does not say what its carry chains are")
 
     def longest(self, max_digits: int) -> int:
-        """Return the tokens of the longest problem, the end token included."""
+        """Return the number of tokens of the longest problem, the end token included."""
         prompt = int(self.prompt_lengths(np.full((1, 2), max_digits))[0])
         return prompt + self.answer_width(max_digits) + 1
 
     def prompt_lengths(self, operand_lengths: Int64) -> Int64:
-        """Return the tokens through '=', int64[n], for operands of int64[n, 2] digits."""
+        """Return the number of tokens through '=', int64[n], for operands of int64[n, 2] digits."""
         return operand_lengths[:, 0] + operand_lengths[:, 1] + 2  # not sum(): 20 times slower
 
     def final_lengths(self, operand_lengths: Int64) -> Int64:
-        """Return a bound on a problem's tokens that its prompt alone tells: int64[n].
+        """Return a bound on each problem's number of tokens, from its prompt alone: int64[n].
 
         Addition: prompt + max(operand_lengths) + 2, for the last carry and the end token.
         """
@@ -165,8 +165,8 @@ class Task(ABC):
         def column(token_id: int) -> UInt8:
             return np.full((len(a.lengths), 1), token_id, np.uint8)
 
-        # Each field has a slot of one width, PAD after its last token: dropping the PADs is then
-        # one selection for all problems. Twice as fast as working out each token's place.
+        # Each field has a slot of one width, with PAD after its last token, so that one selection
+        # drops the PADs of all problems. Computing each token's index takes twice as long.
         fields = [
             *(_tokens(a, max_digits), column(token(self.symbol))),
             *(_tokens(b, max_digits), column(token("="))),
@@ -184,14 +184,14 @@ class Task(ABC):
         )
 
     def problem(self, a: int, b: int) -> Problems:
-        """Return one problem."""
+        """Return the problem of one pair of operands."""
         width = len(str(max(a, b)))
         return self.problems(_digits(a, width), _digits(b, width), width)
 
     def parse(self, written: str) -> Problems:
-        """Return the problem that people write "123+45".
+        """Return the problem that is written as in "123+45".
 
-        Raises UsageError if it is none of this task.
+        Raises UsageError if it is not one of this task.
         """
         operand = "([1-9][0-9]{0,999})"
         match = re.fullmatch(f" *{operand} *{re.escape(self.symbol)} *{operand} *", written)
@@ -203,12 +203,12 @@ class Task(ABC):
         return self.problem(*map(int, match.groups()))
 
     def text(self, a: int, b: int) -> str:
-        """Return one problem as it is written, without its end token."""
+        """Return the text of one problem, without its end token."""
         return decode(self.problem(a, b).tokens[:-1])
 
 
 def task_places() -> list[Location]:
-    """Return the files of the folder and the tasks of installed packages, importing none."""
+    """Return where tasks are defined, in this folder and installed packages, importing none."""
     files = in_folder(_TASKS, "tape_arith.arith.tasks")
     return [
         *(place for place in files if place.name != "task"),
@@ -225,8 +225,8 @@ def tasks() -> list[str]:
 def load_task(name: str) -> Task:
     """Return the task of this name.
 
-    Raises UsageError, naming the nearest, if there is none, and if a package's is not one task or
-    has a name that another has.
+    Raises UsageError if no task has this name (it suggests the nearest), if two have it, or if the
+    file or package does not define exactly one task.
     """
     if name not in tasks():
         raise unknown("task", name, tasks())
@@ -252,14 +252,14 @@ def load_task(name: str) -> Task:
 
 
 def _tokens(digits: Digits, width: int) -> UInt8:
-    """Return the ids of digits, uint8[n, width], and PAD (0) after the last of each number."""
+    """Return the ids of digits, uint8[n, width], with PAD (0) after the last of each number."""
     offsets = prefixes(width) * np.uint8(DIGIT_ZERO)
     return digits.values[:, :width] + offsets.take(digits.lengths, axis=0)
 
 
 @lru_cache(maxsize=16)
 def prefixes(width: int) -> UInt8:
-    """Return uint8[width + 1, width]: row l holds l ones, then zeros. Not to be written to."""
+    """Return uint8[width + 1, width]: row l has l ones, then zeros. Cached: do not write to it."""
     return np.tri(width + 1, width, k=-1, dtype=np.uint8)
 
 
@@ -280,7 +280,7 @@ def token(symbol: str) -> int:
 
 
 def decode(ids: Iterable[int]) -> str:
-    """Return the text of `ids`; tokens without a symbol by their names.
+    """Return the text of `ids`; tokens without a symbol appear by name.
 
     >>> decode([5, 6, 14, 13, 17, 5, 6, 3])
     '12+9=12[EOS]'
@@ -294,8 +294,8 @@ def words(
 ) -> npt.NDArray[np.uint64]:
     """Return random words uint64[count, words_each] of the indices start .. start + count - 1.
 
-    Two keys give two independent streams. `words_each` is part of what decides a word: index i
-    owns the counters from i * ceil(words_each / 4) on, so one key must keep to one `words_each`.
+    Different keys give independent streams. A word also depends on `words_each`: index i has the
+    counters from i * ceil(words_each / 4) on. So always use a key with the same `words_each`.
     """
     digest = hashlib.sha256(json.dumps(key).encode()).digest()
     counters_each = -(-words_each // _WORDS_PER_COUNTER)
@@ -311,17 +311,17 @@ def words(
 
 def half_words(raw: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     """Return the 32-bit halves of words [n, m], the lower half first: uint32[n, 2 m]."""
-    # "<": the same halves in the same order on a machine of the other byte order.
+    # "<" gives the same halves in the same order on a big-endian machine.
     return np.ascontiguousarray(raw, dtype="<u8").view("<u4")
 
 
 def below(
     bound: int | npt.NDArray[np.int64], halves: npt.NDArray[np.uint32]
 ) -> npt.NDArray[np.int64]:
-    """Return integers 0 .. bound - 1 from 32-bit words; one bound, or one for each word.
+    """Return integers 0 .. bound - 1 from 32-bit words; one bound for all, or one per word.
 
-    Multiplying and shifting rejects nothing, so each index needs a fixed number of words. The
-    price: a value's probability is off by up to bound / 2**32 of itself (10**4: 2.4e-6).
+    Multiplying and shifting rejects no word, so each index needs a fixed number of words. In
+    return, probabilities have a relative error of up to bound / 2**32 (10**4: 2.4e-6).
     """
     product = np.multiply(halves, np.asarray(bound, np.uint64), dtype=np.uint64)
     return (product >> np.uint64(32)).view(np.int64)  # below 2**32: the view is exact

@@ -15,23 +15,23 @@ from tape_arith.arith.data.rows import Rows, few_shapes, groups_of_few_shapes, p
 from tape_arith.arith.tasks.task import Problems, concatenate, load_task
 from tape_arith.arith.training.config import Config
 
-# On a CPU: more of them leave its caches, fewer are all overhead.
+# Tokens per group on a CPU: larger groups leave its caches, smaller ones are mostly overhead.
 _TOKENS_A_GROUP = 2_300
-# Number of widths of groups. oneDNN compiles a kernel for each new shape, which takes about a
+# Number of different group widths. oneDNN compiles a kernel for each new shape, which takes about a
 # millisecond, and keeps the last 1,024. If every group had its own shape, a step at hidden size 256
 # would spend a fifth of its time on that.
 _WIDTHS = 32
 
 
 class Source(Protocol):
-    """A source of problems: a Dataset reads the same ones that a Bucket makes."""
+    """A source of problems: a Dataset reads from disk what a Bucket generates."""
 
     def problems(self, start: int, stop: int) -> Problems: ...
 
 
 class Batches:
     """Batches of problems: step s takes problems skip + s B .. skip + s B + B - 1 of `source`,
-    modulo `config.num_problems`; `skip` counts those of the run that this one began from."""
+    modulo `config.num_problems`; an earlier run was trained on the first `skip` problems."""
 
     def __init__(self, source: Source, bucket: Bucket, config: Config, skip: int = 0) -> None:
         self.source = source
@@ -43,7 +43,7 @@ class Batches:
     def problems(self, step: int) -> tuple[Problems, NDArray[np.int64]]:
         """Return the problems of a step, with leading [BOS] if the config says so, and their keys.
 
-        The data starts over at its end, with other random positions.
+        After its last problem the data starts over, with other random positions.
         """
         size, total = self.config.batch_size, self.config.num_problems
         start = self.skip + step * size
@@ -62,23 +62,23 @@ class Batches:
     def padded(
         self, problems: Problems, keys: NDArray[np.int64], device: str, finer: int
     ) -> Iterator[Rows]:
-        """Pad groups of like lengths, as many as suit the device.
+        """Yield padded groups of rows of similar length, as many as suit the device.
 
-        `finer` makes each group so many times smaller, down to one row.
+        `finer` divides the size of each group, down to one row.
         """
         rows, count = len(problems.lengths), self.config.groups
-        if not rows:  # of several processes one may have none
+        if not rows:  # a process may get no row of a batch
             return iter(())
-        # By the expected lengths, not by this batch, so that all steps share their shapes.
+        # Expected lengths decide, not those of this batch, so that all steps share their shapes.
         if device == "cpu":
             count = max(count, round(rows * self._lengths.mean() / _TOKENS_A_GROUP))
         tokens = self._tokens_a_group(rows, count)
-        if finer > 1:  # then no last group may take whatever is left
+        if finer > 1:  # no last group may take all that is left
             count, tokens = rows, tokens // finer
         return groups_of_few_shapes(problems, keys, count, tokens, self._widths)
 
     def _tokens_a_group(self, rows: int, count: int) -> int:
-        """Return the tokens of each of `count` groups of `rows` rows, padding included."""
+        """Return the tokens per group, padding included, if `count` equal groups take `rows`."""
         if (rows, count) not in self._even:
             typical = np.quantile(self._lengths, (np.arange(rows, 0, -1) - 0.5) / rows)
             lengths = typical.round().astype(np.int64)
@@ -92,12 +92,12 @@ class Batches:
 
     @cached_property
     def _widths(self) -> NDArray[np.int64]:
-        """Evenly spaced, up to the longest row: a table of positions may end there."""
+        """Widths of groups, evenly spaced up to the longest row, where position tables may end."""
         step = -(-self.longest // _WIDTHS)
         return np.unique(np.minimum(step * np.arange(1, _WIDTHS + 1), self.longest))
 
     def packed(self, problems: Problems, keys: NDArray[np.int64], finer: int) -> Iterator[Rows]:
-        """Pack all rows in one group, or in `finer`; each step has the same shape."""
+        """Yield all rows, packed into `finer` groups, of the same shape in almost every step."""
         count = len(problems.lengths)
         if count:
             capacity = self._capacity(-(-count // finer))
@@ -111,13 +111,13 @@ class Batches:
         return load_task(config.task).longest(config.trained_digits) - 1 + config.leading_bos
 
     def _capacity(self, rows: int) -> int:
-        """Return tokens for `rows` packed rows, so that one shape serves almost all steps."""
+        """Return the tokens reserved for `rows` packed rows, enough in almost every step."""
         four_deviations = 4 * rows**0.5 * self._lengths.std()
         return -(-int(rows * self._lengths.mean() + four_deviations) // 128) * 128
 
     @cached_property
     def _lengths(self) -> NDArray[np.int64]:
-        """Lengths of the inputs of the first batches, which stand for all."""
+        """Input lengths in the first 16 batches, which represent all batches."""
         count = 16 * self.config.batch_size
         few, keys = self.bucket.problems(0, count), self.bucket.keys(0, count)
         return prepend_bos(few, keys, self.config.leading_bos).lengths - 1

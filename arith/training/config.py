@@ -1,4 +1,4 @@
-"""Settings that decide the numbers of a run, besides encoding and seed; its learning rates."""
+"""The settings that, besides encoding and seed, decide the results of a run; learning rates."""
 
 import hashlib
 import json
@@ -14,14 +14,14 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import Count, Strict, validated
 
 Policy = Literal["stop", "skip"]
-"""What to do at a step whose loss or gradient is not finite: its update is left out, "stop" ends
-training there, "skip" counts the step and goes on. A run's record holds the policy, and not its
-config, because it changes no number of a run without such steps."""
+"""What to do at a step whose loss or gradient is not finite. Its update is always left out; "stop"
+then ends training, "skip" counts the step and goes on. The policy belongs to a run's record, not
+to its config, because it changes no result of a run without such steps."""
 
 DATASETS = Path("data")
-"""Where `generate` leaves datasets unless told otherwise."""
+"""Default folder of the datasets that `generate` writes."""
 
-# Upper limits: a larger value is a slip or a broken file, and would fill the memory.
+# Upper limits: a larger value is a mistake or a broken file, and would fill the memory.
 _Digits = Annotated[int, Field(ge=1, le=MOST_DIGITS)]
 _Size = Annotated[int, Field(ge=1, le=2**20)]
 _Steps = Annotated[int, Field(ge=1, le=10**12)]
@@ -33,8 +33,8 @@ _BelowOne = Annotated[float, Field(ge=0, lt=1)]
 class Schedule:
     """Factor of the learning rate at each step: warm-up, constant, cool-down.
 
-    A run that is extended keeps the warm-up it had, so that its steps before the cool-down are
-    those of a longer run with the same warm-up.
+    An extended run keeps its first warm-up, so that its steps before the cool-down equal those
+    of a longer run with the same warm-up.
     """
 
     steps: int
@@ -43,7 +43,7 @@ class Schedule:
 
     @property
     def cooldown_start(self) -> int:
-        """First step of the cool-down; the state before it is kept."""
+        """First step of the cool-down; the checkpoint before it is kept."""
         return self.steps - self.cooldown_steps
 
     def factor(self, step: int) -> float:
@@ -61,9 +61,9 @@ class Schedule:
 class Config(Strict):
     """One recipe: task, size of the decoder, optimization, evaluation.
 
-    Operand lengths are in digits; `warmup` and `cooldown` are shares of `steps`; `groups` is how
-    many length-sorted groups a batch is cut into (it changes rounding, not the gradient); training
-    puts 0 to `leading_bos` [BOS] in front of each problem, scoring none.
+    Operand lengths are in digits; `warmup` and `cooldown` are shares of `steps`. A batch is cut
+    into `groups` length-sorted groups (their number changes rounding, not the gradient). Training
+    puts 0 to `leading_bos` [BOS] in front of each problem, at random; scoring puts none.
     """
 
     task: str
@@ -92,8 +92,8 @@ class Config(Strict):
     problems_per_cell: Annotated[int, Field(ge=1, le=MOST_PER_CELL)]
     evaluation_seed: Count
 
-    # A field that came later has a default, and is left out of the hash there: older results keep
-    # their hashes, and older files are read.
+    # A field added later has a default, and the hash leaves it out at this value: older results
+    # keep their hashes, and older files can be read.
     leading_bos: Annotated[int, Field(ge=0, le=MOST_DIGITS)] = 0
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class Config(Strict):
         check_size(self.tested_digits, self.problems_per_cell, self.trained_digits)
 
     def with_settings(self, settings: Mapping[str, Any]) -> "Config":
-        """Return this config with other values, numbers or their text. Raises UsageError."""
+        """Return this config with new values, each a number or its text. Raises UsageError."""
         return validated({**self.as_dict(), **settings}, Config, strict=False)
 
     def as_dict(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Config(Strict):
         return root / f"{self.task}-bucket-{self.trained_digits}{suffix}"
 
     def schedule(self, first_steps: int | None = None) -> Schedule:
-        """Return the learning rates of a run that began with a budget of `first_steps`."""
+        """Return the schedule of a run whose first budget was `first_steps` (None: `steps`)."""
         warmup_steps = round(self.warmup * (first_steps or self.steps))
         return Schedule(self.steps, warmup_steps, round(self.cooldown * self.steps))
 

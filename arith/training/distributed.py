@@ -1,8 +1,8 @@
-"""One training shared among processes, as torchrun starts them.
+"""Training of one model by several processes that torchrun started.
 
-Process r of N takes rows r, r + N, ... of every batch, gradients are summed, and all take the same
-step. DistributedDataParallel is not used: a batch goes through in groups, and its hooks would sum
-the gradients after each group. Only numbers and JSON are sent, never a pickle.
+Process r of N takes rows r, r + N, ... of every batch. Gradients are summed, and all processes take
+the same step. DistributedDataParallel is not used: its hooks would sum the gradients after each of
+the groups that a batch is cut into. Only numbers and JSON are sent, never a pickle.
 """
 
 import os
@@ -22,7 +22,7 @@ from tape_arith.arith.errors import Failure
 from tape_arith.arith.tasks.task import Problems, take
 
 _TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-# Longer than the first process takes to score the small grid while the others wait.
+# Longer than the others wait while the first process scores the small grid.
 _TIMEOUT = timedelta(minutes=30)
 
 
@@ -32,7 +32,7 @@ class PeerLost(Failure):
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """Rank of this process among those of one training; SINGLE if there is only this one."""
+    """This process's rank among the `size` processes of one training; SINGLE if it is alone."""
 
     rank: int = 0
     size: int = 1
@@ -46,7 +46,7 @@ class ProcessGroup:
     def rows(
         self, problems: Problems, keys: NDArray[np.int64]
     ) -> tuple[Problems, NDArray[np.int64]]:
-        """Select this process's share of a batch."""
+        """Select this process's rows of a batch."""
         if self.size == 1:
             return problems, keys
         own = np.arange(self.rank, len(keys), self.size)
@@ -102,7 +102,7 @@ def _explain_lost_peer() -> Iterator[None]:
 def process_group() -> Iterator[ProcessGroup]:
     """Join the processes that torchrun started; yield SINGLE if it started none.
 
-    Raises Failure if the processes do not reach each other.
+    Raises Failure if the processes cannot reach each other.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or any(
         v not in os.environ for v in _TORCHRUN_VARIABLES
@@ -114,9 +114,9 @@ def process_group() -> Iterator[ProcessGroup]:
         device = f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}"
         torch.cuda.set_device(device)
     backend = "gloo" if device == "cpu" else "nccl"
-    # Import before the group exists (an optimizer's first step would import it later): defaults of
-    # its functions would hold the group beyond `destroy_process_group`, threads included, and a
-    # thread that frees a tensor while Python ends aborts the process.
+    # Import this before the group exists; an optimizer's first step would import it later. Default
+    # arguments of its functions would then keep the group and its threads alive after
+    # `destroy_process_group`, and a thread that frees a tensor while Python exits aborts it.
     import_module("torch.distributed.nn.functional")
     try:
         dist.init_process_group(backend, timeout=_TIMEOUT)

@@ -1,6 +1,6 @@
 """Measurements during training: exact match on a small grid, and the encoding's state.
 
-They change no weight, and no checkpoint is ever selected by them.
+They change no weight, and are never used to select a checkpoint.
 Legend: B batch, T tokens, n problems.
 """
 
@@ -22,12 +22,12 @@ from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 
 _SPLIT = "small grid"
-"""Name of a stream apart from those of training and evaluation. (All of them hold the shortest
-problems, since there are so few.)"""
+"""Name of a stream independent of those of training and evaluation. (Each of them contains the
+shortest problems, since these are so few.)"""
 _MOST_LENGTHS = 16
 _PROBLEMS_A_CELL = 3
 STATE_PROBLEMS = 32
-"""Problems over which the measures of a state are means."""
+"""Number of problems over which each measure of the state is averaged."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SmallGrid:
     """A few problems for each pair of some operand lengths, in and out of distribution.
 
     It is the same for every run of a config and serves for curves and for the spread over the last
-    checkpoints. Nothing is selected by it: results are those of the last step.
+    checkpoints. It selects no checkpoint: results are always those of the last step.
     """
 
     problems: Problems
@@ -44,11 +44,11 @@ class SmallGrid:
 
     @classmethod
     def of(cls, config: Config) -> "SmallGrid":
-        """Return the problems of the chosen cells in the first blocks of their own stream."""
+        """Return the chosen cells' problems from the first blocks of a separate stream."""
         bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, _SPLIT)
         count = _PROBLEMS_A_CELL * bucket.num_pairs
         lengths = _chosen_lengths(config.trained_digits, config.tested_digits)
-        # A few hundred of tens of thousands of cells: one piece at a time is in memory.
+        # Few of the generated cells are chosen: only one piece at a time is in memory.
         parts = [
             take(piece, np.flatnonzero(np.isin(piece.operand_lengths, lengths).all(axis=1)))
             for piece in bucket.pieces(0, count)
@@ -59,7 +59,7 @@ class SmallGrid:
     def exact_match(self, decoder: Decoder, hardware: Hardware) -> dict[str, Any]:
         """Return exact match in distribution, out of distribution and by the longer operand.
 
-        Every cell has the same weight. Out of distribution is None if nothing longer is tested.
+        Every cell has the same weight. Out of distribution is None if no longer length is tested.
         """
         decoder.eval()
         exact = score(decoder, self.problems, self.keys, hardware).exact
@@ -75,7 +75,7 @@ class SmallGrid:
 
 
 def _chosen_lengths(trained_digits: int, tested_digits: int) -> list[int]:
-    """Return all lengths if they are few, else evenly spaced ones and the longest trained one.
+    """Return all lengths if they are few, else evenly spaced ones and the longest trained length.
 
     >>> _chosen_lengths(8, 16) == list(range(1, 17))
     True
@@ -89,9 +89,9 @@ def _chosen_lengths(trained_digits: int, tested_digits: int) -> list[int]:
 def state_measures(
     decoder: Decoder, problems: Problems, keys: NDArray[np.int64], hardware: Hardware
 ) -> dict[str, list[float]] | None:
-    """Return the encoding's own measures of the state that enters each layer; None if it has none.
+    """Return what the encoding measures of the state that enters each layer; None if nothing.
 
-    Each measure has one number for each layer, the mean over all tokens without padding.
+    Each measure has one number per layer: the mean over all tokens except padding.
     """
     prepare(decoder, replace(hardware, compiled=False))  # no graphs for one forward
     rows = (pack if decoder.packs else pad)(problems, keys, np.arange(len(problems.lengths)))

@@ -22,8 +22,8 @@ from tape_arith.models.build import compile_state_changed, compiling_failed, pre
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 
-# How a failed allocation reads: from torch's allocator on a CPU, C++, the libraries of a GPU, and a
-# graph compiled for a CPU.
+# Parts of the messages of failed allocations: by torch's allocator on a CPU, by C++, by the
+# libraries of a GPU, and by a graph compiled for a CPU.
 _OUT_OF_MEMORY = (
     "can't allocate memory",
     "not enough memory",
@@ -43,7 +43,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def explain_failures(work: str) -> Iterator[None]:
-    """Raise Failure in the block if `work` does not fit into memory or cannot be compiled."""
+    """Turn an error in the block into a Failure if memory ran out or compiling failed."""
     try:
         yield
     except Exception as error:
@@ -59,7 +59,7 @@ def explain_failures(work: str) -> Iterator[None]:
 
 
 def _compilation_failure(error: BaseException) -> Failure:
-    """Make a Failure that quotes the compiler's own line, if there is one."""
+    """Make a Failure that quotes the compiler's error line, or else the first line."""
     cause = getattr(error, "inner_exception", error)  # unwrap torch's exception
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
     reason = next((line.strip() for line in lines if "error: " in line), lines[0])
@@ -69,9 +69,9 @@ def _compilation_failure(error: BaseException) -> Failure:
 class Stepper:
     """Takes training steps of `decoder` on the problems of `bucket`.
 
-    source     where problems are read, by default made by `bucket`
+    source     where the problems come from, by default `bucket`
     schedule   learning rates, by default those of `config`
-    skip       problems that an earlier run has trained on
+    skip       number of problems that an earlier run was trained on
     tell       prints a line for people
     processes  the processes that share each batch
     """
@@ -101,30 +101,30 @@ class Stepper:
         self.step = 0
         self.tokens = 0
         self.finer = 1
-        """Factor by which groups are smaller than usual, after memory ran out."""
+        """Factor by which groups are smaller than normal; it doubles when memory runs out."""
 
     def groups(self, problems: Problems, keys: NDArray[np.int64]) -> Iterator[Rows]:
-        """Split a batch into the inputs of forwards: packed, or padded groups of like lengths."""
+        """Split a batch into groups, one per forward: packed, or padded rows of similar length."""
         if self.decoder.packs:
             return self.batches.packed(problems, keys, self.finer)
         return self.batches.padded(problems, keys, self.hardware.device, self.finer)
 
     def train_step(self) -> tuple[Tensor, Tensor]:
-        """Take one step; return the mean loss of an answer token and the gradient's norm.
+        """Take one step; return the mean loss per answer token and the gradient's norm.
 
-        The norm is that before clipping. Both are tensors, so that nothing waits for the device. If
-        one is not finite, weights and moments stay as they are. Raises Failure if not even one row
-        fits into memory.
+        The norm is taken before clipping. Both are tensors, so that the CPU need not wait for the
+        device. If one is not finite, weights and moments stay as they are. Raises Failure if not
+        even one row fits into memory.
         """
         problems, keys = self.batches.problems(self.step)
         answer_tokens = int((problems.lengths - problems.prompt_lengths).sum())
         self.decoder.train()
-        prepare(self.decoder, self.hardware)  # scoring in float32 takes another backend
+        prepare(self.decoder, self.hardware)  # scoring in float32 selects another backend
         loss = self.accumulated(*self.processes.rows(problems, keys), answer_tokens)
         parameters = [parameter for _, parameter in trained(self.decoder)]
         if self.processes.size > 1:
             for parameter in parameters:
-                if parameter.grad is None:  # no row of this batch came here
+                if parameter.grad is None:  # this process got no row of the batch
                     parameter.grad = torch.zeros_like(parameter)
             self.processes.all_reduce([loss, *(p.grad for p in parameters if p.grad is not None)])
         norm = self.updated(loss)
@@ -135,10 +135,10 @@ class Stepper:
     def accumulated(
         self, problems: Problems, keys: NDArray[np.int64], answer_tokens: int
     ) -> Tensor:
-        """Return the loss of these rows over `answer_tokens`; leave its gradient in the parameters.
+        """Return the summed loss / `answer_tokens`; leave its gradient in the parameters.
 
-        If memory runs out, repeats with groups half as large, here and in later steps: the same
-        sum but for rounding.
+        If memory runs out, it repeats with groups half as large, now and in later steps, which
+        changes the sum only by rounding.
         """
         while True:
             try:
@@ -148,8 +148,8 @@ class Stepper:
                     raise _compilation_failure(error) from error
                 if not is_out_of_memory(error):
                     raise
-            # Outside the `except`, where the error keeps alive the tensors that filled the memory.
-            # Gradients of earlier groups are dropped, or they would count twice.
+            # Not inside `except`, where the error keeps the tensors that filled the memory alive.
+            # The gradients of earlier groups are dropped, or they would count twice.
             self.optimizer.zero_grad(set_to_none=True)
             if self.hardware.device == "cuda":
                 torch.cuda.empty_cache()
@@ -188,7 +188,7 @@ class Stepper:
     def updated(self, loss: Tensor) -> Tensor:
         """Clip the gradient, update the parameters and return the norm before clipping.
 
-        Updates nothing if `loss` or the norm is not finite.
+        Nothing is updated if `loss` or the norm is not finite.
         """
         parameters = [parameter for _, parameter in trained(self.decoder)]
         norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.clip)
@@ -224,12 +224,12 @@ def _match_layout(parameter: Tensor, piece: Tensor) -> Tensor:
 
 
 def trained(decoder: Decoder) -> list[tuple[str, torch.nn.Parameter]]:
-    """Return the parameters that are trained, by name: all, or those of the encoding."""
+    """Return the trained parameters with their names: all, or only the encoding's."""
     return [(name, p) for name, p in decoder.named_parameters() if p.requires_grad]
 
 
 def _make_optimizer(decoder: Decoder, config: Config) -> torch.optim.AdamW:
-    """Make AdamW: no weight decay for norms, the encoding's own wishes for its parameters."""
+    """Make AdamW, without weight decay for vectors and with the encoding's exceptions."""
     exceptions = {id(p): wish for p, wish in decoder.pe.parameter_groups()}
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
     for _, parameter in trained(decoder):

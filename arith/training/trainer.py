@@ -27,7 +27,7 @@ from tape_arith.models.hardware import Hardware
 
 HELD_OUT_PROBLEMS = 512
 MAX_SKIPPED_IN_A_ROW = 10
-"""More steps without a finite loss, each on other problems, mean that the weights are spoiled."""
+"""Skipped steps in a row that end training: their problems differ, so the weights are at fault."""
 # If one save takes longer than _LONG_SAVE seconds, saves are spaced so that they take at most
 # _SAVING_SHARE of the training: at the paper's size a checkpoint has 1.4 GB.
 _LONG_SAVE, _SAVING_SHARE = 1.0, 0.05
@@ -45,7 +45,7 @@ class NotFinite(Failure):
 
 
 class _Progress(Part):
-    """Attributes of a trainer that a checkpoint holds as facts."""
+    """The attributes of a trainer that a checkpoint stores beside its tensors."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -62,9 +62,9 @@ class _Progress(Part):
 class Trainer(Stepper):
     """Takes the steps of a schedule, logs and evaluates them, and can be stopped after any step.
 
-    curves        whether to score the small grid on the way
+    curves        whether to score the small grid during training
     on_nonfinite  what to do at a step whose loss or gradient is not finite
-    options       as in Stepper
+    options       the other arguments of Stepper
     """
 
     log_every, evaluate_every, save_every = 20, 100, 100  # steps
@@ -85,9 +85,9 @@ class Trainer(Stepper):
         self.on_nonfinite = on_nonfinite
         self.seconds = 0.0
         self.unchecked: list[tuple[Tensor, Tensor]] = []
-        """Loss and norm of the last steps, not yet checked for being finite."""
+        """Loss and gradient norm of the last steps, which `check_steps` has not checked yet."""
         self.losses: list[Tensor] = []  # of the steps since the last line of metrics
-        self.gradient_norm = 0.0  # of the last of these
+        self.gradient_norm = 0.0  # of the last finite step
         self.skipped = 0
         self.skipped_in_a_row = 0
 
@@ -107,8 +107,8 @@ class Trainer(Stepper):
         save  called every `save_every` steps (less often if it takes long) and when stopped
         keep  called before the first step of the cool-down
 
-        Raises NotFinite: on a CPU at the step itself, on a GPU, which is not waited for, at the
-        next line of metrics. Nothing after that step is saved.
+        Raises NotFinite: on a CPU at the step itself; on a GPU, which works asynchronously, at the
+        next save or line of metrics. No state after such a step is saved.
         """
         began = time.perf_counter() - self.seconds
         logged_seconds, logged_tokens = self.seconds, self.tokens
@@ -128,7 +128,7 @@ class Trainer(Stepper):
                 log(self._metrics_line(loss, tokens, seconds))
                 logged_seconds, logged_tokens = time.perf_counter() - began, self.tokens
             tick(self.step)
-            # All processes decide together, or some would wait for the others' next gradients.
+            # All processes decide together, or some would wait for gradients that never come.
             stop = self.processes.any(not last and should_stop())
             now = time.perf_counter()
             if stop or (self.step % self.save_every == 0 and not last and now >= next_save):
@@ -139,7 +139,7 @@ class Trainer(Stepper):
                 took = now - began - self.seconds
                 next_save = now + took / _SAVING_SHARE if took > _LONG_SAVE else 0.0
             if stop:
-                # torchrun ends the others when one leaves: all wait until the first has saved.
+                # torchrun ends the others when one exits, so all wait until the first has saved.
                 self.processes.any(False)
                 return False
         self._check_weights()
@@ -148,10 +148,10 @@ class Trainer(Stepper):
         return True
 
     def check_steps(self) -> None:
-        """Check the steps since the last call; on a GPU, wait for them.
+        """Check that the steps since the last call are finite; on a GPU, wait for them.
 
-        Raises NotFinite at one whose loss or gradient is not finite, unless such steps are left
-        out and these are not too many in a row.
+        Raises NotFinite at a step whose loss or gradient is not finite, unless such steps are
+        skipped and fewer than MAX_SKIPPED_IN_A_ROW came in a row.
         """
         pairs, self.unchecked = self.unchecked, []
         if not pairs:
@@ -179,7 +179,7 @@ class Trainer(Stepper):
             self.tell(f"note: {fault}: left out, as {self.skipped} so far")
 
     def _mean_loss(self) -> float:
-        """Return the mean over the steps since the last call. Raises NotFinite without any."""
+        """Return the mean loss since the last call. Raises NotFinite if no step was finite."""
         if not self.losses:
             raise NotFinite(
                 f"the loss or its gradient is not finite at {self._at(self.step)}, nor at any step "
@@ -196,7 +196,7 @@ class Trainer(Stepper):
             raise NotFinite(f"the weights are not finite after {self._at(self.step)}", False)
 
     def rate(self, step: int) -> float:
-        """Return the learning rate of the `step`-th step (1-based), without factors of groups."""
+        """Return the learning rate of `step` (1-based), before the factors of parameter groups."""
         return self.config.learning_rate * self.schedule.factor(step - 1)
 
     def _at(self, step: int) -> str:
@@ -207,7 +207,7 @@ class Trainer(Stepper):
         return SmallGrid.of(self.config)
 
     def _metrics_line(self, loss: float, tokens: int, seconds: float) -> Line:
-        """Return a line of metrics, evaluated if that is due, after `tokens` in `seconds`."""
+        """Return a line of metrics, `tokens` and `seconds` after the last, evaluated if due."""
         line: Line = {
             "step": self.step,
             "loss": loss,
@@ -230,9 +230,9 @@ class Trainer(Stepper):
         return line | ({"skipped": self.skipped} if self.skipped else {})
 
     def held_out(self, count: int) -> tuple[Problems, NDArray[np.int64]]:
-        """Return problems of the trained lengths from a stream of their own, and their keys.
+        """Return problems of the trained lengths from a separate stream, and their keys.
 
-        There are so few of the shortest that training sees them too.
+        The shortest problems are so few that training sees them too.
         """
         bucket = replace(self.bucket, split="held-out")
         return bucket.problems(0, count), bucket.keys(0, count)
@@ -251,7 +251,7 @@ class Trainer(Stepper):
         return moments["exp_avg"], moments["exp_avg_sq"]
 
     def sync_from_first(self) -> None:
-        """Continue from the state of the first process, as `restore` would."""
+        """Replace this process's state by that of the first process."""
         if self.processes.size == 1:
             return
         tensors, facts = self.state()
@@ -261,7 +261,7 @@ class Trainer(Stepper):
             self.restore(tensors, first_facts, "the state of the first process")
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return tensors and facts from which `restore` continues exactly. Raises NotFinite."""
+        """Return the tensors and facts from which `restore` continues exactly. Raises NotFinite."""
         self.check_steps()
         self._check_weights()
         tensors = {f"model/{name}": value for name, value in self.decoder.state_dict().items()}
@@ -271,7 +271,7 @@ class Trainer(Stepper):
         return tensors, facts | {"losses": [float(loss) for loss in self.losses]}
 
     def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any], origin: object) -> None:
-        """Continue from a state. Raises Failure, naming its `origin`, if it does not fit."""
+        """Continue from a state. Raises Failure, naming its `origin`, if it is not of this run."""
         try:
             progress = validated(facts, _Progress)
             if not progress.skipped <= progress.step <= self.config.steps:
@@ -284,7 +284,7 @@ class Trainer(Stepper):
                 value.copy_(_fitting(tensors[f"model/{name}"], value))
             for name, parameter in trained(self.decoder):
                 self.optimizer.state[parameter] = {
-                    # Adam counts the steps that it took.
+                    # Adam does not count skipped steps.
                     "step": torch.tensor(float(self.step - self.skipped), device=device),
                     "exp_avg": _fitting(tensors[f"exp_avg/{name}"], parameter).clone(),
                     "exp_avg_sq": _fitting(tensors[f"exp_avg_sq/{name}"], parameter).clone(),
