@@ -1,4 +1,4 @@
-"""The decoder and its positional encodings; needs torch alone and knows no files, tasks or runs.
+"""The decoder and its positional encodings; needs only torch and knows no files, tasks or runs.
 
 encoding.py      the interface of an encoding; sequences.py is what its hooks receive
 decoder.py       the transformer around it, attention.py and cpu_kernels.py its computation
@@ -6,7 +6,7 @@ build.py         from a name to a decoder, prepared for its hardware: backend, c
 contract.py      what every encoding promises, checked by `tape-arith check`
 hardware.py      device, precision and threads
 names.py         names on the command line, read without torch; locate.py finds their files
-encodings/       one file an encoding; families/ holds what several share
-extrapolations.py  changes at test time
-backends.py      other ways to compute attention; kernels/ is ours in Triton
+encodings/       one file per encoding; families/ holds shared bases
+extrapolations.py  changes to an encoding at test time
+backends.py      other ways to compute attention; kernels/ has ours in Triton
 """

@@ -31,14 +31,14 @@ def causal_softmax(scores: Tensor) -> Tensor:
 
 
 def future_mask(scores: Tensor) -> Tensor:
-    """Build [T, T]: -inf for keys after the query, else 0, in the type of scores [..., T, T]."""
+    """Build the mask [T, T] of scores [..., T, T], in their type: -inf for future keys, else 0."""
     tokens = scores.shape[-1]
     future = torch.full((tokens, tokens), float("-inf"), dtype=scores.dtype, device=scores.device)
     return future.triu(1)
 
 
 def gather_values(weights: Tensor, values: Tensor) -> Tensor:
-    """Multiply weights [B, H, T, T] and values [B or 1, T, H or 1, V]: [B, T, H, V].
+    """Multiply weights [B, H, T, T] by values [B or 1, T, H or 1, V] into [B, T, H, V].
 
     The result has the type of the values.
     """
@@ -51,20 +51,20 @@ def attention_weights(
     """Compute softmax(scale q k^T + bias) over the keys up to each query, [B, H, T, T].
 
     q, k [B, T, H, K]; bias [H, T, T] or [B, H, T, T], added after scaling and before the mask.
-    The softmax is taken in float32 or wider: a bfloat16 step is 0.06 at 12.
+    The softmax is computed in float32 or wider: bfloat16 numbers near 12 are 0.06 apart.
     """
     scores = scaled_scores(q, k, scale=scale)
     return causal_softmax(scores if bias is None else scores + bias)
 
 
 class Needs(NamedTuple):
-    """Requirements of an encoding on attention.
+    """What an encoding requires of attention.
 
-    values   number of tensors that one attention map gathers: v and others of the encoding
-    bias     added to the scores: "none", "fixed" or "learned" (its gradient is needed); "scores"
-             if the encoding computes with the scores itself, in plain products of its own
-    packed   whether it can run on sequences packed end to end, where no bias over all pairs exists
-    query    width of queries and keys as a multiple of that of v
+    values   number of tensors that one attention map gathers: v and tensors of the encoding
+    bias     kind of bias added to the scores: "none", "fixed" or "learned" (needs its gradient);
+             "scores" if the encoding computes with the scores itself, in plain products
+    packed   whether it runs on sequences packed end to end, which have no bias over all pairs
+    query    width of queries and keys as a multiple of the width of v
     width    head dim K; the decoder sets it
     """
 
@@ -78,9 +78,9 @@ class Needs(NamedTuple):
 class Backend:
     """One way to compute causal attention, with the same result as `Eager`."""
 
-    #: The name after --backend.
+    #: The value of --backend that selects it.
     name: ClassVar[str]
-    #: Whether it takes sequences packed end to end without padding them first.
+    #: Whether it computes on sequences packed end to end without padding them first.
     packs: ClassVar[bool] = False
 
     def __call__(
@@ -93,7 +93,7 @@ class Backend:
         scale: float | None = None,
         bias: Bias = None,
     ) -> Values:
-        """Multiply softmax(scale q k^T + bias) over keys up to each query and each of `values`.
+        """Multiply softmax(scale q k^T + bias), over keys up to each query, by each of `values`.
 
         q, k [B, T, H, K]; each value [B or 1, T, H or 1, V] (V may differ from K); bias
         [B or 1, H, T, T]; returns one [B, T, H, V] for each value. `scale` defaults to K^-1/2.
@@ -101,7 +101,7 @@ class Backend:
         return self.attend(q, k, values, seqs, scale or q.shape[-1] ** -0.5, bias)
 
     def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
-        """Say why it does not meet `needs` here, as the end of a sentence; None if it does."""
+        """Say why this cannot meet `needs` here, as the end of a sentence; None if it can."""
         raise NotImplementedError
 
     def attend(
@@ -112,9 +112,9 @@ class Backend:
 
 
 class Eager(Backend):
-    """Plain products, the reference: meets all needs, pads packed sequences.
+    """The reference, in plain products: it meets all needs and pads packed sequences.
 
-    The fastest backend on a CPU, whose fused kernel is several times slower at these lengths.
+    It is the fastest on a CPU, where torch's fused kernel is several times slower at these lengths.
     """
 
     name = "eager"

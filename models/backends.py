@@ -18,7 +18,7 @@ from tape_arith.models.sequences import Sequences
 
 
 class SDPA(Backend):
-    """torch's own kernels, on padded rows, with a bias and wider values; torch chooses one."""
+    """torch's kernels, of which it chooses one, for padded rows, a bias and wider values."""
 
     name = "sdpa"
 
@@ -30,7 +30,7 @@ class SDPA(Backend):
     ) -> Values:
         assert seqs.starts is None
         batch, tokens, heads = q.shape[:3]
-        # One map gathers all values at once, beside each other in one wider value.
+        # All values side by side form one wider value, which one attention map gathers.
         parts = [v.to(q.dtype).expand(batch, tokens, heads, -1) for v in values]
         wide = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
         mask = None
@@ -38,9 +38,9 @@ class SDPA(Backend):
             # CUDA's kernels refuse a mask whose last axis is not contiguous.
             mask = (bias + future_mask(bias)).to(q.dtype).contiguous()
             mask = mask.expand(batch, heads, tokens, tokens)
-        # Only this CUDA kernel takes wider values and gives a bias its gradient; torch's order
-        # would put cuDNN's first. Plain products take widths that it refuses (in bfloat16 those
-        # that are no multiple of 8).
+        # Of CUDA's kernels only this one takes wider values and computes a bias's gradient, but
+        # torch prefers cuDNN's. Plain products (MATH) take the widths that it refuses: in bfloat16,
+        # those not divisible by 8.
         pinned = q.is_cuda and (bias is not None or wide.shape[-1] != q.shape[-1])
         kernels = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
         q, k, wide = (x.transpose(1, 2) for x in (q, k, wide))
@@ -69,7 +69,7 @@ class Fused(Backend):
             return "needs a CUDA GPU (TRITON_INTERPRET=1 runs it on a CPU, slowly)"
         if not on_cpu and torch.cuda.is_available() and torch.cuda.get_device_capability() < (8, 0):
             return "needs a GPU of compute capability 8.0 or higher"
-        # Not imported before: Triton takes a second.
+        # Imported only here, since importing Triton takes a second.
         try:
             from tape_arith.models.kernels.tiles import INTERPRETED
         except ImportError:
@@ -93,7 +93,7 @@ class Fused(Backend):
 
 
 class FlashAttn(Backend):
-    """The flash-attn library (version 2), an extra: values as wide as the head, one call each."""
+    """The flash-attn library (version 2), an extra: one call per value, each as wide as a head."""
 
     name = "flash-attn"
     packs = True
@@ -128,9 +128,9 @@ class FlashAttn(Backend):
 
 @cache
 def flash_attn_kernel() -> Callable[..., Any] | None:
-    """Import `flash_attn_varlen_func`; None without the library.
+    """Import `flash_attn_varlen_func`; return None without the library.
 
-    Imports the symbol, since other packages install a namespace of the same name.
+    The function itself is imported, since other packages install a namespace `flash_attn`.
     """
     try:
         from flash_attn import flash_attn_varlen_func

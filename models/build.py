@@ -26,53 +26,53 @@ from tape_arith.models.locate import locate
 from tape_arith.models.names import BACKENDS, Name, NamePart, known_backend, parse
 
 MOST_GRAPHS = 32
-"""Graphs of one decoder whose blocks share them: the first, the last and those between, in training
-and in scoring, for new shapes once more. Past torch's own limit, 8, a function runs uncompiled
-without a word."""
+"""Most compiled graphs of a decoder whose blocks share them: the first block, the last and those
+between need one each in training and in scoring, and again for new shapes. Past torch's own limit
+of 8, a function silently runs uncompiled."""
 
 ISOLATES = "isolate_recompiles" in inspect.signature(torch.compile).parameters
-"""True if this torch can keep the graphs of each block apart, which threads of a CPU need."""
+"""True if this torch can keep each block's graphs apart, which threads on a CPU need."""
 
 CPU_OPTIONS: dict[str, Any] = {
-    "dynamic": True,  # the groups of a batch have ever new shapes, which one graph serves
+    "dynamic": True,  # one graph serves the ever new shapes of a batch's groups
     "options": {
-        # One call of C++ for a graph, which lets other threads run beside it.
+        # Runs a graph as one C++ call, so that other threads can run at the same time.
         "cpp_wrapper": True,
-        # Keeps traced graphs on disk although blocks leave autocast for a while. Safe because its
-        # arguments stand in the graph and so in the key; a type that is not given does not, so code
-        # that enters autocast inside a block must name one.
+        # Caches traced graphs on disk although blocks leave autocast for a while. This is safe
+        # because autocast's arguments are part of the graph and so of the cache key; a default type
+        # is not, so code that enters autocast inside a block must name one.
         "unsafe_marked_cacheable_functions": {
             f"torch.amp.autocast_mode.{name}_autocast": "" for name in ("_enter", "_exit")
         },
     },
-    # torch moves the graph that was used last to the front of a list in which another thread may be
-    # searching; that thread misses its graph and compiles it again. A block's own list has a single
-    # graph for almost all shapes.
+    # torch moves the graph used last to the front of a list that another thread may be searching;
+    # that thread then misses its graph and compiles it again. If each block has a list of its own,
+    # it holds a single graph for almost all shapes.
     "isolate_recompiles": True,
 }
 
 _BACKENDS: dict[str, type[Backend]] = {
     backend.name: backend for backend in (Eager, FlashAttn, Fused, SDPA)
 }
-# `auto` takes the first that meets the needs. On a CPU plain products are the fastest at these
-# lengths.
+# `auto` takes the first backend that meets the needs. On a CPU plain products are the fastest at
+# these lengths.
 _PREFERENCE = {"cpu": ("eager",), "cuda": ("fused", "flash-attn", "sdpa", "eager")}
 
 _resets = 0
-"""Times that all graphs of this process were dropped."""
+"""How often this process has dropped all its compiled graphs."""
 
 
 def build(name: Name | str, setting: Setting) -> PositionalEncoding:
     """Build a freshly initialized encoding.
 
     Raises UsageError for an unknown name or option, parts that cannot be joined, or an
-    extrapolation of an encoding that has nothing it could change.
+    extrapolation that finds nothing to change in the encoding.
     """
     name = parse(name) if isinstance(name, str) else name
     classes = {part: _class(part, "encoding", PositionalEncoding) for part in name.encoding.parts}
     parts: dict[str, PositionalEncoding] = {
         part.name: classes[part](setting, **dict(part.options))
-        # What attends draws its weights last.
+        # The part that defines attention draws its weights last.
         for part in sorted(classes, key=lambda part: defines_attention(classes[part]))
     }
     encoding = Combination(parts) if len(parts) > 1 else next(iter(parts.values()))
@@ -82,7 +82,7 @@ def build(name: Name | str, setting: Setting) -> PositionalEncoding:
 
 
 def extrapolate(encoding: PositionalEncoding, part: NamePart) -> None:
-    """Apply an extrapolation to `encoding`. Raises UsageError if it has nothing to change."""
+    """Apply an extrapolation to `encoding`. Raises UsageError if nothing there can change."""
     extrapolation = _class(part, "extrapolation", Extrapolation)(**dict(part.options))
     if isinstance(encoding, Combination):
         encoding = encoding.attending
@@ -104,10 +104,10 @@ def build_decoder(config: DecoderConfig, name: Name | str, setting: Setting, see
 def meta_decoder(
     config: DecoderConfig, name: Name, setting: Setting, *, real_encoding: bool = False
 ) -> Decoder:
-    """Build a decoder without memory for its weights, to ask for its needs and shapes.
+    """Build a decoder without memory for its weights, to read its needs and shapes.
 
-    With `real_encoding` the encoding gets memory, for code that reads numbers off its tensors.
-    Raises UsageError as `build`.
+    With `real_encoding` the encoding does get memory, for code that reads its tensors' values.
+    Raises UsageError as `build` does.
     """
     with torch.device("meta"):
         if not real_encoding:
@@ -167,21 +167,21 @@ def prepare(decoder: Decoder, hardware: Hardware) -> Decoder:
 
 
 def compile_blocks(decoder: Decoder, **options: Any) -> None:
-    """Compile each block on its own, which takes a minute once; keeps the names of parameters.
+    """Compile each block on its own, which takes a minute, once; parameters keep their names.
 
-    `options` are keyword arguments of torch.compile. Drops the graphs of decoders that were
-    compiled before, so that they do not count.
+    `options` are keyword arguments of torch.compile. The graphs of decoders compiled before are
+    dropped, so that they do not count toward the limit.
     """
     global _resets
     torch.compiler.reset()
     _resets += 1
     raise_graph_limit(blocks=len(decoder.blocks) if options.get("isolate_recompiles") else 1)
-    # With dynamic shapes torch takes the floats of a module for arguments until an operation wants
-    # a number, and then traces everything again.
+    # With dynamic shapes torch treats a module's floats as arguments until an operation needs a
+    # number, and then traces everything again.
     torch._dynamo.config.specialize_float = True
-    # Its advice would make what is scored again in float32 as coarse as the first time.
+    # torch advises TensorFloat32, which would make rescoring in float32 as coarse as before.
     warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
-    # That an operation has no entry of its own in torch's C interface is of no use to a reader.
+    # torch logs operations without an entry in its C interface, which helps no reader.
     logging.getLogger("torch._inductor.ir").addFilter(lambda r: "c-shim" not in r.getMessage())
     for block in decoder.blocks:
         block.compile(**options)
@@ -191,7 +191,7 @@ def compile_blocks(decoder: Decoder, **options: Any) -> None:
 def compile_state_changed(decoder: Decoder, dtype: torch.dtype) -> bool:
     """Record the next use, training or scoring in `dtype`; return whether it may need new graphs.
 
-    Threads that miss a graph at the same time would compile it once each.
+    If so, one thread must go first: threads that miss a graph together would each compile it.
     """
     use = (_resets, decoder.training, dtype) if decoder.compiled else None
     before, decoder.last_use = decoder.last_use, use
@@ -199,7 +199,7 @@ def compile_state_changed(decoder: Decoder, dtype: torch.dtype) -> bool:
 
 
 def check_compiler(hardware: Hardware) -> None:
-    """Raises UsageError if compiling is requested on a CPU that is known not to support it."""
+    """Raises UsageError if compiling on a CPU is requested but torch is too old or C++ missing."""
     if hardware.device != "cpu" or not hardware.compiles:
         return
     if not ISOLATES:
@@ -212,20 +212,20 @@ def check_compiler(hardware: Hardware) -> None:
 
 
 def cxx() -> str:
-    """Name the C++ compiler that torch calls for code of a CPU."""
+    """Return the name of the C++ compiler that torch calls for CPU code."""
     return os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
 
 
 def compiling_failed(error: BaseException) -> bool:
-    """Tell whether code generation raised `error`, and not the code of a block."""
+    """Tell whether torch's code generation raised `error`, not the code of a block."""
     kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
     return "torch._dynamo.exc.BackendCompilerFailed" in kinds
 
 
 def raise_graph_limit(decoders: int = 1, blocks: int = 1) -> None:
-    """Allow graphs for so many decoders at once, each of so many blocks that share none.
+    """Allow the graphs of `decoders` at once, each with `blocks` that share no graphs.
 
-    Since torch 2.12 the limit belongs to this context and its copies, which
+    Since torch 2.12 the limit belongs to the current context and its copies, which
     `Hardware.parallel_map` hands to threads. A limit is never lowered.
     """
     config = torch._dynamo.config

@@ -1,8 +1,8 @@
 """Backward passes written by hand for CPUs, where memory is slow.
 
-Each function computes what the plain formula beside its caller says. It stores only its inputs, in
-their own types, and sums in place; on a GPU a compiled block fuses the plain formula, so callers
-ask `use_custom_backward` first.
+Each function computes the plain formula that stands in its caller. It stores little but its inputs,
+in their own types, and sums in place. On a GPU a compiled block fuses the plain formula instead, so
+callers ask `use_custom_backward` first.
 
 Legend: B batch, T tokens, H heads, D hidden, F frequencies.
 """
@@ -16,8 +16,8 @@ State = TypeVar("State", bound=tuple[Tensor, ...])
 
 
 def use_custom_backward(x: Tensor) -> bool:
-    """Tell whether operations on `x` take the functions of this module."""
-    # Not `is_compiling`, which is true for all threads while one of them compiles.
+    """Tell whether operations on `x` should use the functions of this module."""
+    # Not `is_compiling`, which is true in all threads while one of them compiles.
     return x.device.type == "cpu" and not torch.compiler.is_dynamo_compiling()
 
 
@@ -27,10 +27,10 @@ def swap_halves(x: Tensor) -> Tensor:
 
 
 def repeat_for_heads(state: State, num_heads: int) -> State:
-    """Copy each part [B or 1, T, 1, ...] for every head on a CPU; return `state` elsewhere.
+    """Copy each part [B or 1, T, 1, ...] for every head if on a CPU; else return `state` itself.
 
-    A product that repeats an inner axis of 32 numbers takes three times as long on a CPU as one
-    over the whole.
+    On a CPU a product that broadcasts an inner axis of 32 numbers takes three times as long as one
+    of equal shapes.
     """
     if not use_custom_backward(state[0]):
         return state
@@ -40,7 +40,7 @@ def repeat_for_heads(state: State, num_heads: int) -> State:
 def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
     """Compute x / sqrt(mean(x^2) + eps) * weight over the last axis, in `dtype`.
 
-    torch's own takes six times as long on a CPU: it derives its gradient from a chain of small
+    torch's own takes six times as long on a CPU, since its gradient is a chain of small
     operations.
     """
     normed: Tensor = _RMSNorm.apply(x, weight, eps, dtype)  # type: ignore[no-untyped-call]
@@ -62,7 +62,7 @@ def add_mixed_rows_on_cpu(
     """Compute e + G mixed for 2x2 matrices, in the type of `e`.
 
     e, mixed   (diagonal, cross) of `TapeState`, each [B or 1, T, H or 1, 2F]
-    g          (G_11, G_22) and (G_12, G_21), each laid out as a part of the state
+    g          (G_11, G_22) and (G_12, G_21), each laid out like a part of the state
     """
     diagonal, cross = _AddMixedRows.apply(*e, *g, *mixed)  # type: ignore[no-untyped-call]
     return diagonal, cross
@@ -95,7 +95,7 @@ class _Rotate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, diagonal: Tensor, cross: Tensor) -> Tensor:
         ctx.save_for_backward(x, diagonal, cross)
-        # Casting first: products of mixed types are several times slower.
+        # Cast first, since products of mixed types are several times slower.
         wide = x.to(diagonal.dtype)
         return (wide * diagonal).addcmul_(swap_halves(wide), cross).to(x.dtype)
 
@@ -103,7 +103,7 @@ class _Rotate(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
         x, diagonal, cross = ctx.saved_tensors
         gradient = gradient.to(diagonal.dtype)
-        # What reached y_1 through x_2 goes back through the swap.
+        # x_2 entered y_1 by the swap, so its gradient returns by the swap.
         d_x = swap_halves(gradient * cross).addcmul_(gradient, diagonal).to(x.dtype)
         if not ctx.needs_input_grad[1]:
             return d_x, None, None

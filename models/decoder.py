@@ -28,7 +28,7 @@ NORM_EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """Sizes of a decoder. `mlp_size` is M: the input projection is M gates and M values."""
+    """Sizes of a decoder. `mlp_size` is M: the MLP's input projection has M gates and M values."""
 
     vocabulary_size: int
     num_layers: int
@@ -41,8 +41,8 @@ class DecoderConfig:
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) * weight over the last axis (Zhang and Sennrich 2019, 1910.07467).
 
-    Returns the type of autocast if that is on, so that the next product casts nothing; the mean is
-    taken in float32 or wider.
+    Under autocast the result has autocast's type, so that the next product casts nothing. The mean
+    is computed in float32 or wider.
     """
 
     def __init__(self, size: int, eps: float) -> None:
@@ -61,7 +61,7 @@ class RMSNorm(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then the MLP, each behind a norm and beside a residual."""
+    """Attention, then the MLP, each after a norm and inside a residual connection."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -84,8 +84,8 @@ class Block(nn.Module):
     ) -> tuple[Tensor, State]:
         """Return x [B, T, D] and the state after the block.
 
-        With `chosen` (int64 [m]) only those tokens pass through the MLP: x [m, D], and the state
-        before it. The last block does this, since nobody reads its other tokens.
+        With `chosen` (int64 [m]) only those tokens pass through the MLP: the result is x [m, D] and
+        the state before the MLP. The last block does this, since its other tokens are not read.
         """
         normed = self.attention_norm(x)
         qkv = self.qkv(normed).unflatten(-1, (3, self.config.num_heads, self.config.head_dim))
@@ -125,7 +125,7 @@ class Decoder(nn.Module):
     def attend_with(self, backend: Backend) -> None:
         """Compute attention with `backend` from now on.
 
-        Sets `packs`: whether sequences may come packed end to end.
+        Also set `packs`, which says whether sequences may come packed end to end.
         """
         for layer in self.pe.layers:
             assert isinstance(layer, PositionalLayer)
@@ -133,7 +133,7 @@ class Decoder(nn.Module):
         self.packs = backend.packs and self.pe.needs.packed
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw weights from N(0, 0.02), residual outputs divided by sqrt(2 x layers).
+        """Draw weights from N(0, 0.02); divide those of residual outputs by sqrt(2 x layers).
 
         The encoding initialized its own parameters when it was built.
         """
@@ -147,7 +147,7 @@ class Decoder(nn.Module):
     def forward(self, seqs: Sequences, chosen: Tensor | None = None) -> Tensor:
         """Return logits [B, T, V], or [m, V] of tokens `chosen` (int64 [m], indices into B x T).
 
-        float32 under any autocast, float64 for a float64 decoder.
+        Logits are float32 under any autocast, float64 from a float64 decoder.
         """
         index = self.pe.indices(seqs)
         x = self.pe.embed(self.embedding(seqs.tokens), index, seqs)
@@ -177,12 +177,12 @@ def shapes(tensors: Mapping[str, Tensor]) -> dict[str, str]:
     }
 
 
-# ---- FLOPs: two for a multiply-add of a matrix product, as torch.utils.flop_counter counts them;
-# norms, softmax, rotations and the optimizer count nothing ----------------------------------
+# ---- FLOPs: a multiply-add of a matrix product counts as two, as in torch.utils.flop_counter;
+# norms, softmax, rotations and the optimizer count as none -----------------------------------
 
 
 def causal(lengths: Sequence[int]) -> Workload:
-    """Return what sequences of these lengths need: no padding, and the keys up to each query.
+    """Compute the least work for these lengths: no padding, only the keys up to each query.
 
     >>> causal([1, 3])
     Workload(tokens=4, pairs=7, distances=6)
@@ -199,8 +199,8 @@ def matmuls(
 ) -> Iterator[MatMul]:
     """Yield every matrix product of a forward, those of `encoding` included.
 
-    Logits are taken of `answers` tokens, None: of all; what the last block does after attention
-    is done for these alone.
+    Logits are computed for `answers` tokens (None: for all). What the last block does after
+    attention is computed for these alone.
     """
     answers = workload.tokens if answers is None else answers
     width = config.num_heads * config.head_dim
@@ -221,9 +221,9 @@ def useful_training_flops(
     lengths: Sequence[int],
     answers: int | None = None,
 ) -> int:
-    """Return the FLOPs that a training step needs, for MFU: no padding, nothing twice.
+    """Count the FLOPs that a training step needs, for MFU: no padding, no repeated work.
 
-    `lengths` are those of the sequences as the decoder reads them, without the end token, which is
+    `lengths` are those of the sequences that the decoder reads: without the end token, which is
     never an input.
     """
     return sum(p.useful for p in matmuls(config, encoding, causal(lengths), answers))

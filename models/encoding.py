@@ -28,9 +28,9 @@ from tape_arith.models.attention import Backend, Eager, Needs
 from tape_arith.models.errors import UsageError
 from tape_arith.models.sequences import Sequences
 
-# A NamedTuple of tensors of the encoding's own, opaque to the decoder; () where it carries nothing.
+# The encoding's own NamedTuple of tensors, opaque to the decoder; () if it carries nothing.
 State = Any
-#: Of the normal distribution from which the decoder draws its weights, embeddings included.
+#: Standard deviation of the decoder's normally distributed first weights, embeddings included.
 INITIAL_STD = 0.02
 
 
@@ -38,8 +38,8 @@ INITIAL_STD = 0.02
 class Setting:
     """Plain values that an encoding is built from; they follow from the run's config.
 
-    `trained_length` and `max_length` are the longest sequences, in tokens, of training and test
-    (L0 and L1 in the docstrings of the encodings).
+    `trained_length` and `max_length` are the lengths, in tokens, of the longest sequences in
+    training and test (L0 and L1 in the docstrings of the encodings).
     """
 
     num_layers: int
@@ -59,11 +59,11 @@ class Setting:
 
 
 class Workload(NamedTuple):
-    """The work of a forward, which decides its FLOPs.
+    """The size of a forward, from which its FLOPs follow.
 
-    tokens     over all rows
-    pairs      of a query and a key, over all rows
-    distances  pairs within the longest row; functions of indices alone are computed once for all
+    tokens     number of tokens in all rows
+    pairs      pairs of a query and a key in all rows
+    distances  pairs in the longest row; functions of indices alone are computed once for all rows
     """
 
     tokens: int
@@ -72,10 +72,10 @@ class Workload(NamedTuple):
 
 
 class MatMul(NamedTuple):
-    """A matrix product of so many multiply-adds, each of which is two FLOPs.
+    """A matrix product, each of whose multiply-adds is two FLOPs.
 
-    gradients  how many of its two factors need a gradient, each of which costs as much again
-    needed     multiply-adds without repeated work, if repeating is faster than sharing; None: all
+    gradients  how many of the two factors need a gradient; each gradient costs as much again
+    needed     multiply-adds without work that is repeated because sharing is slower; None: all
     """
 
     multiply_adds: int
@@ -111,7 +111,7 @@ class PositionalLayer(nn.Module):
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: State, seqs: Sequences
     ) -> tuple[Tensor, State]:
-        """Compute attention of one block: rotate, bias or gate here.
+        """Compute the attention of one block; a subclass rotates, biases or gates here.
 
         x [B, T, D] is the block's normalized input; q, k, v [B, T, H, K]. Returns the heads
         [B, T, H, K] before the output projection, and the state.
@@ -127,19 +127,19 @@ class PositionalLayer(nn.Module):
 class PositionalEncoding(nn.Module):
     """Base of every encoding. Keyword-only arguments of a subclass are its options.
 
-    `layers` holds a module of its own for each block: blocks that share one make torch.compile
-    recompile until it gives up.
+    `layers` holds a separate module for each block: torch.compile would recompile a shared module
+    until it gives up.
     """
 
-    #: Its name in figures; the class's name if empty.
+    #: Name in figures; if empty, the class's name.
     label: ClassVar[str] = ""
     #: One of: none, absolute, relative bias, rotary, randomized, content.
     kind: ClassVar[str] = "none"
     #: Author, year and arXiv number.
     paper: ClassVar[str] = ""
-    #: Endings of parameters that cannot act, kept because the paper's formula has them.
+    #: Name suffixes of parameters that cannot act, kept because the paper's formula has them.
     inert: ClassVar[tuple[str, ...]] = ()
-    #: Endings of parameters beside scalars and biases that get no weight decay: tables.
+    #: Name suffixes of matrices (tables) that get no weight decay; scalars and biases never do.
     no_decay: ClassVar[tuple[str, ...]] = ()
     #: Requirements on the attention backend.
     needs: ClassVar[Needs] = Needs()
@@ -150,11 +150,11 @@ class PositionalEncoding(nn.Module):
         self.layers = nn.ModuleList(self.layer(i) for i in range(setting.num_layers))
 
     def layer(self, i: int) -> PositionalLayer:
-        """Build the module of block `i`; the constructor calls it, so set options before."""
+        """Build the module of block `i`. The base's `__init__` calls this: set options before."""
         return PositionalLayer()
 
     def indices(self, seqs: Sequences) -> Tensor:
-        """Number the tokens: int64 [1, T], or [B, T] if rows differ."""
+        """Return the index of each token: int64 [1, T], or [B, T] if rows differ."""
         return seqs.place + seqs.offset
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
@@ -162,39 +162,39 @@ class PositionalEncoding(nn.Module):
         return x
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
-        """Compute the state that travels between layers: angles, biases, TAPE's e."""
+        """Compute the state that layers pass on, such as angles, biases or TAPE's e."""
         return ()
 
     def measures(self, first: State, state: State) -> dict[str, Tensor]:
-        """Measure a state for studies: by name a number a token, [B or 1, T], averaged over heads.
+        """Measure `state` for studies: by name, a number per token [B or 1, T], mean over heads.
 
         `first` is the state that `start` returned.
         """
         return {}
 
     def inner_products(self, state: State) -> Tensor | None:
-        """Multiply the positions of query t and key i: sum_f tr(e_t e_i^T).
+        """Compute the inner product of the positions of query t and key i: sum_f tr(e_t e_i^T).
 
-        [B or 1, H or 1, T, T], without content; None if the state holds no position of a token.
+        Returns [B or 1, H or 1, T, T], without q and k; None if the state holds no positions.
         """
         return None
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
         """List the matrix products that this encoding adds to a forward of all layers.
 
-        By default those of `multiply_adds`, in each layer.
+        By default each layer adds one product of `multiply_adds`.
         """
         added = self.multiply_adds(extent)
         return [MatMul(added)] * self.setting.num_layers if added else ()
 
     def multiply_adds(self, extent: Workload) -> int:
-        """Count what one layer multiplies beside plain attention of the pairs of `extent`."""
+        """Count the multiply-adds that one layer adds to plain attention over `extent.pairs`."""
         return 0
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        """List parameters with a `weight_decay` or `lr_factor` (of the learning rate) of their own.
+        """List parameters with their own `weight_decay` or `lr_factor` (of the learning rate).
 
-        By default scalars, biases and `no_decay` get no decay; other matrices do.
+        By default scalars, biases and matrices named in `no_decay` get no weight decay.
         """
         for name, parameter in self.named_parameters():
             if parameter.ndim < 2 or name.endswith(self.no_decay):
@@ -207,8 +207,8 @@ class PositionalEncoding(nn.Module):
 class Combination(PositionalEncoding):
     """Encodings joined with a plus, each with its own indices.
 
-    Each part embeds as it does alone, in order. Attention and the state between layers belong to
-    the last part; the others leave `layer` and `start` as the base class has them.
+    The parts embed one after the other, each as it does alone. Only the last, `attending`, defines
+    attention and the state between layers; the others inherit `layer` and `start` unchanged.
     """
 
     attending: PositionalEncoding
@@ -222,12 +222,12 @@ class Combination(PositionalEncoding):
         *self.embedding, attending = self.each
         self.setting = attending.setting
         self.parts = nn.ModuleList(self.each)
-        # Beside torch's registry: a checkpoint names each parameter once, as one of a part.
+        # Set past torch's registry: a checkpoint names each parameter once, under `parts`.
         vars(self).update(
             attending=attending,
             layers=attending.layers,
             needs=attending.needs._replace(packed=all(part.needs.packed for part in self.each)),
-            # By whole names: an ending may fit a parameter of another part.
+            # Whole names, since a suffix may match a parameter of another part.
             inert=tuple(
                 f"parts.{i}.{name}"
                 for i, part in enumerate(self.each)
@@ -291,7 +291,7 @@ def _overrides(part: type[PositionalEncoding], *hooks: str) -> bool:
 def constant(numbers: Sequence[float], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Copy a few numbers to the device of `like`, in its type or in `dtype`.
 
-    Unlike `new_tensor` and an index that is a list, it does not wait for the device.
+    Unlike `new_tensor` and indexing with a list, this does not wait for the device.
     """
     return torch.tensor(numbers, dtype=dtype or like.dtype).to(like.device, non_blocking=True)
 

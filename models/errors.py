@@ -6,10 +6,10 @@ from difflib import get_close_matches
 from pathlib import Path
 
 USER_CODE_ERRORS: tuple[type[BaseException], ...] = (Exception, SystemExit)
-"""Errors to catch around a user's code; a sys.exit(0) in it must not look like success."""
+"""Errors to catch around a user's code, whose sys.exit(0) must not look like success."""
 
 _LONGEST = 80
-"""Letters of an unknown name that are shown."""
+"""Most letters of an unknown name that a message shows."""
 
 
 class UsageError(ValueError):
@@ -30,7 +30,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
 
 
 def describe_error(error: BaseException, *files: Path | None) -> str:
-    """Describe an error in one line, with the last line of `files` that it passed."""
+    """Describe an error in one line, with the innermost line of `files` in its traceback."""
     names = set(map(str, files))
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in names]
     line = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""

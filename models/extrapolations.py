@@ -1,7 +1,7 @@
 """Changes to an encoding at test time, which training never sees: `rope+yarn`, `rand-rope+even`.
 
 Rescalings (pi, ntk, ntk-dynamic, yarn) change the frequencies of rotary encodings; numberings
-(plain, even, redraw) change the positions of randomized ones. `names` lists the classes.
+(plain, even, redraw) change the positions of randomized ones. locate.py lists the classes.
 
 Legend: B rows, R frequencies of a schedule, L0 and L1 the longest trained and tested sequences.
 """
@@ -19,13 +19,13 @@ from tape_arith.models.families.randomized import Randomized, random_subset
 from tape_arith.models.families.rotary import Rotary
 from tape_arith.models.sequences import Sequences
 
-# Rotations within the trained length: from BETA_FAST on YaRN keeps a frequency, below BETA_SLOW it
-# interpolates fully (the paper's alpha = 1 and beta = 32).
+# YaRN keeps a frequency that turns BETA_FAST times or more within the trained length, and fully
+# interpolates one that turns less than BETA_SLOW times (the paper's beta = 32 and alpha = 1).
 BETA_FAST, BETA_SLOW = 32, 1
 
 
 class Extrapolation:
-    """Base of all. Keyword-only arguments of a subclass are its options.
+    """Base of all extrapolations. Keyword-only arguments of a subclass are its options.
 
     Stateless: the same call gives the same answer, whatever was called before.
     """
@@ -35,18 +35,18 @@ class Extrapolation:
     paper: ClassVar[str] = ""
 
     def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
-        """Say why it cannot change `encoding`, as words that follow its name; None if it can."""
+        """Say why this cannot change `encoding`, as words after its own name; None if it can."""
         raise NotImplementedError
 
     def apply(self, encoding: PositionalEncoding) -> None:
-        """Make `encoding` evaluate with this change."""
+        """Make `encoding` use this change in evaluation."""
         raise NotImplementedError
 
 
 class Rescaling(Extrapolation):
-    """Base of other frequencies for sequences longer than trained ones; a leaf `rescale`s.
+    """Base: `rescale` changes the frequencies for sequences longer than the trained ones.
 
-    `scale=problem` takes s = max(1, final_length / L0) of each row, `scale=static` s = max(1,
+    `scale=problem` takes s = max(1, final_length / L0) for each row, `scale=static` s = max(1,
     L1 / L0) for all rows, short ones too.
     """
 
@@ -58,8 +58,8 @@ class Rescaling(Extrapolation):
     ) -> tuple[Tensor, Tensor]:
         """Return new frequencies, [B or 1, R], and the amplitude of cos and sin, [B or 1].
 
-        All are float64 but final_length, int64 [B]: it is known before decoding. A scale that grew
-        token by token would turn old keys.
+        All are float64 except final_length, int64 [B], which is known before decoding: a scale
+        that grew token by token would rotate earlier keys again.
         """
         length = final_length
         if self.scale == "static":
@@ -72,11 +72,11 @@ class Rescaling(Extrapolation):
         raise NotImplementedError
 
     def amplitude(self, s: Tensor) -> Tensor:
-        """Compute the factor of cos and sin."""
+        """Compute the factor of cos and sin, [B or 1], from the scale s [B or 1]."""
         return torch.ones_like(s)
 
     def why_unfit(self, theta: Tensor) -> str | None:
-        """Say why it cannot change frequencies theta [R], or None."""
+        """Say why this cannot change frequencies theta [R]; None if it can."""
         return None
 
     def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
@@ -99,8 +99,8 @@ class Rescaling(Extrapolation):
 class PI(Rescaling):
     """Interpolate positions: every frequency divided by the per-problem scale.
 
-    theta'_f = theta_f / s; neighbouring digits come as close as 1/s positions. Without the paper's
-    fine-tuning. For `scale` see Rescaling.
+    theta'_f = theta_f / s, so that neighbouring digits are only 1/s positions apart. The paper's
+    fine-tuning is left out. For `scale` see Rescaling.
     """
 
     kind = "at test time"
@@ -117,8 +117,8 @@ class NTK(Rescaling):
     """Raise the base until the lowest frequency is divided by the per-problem scale.
 
     base' = base s^(d/(d - 2)), d = 2R rotated dimensions: theta'_f = theta_f s^(-f/(R - 1)), so
-    that the highest is kept and the lowest divided by s (NTK-aware interpolation in YaRN's paper;
-    first posted by bloc97). For `scale` see Rescaling.
+    that the highest frequency is kept and the lowest is divided by s (NTK-aware interpolation in
+    YaRN's paper; first posted by bloc97). For `scale` see Rescaling.
     """
 
     kind = "at test time"
@@ -144,9 +144,9 @@ class NTKDynamic(NTK):
     """Raise the base with the length of each problem, faster than NTK by `factor`.
 
     base' = base (a L/L0 - (a - 1))^(d/(d - 2)), a = `factor`, d rotated dimensions, L =
-    final_length of the row, at least L0 (transformers' rope_type "dynamic", jquesnelle/yarn): a = 1
-    is ntk. Those codes let L grow token by token; here it is fixed before decoding. `factor`
-    defaults to max(1, L1 / L0), as their users set it to the extension they aim at.
+    final_length of the row, at least L0 (transformers' rope_type "dynamic", jquesnelle/yarn). a = 1
+    gives ntk. In that code L grows token by token; here it is fixed before decoding. `factor` is by
+    default max(1, L1 / L0), since users of that code set it to the extension they aim at.
     """
 
     label = "Dynamic NTK"
@@ -168,9 +168,9 @@ class NTKDynamic(NTK):
 class YaRN(Rescaling):
     """Interpolate slow frequencies and keep fast ones, by per-problem scale.
 
-    theta'_f = theta_f [(1 - g_f)/s + g_f], cos and sin times 0.1 ln s + 1. `ramp=code`: g falls
-    linearly in the *index* f, as in the authors' code, which keeps the fastest frequency at the
-    lengths of this suite; `ramp=paper`: g is linear in the number of rotations r = L0 theta / 2 pi,
+    theta'_f = theta_f [(1 - g_f)/s + g_f]; cos and sin are multiplied by 0.1 ln s + 1. `ramp=code`:
+    g falls linearly in the *index* f, as in the authors' code, which keeps the fastest frequency at
+    this suite's lengths. `ramp=paper`: g is linear in the number of rotations r = L0 theta / 2 pi,
     (r - 1)/31 clamped to [0, 1] (Eq. 18 and 19), which slows even theta = 1 by a fifth at L0 = 124.
     For `scale` see Rescaling.
     """
@@ -189,7 +189,7 @@ class YaRN(Rescaling):
 
     def rescale(self, theta: Tensor, s: Tensor, setting: Setting) -> Tensor:
         keep = (_code_ramp if self.by_index else _paper_ramp)(theta, setting.trained_length)
-        # keep + (1 - keep)/s would leave rows of s = 1 a rounding away from the trained model.
+        # At s = 1, keep + (1 - keep)/s could differ by rounding from the trained model.
         return theta * torch.where(s[:, None] > 1, (1 - keep) / s[:, None] + keep, 1.0)
 
     def amplitude(self, s: Tensor) -> Tensor:
@@ -202,10 +202,10 @@ class YaRN(Rescaling):
 
 
 class Numbering(Extrapolation):
-    """Base of other numbers for the tokens of a randomized encoding than training drew."""
+    """Base: gives the tokens of a randomized encoding other indices than training drew."""
 
     def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
-        """Number the tokens of each sequence as `random_subset` does, all below l_max."""
+        """Return indices below l_max for each sequence, laid out as by `random_subset`."""
         raise NotImplementedError
 
     def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
@@ -221,7 +221,7 @@ class Numbering(Extrapolation):
 class Plain(Numbering):
     """Number tokens 0, 1, 2, ... as encodings without chance do.
 
-    The paper draws when it evaluates too; some code that followed it numbers plainly then.
+    The paper draws random indices in evaluation too; some later code evaluates with plain ones.
     """
 
     label = "plain"
@@ -236,8 +236,8 @@ class Even(Numbering):
     """Number tokens evenly over the whole range that training drew from, without chance.
 
     Token t of a sequence that may grow to n tokens gets floor((2t + 1) l_max / (2n)), the middle of
-    the t-th of n equal parts of 0 .. l_max - 1. Not in the paper: it tells what chance costs from
-    what the spread does.
+    the t-th of n equal parts of 0 .. l_max - 1. This is not in the paper: it separates the effect
+    of chance from that of the spread.
     """
 
     label = "even"
@@ -246,15 +246,15 @@ class Even(Numbering):
 
     def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
         t = torch.arange(l_max, device=key.device)
-        # Past a sequence's end the formula leaves the range, and no table reaches further.
+        # Past a sequence's end the formula exceeds the range, and so would overrun tables.
         return ((2 * t + 1) * l_max // (2 * final_length[:, None])).clamp_max(l_max - 1)
 
 
 class Redraw(Numbering):
     """Number tokens by another draw of the random subset: what one draw's luck is worth.
 
-    Draws are independent; draw 0 is the encoding's own. A grid holds one draw: averaging several
-    would leave counts that are not binomial, so the mean over draws is taken of their grids.
+    Draws are independent; draw 0 is the encoding's own. A grid holds one draw, since averages of
+    several are not binomial counts: to average over draws, average their grids.
     """
 
     label = "redraw"
@@ -271,7 +271,7 @@ class Redraw(Numbering):
 
 
 def _is_geometric(theta: Tensor) -> bool:
-    """Tell whether frequencies are base^(-f/R), f from 0, as formulas in the base or f assume."""
+    """Tell whether frequencies are base^(-f/R), f from 0, as formulas in base or f assume."""
     index = torch.arange(len(theta), dtype=theta.dtype)
     return torch.allclose(theta, theta[min(1, len(theta) - 1)] ** index)
 
@@ -298,7 +298,7 @@ def _code_ramp(theta: Tensor, trained_length: int) -> Tensor:
     count = theta.shape[-1]
 
     def index_of(rotations: int) -> float:
-        """Return the (real) index whose frequency turns so often within the trained length."""
+        """Return the (real) index of the frequency with `rotations` turns per trained length."""
         return count * math.log(trained_length / (rotations * 2 * math.pi)) / math.log(10000)
 
     low = max(math.floor(index_of(BETA_FAST)), 0)

@@ -22,7 +22,7 @@ class Hardware:
     """A device, and how to compute on it.
 
     device               "cpu" or "cuda"
-    dtype                of matrix products: bfloat16 if it is fast here, else float32; weights,
+    dtype                type of matrix products: bfloat16 if fast here, else float32; weights,
                          norms, softmax and logits stay in float32
     attention, compiled  as in `AttentionChoice`
     """
@@ -47,7 +47,7 @@ class Hardware:
 
     @property
     def for_scoring(self) -> "Hardware":
-        """Return the same for scoring a grid, as `AttentionChoice.for_scoring`."""
+        """The same hardware for scoring a grid; see `AttentionChoice.for_scoring`."""
         return self if self.compiled is not True else replace(self, compiled=None)
 
     def parallel_map(
@@ -58,10 +58,10 @@ class Hardware:
     ) -> Iterator[Result]:
         """Apply `function` to each item, in order; on a CPU several at once, one thread each.
 
-        With `first_alone` the others start after the first is done. At sizes that suit a CPU an
-        operation is too small to share: two threads in one product gain a fifth and, beside another
-        process, lose a factor of fifty waiting for each other. One thread an item also makes the
-        result independent of the number of threads.
+        With `first_alone` the other items start after the first is done. An item gets one thread,
+        since models that suit a CPU have operations too small to share: two threads in one product
+        gain a fifth and, beside another process, lose a factor of fifty waiting for each other. The
+        result is also independent of the number of threads.
         """
         if self.device != "cpu" or self.threads == 1:
             return map(function, items)
@@ -90,8 +90,8 @@ class Hardware:
 def detect(attention: str = "auto", compiled: bool | None = None) -> Hardware:
     """Choose the GPU if there is one, else the CPU with torch's number of threads.
 
-    bfloat16 only where products in it are fast. On a CPU this leaves torch itself with one thread:
-    the others go to `Hardware.parallel_map`.
+    The type is bfloat16 only where its products are fast. On a CPU, torch itself is set to one
+    thread: the others go to `Hardware.parallel_map`.
     """
     if torch.cuda.is_available():
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
@@ -105,12 +105,12 @@ def detect(attention: str = "auto", compiled: bool | None = None) -> Hardware:
 
 
 def datasheet(name: str) -> float | None:
-    """Look up FLOP/s in bfloat16 without sparsity on the maker's datasheet; None if unknown.
+    """Look up a GPU's bfloat16 FLOP/s without sparsity on its datasheet; None if unknown.
 
     >>> datasheet("NVIDIA H200"), datasheet("NVIDIA H100 PCIe")
     (989000000000000.0, None)
     """
-    # Some parts share a name with these and are not as fast.
+    # The PCIe, NVL and GH variants have datasheets of their own.
     return 989e12 if re.search("H[12]00", name) and not re.search("PCIe|NVL|GH", name) else None
 
 
@@ -123,8 +123,8 @@ def _threads() -> int:
 def _keep_freed_memory() -> None:
     """Make glibc keep freed memory.
 
-    A step allocates and frees the same tens of megabytes again and again; returned to the system,
-    each page costs a fault: 6,000 a step at mini, some 5 % of its time.
+    Each step allocates and frees the same tens of megabytes. If they were returned to the system,
+    each page would cost a fault: 6,000 per step at mini, some 5 % of its time.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
@@ -139,6 +139,6 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 def _cpu_has_bfloat16() -> bool:
-    # Private names, and not the same ones in every version of torch.
+    # These names are private and differ between versions of torch.
     tests = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return any(getattr(torch.cpu, test, lambda: False)() for test in tests)

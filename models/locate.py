@@ -1,7 +1,7 @@
 """Find the file that a name stands for, and read what it declares. Never imports torch.
 
 A name is a file of models/encodings, a class of models/extrapolations.py, an entry point of a
-package, or `FILE.py:CLASS`. Only `Location.load` runs code: listing runs nobody else's.
+package, or `FILE.py:CLASS`. Only `Location.load` runs code; listing never runs a user's.
 """
 
 import ast
@@ -39,7 +39,7 @@ _EXTRAPOLATIONS = {
 
 @dataclass(frozen=True)
 class Option:
-    """A keyword-only argument: its annotation as written, and its default, or its `problem`."""
+    """A keyword-only argument: its annotation as written, its default, or else its `problem`."""
 
     annotation: str
     default: Value
@@ -47,7 +47,7 @@ class Option:
 
     @property
     def choices(self) -> dict[str, Value]:
-        """The values that it can have by their text; empty for a number or a text."""
+        """The accepted values by their text; empty if it is a free number or text."""
         kind = self.annotation.split(" |")[0]
         accepted = "[True, False]" if kind == "bool" else kind.removeprefix("Literal")
         if not accepted.startswith("["):
@@ -55,7 +55,7 @@ class Option:
         return {value_text(choice): choice for choice in ast.literal_eval(accepted)}
 
     def read(self, text: str) -> Value:
-        """Convert `text`. Raises ValueError that says what is accepted."""
+        """Convert `text` to a value. Raises ValueError that says what is accepted."""
         kind = self.annotation.split(" |")[0]
         if choices := self.choices:
             if text not in choices:
@@ -75,10 +75,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Declaration:
-    """The facts that a file declares; `problem` says why they cannot be used, if so.
+    """The facts that a file declares; `problem`, if not empty, says why they cannot be used.
 
-    `label` is its name in figures, that of the class unless it says another. `summary` is the first
-    line of `description`, the docstring of the class.
+    `label` is the name in figures, by default that of the class. `summary` is the first line of
+    `description`, the docstring of the class.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Location:
 
     file        None if it cannot be found without importing a package
     module      empty for a file on disk
-    class_name  empty: the last public class of the file
+    class_name  empty for the last public class of the file
     package     name and version of the installed package; empty for this suite and for files
     """
 
@@ -117,7 +117,7 @@ class Location:
 
     @property
     def is_builtin(self) -> bool:
-        """Tell whether the file is of this suite, so that the suite's version identifies it."""
+        """Tell whether the file belongs to this suite, whose version then identifies it."""
         return bool(self.module) and not self.package
 
     def source(self) -> bytes:
@@ -155,7 +155,7 @@ class Location:
 
 
 def locate(kind: str, name: str) -> Location:
-    """Find a name or `FILE.py:CLASS`. Raises UsageError if there is none, or several."""
+    """Locate a name or `FILE.py:CLASS`. Raises UsageError unless exactly one matches."""
     path, _, class_name = name.partition(":")
     if kind == "encoding" and path.endswith(".py"):
         return _on_disk(path, class_name)
@@ -163,7 +163,7 @@ def locate(kind: str, name: str) -> Location:
 
 
 def select(kind: str, locations: Iterable[Location], name: str) -> Location:
-    """Return the location of `name`. Raises UsageError if there is none, or several."""
+    """Return the location of `name`. Raises UsageError unless exactly one matches."""
     locations = list(locations)
     matches = [location for location in locations if location.name == normalized(name)]
     if not matches:
@@ -178,7 +178,7 @@ def select(kind: str, locations: Iterable[Location], name: str) -> Location:
 
 
 def locations(kind: str) -> list[Location]:
-    """List the locations of a kind ("encoding", "extrapolation"), installed packages too."""
+    """List all locations of a kind ("encoding", "extrapolation"), also in other packages."""
     if kind == "encoding":
         builtin = in_folder(FOLDER, "tape_arith.models.encodings")
     else:
@@ -195,7 +195,7 @@ def known_names(kind: str) -> list[str]:
 def declarations(kind: str) -> list[Declaration]:
     """List all declarations of a kind.
 
-    A package's file that cannot be read gives a `problem`, so that it does not hide the others.
+    A package's file that cannot be read is listed with a `problem`, and so hides no others.
     """
     listed = []
     for each in sorted(locations(kind), key=lambda location: location.name):
@@ -217,7 +217,7 @@ def in_folder(folder: Path, module: str) -> list[Location]:
 @cache
 def installed(group: str) -> tuple[Location, ...]:
     """Make a location for each entry point of `group`, as in `mine = "package.module:Class"`."""
-    from importlib.metadata import entry_points  # 70 ms: not for --help
+    from importlib.metadata import entry_points  # takes 70 ms, too long for --help
 
     named = (
         Location(
@@ -234,15 +234,15 @@ def installed(group: str) -> tuple[Location, ...]:
 
 
 def normalized(name: str) -> str:
-    """Write `name` in small letters, with dashes for underscores."""
+    """Write `name` in lowercase, with dashes for underscores."""
     return name.replace("_", "-").lower()
 
 
 def value_text(value: Value) -> str:
-    """Write the value of an option as a name has it."""
+    """Write the value of an option as it stands in a name."""
     if isinstance(value, bool):
         return str(value).lower()
-    # Every digit counts, so that two values never share a name; a plus would start another part.
+    # All digits are kept, so that no two values share a name; a plus would start another part.
     return str(value).removesuffix(".0").replace("e+", "e")
 
 
@@ -285,7 +285,7 @@ def _declaration(location: Location, source: bytes) -> Declaration:
     public = [name for name in classes if not name.startswith("_")]
     if not public:
         raise UsageError(f"{path} defines no class for '{location.name}'")
-    name = location.class_name or public[-1]  # helpers stand above it
+    name = location.class_name or public[-1]  # helpers are defined above it
     if name not in public:
         raise UsageError(
             f"{path} defines no public class '{name}', only {', '.join(public)}: names and options "

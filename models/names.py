@@ -1,4 +1,4 @@
-"""Names on the command line and in JSON: encodings and ways to compute attention. Never torch.
+"""Names of encodings and backends on the command line and in JSON. Never imports torch.
 
 The name of an encoding reads `name[:option=value...][+name...][@from=name]`; locate.py finds the
 files of its parts.
@@ -22,7 +22,7 @@ from tape_arith.models.locate import (
 )
 
 BACKENDS = ("eager", "flash-attn", "fused", "sdpa")
-"""The names after --backend, besides "auto"; build.py has their classes."""
+"""The values of --backend besides "auto"; build.py has their classes."""
 
 _ORIGIN = re.compile("@(only-positional-)?from=")
 
@@ -40,7 +40,7 @@ class NamePart:
 
 @dataclass(frozen=True)
 class Encoding:
-    """A trained encoding: one part or several, with weights of its own or from `origin`."""
+    """A trained encoding: one part or several, whose weights are new or start from `origin`."""
 
     parts: tuple[NamePart, ...]
     origin: "Origin | None" = None
@@ -56,7 +56,7 @@ class Encoding:
 
 @dataclass(frozen=True)
 class Origin:
-    """The encoding of the run whose final weights a run begins from: `tape@from=rope`.
+    """The encoding of an earlier run, whose final weights a run starts from: `tape@from=rope`.
 
     only_positional  whether only the encoding's own parameters are trained
     """
@@ -83,7 +83,7 @@ class AttentionChoice(NamedTuple):
     """The options --backend and --compile.
 
     attention  "auto" or one of BACKENDS
-    compiled   whether blocks are compiled; None: on a GPU only
+    compiled   whether blocks are compiled; None means on a GPU only
     """
 
     attention: str = "auto"
@@ -91,7 +91,7 @@ class AttentionChoice(NamedTuple):
 
     @property
     def for_scoring(self) -> "AttentionChoice":
-        """The same choice for a grid, which a CPU scores faster than it compiles the blocks."""
+        """The same choice for scoring a grid, which on a CPU takes less time than compiling."""
         return self if self.compiled is not True else self._replace(compiled=None)
 
     @property
@@ -149,7 +149,7 @@ def parse_list(text: str) -> list[Name]:
 
 
 def source_hashes(encoding: Encoding) -> dict[str, str]:
-    """Hash the file of each part that is not built in; imports of such a file do not count.
+    """Hash the file of each part that is not built in, without the files that it imports.
 
     Raises UsageError if a part is unknown or cannot be read.
     """
@@ -158,7 +158,7 @@ def source_hashes(encoding: Encoding) -> dict[str, str]:
 
 
 def read_options(text: str, settings: Iterable[str], declared: Declaration) -> dict[str, Value]:
-    """Convert the `settings` ("key=value") of the name `text`. Raises UsageError."""
+    """Convert `settings`, each "key=value", of the name `text`. Raises UsageError."""
     values: dict[str, Value] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")

@@ -29,11 +29,11 @@ class Sequences:
     watch         called with (i, "state", state), the state that enters block i, then by `Eager`
                   with (i, "weights", weights), the attention weights [B, H, T, T] of block i
                   (packed: [n, H, longest, longest], with values of other sequences past an end)
-    bound         no final_length is greater; a plain number, as `longest`; 0 if unknown
+    bound         upper bound of all final_length, a plain number like `longest`; 0 if unknown
     layer         the current block; the decoder sets it if there is a `watch`
-    starts        int32 [n + 1]  the start of each packed sequence, and T; None if rows are padded
-    longest       if packed, no sequence is longer; a plain number, so that nothing waits for the
-                  device
+    starts        int32 [n + 1]  start of each packed sequence, then T; None if rows are padded
+    longest       upper bound of the lengths of packed sequences; a plain number, so that nothing
+                  waits for the device
     """
 
     tokens: Tensor
@@ -57,7 +57,7 @@ class Sequences:
 
     @cached_property
     def row(self) -> Tensor:
-        """The sequence of each packed token, int64 [1, T]."""
+        """The number, from 0, of each packed token's sequence: int64 [1, T]."""
         assert self.starts is not None
         tokens = torch.arange(self.tokens.shape[1], device=self.tokens.device)
         return torch.searchsorted(self.starts, tokens.to(self.starts.dtype), right=True)[None] - 1
@@ -70,7 +70,7 @@ class Sequences:
 
     @property
     def width(self) -> int:
-        """Tokens of the longest sequence, padding included; a plain number."""
+        """Length of the longest sequence, padding included; a plain number."""
         return self.tokens.shape[1] if self.starts is None else self.longest
 
     @property
@@ -90,7 +90,7 @@ class Sequences:
 def unpack(x: Tensor, seqs: Sequences) -> Tensor:
     """Turn packed sequences [1, T, ...] into rows [n, L, ...].
 
-    After a row's end stand values of other sequences, which causal attention never reads.
+    Past its sequence's end a row holds values of others, which causal attention never reads.
     """
     assert seqs.starts is not None
     columns = torch.arange(seqs.longest, device=x.device)
@@ -106,8 +106,8 @@ def pack(x: Tensor, seqs: Sequences) -> Tensor:
 def random_words(key: Tensor, count: int, draw: int = 0) -> Tensor:
     """Draw `count` 32-bit words (in int64) for each key: int64 [n] -> int64 [n, count].
 
-    Another `draw` (from 0 to 2^32 - 1) gives independent words. They depend on nothing else: the
-    state of torch's generators would depend on resuming, padding and the number of processes.
+    Another `draw` (from 0 to 2^32 - 1) gives independent words. They depend on key and draw alone;
+    torch's generators depend also on resuming, padding and the number of processes.
     """
     blocks = -(-count // 4)
     counter = torch.arange(blocks, device=key.device).expand(len(key), blocks)

@@ -1,6 +1,6 @@
 """Rotary encodings whose state e each layer rewrites: what both forms of TAPE share.
 
-e~ is A e, the state that attention gathers, or e itself if it gathers none.
+e~ is A e, the state that the attention map A gathers, or e itself if nothing is gathered.
 """
 
 import math
@@ -33,25 +33,25 @@ def frequency_norms(state: State) -> Tensor:
 
 
 def clamp_norm(state: State, clamp: float, copies: int = 1) -> State:
-    """Divide e by max(1, ||e||_F / clamp), by token, head and frequency (0: e itself).
+    """Divide e by max(1, ||e||_F / clamp) per token, head and frequency (clamp 0: keep e).
 
-    No orthogonal map of e's columns changes the norm, so equivariance stays. `copies`: how often
-    each number of the state stands in e.
+    Orthogonal maps of e's columns leave the norm as it is, so equivariance stays. e contains each
+    number of the state `copies` times.
     """
     if not clamp:
         return state
     squares = sum(part.square() for part in state)
-    # The root comes after the maximum: its slope at e = 0 is infinite.
+    # The root is taken after the maximum, since its slope at e = 0 is infinite.
     excess = (squares + swap_halves(squares)).mul(copies / clamp**2).clamp_min(1).sqrt()
     return type(state)(*(part / excess for part in state))
 
 
 class ContextualLayer(PositionalLayer):
-    """Attention by e; the last layer does nothing else, since no layer reads its state."""
+    """Attention with e applied to q and k. The last layer does only this: no layer reads its e."""
 
     #: Whether attention gathers e too.
     gathers = False
-    #: The bound of `clamp_norm`, and how often a number stands in e.
+    #: Arguments of `clamp_norm`.
     clamp, copies = 0.0, 1
 
     def attend(
@@ -65,14 +65,14 @@ class ContextualLayer(PositionalLayer):
         return heads, self.contextualize(heads, mixed, state)
 
     def contextualize(self, heads: Tensor, mixed: State, state: State) -> State:
-        """Compute e after attention from its output, heads [B, T, H, K], and mixed, e~."""
+        """Compute e after attention from the attention output heads [B, T, H, K] and mixed = e~."""
         return state
 
     def update(self, mlp_out: Tensor, state: State, seqs: Sequences) -> State:
         return clamp_norm(state, self.clamp, self.copies)
 
     def products(self, tokens: int, num_heads: int, known: bool) -> Iterable[MatMul]:
-        """List the products of the update; `known`: e~ is no function of any parameter."""
+        """List the matrix products of the update; `known`: e~ depends on no parameter."""
         return ()
 
 
@@ -83,7 +83,7 @@ def add_share(state: State, s: Tensor, mixed: State) -> State:
 
 
 class ShareLayer(ContextualLayer):
-    """e <- e + s_h e~, with s = 0 at first: plain e + e~ would not start as RoPE."""
+    """e <- e + s_h e~, with s = 0 at first to start as RoPE, which e + e~ would not."""
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()
@@ -94,26 +94,26 @@ class ShareLayer(ContextualLayer):
 
 
 class ContextualRotary(Rotary):
-    """Base: the option `start` says what e is at first, `context` what rewrites it.
+    """Base: the option `start` chooses what e is at first, `context` what rewrites it.
 
     - `rope`: the rotation of the index by theta_f = 10000^(-f/F).
-    - `fourier`: the same by frequencies from |N(0, 1)| radians a token (random Fourier features of
-      exp(-distance^2 / 2)). A checkpoint holds the key of the draw, an integer that no change of
-      type rounds.
+    - `fourier`: the same with frequencies from |N(0, 1)| radians per token (random Fourier features
+      of exp(-distance^2 / 2)). A checkpoint holds the key of the draw: an integer, which no change
+      of type rounds.
     - `learned`: row `index` of a table of L1 states, shared by heads, at first the identity plus
-      N(0, 0.02), without weight decay (from unrelated N(0, 1/2) tape fits 39 % of mini in 1,000
-      steps, from here 99.8). It loses invariance under shifts, indices beyond L0 (untrained) and
-      L1 (an error), and extrapolations.
+      N(0, 0.02), without weight decay (tape then fits 99.8 % of mini in 1,000 steps, but 39 % from
+      unrelated N(0, 1/2)). It gives up invariance under shifts, extrapolations, and indices beyond
+      L0 (untrained) and L1 (an error).
     """
 
     no_decay = ("table",)
     #: The state's type, a NamedTuple with `from_angles`, `from_matrix` and `apply`.
     state: Any
-    #: Shape of a state in a table, but for its last axis.
+    #: Shape of one state of the table, without the last axis.
     rows: tuple[int, ...]
-    #: How many times as wide as values `apply` makes queries.
+    #: Width of queries after `apply`, as a multiple of values'.
     query = 1
-    #: How often a number of the state stands in e.
+    #: How often e contains each number of the state.
     copies = 1
 
     def __init__(
@@ -134,11 +134,11 @@ class ContextualRotary(Rotary):
         if start == "learned":
             shape = (*self.rows, setting.head_dim)
             entries = torch.randn(setting.max_length, *shape) * INITIAL_STD
-            # Columns are halves of the last axis.
+            # Halves of the last axis are e's columns.
             identity = torch.eye(2).repeat_interleave(setting.head_dim // 2, -1)
             self.table = nn.Parameter(entries + identity[: math.prod(self.rows)].reshape(shape))
         gathered = 0 if context == "no-attention" else len(self.state._fields)
-        # Of the instance, not of the class: options change it.
+        # Set on the instance, since it depends on options.
         vars(self)["needs"] = Needs(values=1 + gathered, query=self.query)
 
     def layer(self, i: int) -> PositionalLayer:
@@ -154,7 +154,7 @@ class ContextualRotary(Rotary):
         raise NotImplementedError
 
     def frequencies(self) -> Tensor:
-        """Return those of `rope` or `fourier`; a learned start has none."""
+        """Return the frequencies of `rope` or `fourier`; a learned start has none."""
         if self.first == "rope":
             return super().frequencies()
         if self.first == "learned":
@@ -178,19 +178,19 @@ class ContextualRotary(Rotary):
         return self.state.from_matrix(table[index][:, :, None])
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Count wider scores in each layer, A e and the update in each but the last."""
+        """List wider scores for each layer; A e and the update for each but the last."""
         heads = self.setting.num_heads
         pairs = extent.pairs * heads * self.setting.head_dim
         yield MatMul(self.setting.num_layers * pairs * (self.query - 1))
         for i, layer in enumerate(self.layers[:-1]):
             assert isinstance(layer, ContextualLayer)
-            # The first e is no function of any parameter, but for a learned table.
+            # The first e depends on no parameter, unless a table is learned.
             known = not i and self.first != "learned"
             yield MatMul(pairs * (self.needs.values - 1), gradients=1 if known else 2)
             yield from layer.products(extent.tokens, heads, known and not layer.gathers)
 
     def measures(self, first: State, state: State) -> dict[str, Tensor]:
-        """Measure ||e||_F by frequency, and how far e moved since the start, over its norm there.
+        """Measure `norm`, ||e||_F, and `moved`, ||e - first|| / ||first||, mean over frequencies.
 
         `norm` is sqrt(2) if e is a rotation.
         """
@@ -200,10 +200,10 @@ class ContextualRotary(Rotary):
         return {"norm": norm, "moved": moved.mean((-2, -1))}
 
     def parameter_groups(self) -> Iterable[tuple[nn.Parameter, dict[str, float]]]:
-        """Let shares s learn H times as fast.
+        """Let each parameter `s` learn H times as fast.
 
-        The authors' code has an H x H matrix in their place of which the row sums act, and under
-        Adam those move H times as fast as one entry.
+        The authors' code has an H x H matrix instead, of which only the row sums act; under Adam a
+        row sum moves H times as fast as one entry.
         """
         shares = {id(p) for name, p in self.named_parameters() if name.endswith(".s")}
         for parameter, options in super().parameter_groups():

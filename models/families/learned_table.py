@@ -1,7 +1,7 @@
 """Learned vectors added to token embeddings: by index, or by the place of a digit in its number.
 
 Numbers are written from their least significant digit on, operands and answers alike, so the place
-of a digit is its place value. All functions look at tokens up to their own only.
+of a digit is its place value. No token's index depends on later tokens.
 """
 
 from typing import ClassVar
@@ -16,7 +16,7 @@ from tape_arith.models.sequences import Sequences, random_words
 
 
 class LearnedTable(PositionalEncoding):
-    """Base: x + table[index], table [rows, D] from N(0, 0.02) as the decoder's own."""
+    """Base: x + table[index], table [rows, D] from N(0, 0.02) like the token embeddings."""
 
     no_decay = ("table",)
 
@@ -25,7 +25,7 @@ class LearnedTable(PositionalEncoding):
         self.table = nn.Parameter(torch.randn(rows, setting.hidden_size) * INITIAL_STD)
 
     def highest_index(self, seqs: Sequences) -> int:
-        """Bound the indices by a plain number, so that nothing waits for the device."""
+        """Return an upper bound of the indices: a plain number, so nothing waits for the device."""
         return seqs.offset + seqs.width - 1
 
     def embed(self, x: Tensor, index: Tensor, seqs: Sequences) -> Tensor:
@@ -41,16 +41,16 @@ class LearnedTable(PositionalEncoding):
 class PlaceTable(LearnedTable):
     """Base: a learned vector for each place in a number.
 
-    A digit's index is its place, from 1, plus a shift: `low` at test time, in training one a
-    sequence, drawn from its key out of `low` .. `high`. A leaf says which tokens have an index by
-    `has_index`; signs among them stand at place 0. All others have index 0.
+    A digit's index is its place, from 1, plus a shift. The shift is `low` at test time; in training
+    each sequence draws one from `low` .. `high` by its key. `has_index` of a subclass says which
+    tokens have an index; signs among them have place 0. Other tokens have index 0.
     """
 
-    #: As `draw` takes it.
+    #: Argument of `draw`.
     stream: ClassVar[bytes]
 
     def __init__(self, setting: Setting, low: int, high: int) -> None:
-        # A run of digits as long as a sequence fits, so that every tested sequence does.
+        # Even a sequence of digits alone fits, and so does every tested sequence.
         super().__init__(setting, high + setting.max_length + 1)
         self.low, self.high = low, high
 
@@ -66,7 +66,7 @@ class PlaceTable(LearnedTable):
         index = tokens_since(~digits, seqs) + seqs.per_token(shift)
         index = torch.where(self.has_index(seqs.tokens, digits), index, 0)
         last = len(self.table) - 1
-        # Mostly known from shapes alone, so that nothing has to wait for the device.
+        # Usually the shapes alone decide, so that nothing has to wait for the device.
         fits = seqs.width + (self.high if self.training else self.low) <= last
         if not fits and (most := int(index.max())) > last:
             raise UsageError(
@@ -82,7 +82,7 @@ class PlaceTable(LearnedTable):
 def tokens_since(mark: Tensor, seqs: Sequences) -> Tensor:
     """Count the tokens since the last marked one, 0 at that one itself: bool [B, T] -> int64.
 
-    Before the first mark of a sequence, count from the place before its first token.
+    Tokens before a sequence's first mark count 1, 2, ... from the sequence's start.
     """
     column = torch.arange(mark.shape[1], device=mark.device)
     last = torch.where(mark, column, -1).cummax(1).values
@@ -91,7 +91,7 @@ def tokens_since(mark: Tensor, seqs: Sequences) -> Tensor:
 
 
 def draw(key: Tensor, low: int, high: int, stream: bytes) -> Tensor:
-    """Draw an integer of low .. high for each key, int64 [n].
+    """Draw an integer from low .. high for each key, int64 [n].
 
     `stream`, at most 7 bytes, makes the draws of joined encodings independent.
     """
@@ -99,8 +99,8 @@ def draw(key: Tensor, low: int, high: int, stream: bytes) -> Tensor:
 
 
 def usual_shift(setting: Setting) -> int:
-    """Return 1.25 x the digits of the longest tested operand, so that tested places are trained.
+    """Return 1.25 x the longest tested operand's digits, n, so that tested places are trained.
 
-    The longest problem has n + n digits, n + 1 of the answer and three signs, as in addition.
+    The longest problem has n + n digits, an answer of n + 1 and three signs, as in addition.
     """
     return 5 * max((setting.max_length - 4) // 3, 0) // 4

@@ -1,7 +1,7 @@
 """Rotary encodings: queries and keys turned by an angle that grows with the index.
 
-Pairing is (f, f + F) everywhere: the halves of a head are real and imaginary parts. A schedule has
-R frequencies, which may be fewer than F.
+Coordinates f and f + F form a pair everywhere: the halves of a head are real and imaginary parts. A
+schedule is a list of R frequencies; R may be less than F.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from tape_arith.models.sequences import Sequences
 class Rotation(NamedTuple):
     """A linear map of each frequency's two coordinates, each part [B or 1, T, H or 1, 2F].
 
-    It takes x to x * diagonal + swap_halves(x) * cross; a rotation has (cos, cos) and (-sin, sin).
+    It maps x to x * diagonal + swap_halves(x) * cross; a rotation has (cos, cos) and (-sin, sin).
     """
 
     diagonal: Tensor
@@ -47,20 +47,20 @@ def rotate(x: Tensor, by: Rotation) -> Tensor:
 def trace_products(query: tuple[Tensor, ...], key: tuple[Tensor, ...]) -> Tensor:
     """Compute sum_f tr(e_t e_i^T) of query t and key i, [B or 1, H or 1, T, T].
 
-    `query` and `key` are the entries of their matrices e, parts [B or 1, T, H or 1, ...].
+    `query` and `key` are the entries of the matrices e, as parts [B or 1, T, H or 1, ...].
     """
     queries, keys = (torch.cat(parts, -1).transpose(1, 2) for parts in (query, key))
     return queries @ keys.transpose(-1, -2)
 
 
 def geometric_frequencies(count: int) -> Tensor:
-    """Return 10000^(-f/count) radians a token, float64 [count], the highest first."""
+    """Return 10000^(-f/count) radians per token, float64 [count], the highest first."""
     return 10000.0 ** (-torch.arange(count, dtype=torch.float64) / count)
 
 
 class RotaryLayer(PositionalLayer):
     def turn(self, x: Tensor, by: Rotation) -> Tensor:
-        """Turn q or k [B, T, H, K] to its position; a leaf may turn a part of it."""
+        """Rotate q or k [B, T, H, K] to its position; a subclass may rotate a part."""
         return rotate(x, by)
 
     def attend(
@@ -71,9 +71,9 @@ class RotaryLayer(PositionalLayer):
 
 
 class Rotary(PositionalEncoding):
-    """Base: a leaf may change the `frequencies`, their `spread` over a head, and the layer."""
+    """Base: a subclass may change `frequencies`, their `spread` over a head, and the layer."""
 
-    #: Changes the frequencies at test time only; an extrapolation.
+    #: An extrapolation that changes the frequencies at test time only.
     rescaling: Callable[[Tensor, Tensor, Setting], tuple[Tensor, Tensor]] | None = None
     #: Why its frequencies must not follow a problem's length, as the end of a sentence.
     not_rescalable: ClassVar[str] = ""
@@ -87,23 +87,23 @@ class Rotary(PositionalEncoding):
         return RotaryLayer()
 
     def frequencies(self) -> Tensor:
-        """Return the schedule in radians a token, float64 [R], the highest first.
+        """Return the schedule in radians per token, float64 [R], the highest first.
 
-        Rescalings change it. Here R = F and theta_f = 10000^(-f/F).
+        A `rescaling` changes it. Here R = F and theta_f = 10000^(-f/F).
         """
         return geometric_frequencies(self.setting.head_dim // 2)
 
     def spread(self, theta: Tensor) -> Tensor:
-        """Lay the schedule [..., R] over a head, [..., F]; zero leaves two dimensions alone."""
+        """Map the schedule [..., R] to the pairs of a head, [..., F]; 0 leaves a pair unrotated."""
         return theta
 
     def cos_sin(self, index: Tensor, seqs: Sequences, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Compute cos and sin of each token's angles, [B or 1, T, 1, F], for a model of `dtype`.
 
-        Angles are taken in float64 and only then rounded, to float32 at the least: in bfloat16
-        the indices 3000 and 3001 are one number.
+        Angles are computed in float64 and only then rounded, to float32 or wider: in bfloat16
+        the indices 3000 and 3001 are the same number.
         """
-        # Not blocking: else every forward would wait for the device to end the one before.
+        # A blocking copy would make every forward wait until the device has ended the last.
         theta, amplitude = self.frequencies().to(index.device, non_blocking=True), None
         if self.rescaling is not None and not self.training:
             theta, amplitude = self.rescaling(theta, seqs.final_length, self.setting)
@@ -122,8 +122,8 @@ class Rotary(PositionalEncoding):
         return repeat_for_heads(by, self.setting.num_heads)
 
     def inner_products(self, state: State) -> Tensor | None:
-        """Multiply the entries of e: 2 sum_f cos(theta_f (t - i)) of rotations.
+        """Compute sum_f tr(e_t e_i^T), for rotations 2 sum_f cos(theta_f (t - i)).
 
-        A leaf whose state is something else overrides this.
+        A subclass with another kind of state overrides this.
         """
         return trace_products(state, state)

@@ -1,4 +1,4 @@
-"""Encodings that add a bias to the scores of queries and keys, or compute with them."""
+"""Encodings that add a bias to the scores of queries and keys, or change the scores."""
 
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ def distances(x: Tensor, index: Tensor) -> Distances:
 
 
 class AdditiveBiasLayer(PositionalLayer):
-    """Adds the bias that `start` computed for all layers, or that a leaf computes."""
+    """Adds the bias that `start` computed for all layers, or that a subclass computes."""
 
     def bias(self, state: Any) -> Tensor:
         """Compute the bias of scaled scores, [B or 1, H, T, T]; future keys are masked later."""
@@ -38,7 +38,7 @@ class AdditiveBiasLayer(PositionalLayer):
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: State, seqs: Sequences
     ) -> tuple[Tensor, State]:
-        # Distances beyond 256 are not all numbers in bfloat16, so autocast stays out.
+        # bfloat16 skips whole distances beyond 256, so autocast is switched off.
         with torch.autocast(x.device.type, enabled=False):
             bias = self.bias(state)
         (heads,) = self.attention(q, k, (v,), seqs, bias=bias)
@@ -46,7 +46,7 @@ class AdditiveBiasLayer(PositionalLayer):
 
 
 class AdditiveBias(PositionalEncoding):
-    """Base: its layers, leaves of `AdditiveBiasLayer`, compute biases from `Distances`."""
+    """Base: each layer, an `AdditiveBiasLayer`, computes its bias from `Distances`."""
 
     needs = Needs(bias="learned", packed=False)
 
@@ -61,7 +61,7 @@ class CommonBias(NamedTuple):
 
 
 class CommonAdditiveBias(AdditiveBias):
-    """Base: computes one bias a forward, for all layers, and holds its parameters, if any."""
+    """Base: computes one bias per forward for all layers, and holds the bias's parameters."""
 
     def layer(self, i: int) -> PositionalLayer:
         return AdditiveBiasLayer()
@@ -76,10 +76,10 @@ class CommonAdditiveBias(AdditiveBias):
 
 
 class ScoresLayer(PositionalLayer):
-    """Base: a leaf changes `scores`, or `weights` if they are no softmax.
+    """Base: a subclass overrides `scores`, or `weights` if it takes no softmax.
 
-    Both run outside autocast, on float32 or wider: bfloat16 holds neither sums over many keys nor
-    gates that are nearly 1.
+    Both run outside autocast, in float32 or wider: bfloat16 is too coarse for sums over many keys
+    and for gates that are nearly 1.
     """
 
     def scores(self, x: Tensor, q: Tensor, k: Tensor, state: State) -> Tensor:
@@ -105,7 +105,7 @@ class ScoresLayer(PositionalLayer):
 
 
 class FromScores(PositionalEncoding):
-    """Base: its layers are `ScoresLayer`s; rows are padded."""
+    """Base: its layers are `ScoresLayer`s; sequences are padded rows, never packed."""
 
     kind = "content"
     needs = Needs(bias="scores", packed=False)
