@@ -24,12 +24,12 @@ from tape_arith.arith.scoring.grid import REGION_WORDS, Bools, Floats, Region
 from tape_arith.arith.scoring.statistics import false_discovery, two_proportion
 
 COLOURS = "viridis"
-DIFFERENCES = "vlag"
+_DIFFERENCES = "vlag"
 _DISCOVERY_RATE = 0.05
-_GREY = "#e4e4e4"
+GREY = "#e4e4e4"
 """The colour of cells without a significant difference."""
 _FAINTEST = 0.17
-"""Distance from the middle of DIFFERENCES: no significant difference looks grey or white."""
+"""Distance from the middle of _DIFFERENCES: no significant difference looks grey or white."""
 _OUTLINE: dict[str, Any] = {
     "fill": False,
     "edgecolor": "white",
@@ -137,7 +137,7 @@ def compose(
     if compared:
         words = ["no significant difference (false discovery rate 5 %, these runs only)"]
         words += [f"small but significant: {name} higher" for name in names]
-        looks = [_GREY, *_difference_colours()([128, 127])]
+        looks = [GREY, *difference_colours()([128, 127])]
         handles += [Patch(label=w, facecolor=look) for w, look in zip(words, looks, strict=True)]
     with style.styled(place.letters):
         figure = style.page(
@@ -206,10 +206,10 @@ def ticks(max_digits: int) -> list[int]:
     return sorted({1, *range(step, max_digits + 1, step)})
 
 
-def _difference_colours() -> ListedColormap:
-    """Return 256 colours from DIFFERENCES without its pale middle, so that each shows a sign."""
+def difference_colours() -> ListedColormap:
+    """Return 256 colours from _DIFFERENCES without its pale middle, so that each shows a sign."""
     places = [np.linspace(0, 0.5 - _FAINTEST, 128), np.linspace(0.5 + _FAINTEST, 1, 128)]
-    return ListedColormap(sns.color_palette(DIFFERENCES, as_cmap=True)(np.concatenate(places)))
+    return ListedColormap(sns.color_palette(_DIFFERENCES, as_cmap=True)(np.concatenate(places)))
 
 
 def _paint(
@@ -252,9 +252,9 @@ def _draw_difference(
 ) -> None:
     """Draw the first encoding minus the second; cells are grey without a significant difference."""
     limit = difference_limit(points)
-    mesh = _paint(ax, points, _difference_colours(), (-limit, limit), panels[0][0].trained_digits)
+    mesh = _paint(ax, points, difference_colours(), (-limit, limit), panels[0][0].trained_digits)
     ones = np.ma.masked_array(np.ones(points.shape), mask=significant(panels[0], panels[1]))
-    ax.pcolormesh(ones, cmap=ListedColormap([_GREY]), vmin=0, vmax=1, rasterized=True)
+    ax.pcolormesh(ones, cmap=ListedColormap([GREY]), vmin=0, vmax=1, rasterized=True)
     _label_axes(ax, len(points), place, left=place.columns == 1, bottom=True)
     first, second = panels
     means = place.means

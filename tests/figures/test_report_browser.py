@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from tape_arith.arith.figures.captions import signed
-from tape_arith.arith.figures.heatmap import cell_means, significant
+from tape_arith.arith.figures.heatmap import (
+    GREY,
+    cell_means,
+    difference_colours,
+    difference_limit,
+    significant,
+)
 from tape_arith.arith.figures.report.page import write
 from tape_arith.arith.scoring.statistics import wilson
 from tests.helpers.browser import NAMES, Browser, browser, executable
@@ -126,7 +132,11 @@ def check_difference(page: Browser, panels: dict[str, Any], places: dict[str, in
         points, marked = 100 * (cell_means(one) - cell_means(other)), significant(one, other)
         for cells in (marked, ~marked):
             i, j = np.argwhere(cells)[-1] + 1
-            assert (pixel(page, "#difference-map", i, j) == "#cfcfcf") == (not marked[i - 1, j - 1])
+            colour = pixel(page, "#difference-map", i, j)
+            assert (colour == GREY) == (not marked[i - 1, j - 1])
+            if marked[i - 1, j - 1]:  # as in the figure, even if it is small
+                at = 0.5 + points[i - 1, j - 1] / (2 * difference_limit(points))
+                assert colour == mpl.colors.to_hex(difference_colours()(float(at)))
             point_at(page, "#difference-map", i, j)
             name, gap, _, test, _ = readout(page)
             assert name == f"{first} \N{MINUS SIGN} {second}: {i} + {j} digits"

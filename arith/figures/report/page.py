@@ -27,8 +27,9 @@ from tape_arith.arith.figures.captions import Panel
 from tape_arith.arith.figures.curves import by_seed
 from tape_arith.arith.figures.heatmap import (
     COLOURS,
-    DIFFERENCES,
+    GREY,
     cell_means,
+    difference_colours,
     difference_limit,
     significant,
     ticks,
@@ -193,8 +194,9 @@ def content(report: Report) -> dict[str, Any]:
         "max_digits": first.max_digits,
         "trained_digits": first.trained_digits,
         "choices": list(chosen),
-        "colours": colours(COLOURS),
-        "differences": colours(DIFFERENCES),
+        "colours": colours(sns.color_palette(COLOURS, as_cmap=True)),
+        "differences": colours(difference_colours()),
+        "grey": GREY,
         "regions": {
             "words": [REGION_WORDS[region] for region in _PARTS],
             "cells": "".join(map(str, np.argmax(parts, axis=0).ravel())),
@@ -254,10 +256,9 @@ def _pairs(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
     return pairs
 
 
-def colours(name: str) -> str:
+def colours(colormap: mpl.colors.Colormap) -> str:
     """Return 256 colours of a colour map of the figures, as six hexadecimal digits each."""
-    palette = sns.color_palette(name, as_cmap=True)(np.linspace(0, 1, 256))
-    return "".join(mpl.colors.to_hex(colour)[1:] for colour in palette)
+    return "".join(mpl.colors.to_hex(colour)[1:] for colour in colormap(np.linspace(0, 1, 256)))
 
 
 def _curves(rows: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:

@@ -1,8 +1,7 @@
 "use strict";
 // Draws the numbers that page.py computed: JSON, deflated, in base64.
 
-const GREY = "#cfcfcf"; // as in figures/heatmap.py
-const LEFT = 15, BOTTOM = 15, SIDE = 84; // of 100, as in page.py
+const LEFT = 15, BOTTOM = 15, SIDE = 84; // of 100, as in template.html
 const EDGE = { left: 52, right: 26, top: 10, bottom: 38 }; // of a chart, in pixels
 const STEPS = {
   ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1],
@@ -168,7 +167,7 @@ function drawDifference() {
   const { name, limit, lines, points, significant } = differenceOf();
   const figure = byId("difference-map");
   paint(figure.querySelector("canvas"), points && ((at) =>
-    significant(at) ? colourAt(report.differences, 0.5 + points(at) / (2 * limit)) : GREY));
+    significant(at) ? colourAt(report.differences, 0.5 + points(at) / (2 * limit)) : report.grey));
   byId("difference-name").textContent = name;
   byId("lowest").textContent = `${signed(-limit, 0)} points`;
   byId("highest").textContent = `${signed(limit, 0)} points`;
