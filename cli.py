@@ -1,6 +1,6 @@
-"""The command line: a file of arith/commands a command, and what becomes of its errors.
+"""The command line: load one command from each file of arith/commands, and report its errors.
 
-What is slow to import (torch, pandas) is imported inside the commands that need it.
+Slow packages (torch, pandas) are imported inside the commands that need them.
 """
 
 import os
@@ -29,7 +29,7 @@ PANELS = {
     "What goes on inside": ("study",),
     "What there is, and how fast": ("list", "check", "doctor", "bench"),
 }
-"""Commands by the titles of `--help`; each is a file of arith/commands."""
+"""Commands under each title of `--help`; each command is a file of arith/commands."""
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -45,7 +45,7 @@ for _panel, _names in PANELS.items():
 
 
 def _print_version(context: typer.Context, requested: bool) -> None:
-    if requested and not context.resilient_parsing:  # a shell completes the line, nobody asks
+    if requested and not context.resilient_parsing:  # not while a shell completes the line
         built_from = commit()
         print(f"tape-arith {own_version()}" + (f" ({built_from})" if built_from else ""))
         raise typer.Exit
@@ -64,8 +64,8 @@ def _options(
 
 
 class _Interrupted(BaseException):
-    """Ctrl-C, or a preemption, where no command takes it itself; not KeyboardInterrupt, whose exit
-    code would be 1 in typer's hands."""
+    """Ctrl-C or a preemption that the command does not handle itself. It is no KeyboardInterrupt,
+    because typer would exit with 1 for that."""
 
 
 def _interrupt(number: int, *_: object) -> None:
@@ -73,7 +73,7 @@ def _interrupt(number: int, *_: object) -> None:
 
 
 def _say_all() -> None:
-    """Write what was printed. Errors: Failure, once: Python does not try again at its end."""
+    """Flush stdout. Raises Failure, but only once: Python does not flush again when it exits."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -87,13 +87,13 @@ def _failed(error: Exception) -> NoReturn:
         _say_all()
     except Failure as unsaid:
         error = error if isinstance(error, Failure) else unsaid
-    if not isinstance(error.__cause__, BrokenPipeError):  # else its reader has seen enough
+    if not isinstance(error.__cause__, BrokenPipeError):  # else the reader closed the pipe
         print(f"tape-arith: {_one_line(error)}", file=sys.stderr)
     sys.exit(getattr(error, "exit_code", EXIT_FAILED))
 
 
 def _one_line(error: Exception) -> str:
-    """typer's own errors know more than their text: which option it was; so do the system's."""
+    """Return the message of an error, with the option for typer's errors, the file for OSError."""
     if isinstance(error, OSError) and error.strerror:
         return escape_control(f"{error.filename or 'input or output failed'}: {error.strerror}")
     message = getattr(error, "format_message", lambda: str(error))()
@@ -101,7 +101,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _arguments() -> list[str]:
-    """Errors: UsageError for one whose bytes are no UTF-8, which no file of ours could hold."""
+    """Return the arguments. Raises UsageError if one is not UTF-8: documents could not hold it."""
     for word in sys.argv[1:]:
         if not word.isascii() and any("\ud800" <= character <= "\udfff" for character in word):
             shown = os.fsencode(word).decode("utf-8", "backslashreplace")
@@ -110,7 +110,7 @@ def _arguments() -> list[str]:
 
 
 def main() -> None:
-    """The console script: errors for people become one line and an exit code."""
+    """Run the command line; turn errors for people into one line and an exit code."""
     protect_streams()
     install_handler(_interrupt)
     try:

@@ -1,16 +1,16 @@
-"""Do in Python what the commands do: the same words, with frames and figures as results.
+"""Do in Python what the commands do, under the same names; results are frames and figures.
 
     import tape_arith
 
     run = tape_arith.train("rope", preset="mini", steps=60)
-    run.score().to_frame()                             # a row a cell
+    run.score().to_frame()                             # one row per cell
     run.answer("123+45")                               # each digit with its probability
     tape_arith.load_grids("results/mini")              # the cells of every scored run
     tape_arith.heatmap("rope,fire", runs="results/mini")
     tape_arith.leaderboard("results/mini")
 
-A run that is trained is not trained again, and one that was interrupted goes on. Requests that make
-no sense raise UsageError, everything else that fails raises Failure; both have one line for people.
+A finished run is not trained again, and an interrupted run continues. A request that makes no sense
+raises UsageError, any other failure raises Failure; the text of both is one line for people.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,28 +53,28 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Run:
-    """A run in its folder, trained to its end or not."""
+    """A run and its folder; its training may be unfinished."""
 
     path: Path
 
     @property
     def record(self) -> RunRecord:
-        """What was asked for: encoding, preset, seed, config, data."""
+        """The request for this run: encoding, preset, seed, config, dataset."""
         return self._folder.record()
 
     @property
     def finished(self) -> bool:
-        """Tell whether it is trained to its end, and its weights are here."""
+        """Tell whether the run is trained to its end and its weights are in the folder."""
         return self._folder.finished()
 
     @property
     def metrics(self) -> pd.DataFrame:
-        """The course of training: a row every few steps; small grids are left out."""
+        """The metrics of training, one row every few steps, without the nested values."""
         frame = pd.DataFrame(self._folder.metrics())
         return frame.drop(columns=["small_grid", "state"], errors="ignore")
 
     def train(self, steps: int | None = None) -> "Run":
-        """Go on to the end of its budget; with `steps`, raise the budget to that first."""
+        """Train to the end of the run's budget; `steps` raises the budget first."""
         from tape_arith.arith.runs.train import continue_run, extend_run
 
         if steps is not None:
@@ -91,11 +91,11 @@ class Run:
         max_digits: int | None = None,
         fresh: bool = False,
     ) -> Grid:
-        """Return its grid of exact match; one that is complete is read, not scored again.
+        """Return the run's grid of exact match; a complete grid is read, not scored again.
 
-        extrapolation  a change at test time, as in "yarn"
-        split          "evaluation", or "carry" for hard problems
-        max_digits     operands up to so many digits; the tested ones if None
+        extrapolation  a change of the encoding at test time, as in "yarn"
+        split          "evaluation", or "carry" for problems with long carry chains
+        max_digits     digits of the longest operands; None for the run's `tested_digits`
         """
         from tape_arith.arith.runs.score import score_run
 
@@ -110,7 +110,7 @@ class Run:
             )
 
     def answer(self, problem: str, extrapolation: str | None = None) -> "Answer":
-        """Return its greedy answer to a problem as people write it, as in "123+45"."""
+        """Return the run's greedy answer to a problem that is written as in "123+45"."""
         from tape_arith.arith.runs.answer import answer
 
         return answer(self._folder, problem, _way(extrapolation))
@@ -138,14 +138,14 @@ def train(
     fresh: bool = False,
     **settings: Any,
 ) -> Run:
-    """Train one encoding, or go on with its run; return the run.
+    """Train one encoding, or continue its run; return the run.
 
     pe        the encoding, as in "tape" or "fire:init_l=512" or "mine.py:Mine"
-    preset    as `tape-arith list` shows them; without one, that which suits this machine
+    preset    a preset of `tape-arith list`; None chooses one that suits this machine
     runs      the folder of runs
-    data      a generated dataset; without one, problems are made as needed
-    fresh     delete an earlier run first
-    settings  of the preset, as in steps=60
+    data      the folder of a generated dataset; None as in `TrainOptions`
+    fresh     whether to delete an earlier run first
+    settings  values that replace the preset's, as in steps=60
     """
     from tape_arith.arith.runs.build import default_preset
     from tape_arith.arith.runs.train import train_run
@@ -170,7 +170,7 @@ def train(
 
 
 def find_runs(runs: str | Path = "runs") -> list[Run]:
-    """Return the runs below a folder, by preset, encoding and seed."""
+    """Return the runs below a folder, sorted by preset, encoding and seed."""
     return [Run(folder.path) for folder in folders.find_runs(Path(runs))]
 
 
@@ -182,9 +182,9 @@ def load_grids(
     split: str = EVALUATION,
     max_digits: int | None = None,
 ) -> pd.DataFrame:
-    """Return the cells of every scored run below `runs`: a row a run and cell.
+    """Return the cells of every scored run below `runs`, one row per run and cell.
 
-    The columns are those of `Grid.to_frame`. Nothing is left out: budgets may differ.
+    The columns are those of `Grid.to_frame`. Runs of different budgets are all included.
     """
     grids = folders.find_grids(
         Path(runs),
@@ -211,13 +211,13 @@ def heatmap(
 ) -> "Figure":
     """Return the comparison heatmap of encodings or of grids, as a figure that a notebook shows.
 
-    A panel is the mean over seeds of exact match. Runs that must not stand in one figure are left
-    out and named on stderr; if they were asked for, it is a UsageError.
+    Each panel shows the mean of exact match over seeds. Runs that are not comparable are left out
+    and named on stderr; UsageError is raised instead if `pe` names them.
 
-    labels    names to print, as in {"mine.py:Mine": "Ours"}
-    width     of the page in inches, as of a paper's column
-    columns   panels beside each other; what fits if None
-    caption   whether words stand below the legend
+    labels    texts to print instead of names, as in {"mine.py:Mine": "Ours"}
+    width     width of the figure in inches, as of a paper's column
+    columns   number of panels in a row; None for as many as fit
+    caption   whether to write a caption below the legend
     """
     from tape_arith.arith.compare.leaderboard import sort_panels
     from tape_arith.arith.figures.heatmap import compose
@@ -249,9 +249,9 @@ def leaderboard(
     split: str = EVALUATION,
     max_digits: int | None = None,
 ) -> pd.DataFrame:
-    """Return the leaderboard: a row an encoding, in its order, numbers as `--format csv` has them.
+    """Return the leaderboard, one row per encoding in its order, with the numbers of `--csv`.
 
-    The ranks and tests are those among all scored encodings, whichever `pe` asks for.
+    Ranks and tests are computed among all scored encodings, whichever `pe` selects.
     """
     problems = EvaluationSet(known_split(split), max_digits)
     shown, *_ = build_board(Path(runs), _joined(pe), known_preset(preset), problems)
@@ -259,7 +259,7 @@ def leaderboard(
 
 
 def _joined(pe: str | Sequence[str]) -> str:
-    """Write encodings as after --pe."""
+    """Join encodings by commas, as --pe takes them."""
     return pe if isinstance(pe, str) else ",".join(pe)
 
 
@@ -269,9 +269,9 @@ def _way(extrapolation: str | None) -> NamePart | None:
 
 @contextmanager
 def _stopping() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C, or a notebook's stop button, end the work after its present step, saved."""
+    """Let Ctrl-C or a notebook's stop button save and end the work after the current step."""
     stopper = Stopper()
-    if current_thread() is not main_thread():  # which alone gets signals
+    if current_thread() is not main_thread():  # only the main thread gets signals
         yield stopper
         return
     with stopper.handling_signals():

@@ -1,6 +1,6 @@
-"""Checks of this machine, each with its result and how to fix it.
+"""Check this machine; each check has a result and, where needed, a fix.
 
-Packages are checked even where torch cannot be imported.
+Packages are checked even if torch cannot be imported.
 Legend: B batch, T tokens, H heads, K head dim.
 """
 
@@ -38,7 +38,7 @@ except (ImportError, OSError) as error:
     _import_error = error
 
 STATES = ("ok", "slow", "missing", "broken")
-"""Works; works but could be faster; absent and not required; fails."""
+"""In this order: it works; works but could be faster; is absent and not required; fails."""
 _OPTIONAL = {
     "triton": ("triton", "the fused attention kernel, on a GPU"),
     "flash-attn": ("tape-arith[flash]", "the flash-attn backend, on a GPU"),
@@ -48,7 +48,7 @@ _OPTIONAL = {
     "wandb": ("tape-arith[tracking]", "following a training in Weights & Biases"),
     "ray": ("tape-arith[ray]", "sweeps on a Ray cluster"),
 }
-"""Optional packages: how to install each, and its use."""
+"""For each optional package, what to install with pip and what it is used for."""
 _DRIVER = Path("/proc/driver/nvidia/version")
 
 
@@ -67,14 +67,14 @@ class Check:
 
 
 def examine(preset: str | None, runs: Path, data: Path) -> Iterator[Check]:
-    """Run all checks. One run of `preset` (None: the default of this machine) must fit on the disk
-    of `runs`, its dataset on that of `data`."""
+    """Run all checks. One run of `preset` (None: this machine's default) must fit on the disk of
+    the folder `runs`, and its dataset on the disk of the folder `data`."""
     yield from _packages()
     if _import_error is not None:
         reason = " ".join(str(_import_error).split())
         yield Check("machine", "broken", reason, "install torch and tape-arith again")
         return
-    threads = torch.get_num_threads()  # before `detect` leaves torch with one
+    threads = torch.get_num_threads()  # read before `detect` sets it to one
     hardware = detect()
     yield _threads(threads)
     if hardware.dtype_name == "bfloat16":
@@ -93,7 +93,7 @@ def examine(preset: str | None, runs: Path, data: Path) -> Iterator[Check]:
 
 
 def _packages() -> Iterator[Check]:
-    """Check the versions of Python, of required and of optional packages."""
+    """Check the versions of Python, of required packages and of optional packages."""
     python, packages = _declared()
     for requirement in map(Requirement, [f"Python{python}", *packages]):
         name, specifier = requirement.name, requirement.specifier
@@ -120,7 +120,7 @@ def _version(name: str) -> str | None:
 
 
 def _declared() -> tuple[str, list[str]]:
-    """Return the required Python and packages, of the source tree if there is one."""
+    """Return the required Python version and packages, from the source tree if there is one."""
     source = project()
     if source is not None:
         return source["requires-python"], source["dependencies"]
@@ -168,8 +168,8 @@ def _gpu() -> Check:
 
 
 def _compiler(device: str) -> Check:
-    """Check for the C++ compiler of compiled blocks on a CPU, the C compiler of Triton on a GPU."""
-    # Triton uses CC alone where that is set.
+    """Find the compiler that compiled blocks need: C++ on a CPU, C on a GPU (for Triton)."""
+    # If CC is set, Triton tries no other compiler.
     names = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
     if device == "cpu":
         names = [cxx()]
@@ -184,9 +184,9 @@ def _compiler(device: str) -> Check:
 
 
 def _attention(backend_name: str, hardware: "Hardware") -> Check:
-    """Run a backend of attention, forward and backward, and compare it with plain products."""
+    """Run an attention backend forward and backward, and compare it with the eager backend."""
     name, fix = f"attention {backend_name}", "choose another with --backend, and report it"
-    # Kernels of other packages fail with exceptions of any kind.
+    # Kernels of other packages may raise any exception.
     try:
         backend = load_backend(backend_name)
         reason = backend.why_unsupported(Needs(packed=False), hardware)
@@ -196,14 +196,14 @@ def _attention(backend_name: str, hardware: "Hardware") -> Check:
     except Exception as error:
         result = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return Check(name, "broken", result, fix)
-    if not difference <= (5e-2 if hardware.dtype_name == "bfloat16" else 1e-4):  # nan too
+    if not difference <= (5e-2 if hardware.dtype_name == "bfloat16" else 1e-4):  # true of NaN too
         return Check(name, "broken", f"differs from plain products by {difference:.2g}", fix)
     result = f"forward and backward agree with plain products to {difference:.1g}"
     return Check(name, "ok", f"{result} ({hardware.dtype_name})")
 
 
 def _disagreement(backend: "Backend", hardware: "Hardware") -> float:
-    """Return the largest difference of heads and gradients from `eager` in float32."""
+    """Return the largest absolute difference of outputs and gradients from `eager` in float32."""
     generator = torch.Generator().manual_seed(0)
     shape = (2, 32, 2, 64)  # B, T, H, K
     inputs = [torch.randn(shape, generator=generator).to(hardware.device) for _ in range(4)]
@@ -224,11 +224,11 @@ def _disagreement(backend: "Backend", hardware: "Hardware") -> float:
 
 
 def _disk(preset: str, runs: Path, data: Path) -> Iterator[Check]:
-    """Check that the folders of runs and datasets can be written and hold one run of `preset`."""
+    """Check that `runs` and `data` can be written and have room for one run of `preset`."""
     config = load_preset(preset)
     weights = 4 * blueprint(config, parse("tape")).num_parameters()
-    # The final weights; and with Adam's two moments, three checkpoints: the two newest, and the one
-    # from before the cool-down.
+    # A run keeps its final weights and three checkpoints (the two newest, and the one before the
+    # cool-down); a checkpoint holds the weights and Adam's two moments.
     run_bytes = weights * (1 + 3 * 3)
     lengths = Bucket(config.task, config.trained_digits, 0, "train").problems(0, 4096).lengths
     data_bytes = int(config.num_problems * (lengths.mean() + 2))

@@ -1,9 +1,9 @@
 """Atomic writes, bounded reads, and documents: JSON files with a schema, a checksum and a model.
 
-Files are written beside their place, synced, then renamed: they are whole or not there. What is
-read is not trusted: a named pipe in a file's place must not hang, a huge file must not fill the
-memory, and pydantic checks what a document says. The checksum covers the content of a document, not
-its layout: it finds a changed digit and ignores new line breaks.
+A file is written under a temporary name, synced, then renamed, so it is complete or absent. Input
+is not trusted: reading a named pipe must not hang, a huge file must not fill the memory, and
+pydantic validates every document. The checksum covers a document's content, not its layout: it
+detects a changed digit and ignores new line breaks.
 """
 
 import errno
@@ -30,13 +30,13 @@ from tape_arith.arith.errors import Corrupt, Failure, UsageError, unknown
 from tape_arith.arith.machine import host_id, is_alive
 
 MOST_INTEGER = 2**63 - 1
-# A grid to 700 digits is smaller, and so are the metrics of 500,000 steps. As JSON, a file takes up
-# to 35 times as much memory: 1.2 GB.
+# A grid of 700 digits and the metrics of 500,000 steps are smaller. Parsing a JSON file takes up to
+# 35 times its size in memory, which is 1.2 GB here.
 _MOST_BYTES = 32 * 2**20
-# Nested tables cost a time that grows with the square of their depth.
+# The time to parse nested tables grows with the square of their depth.
 _MOST_TOML_BYTES = 20_000
 SCHEMA = 2
-"""One number for all kinds of documents and checkpoints."""
+"""The format version that documents and checkpoints of every kind share."""
 _MOST_MESSAGE = 1_000
 
 _calls = itertools.count()
@@ -49,8 +49,8 @@ _calls = itertools.count()
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a temporary file that replaces `path` when the block ends without an error.
 
-    Removes what a killed writer of `path` left. Raises Failure, naming `path`, if the disk refuses;
-    nothing half-written stays behind.
+    Removes temporary files of killed writers of `path` first. Raises Failure, naming `path`, if
+    writing fails; no partial file remains.
     """
     temporary = temporary_beside(path)
     try:
@@ -66,7 +66,7 @@ def atomic(path: Path) -> Iterator[Path]:
         finally:
             os.close(descriptor)
     except BaseException as error:
-        # If `path` cannot exist (its parent is a file, its name too long), nor can this.
+        # Where `path` cannot exist (name too long, parent is a file), neither can `temporary`.
         with suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError):
@@ -75,15 +75,15 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 def temporary_beside(path: Path) -> Path:
-    """Return a temporary name beside `path`, unique to this writer, that names its process."""
+    """Return a path beside `path`, unique to this call, whose name holds host and process id."""
     return path.with_name(f".{path.name}.{_host()}-{os.getpid()}-{next(_calls)}.partial")
 
 
 def remove_stale_temporaries(folder: Path, name: str | None = None) -> None:
     """Remove temporary files in `folder` whose writer on this machine was killed.
 
-    Takes those of the file `name`, by default of every file. Another machine's stay, because nobody
-    here can tell whether their writer lives.
+    Restricted to temporary files of the file `name` if that is given. Those of other machines
+    stay, because this machine cannot tell whether their writer is alive.
     """
     written = ".+" if name is None else re.escape(name)
     pattern = re.compile(rf"\.{written}\.{_host()}-(\d+)-\d+\.partial")
@@ -94,7 +94,7 @@ def remove_stale_temporaries(folder: Path, name: str | None = None) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder and its content, if it exists. Raises OSError."""
+    """Remove a file, or a folder with its content, if it exists. Raises OSError."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -107,7 +107,7 @@ def _host() -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file, whole or not at all. Raises Failure if the disk refuses."""
+    """Write a file, whole or not at all. Raises Failure if writing fails."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -116,7 +116,7 @@ def append_line(path: Path, text: str) -> None:
     """Append a line to `path`, whole or not at all. Raises Failure, naming `path`."""
     line = (text + "\n").encode()
     try:
-        # One write in append mode: lines of two processes never mix.
+        # A single write in append mode, so that lines of two processes never mix.
         with open(path, "ab", buffering=0) as file:
             written = file.write(line)
             if written < len(line):
@@ -133,7 +133,7 @@ def append_line(path: Path, text: str) -> None:
 def open_file(path: Path) -> Iterator[BufferedReader]:
     """Open a regular file, or a link to one, for reading.
 
-    Raises Failure, naming it, also if the disk fails while it is read.
+    Raises Failure, naming the file, also if reading fails inside the block.
     """
     try:
         # A plain open() of a named pipe without a writer would wait for ever.
@@ -171,7 +171,7 @@ def sha256(path: Path) -> str:
 def parse_toml(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the text of a TOML file and its content.
 
-    Raises Failure, naming it, if it cannot be read; ValueError if it is not TOML.
+    Raises Failure, naming the file, if it cannot be read; ValueError if it is not TOML.
     """
     text = read_text(path, _MOST_TOML_BYTES)
     try:
@@ -181,7 +181,7 @@ def parse_toml(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON. Raises ValueError if it is none, nested too deep, or holds NaN or Infinity."""
+    """Parse JSON. Raises ValueError if it is invalid, nested too deep, or has NaN or Infinity."""
     return from_json(text, allow_inf_nan=False)
 
 
@@ -205,13 +205,13 @@ _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=Fal
 
 
 class Strict:
-    """Base of frozen dataclasses that are read from documents: pydantic takes no unknown field."""
+    """Base of frozen dataclasses that are read from documents; unknown fields are refused."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
 
 class Part(BaseModel):
-    """Base of models of a part of a document."""
+    """Base of pydantic models of a document or of a part of one."""
 
     model_config = _STRICT
 
@@ -221,7 +221,7 @@ class _Document(Protocol):
 
     kind: ClassVar[str]
     remedy: ClassVar[str]
-    """What to do about a corrupt one; `{path}` and `{folder}` are filled in."""
+    """Advice for a corrupt file; `{path}` and `{folder}` are filled in."""
 
 
 _Model = TypeVar("_Model")
@@ -229,18 +229,18 @@ _DocumentModel = TypeVar("_DocumentModel", bound=_Document)
 
 
 class InvalidValue(UsageError):
-    """A value that its model does not allow."""
+    """A value that the model of its document does not allow."""
 
 
 def with_checksum(content: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Return `content` with its schema number, its kind and its checksum."""
-    # As it is read back: a tuple becomes a list, a number as a key becomes text.
+    # The checksum is of what is read back: JSON makes lists of tuples and text of numeric keys.
     document = json.loads(json.dumps({"schema": SCHEMA, "kind": kind, **content}, allow_nan=False))
     return {**document, "checksum": checksum(document)}
 
 
 def checksum(content: Mapping[str, Any]) -> str:
-    """Return 16 hexadecimal digits over a document without its checksum."""
+    """Return 16 hex digits of the SHA-256 of a document, which has no checksum yet."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -255,7 +255,7 @@ def check_schema(path: Path, schema: object) -> None:
 
 
 def write_document(path: Path, content: Mapping[str, Any], kind: str) -> None:
-    """Write a document, whole or not at all. Raises Failure if the disk refuses."""
+    """Write a document, whole or not at all. Raises Failure if writing fails."""
     write_text(path, json.dumps(with_checksum(content, kind), indent=1) + "\n")
 
 
@@ -278,7 +278,7 @@ def read_content(path: Path, kind: str) -> dict[str, Any]:
 
 
 def read_document(path: Path, model: type[_DocumentModel]) -> _DocumentModel:
-    """Read a document. Raises as `read_content`; Corrupt also if `model` does not allow it."""
+    """Read a document. Raises as `read_content`, and Corrupt if `model` refuses the content."""
     remedy = model.remedy.format(path=path, folder=path.parent)
     try:
         return validated(read_content(path, model.kind), model)
@@ -289,12 +289,12 @@ def read_document(path: Path, model: type[_DocumentModel]) -> _DocumentModel:
 
 
 def validated(content: object, model: type[_Model], strict: bool | None = None) -> _Model:
-    """Return what JSON values say as a `model`. Raises InvalidValue, one plain sentence.
+    """Convert JSON values to a `model`. Raises InvalidValue, whose text is one plain sentence.
 
     With `strict=False`, text may stand for a number, as on the command line.
     """
-    # As JSON, because strict validation of Python objects takes no list for a tuple and no dict for
-    # a dataclass. Dates of TOML become text, which no field takes for anything else.
+    # The values go through JSON, because strict validation of Python objects refuses a list for a
+    # tuple and a dict for a dataclass. TOML dates become text, which only text fields accept.
     try:
         text = json.dumps(content, default=str)
         result: _Model = _adapter(model).validate_json(text, strict=strict)  # type: ignore[arg-type]
@@ -311,9 +311,9 @@ def _adapter(model: Any) -> TypeAdapter[Any]:
 
 
 def _sentence(error: ValidationError, model: type[Any]) -> str:
-    """Say which field is wrong, what it is and what it should be."""
+    """Say in one sentence which field is wrong, what it must be and what it is."""
     errors = error.errors(include_url=False)
-    # A misspelt field is unknown, and another is missing for it: the misspelling tells more.
+    # A misspelt field makes two errors, unknown and missing: the unknown field tells more.
     first = next((one for one in errors if one["type"] in _UNKNOWN), errors[0])
     kind, name, message = first["type"], ".".join(map(str, first["loc"])), first["msg"]
     if kind in _UNKNOWN and len(first["loc"]) == 1:
@@ -343,4 +343,4 @@ _PLAIN_WORDS = {
     ", unable to parse string as a number": "",
     " after validation": "",
 }
-"""What replaces pydantic's words in a sentence that begins with the name of a field."""
+"""Replacements for pydantic's words in a sentence that begins with the name of a field."""

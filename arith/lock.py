@@ -1,9 +1,9 @@
-"""One writer a folder: a lease on a lock file, on any file system that machines share.
+"""Allow one writer per folder, by a lease on a lock file, on any file system that machines share.
 
-A holder refreshes its lease from a thread. The lease of a process that is gone is taken over at
-once on its own machine, and after LEASE seconds without a refresh from another one. A holder that
-stood still for so long may lose its lease while it lives: it finds out before its next write, and
-writes nothing. Never imports torch.
+The holder refreshes its lease from a thread. If the holder has died, a process on its machine takes
+the lease over at once, a process on another machine after LEASE seconds without a refresh. A holder
+that is suspended for so long may lose its lease while it is alive; `check_lock` tells it so before
+its next write, and it writes nothing. Never imports torch.
 """
 
 import socket
@@ -22,10 +22,11 @@ from tape_arith.arith.machine import is_alive
 NAME, ACTIVITY = ".lock", ".activity"
 LEASE = 60.0
 """Seconds without a refresh after which another process may take the lock."""
+# Seconds: to wait for a refreshed lease, to wait beyond LEASE for a silent one, between attempts.
 _ATTEMPT, _MARGIN, _POLL = 0.2, 5.0, 0.05
 
 _held: dict[Path, SoftFileLease] = {}
-"""The folders that this process has locked."""
+"""The leases of this process, by the folder that each locks."""
 
 
 class Busy(Failure):
@@ -36,10 +37,10 @@ class Busy(Failure):
 
 @contextmanager
 def lock_folder(folder: Path, activity: str = "train") -> Iterator[None]:
-    """Be the only process that writes `folder`, which is made; `activity` is shown to others.
+    """Lock `folder`, which is created if missing; other processes are shown `activity`.
 
-    A process may lock a folder that it has locked. Raises Busy if another process has; Failure if
-    the disk refuses.
+    A process may lock again a folder that it has locked. Raises Busy if another process holds the
+    lock; Failure if writing fails.
     """
     key = folder.resolve()
     if key in _held:
@@ -59,7 +60,7 @@ def lock_folder(folder: Path, activity: str = "train") -> Iterator[None]:
         yield
     finally:
         _held.pop(key, None)
-        with suppress(OSError):  # a disk that went read-only: the lease ends with this process
+        with suppress(OSError):  # the disk became read-only: the lease ends with this process
             if _is_ours(lease):
                 (folder / ACTIVITY).unlink(missing_ok=True)
             lease.release()
@@ -68,9 +69,9 @@ def lock_folder(folder: Path, activity: str = "train") -> Iterator[None]:
 
 
 def check_lock(folder: Path) -> None:
-    """Check before a write that a lock on `folder`, if this process has one, is still its own.
+    """Check, before a write, that this process still holds the lock on `folder` if it took one.
 
-    Raises Busy.
+    Raises Busy if another process has taken the lock over.
     """
     lease = _held.get(folder.resolve())
     if lease is not None and not _is_ours(lease):
@@ -78,7 +79,7 @@ def check_lock(folder: Path) -> None:
 
 
 def activity(folder: Path) -> str | None:
-    """Return what a living process that has locked `folder` does, None if there is none."""
+    """Return the activity of the live process that holds the lock; None if there is none."""
     owner = SoftFileLease(folder / NAME, lease_duration=LEASE).owner
     if owner is None or _is_silent(folder):
         return None
@@ -95,14 +96,14 @@ def _acquire(lease: SoftFileLease, folder: Path) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             remove_stale_temporaries(folder)
             silent = _is_silent(folder)
-            # Its writer was killed before it could say who it is, or a call of this process, which
-            # has not locked it, was broken off.
+            # Its writer was killed before it wrote who it is, or an earlier call of this process
+            # was interrupted while it took the lease.
             if (silent and not (folder / NAME).lstat().st_size) or lease.is_lock_held_by_us:
                 lease.force_break()
-            # To take a silent lease over, filelock must watch it for all of its duration.
+            # Before filelock takes over a silent lease, it must watch it for the whole duration.
             lease.acquire(LEASE + _MARGIN if silent else _ATTEMPT, _POLL)
             return
-        except FileNotFoundError:  # the last holder removes an empty folder, at any moment of this
+        except FileNotFoundError:  # meanwhile the last holder removed the empty folder
             if attempt == 2:
                 raise
 
@@ -113,7 +114,7 @@ def _is_ours(lease: SoftFileLease) -> bool:
 
 
 def _is_silent(folder: Path) -> bool:
-    """Tell whether the lock was not refreshed for a lease, or at a time that is still to come."""
+    """Tell whether the last refresh lies more than LEASE seconds in the past or the future."""
     try:
         return abs(time.time() - (folder / NAME).lstat().st_mtime) > LEASE
     except OSError:
@@ -122,7 +123,7 @@ def _is_silent(folder: Path) -> bool:
 
 def _describe(lease: SoftFileLease, folder: Path) -> str:
     owner = lease.owner
-    if owner is None:  # it has just begun, or ended
+    if owner is None:  # it has just taken the lock, or released it
         return "another process: try again"
     work = ""
     with suppress(OSError, Failure):
@@ -132,5 +133,5 @@ def _describe(lease: SoftFileLease, folder: Path) -> str:
 
 
 def _host_name(recorded: str) -> str:
-    # filelock adds the namespace of process ids after a question mark.
+    # filelock appends a question mark and the PID namespace.
     return recorded.partition("?")[0]

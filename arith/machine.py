@@ -1,4 +1,4 @@
-"""This machine, the cores that a process may use, and the version of this suite."""
+"""Identify this machine, the cores that a process may use, and the version of tape-arith."""
 
 import os
 import socket
@@ -11,28 +11,28 @@ from typing import Any
 
 _CGROUP = Path("/sys/fs/cgroup")
 ROOT = Path(__file__).resolve().parents[1]
-"""Root of the source tree, if this is one."""
+"""The root of the source tree, unless the package is installed."""
 COMMIT_FILE = Path(__file__).with_name("commit.txt")
-"""The commit that a wheel or a source archive was built from; a checkout has none."""
+"""The file that names the commit of a wheel or source archive; a checkout has none."""
 
 
 @cache
 def host_id() -> str:
-    """Return a text that is equal where process ids mean the same.
+    """Return a text that is equal for processes to which a process id means the same.
 
-    It names the machine since its start and, in containers, the namespace of process ids.
+    It consists of the host name, the boot id and the PID namespace, which containers have.
     """
     parts = [socket.gethostname()]
     try:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
         parts.append(os.readlink("/proc/self/ns/pid"))
-    except OSError:  # not Linux: the name has to do
+    except OSError:  # not Linux: the name must do
         pass
     return "/".join(parts)
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process of this machine runs; one that only waits to be reaped does not."""
+    """Tell whether a process runs on this machine; a zombie does not count."""
     try:
         os.kill(pid, 0)
     except PermissionError:  # a process of another user
@@ -43,12 +43,12 @@ def is_alive(pid: int) -> bool:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:  # not Linux
         return True
-    # The name in front of the last parenthesis may hold anything.
+    # The state follows the last parenthesis; the name in front of it may hold any character.
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def usable_cores() -> float:
-    """Return the cores that this process may use, by affinity and its control group's quota."""
+    """Return the number of cores that this process may use, by affinity and cgroup quota."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = float(len(affinity(0)) if affinity else os.cpu_count() or 1)
     try:
@@ -59,7 +59,7 @@ def usable_cores() -> float:
 
 
 def project() -> dict[str, Any] | None:
-    """Return the table [project] of the source tree; None where the package is installed."""
+    """Return the table [project] of pyproject.toml; None where the package is installed."""
     file = ROOT / "pyproject.toml"
     if not file.exists():
         return None
@@ -68,14 +68,14 @@ def project() -> dict[str, Any] | None:
 
 
 def own_version() -> str:
-    """Return the version of the source tree, if this is one, else the installed version."""
+    """Return the version of the source tree if there is one, else the installed version."""
     # The metadata of an editable installation may be older than the tree.
     table = project()
     return str(table["version"]) if table is not None else version("tape-arith")
 
 
 def commit() -> str | None:
-    """Return the commit of this code, with "+" if files differ from it; None if it is not known."""
+    """Return the commit of this code, followed by "+" if files differ from it; None if unknown."""
     if COMMIT_FILE.exists():
         return COMMIT_FILE.read_text(encoding="ascii").strip()
     if project() is None:  # a repository around an installed package is not ours

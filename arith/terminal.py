@@ -1,4 +1,4 @@
-"""Messages for people and signals from them: progress on stderr, safe text, stops in good order.
+"""Print messages and progress for people, and turn their signals into orderly stops.
 
 A failed write to stderr is ignored, because the work is worth more than the message; a failed
 write of data to stdout is an error.
@@ -21,15 +21,15 @@ from tape_arith.arith.errors import EXIT_AGAIN, EXIT_DONE, EXIT_INTERRUPTED, EXI
 _SECONDS_BETWEEN_LINES = 30.0
 _STDOUT, _STDERR = 1, 2
 
-# Control characters except tab and line break, characters that turn the direction of text or show
-# nothing, and halves of characters, which cannot be written at all.
+# Control characters except tab and line feed, characters that change the direction of text or are
+# invisible, and lone surrogates, which cannot be encoded.
 _UNSHOWN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
 
 
 def escape_control(text: str) -> str:
-    r"""Write out the characters of `text` that a terminal would obey or cannot show.
+    r"""Escape the characters of `text` that a terminal would obey or cannot show.
 
     >>> escape_control("\x1b[31mred")
     '\\x1b[31mred'
@@ -43,7 +43,7 @@ def say(text: str) -> None:
 
 
 Bar = Callable[..., None]
-"""It takes the amount done and, if there is one, a note."""
+"""A function that shows the amount done and, if it is given, a note."""
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def _lines(title: str, total: int, already: int) -> Bar:
 
 
 class LossyStderr(io.FileIO):
-    """Writes to stderr and ignores failures: a closed terminal or pipe, a full disk."""
+    """Writes to stderr and ignores failures, as of a closed terminal or pipe, or a full disk."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -102,13 +102,13 @@ class LossyStderr(io.FileIO):
 def protect_streams() -> None:
     """Make stdout and stderr safe to write to.
 
-    A closed stream (`>&-`) writes to nowhere, a character that the encoding lacks is written as a
-    number, and failed writes to stderr are ignored.
+    Output to a closed stream (`>&-`) is discarded, a character that the encoding lacks is written
+    as an escape sequence, and failed writes to stderr are ignored.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the end)
+            nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open until exit)
             setattr(sys, name, nowhere)
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -123,9 +123,9 @@ def protect_streams() -> None:
 
 
 def detach_stdout() -> None:
-    """Send stdout to nowhere after the terminal hung up, unless it is a file.
+    """Discard stdout after the terminal hung up, unless stdout is a file.
 
-    Whoever read it, through a pipe or not, is gone, so a failed write would be no failure.
+    Nobody reads it any more, through a pipe or not, so a failed write must not be an error.
     """
     with suppress(OSError):
         if not stat.S_ISREG(os.fstat(_STDOUT).st_mode):
@@ -137,17 +137,17 @@ def detach_stdout() -> None:
 # ---- stopping ------------------------------------------------------------------------------
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
-"""Ctrl-C, a scheduler, a lost terminal, and Slurm's warning before a preemption or time limit."""
+"""Sent by Ctrl-C, a scheduler, a lost terminal, and Slurm before a preemption or time limit."""
 
 
 class Stopped(Exception):
-    """Raised when work ends in good order before it is finished."""
+    """Raised when work stops in good order before it is finished."""
 
 
 def install_handler(handler: Callable[[int, FrameType | None], Any]) -> dict[signal.Signals, Any]:
     """Install `handler` for _STOP_SIGNALS; return the earlier handlers by signal.
 
-    An ignored SIGHUP stays ignored, as nohup wants it.
+    An ignored SIGHUP stays ignored, as nohup requires.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -161,10 +161,10 @@ def install_handler(handler: Callable[[int, FrameType | None], Any]) -> dict[sig
 
 
 class Stopper:
-    """Returns whether to stop when called; `signal` holds the first stop signal."""
+    """A callable that tells whether to stop; `signal` holds the first stop signal."""
 
-    def __init__(self, seconds: float | None = None) -> None:
-        self.deadline = None if seconds is None else time.monotonic() + seconds
+    def __init__(self, time_limit: float | None = None) -> None:
+        self.deadline = None if time_limit is None else time.monotonic() + time_limit
         self.signal: int | None = None
 
     def __call__(self) -> bool:
@@ -176,7 +176,7 @@ class Stopper:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the time limit; None without one."""
+        """Seconds until the time limit; None without a limit."""
         return None if self.deadline is None else self.deadline - time.monotonic()
 
     @property
@@ -188,10 +188,10 @@ class Stopper:
 
     @contextmanager
     def handling_signals(self) -> Iterator[None]:
-        """Treat the first of _STOP_SIGNALS as a request to stop after the present step.
+        """Treat the first of _STOP_SIGNALS as a request to stop after the current step.
 
-        A second Ctrl-C ends the process as usual. Other signals may repeat: Slurm sends SIGTERM
-        when a grace period begins and when it ends, and to every process of a job.
+        A second Ctrl-C ends the process as usual. Repeats of other signals are ignored: Slurm sends
+        SIGTERM when a grace period begins and when it ends, and to every process of a job.
         """
 
         def note(number: int, frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
-"""Commands of setuptools that note in a wheel or source archive the commit that it is built from.
+"""Record, in a wheel or source archive, the commit that it is built from.
 
-pyproject.toml names them. setuptools loads this file by its path, where `tape_arith` is not yet
-installed, so it imports nothing of ours.
+pyproject.toml names these commands of setuptools, which loads this file by its path before
+`tape_arith` is installed; so it imports nothing of `tape_arith`.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ class BuildModules(build_py):  # type: ignore[misc]
 
     def run(self) -> None:
         super().run()
-        if not self.editable_mode:  # which runs the source tree, whose commit changes
+        if not self.editable_mode:  # editable: runs a checkout, whose commit changes
             _note_commit(Path(self.build_lib) / "tape_arith")
 
 

@@ -1,4 +1,4 @@
-"""One file a command of `tape-arith`: parse, call, print.
+"""The commands of `tape-arith`, one file each, which parse, call and print.
 
-options.py holds options that several commands share, job_options.py what they do with them.
+option.py declares the options that several commands share, job_options.py handles them.
 """

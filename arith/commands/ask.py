@@ -1,4 +1,4 @@
-"""`tape-arith ask`: one problem, answered by a trained run."""
+"""`tape-arith ask`: answer one problem with a trained run."""
 
 import json
 from pathlib import Path
@@ -49,8 +49,8 @@ def command(
 def _find(
     target: str, root: Path, preset: str | None, seed: int | None
 ) -> "tuple[RunFolder, NamePart | None]":
-    """Return the run in folder `target`, or the one of that name below `root`, with the name's
-    extrapolation. Raises UsageError unless there is exactly one."""
+    """Return the run in the folder `target`, or the run of the encoding `target` below `root` with
+    the name's extrapolation. Raises UsageError unless exactly one run matches."""
     from tape_arith.arith.runs.command_lines import train_command
     from tape_arith.arith.runs.folder import RunFolder, existing_run, slug
     from tape_arith.models.names import parse
@@ -62,8 +62,8 @@ def _find(
             )
         return existing_run(Path(target)), None
     name = parse(target)
-    place = f"{preset or '*'}/{slug(str(name.encoding))}/seed-{seed or 0}"
-    folders = [RunFolder(file.parent) for file in sorted(root.glob(f"{place}/run.json"))]
+    pattern = f"{preset or '*'}/{slug(str(name.encoding))}/seed-{seed or 0}"
+    folders = [RunFolder(file.parent) for file in sorted(root.glob(f"{pattern}/run.json"))]
     if not folders:
         seeded = f" --seed {seed}" if seed else ""
         raise UsageError(

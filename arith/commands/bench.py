@@ -1,4 +1,4 @@
-"""`tape-arith bench`: limits of the machine and stages beside them."""
+"""`tape-arith bench`: measure each stage beside the limits of the machine."""
 
 from pathlib import Path
 from typing import Annotated

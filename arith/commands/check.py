@@ -1,4 +1,4 @@
-"""`tape-arith check`: does an encoding keep the contract?"""
+"""`tape-arith check`: check that an encoding keeps the contract."""
 
 import json
 from dataclasses import asdict

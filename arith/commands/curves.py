@@ -1,4 +1,4 @@
-"""`tape-arith curves`: what happened while runs were trained."""
+"""`tape-arith curves`: draw the learning curves of runs."""
 
 from pathlib import Path
 

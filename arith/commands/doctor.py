@@ -1,4 +1,4 @@
-"""`tape-arith doctor`: checks this machine."""
+"""`tape-arith doctor`: check this machine."""
 
 import json
 from pathlib import Path

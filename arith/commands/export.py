@@ -1,4 +1,4 @@
-"""`tape-arith export`: a run for other people's tools."""
+"""`tape-arith export`: write a run for other people's tools."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`tape-arith generate`: problems on disk."""
+"""`tape-arith generate`: write a dataset of problems."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`tape-arith heatmap`: grids side by side."""
+"""`tape-arith heatmap`: draw grids side by side."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Right spellings of options that other tools have, or that earlier versions had."""
+"""Suggest our option for one that other tools have or that earlier versions had."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -52,8 +52,8 @@ _SPELLINGS = {
     "--set trained_digits=": "--digits --max-digits --train-digits --train-length --block-size",
     "--set tested_digits=": "--test-digits --test-length --eval-digits",
 }
-"""The options that are meant by other spellings. Of several it is the first one that the command
-has; each setting's own name, as in --weight-decay, is meant too."""
+"""Each option of ours, with other spellings of it. A spelling of several options means the first
+that the command has; the name of a setting, as in --weight-decay, is a spelling of it too."""
 _NOTES = {
     "repeat the command, which goes on where it stopped": "--resume --continue "
     "--resume-from-checkpoint",
@@ -65,7 +65,7 @@ _NOTES = {
 
 
 def hint(error: Exception) -> str | None:
-    """Return the right spelling of the option that `error` says a command lacks, if known."""
+    """Return what to write for the option that `error` says a command lacks, if that is known."""
     name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     if name is None or context is None or not hasattr(error, "possibilities"):
         return None
@@ -79,7 +79,7 @@ def hint(error: Exception) -> str | None:
 
 
 def _right(wrong: str, spellings: Mapping[str, Any]) -> str | None:
-    """Say what to write in place of `wrong`; `spellings` are those of the command's options."""
+    """Say what to write in place of `wrong`; `spellings` maps known spellings to options."""
     if wrong in spellings:
         return f"write {wrong}"
     table = {right: text.split() for right, text in _SPELLINGS.items()}

@@ -1,4 +1,4 @@
-"""Parse, stop and exit alike in every command."""
+"""Parse options, stop and exit in the same way in every command."""
 
 import sys
 from pathlib import Path
@@ -24,9 +24,10 @@ def chosen_config(
     task: str | None,
     like: "RunRecord | None" = None,
 ) -> "tuple[str, Config]":
-    """Return the preset's name and its settings with those of the command line.
+    """Return the preset's name, and its config changed by the settings of the command line.
 
-    Without a preset it is that of the run `like`, or the one that suits this machine.
+    If `preset` is None, name and config are those of the run `like`; if `like` is None too, the
+    preset is the one that suits this machine.
     """
     from tape_arith.arith.runs.record import load_preset, parse_settings
 
@@ -42,7 +43,7 @@ def chosen_config(
 
 
 def whole_numbers(option: str, text: str) -> list[int]:
-    """Parse "0,1,2" as numbers, each once. Raises UsageError, naming `option`."""
+    """Parse "0,1,2" as numbers without duplicates. Raises UsageError, naming `option`."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise UsageError(f"{option} takes whole numbers with commas, as in 0,1,2, not '{text}'")
@@ -53,7 +54,7 @@ def whole_numbers(option: str, text: str) -> list[int]:
 
 
 def stopper_for(time_limit: str | None) -> "Stopper":
-    """Return what stops a command in good order when its time is up. Raises UsageError."""
+    """Return a Stopper with this time limit. Raises UsageError if it is no duration."""
     from tape_arith.arith.terminal import Stopper, seconds
 
     try:
@@ -63,7 +64,7 @@ def stopper_for(time_limit: str | None) -> "Stopper":
 
 
 def use_threads(threads: int | None) -> None:
-    """Set the CPU threads that --threads asks for; without it torch's own number stays."""
+    """Set torch's number of CPU threads; None keeps its default."""
     if threads is not None:
         import torch
 
@@ -78,7 +79,7 @@ def train_options(
     data: Path | None = None,
     on_nonfinite: "Policy | None" = None,
 ) -> "TrainOptions":
-    """Return the options of a training that change no number of it. Raises UsageError."""
+    """Return TrainOptions from the values of a command. Raises UsageError for a bad `track`."""
     from tape_arith.arith.runs.metrics import parse_trackers
     from tape_arith.arith.runs.record import TrainOptions
 
@@ -87,14 +88,14 @@ def train_options(
 
 
 def leave(stopper: "Stopper") -> None:
-    """Exit with the code of the signal or time limit that stopped us, if any did."""
+    """Exit with the code of the signal or time limit that stopped the command, if any did."""
     if stopper.exit_code:
         print("stopped in good order: the same command goes on from here", file=sys.stderr)
         raise typer.Exit(stopper.exit_code)
 
 
 def conclude(outcome: "Outcome", stopper: "Stopper") -> None:
-    """Name the jobs that failed, a line each, and exit with the code of the outcome."""
+    """Print one line for each failed job, and exit with the code of the outcome."""
     for ended in outcome.failed:
         log = f", log: {ended.log}" if ended.log else ""
         say(f"tape-arith: {ended.reason} (job {ended.job.id}{log})")

@@ -1,4 +1,4 @@
-"""`tape-arith leaderboard`: the scored encodings of a preset, ranked."""
+"""`tape-arith leaderboard`: rank the scored encodings of a preset."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`tape-arith list`: what there is."""
+"""`tape-arith list`: show encodings, presets, tasks, runs and sweeps."""
 
 import json
 from pathlib import Path
@@ -60,7 +60,7 @@ def command(
 
 
 def _describe(name: str) -> tuple[dict[str, Any], str]:
-    """Return the facts of one thing, and as text. Raises UsageError if there is no such thing."""
+    """Return the facts of what `name` names, for JSON and as text. Raises UsageError if unknown."""
     from tape_arith.arith.runs.record import describe_preset, load_preset, presets
     from tape_arith.arith.sweeps.sweep import BUNDLED, load_sweep, sweep_names
 

@@ -1,4 +1,4 @@
-"""One declaration for each option that several commands take: one name, one meaning.
+"""Declare each option that several commands take once, so that its name has one meaning.
 
 --pe       encodings, or the one to train       --runs    the folder of runs
 --preset   a recipe, --set changes it           --out     the file or folder that a command makes
@@ -21,7 +21,7 @@ from tape_arith.models.names import BACKENDS, known_backend
 
 
 def complete_encoding(incomplete: str) -> list[str]:
-    """Complete another encoding after a comma, and what can be joined to one after a plus."""
+    """Complete the last name: an encoding, or after a plus an extrapolation too."""
     cut = max(map(incomplete.rfind, ",+")) + 1
     head, last = incomplete[:cut], incomplete[cut:]
     known = known_names("encoding")
@@ -31,7 +31,10 @@ def complete_encoding(incomplete: str) -> list[str]:
 
 
 def complete_from(module: str, function: str) -> Callable[[str], list[str]]:
-    """Complete the names that a function of a module of `arith` returns, imported when needed."""
+    """Return a completion of the names that `function` in `arith.module` returns.
+
+    The module is imported only when a shell completes a name.
+    """
 
     def complete(incomplete: str) -> list[str]:
         names = getattr(import_module(f"tape_arith.arith.{module}"), function)()
@@ -201,7 +204,7 @@ AsCsv = Annotated[bool, typer.Option("--csv", help="As CSV on stdout.")]
 def chosen_format(
     format: str | None, known: Collection[str], *, as_csv: bool, as_json: bool
 ) -> str | None:
-    """Return the one format that is asked for, if any. Raises UsageError for two, or an unknown."""
+    """Return the format that the options ask for, if any. Raises UsageError for two or unknown."""
     asked = {format, *["csv"] * as_csv, *["json"] * as_json} - {None}
     if len(asked) > 1:
         raise UsageError("choose one of --format, --csv and --json")

@@ -1,4 +1,4 @@
-"""`tape-arith report`: everything about a comparison on one page."""
+"""`tape-arith report`: write everything about a comparison on one page."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`tape-arith run`: from nothing to a heatmap."""
+"""`tape-arith run`: generate, train, score and draw in one command."""
 
 from pathlib import Path
 from typing import Annotated

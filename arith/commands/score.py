@@ -1,4 +1,4 @@
-"""`tape-arith score`: a run's grid."""
+"""`tape-arith score`: score the grid of a run."""
 
 import json
 

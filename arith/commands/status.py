@@ -1,4 +1,4 @@
-"""`tape-arith status`: how far runs and sweeps are."""
+"""`tape-arith status`: show how far runs and sweeps are."""
 
 import json
 import time

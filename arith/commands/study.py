@@ -1,4 +1,4 @@
-"""`tape-arith study`: what goes on inside trained runs."""
+"""`tape-arith study`: measure what goes on inside trained runs."""
 
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +14,7 @@ from tape_arith.arith.terminal import say
 EXAMPLE = "tape-arith study errors runs/mini/rope/seed-0 runs/mini/fire/seed-0 --figure errors.png"
 _FORMATS = ("markdown", "csv", "json")
 _PROBLEMS = {"attention": 200, "errors": None, "stability": 200}
-"""Of each kind, the problems that are measured unless --problems says otherwise; None: all."""
+"""For each study, the number of problems that it measures by default; None for all."""
 
 
 def command(

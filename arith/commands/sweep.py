@@ -1,4 +1,4 @@
-"""`tape-arith sweep`: many runs from one file."""
+"""`tape-arith sweep`: train and score many runs from one file."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`tape-arith train`: one run."""
+"""`tape-arith train`: train one run and score it."""
 
 from pathlib import Path
 from typing import Annotated

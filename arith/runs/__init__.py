@@ -1,7 +1,7 @@
 """One run: its folder, its training, its scoring.
 
 record.py folder.py metrics.py  presets and run.json; where each file is; metrics and trackers
-build.py weights.py             from a record to decoder, trainer and weights; checkpoints
-train.py init_from.py score.py  train or extend a run, score its grid; each resumes
-command_lines.py                every command that is advised
+build.py weights.py             decoder, trainer and costs of a run; weights and checkpoints
+train.py init_from.py score.py  train or extend a run, begin it from another, score its grid
+answer.py command_lines.py      answers to single problems; the commands that messages advise
 """

@@ -1,4 +1,4 @@
-"""Greedy answers of a trained run to problems as people write them, with probabilities."""
+"""Answer problems greedily with a trained run, and give the probability of each token."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +21,11 @@ _KEY = 0
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """A greedy answer, its tokens least significant digit first, as they are generated.
+    """A greedy answer, its tokens in the order of generation: least significant digit first.
 
-    probabilities  of each token, given the tokens before it
-    expected       the right tokens; both end with [EOS], unless the model never ends its answer
+    tokens         end with [EOS], unless the model never ends its answer
+    probabilities  one for each token, given the tokens before it
+    expected       the right tokens, which end with [EOS]
     """
 
     run: str
@@ -61,7 +62,7 @@ class Answer:
         }
 
     def __repr__(self) -> str:
-        """A line with the answer and whether it is right, then a line for each token."""
+        """Write one line with the answer and whether it is right, then one line per token."""
         verdict = "right" if self.right else f"wrong, it is {_written(self.expected)}"
         lines = [f"{self.problem} = {self.text}: {verdict} ({self.encoding})"]
         for place, (token, probability) in enumerate(
@@ -77,8 +78,8 @@ class Answer:
 def answer(folder: RunFolder, written: str, extrapolation: NamePart | None = None) -> Answer:
     """Return the answer of the run in `folder` to the problem `written`, as in "123+45".
 
-    Decoded greedily in float32. Raises UsageError if `written` is no problem of the run's task or
-    has operands longer than the run is tested to, or the run is not trained to its end.
+    Decoding is greedy and in float32. Raises UsageError if `written` is not a problem of the run's
+    task, an operand is longer than `tested_digits`, or the run is not trained to its end.
     """
     record = trained_record(folder)
     config, name = record.config, Name(record.name.encoding, extrapolation)

@@ -1,4 +1,4 @@
-"""Build the decoder and the trainer of a run, and name the errors of users' encodings."""
+"""Build the decoder and trainer of a run, count its costs, report errors of users' encodings."""
 
 import platform
 import sys
@@ -52,9 +52,9 @@ def check_trainable(config: Config, name: Name, compute: AttentionChoice = AUTO)
 
 
 def resolve_attention(hardware: Hardware, needs: Needs) -> Hardware:
-    """Replace "auto" in `hardware` by the attention backend for `needs`.
+    """Return `hardware` with "auto" replaced by the attention backend that suits `needs`.
 
-    Raises UsageError if the requested one does not support them, or blocks cannot be compiled.
+    Raises UsageError if a requested backend cannot do `needs`, or blocks cannot be compiled.
     """
     check_compiler(hardware)
     backend = choose_backend(hardware.attention, needs, hardware)
@@ -62,10 +62,10 @@ def resolve_attention(hardware: Hardware, needs: Needs) -> Hardware:
 
 
 def setting_for(config: Config) -> Setting:
-    """Return what an encoding may know of task and size: the preset's, however far it is scored.
+    """Return what an encoding may know of task and size; longer scoring does not change it.
 
-    What [BOS] training puts in front counts: the longest sequence trained on is so much longer,
-    and a tested problem may have as many in front of it, in studies of what they change.
+    Both lengths include `leading_bos` tokens: training puts up to so many [BOS] in front of a
+    problem, and so do studies of their effect on tested problems.
     """
     task = load_task(config.task)
     return Setting(
@@ -93,7 +93,7 @@ def _sizes(config: Config) -> DecoderConfig:
 
 
 def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
-    """Build a fresh decoder; `@only-positional-from` freezes all but its encoding."""
+    """Build a decoder with new weights; `@only-positional-from` freezes all but its encoding."""
     decoder = build_decoder(_sizes(config), name, setting_for(config), seed)
     origin = name.encoding.origin
     if origin is not None and origin.only_positional:
@@ -103,10 +103,10 @@ def decoder_for(config: Config, name: Name, seed: int) -> Decoder:
 
 
 def blueprint(config: Config, name: Name) -> Decoder:
-    """Return the decoder of `decoder_for` without memory for its weights; built once in a process.
+    """Return the decoder of `decoder_for` without memory for its weights; cached in this process.
 
-    A user's encoding gets memory all the same, since its constructor may read a number off a
-    tensor. Raises Failure if its code fails.
+    A user's encoding gets memory nevertheless, since its constructor may read values of tensors.
+    Raises Failure if its code fails.
     """
     return _blueprint(config, name, _sources(name.encoding))
 
@@ -115,7 +115,7 @@ _Sources = tuple[tuple[str, str], ...]
 
 
 def _sources(encoding: Encoding) -> _Sources:
-    """Return name and SHA-256 of each part that is not built in."""
+    """Return the name and the file's SHA-256 of each part that is not built in."""
     return tuple(sorted(source_hashes(encoding).items()))
 
 
@@ -131,8 +131,8 @@ def open_training_data(
 ) -> Dataset:
     """Open the dataset of a run at `path`.
 
-    Raises UsageError unless it holds the problems that the run would make itself and has the hash
-    `began_on`, if that is given.
+    Raises UsageError unless it holds exactly the problems that the run would otherwise generate,
+    and, if `began_on` is given, has that hash.
     """
     dataset, expected = Dataset(path), Identity.of(config.bucket(seed), config.num_problems)
     if dataset.manifest.identity != expected:
@@ -149,13 +149,13 @@ def open_training_data(
 
 
 def usual_dataset(config: Config, seed: int, began_on: str | None = None) -> Path | None:
-    """Return the dataset that `generate` leaves for a run, if it is there and is the run's."""
+    """Return the dataset that `generate` writes for a run, if it exists and fits the run."""
     folder = config.dataset_folder(DATASETS, seed)
     if not (folder / FILE).exists():
         return None
     try:
         open_training_data(folder, config, seed, began_on)
-    except UsageError:  # of another number of problems, as of another preset
+    except UsageError:  # another number of problems, as for another preset
         return None
     except Failure as error:
         say(f"note: left out: {error}")
@@ -168,8 +168,8 @@ def build_trainer(
 ) -> Trainer:
     """Build the trainer of a run, at step 0.
 
-    Raises UsageError if the run did not begin on `options.data`, or if `options.compute` cannot
-    do what its encoding needs.
+    Raises UsageError if the run did not begin on `options.data`, or if `options.compute` does not
+    support its encoding.
     """
     config, seed, origin = record.config, record.seed, record.init_from
     decoder = decoder_for(config, record.name, seed)
@@ -195,10 +195,10 @@ def build_trainer(
 
 @lru_cache(maxsize=64)
 def _check_promises(encoding: Encoding, sources: _Sources) -> None:
-    """Run the checks of the contract without which training or scoring makes no sense.
+    """Run the checks of the contract that training and scoring depend on.
 
-    A score is one teacher-forced pass, so that of an encoding that sees later tokens means nothing.
-    Raises UsageError if one fails.
+    Scoring is one teacher-forced pass, so the score of an encoding that sees later tokens is
+    meaningless. Raises UsageError if a check fails.
     """
     from tape_arith.models import contract
 
@@ -217,8 +217,8 @@ def _check_promises(encoding: Encoding, sources: _Sources) -> None:
 
 
 def as_user_error(error: BaseException, encoding: Encoding) -> Failure | None:
-    """Return a Failure that names the user's line; None if all is built in or the error is one
-    line."""
+    """Return a Failure that names the user's line; None if every part is built in, or the error
+    already reads as one line for people."""
     locations = [locate("encoding", part.name) for part in encoding.parts]
     locations = [location for location in locations if not location.is_builtin]
     if not locations or isinstance(error, UsageError | Failure | OSError):
@@ -240,20 +240,20 @@ def user_errors(encoding: Encoding) -> Iterator[None]:
 
 
 SAMPLE = 4_096
-"""Problems whose lengths give the mean tokens of a training within half a percent."""
+"""Number of problems whose mean length estimates that of a training within half a percent."""
 
 
 @dataclass(frozen=True)
 class Cost:
     """Parameters of an encoding, and FLOPs per token of the matrix products that it adds to a
-    forward over the longest trained sequence."""
+    forward pass over the longest training sequence."""
 
     parameters: int
     flops_a_token: float
 
 
 def cost(name: Name, config: Config | None = None) -> Cost:
-    """Return the cost at the size of `config` or the paper's.
+    """Return the cost of an encoding at the size of `config`, by default that of paper-40.
 
     Raises Failure if a user's code fails.
     """
@@ -267,21 +267,21 @@ def cost(name: Name, config: Config | None = None) -> Cost:
 
 
 def _first_problems(config: Config) -> Problems:
-    """Return the first problems of a training of seed 0, the [BOS] in front of them included."""
+    """Return the first SAMPLE training problems of seed 0, including the [BOS] in front."""
     bucket = config.bucket(0)
     return prepend_bos(bucket.problems(0, SAMPLE), bucket.keys(0, SAMPLE), config.leading_bos)
 
 
 @lru_cache(maxsize=64)
 def training_tokens(config: Config) -> int:
-    """Return the input tokens of a training, by the mean length of the first problems of seed 0."""
+    """Estimate the input tokens of a training from the mean length of its first problems."""
     lengths = _first_problems(config).lengths - 1
     return round(float(lengths.mean()) * config.batch_size * config.steps)
 
 
 @lru_cache(maxsize=256)
 def training_flops_a_token(name: Name, config: Config) -> float:
-    """Return the useful FLOPs of training per input token, over the first problems of seed 0."""
+    """Return the useful training FLOPs per input token, averaged over the first problems."""
     decoder = blueprint(config, name)
     problems = _first_problems(config)
     lengths = (problems.lengths - 1).tolist()
@@ -295,7 +295,7 @@ _OF_SCORING = ("tape-arith", "commit", "torch", "hardware", "attention", "compil
 
 
 def scoring_facts(hardware: Hardware) -> dict[str, str]:
-    """Return the facts that a grid records of its scoring, which may run on another machine."""
+    """Return what a grid records of the software and machine that score it."""
     facts = environment(hardware)
     return {key: str(facts[key]) for key in _OF_SCORING if facts[key] is not None}
 
@@ -319,13 +319,13 @@ def environment(hardware: Hardware) -> dict[str, Any]:
 
 
 _EFFICIENCY = 0.5
-"""The share of the rate of plain products that training reaches at best."""
+"""Upper bound of the training speed as a fraction of the speed of plain matrix products."""
 
 
 def default_preset() -> tuple[str, str]:
-    """Choose the preset that suits this machine; return it and a line that says why.
+    """Return the preset that suits this machine, and a line that says why.
 
-    The time of training on a CPU is estimated from the rate of plain matrix products.
+    The training time on a CPU is estimated from the speed of plain matrix products.
     """
     from torch.utils.benchmark import Timer
 

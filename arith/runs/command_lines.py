@@ -1,4 +1,4 @@
-"""Every command line that is advised, printed or run. Never imports torch."""
+"""Write the command lines that messages advise and that jobs run. Never imports torch."""
 
 import shlex
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _ANEW = "train it anew, into another folder with --runs, or with --fresh, which 
 
 
 def train_command(name: Name, preset: str | None, root: Path) -> str:
-    """Return the command that trains `name` where a comparison of `root` finds it."""
+    """Return the command that trains `name` below `root`, where comparisons look for it."""
     origin = name.encoding.origin
     words = ["train", "--pe", str(name) if origin is None else name.encoding.own]
     if origin is not None:
@@ -34,12 +34,12 @@ def init_from_options(name: Name, source: Path) -> list[str]:
 
 
 def resume_command(folder: RunFolder) -> str:
-    """Return the command that goes on training a run."""
+    """Return the command that continues the training of a run."""
     return _quoted(["train", str(folder.path)])
 
 
 def score_command(root: Path, preset: str, name: Name, evaluation_set: EvaluationSet) -> str:
-    """Return the command that makes a missing grid, of the first run of `name` if there is one."""
+    """Return the next command for a missing grid: to train, resume or score the first run."""
     for record in sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json")):
         folder = RunFolder(record.parent)
         if folder.unfinished():
@@ -51,7 +51,7 @@ def score_command(root: Path, preset: str, name: Name, evaluation_set: Evaluatio
 
 
 def completing_command(root: Path, grid: Grid, evaluation_set: EvaluationSet) -> str:
-    """Return the command that completes a grid, or why there is none."""
+    """Return the command that completes a grid, or the reason why there is none."""
     folder = run_folder(root, grid.preset, grid.encoding, grid.seed)
     return _scoring(folder, grid.extrapolation, evaluation_set)
 
@@ -65,10 +65,10 @@ def _scoring(
 
 
 def reproduction_commands(root: Path, record: RunRecord, grids: Sequence[Grid]) -> list[str]:
-    """Return the commands that train a run below `root` and score `grids` again, into runs/.
+    """Return the commands that repeat the training of a run and the scoring of `grids` in runs/.
 
-    The run from whose weights it began is trained first. Returns [] if that run or a preset is
-    unknown here.
+    If the run began from the weights of another run, which is then looked up below `root`, that
+    one is trained first. Returns [] if the other run or a preset is unknown here.
     """
     lines = _training_lines(root, record)
     for grid in grids if lines else ():
@@ -90,7 +90,7 @@ def _training_lines(root: Path, record: RunRecord) -> list[list[str]]:
         try:
             origin, name = record.init_from, record.name
             source = run_folder(root, record.preset, origin.encoding, origin.seed).record()
-        except (Failure, UsageError):  # the run, or the encoding's file, is not here any more
+        except (Failure, UsageError):  # the other run, or the encoding's file, is no longer here
             return []
         expected = (origin.encoding, origin.seed, origin.config_sha256, origin.steps)
         # A folder may hold another run than its name says.
@@ -119,7 +119,7 @@ def _quoted(words: list[str]) -> str:
 
 
 def score_options(extrapolation: NamePart | str | None, evaluation_set: EvaluationSet) -> list[str]:
-    """Return the options that select how a run is scored; none for the standard grid."""
+    """Return the options that select how a run is scored; [] for the standard grid."""
     extra = ["--with", str(extrapolation)] if extrapolation else []
     return [*extra, *evaluation_set.options]
 
@@ -142,12 +142,12 @@ def how_to_restore_weights(folder: RunFolder) -> str:
 
 
 def other_run_roots(root: Path) -> str:
-    """Name other folders of runs for a message that there is none in `root`: above it, or below it
-    those of sweeps that change a preset."""
+    """Name other folders of runs, for a message that `root` has none: the folder above `root`, or
+    the folders of sweeps below it."""
     if next(root.glob("*/seed-*/run.json"), None) is not None:
         above = root / ".." if root.name in ("", "..") else root.parent
         return f"; {root} is the folder of one preset: name the one above it, --runs {above}"
-    deeper = ("*", "*/*")  # of sweeps that vary settings, each combination has a folder
+    deeper = ("*", "*/*")  # a sweep that varies settings has a folder for each combination
     roots = sorted({p.parents[3] for at in deeper for p in root.glob(f"{at}/*/*/seed-*/run.json")})
     if not roots:
         return ""

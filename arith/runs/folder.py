@@ -1,13 +1,13 @@
-"""Runs on disk: where each thing of a run is, how far the run is, and how runs are found.
+"""Find runs and their files on disk, and tell how far each run is.
 
     RUNS/PRESET/PE/seed-S/
-        run.json          what was asked for: encoding, seed, config, data
-        environment.json  what it ran on
-        metrics.jsonl     a line every few steps
+        run.json          the request: encoding, seed, config, data
+        environment.json  the machine and software that trained it
+        metrics.jsonl     one line every few steps
         timings.json      seconds of each stage
         grid.json         exact match by operand lengths (grid+yarn.json: scored with YaRN;
-                          grid@carry.json: of the split carry)
-        weights/          safetensors; everything but this is small enough to carry away
+                          grid@carry.json: scored on the split carry)
+        weights/          safetensors; all other files are small enough to copy elsewhere
 
 Facts are read from the files, never from their names. Never imports torch.
 """
@@ -33,22 +33,22 @@ from tape_arith.models.names import Encoding, Name, NamePart
 
 
 class ExpectedRun(NamedTuple):
-    """Facts that the record of a run must hold for the run's files to count."""
+    """Facts that the record of a run must match; otherwise the run's files do not count."""
 
     encoding: str
     seed: int
     config: Config
 
     def matches(self, record: RunRecord) -> bool:
-        """Tell whether `record` is of this run, and of the present task and encoding."""
+        """Tell whether `record` is of this run, and task and encoding are unchanged since then."""
         return self == (record.encoding, record.seed, record.config) and record.is_current
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a training or a scoring, in `step` of `steps` or in blocks of a grid.
+    """Progress of a training, in steps, or of a scoring, in blocks of the grid.
 
-    done   what a sweep would not do again
+    done   whether a sweep would skip it
     error  why the run's files cannot be read
     """
 
@@ -62,11 +62,11 @@ class Progress:
 
 
 _START: dict[str, Any] = {"step": 0, "seconds": 0.0}
-"""What comes before the first line of metrics."""
+"""The values that hold before the first line of metrics."""
 
 
 class _File(str):
-    """A path inside the folder of a run."""
+    """A file's path inside the folder of a run; as an attribute of RunFolder, its full path."""
 
     def __get__(self, folder: "RunFolder", owner: type) -> Path:
         return folder.path / self
@@ -83,28 +83,28 @@ class RunFolder:
     environment_file = _File("environment.json")
     timings_file = _File("timings.json")
     tracking = _File("tracking")
-    """The folder that trackers write."""
+    """The folder that trackers write to."""
     final = _File("weights/final.safetensors")
     """Weights after the last step."""
     latest = _File("weights/latest.safetensors")
-    """The checkpoint from which an unfinished training goes on."""
+    """The checkpoint from which an unfinished training continues."""
     previous = _File("weights/previous.safetensors")
-    """The checkpoint before the latest, for when that one is damaged."""
+    """The checkpoint before `latest`, which is used if `latest` is damaged."""
     before_cooldown = _File("weights/before-cooldown.safetensors")
-    """The checkpoint from which `train RUN --steps N` goes on."""
+    """The checkpoint from which `train RUN --steps N` continues."""
 
     def grid_file(
         self,
         extrapolation: NamePart | str | None = None,
         evaluation_set: EvaluationSet = DEFAULT_SET,
     ) -> Path:
-        """Path of the grid of one extrapolation on a normalized evaluation set."""
+        """Return the path of the grid with an extrapolation on a normalized evaluation set."""
         split, reach = evaluation_set.filename_parts
         way = f"+{slug(str(extrapolation))}" if extrapolation else ""
         return self.path / f"grid{split}{way}{reach}.json"
 
     def has_grid(self, evaluation_set: EvaluationSet) -> bool:
-        """Tell whether a grid on these problems exists, with any extrapolation or none."""
+        """Tell whether a grid on `evaluation_set` exists, with any extrapolation or none."""
         split, reach = evaluation_set.filename_parts
         ways = (file.stem for file in self.path.glob(f"grid{split}+*{reach}.json"))
         return self.grid_file(None, evaluation_set).exists() or any(
@@ -115,28 +115,28 @@ class RunFolder:
         return self.record_file.exists()
 
     def unfinished(self) -> bool:
-        """Tell whether a training has stopped on its way."""
-        # A kill between the two moves of a save leaves only the previous checkpoint.
+        """Tell whether training has saved a checkpoint but has not reached its end."""
+        # A kill between the two renames of a save leaves only the previous checkpoint.
         return self.latest.exists() or self.previous.exists()
 
     def checkpoints(self) -> list[Path]:
-        """Return the checkpoints from which training can go on, in the order of trial.
+        """Return the checkpoints from which training can continue, in the order to try them.
 
-        The steps before the cool-down are the same whatever the budget, so the checkpoint there is
-        always one of them.
+        The steps before the cool-down do not depend on the budget, so `before_cooldown` is always
+        a valid one.
         """
         files = (self.latest, self.previous, self.before_cooldown)
         return [file for file in files if file.exists()]
 
     def finished(self) -> bool:
-        """Tell whether it is trained to the end of its budget."""
+        """Tell whether the run is trained to the end of its budget."""
         return self.final.exists() and not self.unfinished()
 
     def has_results(self) -> bool:
         return any(self.path.glob("grid*.json"))
 
     def has_results_without_weights(self) -> bool:
-        """Tell whether it is scored, at least in part, and its weights are elsewhere."""
+        """Tell whether the run has a grid, complete or not, but no weights in its folder."""
         return not (self.final.exists() or self.checkpoints()) and self.has_results()
 
     def matching_record(self, expected: ExpectedRun) -> RunRecord | None:
@@ -147,11 +147,11 @@ class RunFolder:
         return None
 
     def is_trained(self, record: RunRecord) -> bool:
-        """Tell whether training is over; without weights it is if a grid is complete."""
+        """Tell whether training is over; if the weights are absent, a complete grid shows it."""
         return self.finished() or (not self.unfinished() and self.is_scored(record))
 
     def is_scored(self, record: RunRecord) -> bool:
-        """Tell whether any grid of the run, trained as it is now, is complete."""
+        """Tell whether any grid of the run at its present budget is complete."""
         for file in self.path.glob("grid*.json"):
             with suppress(Failure):
                 grid = Grid.load(file)
@@ -160,7 +160,7 @@ class RunFolder:
         return False
 
     def train_progress(self, expected: ExpectedRun | None = None) -> Progress:
-        """Return how far training is, by the files; nothing of another run than `expected`."""
+        """Return how far training is, from the files; empty for a run other than `expected`."""
         running = activity(self.path) == "train"
         if not self.exists():
             return Progress(running=running)
@@ -172,7 +172,7 @@ class RunFolder:
             return Progress()
         before, last = [_START, _START, *metrics][-2:]
         steps, left = record.config.steps, None
-        if before["step"] < last["step"] < steps:  # by the pace of the last line
+        if before["step"] < last["step"] < steps:  # at the pace of the last line
             pace = (last["seconds"] - before["seconds"]) / (last["step"] - before["step"])
             left = round(float(pace * (steps - last["step"])), 1)
         done = self.is_trained(record)
@@ -184,7 +184,7 @@ class RunFolder:
         extrapolation: str | None,
         evaluation_set: EvaluationSet = DEFAULT_SET,
     ) -> Progress:
-        """Return how far the scoring of a grid of the `expected` run is."""
+        """Return how far one grid of the `expected` run is scored."""
         file = self.grid_file(extrapolation, evaluation_set)
         running = activity(self.path) == f"score {file.name}"
         record = self.matching_record(expected)
@@ -213,7 +213,7 @@ class RunFolder:
         return read_document(self.environment_file, Environment)
 
     def timings(self) -> dict[str, float]:
-        """Return the seconds of each stage; {} if there is no file. Raises Failure."""
+        """Return the seconds of each stage; {} if there is no file. Raises Failure if corrupt."""
         if not self.timings_file.exists():
             return {}
         return read_document(self.timings_file, Timings).seconds
@@ -223,7 +223,7 @@ class RunFolder:
         write_document(self.timings_file, {"seconds": stages}, Timings.kind)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Read metrics.jsonl; [] if there is no file. Raises Corrupt for a line that is wrong."""
+        """Read metrics.jsonl; [] if there is no file. Raises Corrupt for an invalid line."""
         lines, faults = read_lines(self.metrics_file)
         if faults:
             remedy = "put back a whole copy, or remove that line: it only logs"
@@ -231,11 +231,11 @@ class RunFolder:
         return lines
 
     def add_metrics(self, content: dict[str, Any]) -> None:
-        """Add a line to metrics.jsonl. Raises Failure if the disk refuses."""
+        """Add a line to metrics.jsonl. Raises Failure if writing fails."""
         append_line(self.metrics_file, json.dumps(content, allow_nan=False))
 
     def truncate_metrics(self, step: int) -> None:
-        """Drop the lines of steps that will be taken again, and corrupt ones, naming those."""
+        """Drop the lines after `step`, which will be repeated; name and drop corrupt lines."""
         lines, faults = read_lines(self.metrics_file)
         for fault in faults:
             say(f"note: left out of {self.metrics_file}: {fault}")
@@ -243,19 +243,19 @@ class RunFolder:
         write_text(self.metrics_file, "".join(earlier))
 
     def remove_partial(self) -> None:
-        """Remove the temporary files that a kill left; they are never read."""
+        """Remove the temporary files that a killed process left; they are never read."""
         for path in self.path.rglob(".*.partial"):
-            if not path.is_dir():  # an export, whose writer removes it
+            if not path.is_dir():  # a folder is of an export, which removes it
                 path.unlink()
 
 
 def run_folder(root: Path, preset: str, encoding: Encoding | str, seed: int) -> RunFolder:
-    """Return where a run lives. Its parts are names, so nothing in them can lead elsewhere."""
+    """Return the folder of a run. Its parts are plain names, so it is always below `root`."""
     return RunFolder(root / preset / slug(str(encoding)) / f"seed-{seed}")
 
 
 def slug(name: str) -> str:
-    """Return a name as part of a path that every file system takes."""
+    """Return `name` as one component of a path, valid on every file system."""
     return re.sub(r"[^A-Za-z0-9.+=_-]", "@", name)
 
 
@@ -280,8 +280,8 @@ def find_grids(
 ) -> list[Grid]:
     """Return the grids below `root` on `evaluation_set`: all, or those of `names`.
 
-    A corrupt grid is named on stderr and left out; of `names`, the runs of other encodings are not
-    opened. Raises UsageError if the runs of one encoding are of two versions of the user's file.
+    A corrupt grid is named on stderr and left out. With `names`, runs of other encodings are not
+    opened. Raises UsageError if runs of one encoding used different versions of the user's file.
     """
     slugs = ["*"] if names is None else [slug(str(name.encoding)) for name in names]
     wanted = None if names is None else set(map(str, names))
@@ -306,7 +306,7 @@ def find_grids(
 
 
 def _on_set(evaluation_set: EvaluationSet, folder: RunFolder, grids: list[Grid]) -> list[Grid]:
-    """Select the grids on `evaluation_set`; the record says which of several is to all digits."""
+    """Select the grids on `evaluation_set`; its `max_digits` None means the run's tested digits."""
     grids = [grid for grid in grids if grid.split == evaluation_set.split]
     digits = evaluation_set.max_digits
     if digits is None and grids:
@@ -338,7 +338,7 @@ def check_one_source(folders: Sequence[RunFolder]) -> None:
 
 
 def read_grids(folder: RunFolder) -> dict[str, Grid]:
-    """Return the grids of a run by their files' names; a corrupt one is named and left out."""
+    """Return the grids of a run by file name without suffix; name and leave out corrupt ones."""
     grids = {}
     for file in sorted(folder.path.glob("grid*.json"), key=lambda file: file.stem):
         try:

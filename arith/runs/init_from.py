@@ -1,4 +1,4 @@
-"""Runs that begin from the final weights of another run instead of drawing their own."""
+"""Begin runs from the final weights of another run instead of random weights."""
 
 from dataclasses import replace
 
@@ -21,13 +21,13 @@ _SHARED_SETTINGS = (
     *("task", "trained_digits"),
     *("num_layers", "hidden_size", "num_heads", "head_dim", "mlp_size"),
 )
-"""Settings that a run shares with the one that it begins from."""
+"""Settings that must be equal in a run and in the run that it begins from."""
 
 
 def with_origin(name: Name, source: RunRecord, only_positional: bool) -> Name:
-    """Return `name` begun from a run of `source`, as in tape@from=rope.
+    """Return `name` marked as begun from a run like `source`, as in tape@from=rope.
 
-    Raises UsageError if `name` says already that it begins elsewhere.
+    Raises UsageError if `name` already says that it begins from a run of another encoding.
     """
     origin = Origin(source.name.encoding, only_positional)
     if name.encoding.origin not in (None, origin):
@@ -38,7 +38,7 @@ def with_origin(name: Name, source: RunRecord, only_positional: bool) -> Name:
 def init_from_record(
     folder: RunFolder, source: RunRecord, config: Config, name: Name, seed: int
 ) -> InitFrom:
-    """Return what the record of a new run says of the finished run in `folder`.
+    """Return the `init_from` of a new run that begins from the finished run in `folder`.
 
     Raises UsageError if a run of `config`, `name` and `seed` cannot begin from its weights.
     """
@@ -80,7 +80,7 @@ def init_from_record(
 
 
 def write_first_state(folder: RunFolder, record: RunRecord, source: RunFolder) -> None:
-    """Write the state before the first step of a run that begins from `source`."""
+    """Write the checkpoint of step 0 for a run that begins from the weights of `source`."""
     config, origin = record.config, source.record()
     decoder = decoder_for(config, record.name, record.seed)
     weights = final_weights(source, origin, "cpu")

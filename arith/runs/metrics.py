@@ -1,6 +1,6 @@
-"""metrics.jsonl: its lines, the curves in them, and the trackers that get each line too.
+"""Read metrics.jsonl and the learning curves in it, and send each line to trackers too.
 
-The file has a JSON object a line, in the order of the steps, and stays the source of truth: a
+The file has one JSON object per line, in the order of steps. It is the source of truth: a
 tracker that fails is reported once and left out. Never imports torch.
 """
 
@@ -47,11 +47,11 @@ class _MetricsLine(Part):
     """One line of metrics.jsonl.
 
     loss           mean over the steps since the last line, in nats per scored token
-    gradient_norm  of the last step
-    tokens         tokens so far, without padding
-    exact_match    on held-out problems of the trained lengths; None between evaluations
-    state          measures of the encoding's state, a number for each layer
-    skipped        steps so far that were left out because loss or gradient was not finite
+    gradient_norm  norm of the gradient at the last step
+    tokens         number of tokens so far, without padding
+    exact_match    exact match on held-out problems of the trained lengths; None between evaluations
+    state          measures of the encoding's state by name, one number per layer
+    skipped        number of steps so far that were left out for a loss or gradient not finite
     """
 
     step: Count
@@ -68,9 +68,9 @@ class _MetricsLine(Part):
 
 
 def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the content of each line, and what is wrong with those that are left out.
+    """Return the valid lines, and one message for each invalid line.
 
-    A last line without its end is left out: a training is writing it, or was killed. Raises
+    A last line without a line feed is ignored: training is still writing it, or was killed. Raises
     Failure if the file cannot be read as text.
     """
     lines: list[dict[str, Any]] = []
@@ -91,17 +91,17 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
 def last_states(
     lines: Sequence[Line], region: Region = "out_of_distribution", count: int = 5
 ) -> list[tuple[int, float]]:
-    """Return (step, exact match on the small grid) of the last saved states; [] for only one.
+    """Return (step, exact match on the small grid) for the last evaluations; [] for a single one.
 
-    It tells how much a result depends on when the run stopped. Nothing is selected by it: the
-    result is the final state's own grid.
+    They show how much a result depends on when training stopped. They select nothing: the result
+    is the grid of the final weights.
     """
     points = curve(lines, region)[-count:]
     return points if len(points) > 1 else []
 
 
 def curve(lines: Sequence[Line], region: Region) -> list[tuple[int, float]]:
-    """Return (step, exact match on the small grid) of each evaluation."""
+    """Return (step, exact match on the small grid) for each evaluation."""
     grids = ((line["step"], line.get("small_grid")) for line in lines)
     return [(step, grid[region]) for step, grid in grids if grid and grid[region] is not None]
 
@@ -113,7 +113,7 @@ class _Tracker(NamedTuple):
 
 def _tensorboard(folder: Path, record: "RunRecord", step: int) -> _Tracker:
     """Write event files in `folder`/tensorboard."""
-    # By its name: whoever reads metrics does without torch. Steps that are taken again are purged.
+    # Imported by name, so that reading metrics needs no torch. Repeated steps are purged.
     module = import_module("torch.utils.tensorboard.writer")
     writer = module.SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
 
@@ -129,7 +129,7 @@ def _wandb(folder: Path, record: "RunRecord", step: int) -> _Tracker:
     """Log to Weights & Biases, offline unless WANDB_MODE says otherwise."""
     wandb = import_module("wandb")
     name = f"{record.preset}/{record.encoding}/seed-{record.seed}"
-    # The same for every process that goes on with this run: its parts become one.
+    # Equal for every process that continues this run, so that wandb shows a single run.
     identity = f"{name} {record.config.sha256} {folder.parent.absolute()}"
     folder.mkdir(parents=True, exist_ok=True)
     run = wandb.init(
@@ -149,7 +149,7 @@ _TRACKERS: dict[str, Callable[[Path, "RunRecord", int], _Tracker]] = {
     "tensorboard": _tensorboard,
     "wandb": _wandb,
 }
-"""By name, which is that of the package that each needs."""
+"""Trackers by name, which is also the name of the package that each needs."""
 
 
 def tracker_names() -> list[str]:
@@ -175,9 +175,9 @@ def parse_trackers(text: str | None) -> tuple[str, ...]:
 def tracked(
     names: Sequence[str], folder: Path, record: "RunRecord", step: int
 ) -> Iterator[Callable[[Line], None]]:
-    """Open the trackers of `names` for a run at `step`; yield what gives them a line of metrics.
+    """Open the trackers `names` for a run at `step`; yield a function that sends them a line.
 
-    The first error of a tracker becomes a line on stderr and ends it, but never the run.
+    The first error of a tracker is reported on stderr and ends the tracker, but never the run.
     """
     trackers: dict[str, _Tracker] = {}
 
@@ -185,7 +185,7 @@ def tracked(
     def guard(name: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # whatever somebody else's code may raise
+        except Exception as error:  # other packages may raise anything
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             say(f"note: {name} failed, the run goes on without it ({reason})")
             if failed := trackers.pop(name, None):
@@ -210,7 +210,7 @@ def tracked(
 
 
 def _numbers(value: Any, path: str) -> Iterator[tuple[str, float]]:
-    """Yield the numbers inside a line by path, as in "small_grid/by_length/3"."""
+    """Yield each number inside a line with its path, as in "small_grid/by_length/3"."""
     if isinstance(value, dict | list):
         parts = value.items() if isinstance(value, dict) else enumerate(value)
         for key, part in parts:

@@ -1,4 +1,4 @@
-"""Facts that define a run: presets, and the documents run.json, environment.json and timings.json.
+"""Load presets, and define the documents run.json, environment.json and timings.json of a run.
 
 Never imports torch.
 """
@@ -70,21 +70,21 @@ def describe_preset(name: str) -> str:
 
 
 def changed_settings(config: Config, preset: str) -> dict[str, Any]:
-    """Settings of `config` that differ from those of `preset`."""
+    """Return the settings of `config` that differ from those of `preset`."""
     standard = load_preset(preset).as_dict()
     return {key: value for key, value in config.as_dict().items() if value != standard[key]}
 
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """Options that change no number of a run beyond rounding, so its record holds none of them.
+    """Options that change a run's numbers by rounding at most, so its config holds none of them.
 
-    data          a generated dataset; None takes the usual one if it fits (`usual_dataset`), else
-                  makes the same problems as they are needed
+    data          a generated dataset; None takes the usual one if it fits (`usual_dataset`), and
+                  otherwise generates the same problems as needed
     compute       attention backend and compilation
     curves        whether to score the small grid on the way
-    trackers      names of trackers that get every line of metrics.jsonl too
-    on_nonfinite  policy at a loss or gradient that is not finite; None keeps the record's
+    trackers      names of trackers that also get every line of metrics.jsonl
+    on_nonfinite  policy for a loss or gradient that is not finite; None keeps the record's
     """
 
     data: Path | None = None
@@ -99,9 +99,9 @@ DEFAULTS = TrainOptions()
 
 @dataclass(frozen=True)
 class InitFrom(Strict):
-    """The finished run from whose final weights another began.
+    """The finished run whose final weights another run began from.
 
-    `steps` and `problems` count its training, and that of the run which it began from itself.
+    `steps` and `problems` count its training and that of any run that it began from in turn.
     """
 
     encoding: Text
@@ -114,14 +114,14 @@ class InitFrom(Strict):
 
 @dataclass(frozen=True)
 class RunRecord(Strict):
-    """run.json: what a run is.
+    """The content of run.json, which defines a run.
 
-    `steps` in `config` is the present budget, `first_steps` the one it began with, which fixed the
-    warm-up. `data` is the hash of the dataset it began on, None if problems are made as needed:
-    both give the same run. `version` is that of tape-arith. `sources` holds the SHA-256 of the file
-    of each part of the encoding that is the user's or an installed package's. `init_from` is None
-    for a run that drew its own weights. `on_nonfinite` says what becomes of a step whose loss or
-    gradient is not finite, `skipped_steps` how many of a trained run were left out for that.
+    `config.steps` is the present budget; `first_steps` is the first budget, which fixed the
+    warm-up. `data` is the hash of the dataset that the run began on, or None if problems are
+    generated as needed; both give the same run. `version` is the version of tape-arith. `sources`
+    holds the SHA-256 of the file of each part of the encoding that is not built in. `init_from` is
+    None for a run with random first weights. `on_nonfinite` is the policy for a loss or gradient
+    that is not finite; `skipped_steps` is how many steps of a trained run it left out.
     """
 
     kind: ClassVar[str] = "run"
@@ -142,12 +142,12 @@ class RunRecord(Strict):
 
     @cached_property
     def name(self) -> Name:
-        """The parsed encoding. Raises UsageError if it is not on this machine."""
+        """The parsed encoding. Raises UsageError if its file is not on this machine."""
         return parse(self.encoding)
 
     @property
     def total_steps(self) -> int:
-        """Steps of this run and of those from whose weights it began."""
+        """Steps of this run and of the earlier runs that its weights come from."""
         return self.config.steps + (self.init_from.steps if self.init_from else 0)
 
     @property
@@ -156,26 +156,26 @@ class RunRecord(Strict):
 
     @property
     def budget(self) -> dict[str, Any]:
-        """Facts that must be equal for two results to be compared."""
+        """Facts that must be equal if two results are to be compared."""
         budget = {
             "steps": self.config.steps,
             "first_steps": self.first_steps,
             "batch_size": self.config.batch_size,
             "config_sha256": self.config.sha256,
         }
-        if (origin := self.init_from) is not None:  # its training, equal for all seeds
+        if (origin := self.init_from) is not None:  # its facts, equal for all seeds
             budget |= {"steps_before": origin.steps, "config_before": origin.config_sha256[:12]}
         return budget
 
     def has_scored(self, grid: Grid) -> bool:
-        """Tell whether `grid` is of the run as it is trained now: not of another budget."""
+        """Tell whether `grid` is of this run at its present budget, not at an earlier one."""
         return (grid.encoding, grid.seed, grid.budget) == (self.encoding, self.seed, self.budget)
 
     @property
     def settings(self) -> dict[str, int | float | str]:
-        """Settings that differ from the preset's, and the steps of the run that it began from.
+        """Settings that differ from the preset's, and the steps of the run that this began from.
 
-        Without the preset, which may be another version's, no difference is known.
+        If the preset is unknown, as one of another version may be, no difference is listed.
         """
         before = {} if self.init_from is None else {"steps_before": self.init_from.steps}
         known = self.preset in presets()
@@ -183,9 +183,9 @@ class RunRecord(Strict):
 
     @property
     def is_current(self) -> bool:
-        """Tell whether task and encoding are those that the run was trained with.
+        """Tell whether the task and the encoding's files are unchanged since the training.
 
-        An encoding that is not on this machine counts as unchanged: its results can be read.
+        An encoding that is not on this machine counts as unchanged, so its results can be read.
         """
         try:
             sources = source_hashes(self.name.encoding)
@@ -200,7 +200,7 @@ class RunRecord(Strict):
 
 
 class Machine(Part):
-    """The machine and software of one call."""
+    """The machine and software of one call of `train`."""
 
     tape_arith: Text = Field(alias="tape-arith")
     commit: Text | None
@@ -227,7 +227,7 @@ class Environment(Machine):
 
 
 class Timings(Part):
-    """timings.json: seconds of each stage."""
+    """timings.json: the seconds that each stage took."""
 
     kind: ClassVar[str] = "timings"
     remedy: ClassVar[str] = "remove it, it only times"
@@ -236,10 +236,10 @@ class Timings(Part):
 
 
 def check_can_continue(path: Path, record: RunRecord) -> None:
-    """Check that this installation makes the problems and has the encoding of the run at `path`.
+    """Check that this installation has the same task and encoding as the run at `path`.
 
-    Raises UsageError if either has changed, Failure if the run brings its own code: nothing that
-    ships inside a run's folder is ever executed.
+    Raises UsageError if either differs, Failure if the encoding's file is inside the run's folder:
+    code that comes with a run is never executed.
     """
     task = load_task(record.config.task)
     if record.task_version != task.version:

@@ -1,4 +1,4 @@
-"""Score a run: each call goes on where the last one stopped."""
+"""Score a run; each call continues where the last one stopped."""
 
 import time
 from collections.abc import Callable
@@ -33,9 +33,9 @@ def score_run(
 ) -> Grid:
     """Return the grid of a finished run on `evaluation_set`; resume an interrupted scoring.
 
-    A complete grid is returned without weights too: a committed run has none. Raises UsageError if
-    training is not finished or was on another version of the task, or if the task has no such
-    split.
+    A complete grid is returned even if the weights are absent, as in a committed run. Raises
+    UsageError if training is not finished or used another version of the task, or if the task does
+    not have the split.
     """
     record = folder.record()
     check_can_continue(folder.path, record)
@@ -50,7 +50,7 @@ def score_run(
     empty = empty_grid(record, bucket, config.problems_per_cell, extrapolation)
     grid = _begun(file, empty, fresh)
     if grid.complete:
-        if (folder.path / LOCK).exists():  # of a call that was killed, or is at work
+        if (folder.path / LOCK).exists():  # remove it if its holder was killed
             with suppress(Failure), lock_folder(folder.path):
                 pass
         return grid
@@ -58,12 +58,12 @@ def score_run(
         raise UsageError(why_no_weights(folder))
     name = Name(record.name.encoding, extrapolation)
     decoder, hardware = trained_decoder(folder, name, record, compute)
-    rows = config.problems_per_cell * bucket.num_pairs
+    num_problems = config.problems_per_cell * bucket.num_pairs
     done = grid.blocks_done * bucket.num_pairs
     began = time.perf_counter()
     title = f"score {name} seed {record.seed}{evaluation_set}"
-    with lock_folder(folder.path, f"score {file.name}"), bar(title, rows, done) as update:
-        grid = _begun(file, empty, fresh)  # another process may have gone on before we held it
+    with lock_folder(folder.path, f"score {file.name}"), bar(title, num_problems, done) as update:
+        grid = _begun(file, empty, fresh)  # another process may have scored until now
         done = grid.blocks_done * bucket.num_pairs
 
         def progress(count: int) -> None:
@@ -96,7 +96,7 @@ def empty_grid(
     record: RunRecord, bucket: Bucket, problems_per_cell: int, extrapolation: NamePart | None = None
 ) -> Grid:
     """Return the grid of a run on the first problems of `bucket`, before any is scored."""
-    # Before they are made, for their hash.
+    # The size is checked before the problems are generated for their hash.
     check_size(bucket.max_digits, problems_per_cell, record.config.trained_digits)
     split = {} if bucket.split == EVALUATION else {"split": bucket.split}
     return Grid.empty(
@@ -120,9 +120,9 @@ def empty_grid(
 
 
 def _begun(file: Path, empty: Grid, fresh: bool) -> Grid:
-    """Load the grid in `file`; return `empty` if there is none, or none is wanted.
+    """Load the grid in `file`; return `empty` if the file is missing or `fresh` is set.
 
-    Raises UsageError unless it is of the same run as `empty`.
+    Raises UsageError if the grid is not of the run and evaluation set of `empty`.
     """
     if fresh or not file.exists():
         return empty

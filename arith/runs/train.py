@@ -1,4 +1,4 @@
-"""Train a run or extend its budget; a repeated call goes on where the last one stopped."""
+"""Train a run or extend its budget; a repeated call continues where the last one stopped."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -39,8 +39,8 @@ from tape_arith.arith.training.step import is_out_of_memory
 from tape_arith.arith.training.trainer import Line, NotFinite
 from tape_arith.models.names import Name, source_hashes
 
-# A resumed training equals an unbroken one bit for bit if these are equal. The commit is not one of
-# them: most commits change no bit, and a new version says if one did.
+# A resumed training equals an unbroken one bit for bit if these facts are equal. The commit is not
+# among them: most commits change no bit, and one that does comes with a new version.
 _DECIDES_BITS = (
     *("tape-arith", "torch", "device", "hardware", "dtype", "attention", "compiled", "processes"),
 )
@@ -60,14 +60,14 @@ def train_run(
     processes: ProcessGroup = SINGLE,
     should_stop: Callable[[], bool],
 ) -> RunFolder:
-    """Train the run of `name` and `seed` below `root`, or go on training it.
+    """Train the run of `name` and `seed` below `root`, or continue its training.
 
-    source           a finished run from whose weights this one begins; it is not needed afterwards
-    only_positional  with `source`: train the encoding's own parameters alone
-    fresh            delete an earlier run of this folder first
+    source           a finished run whose weights this one begins from; not needed afterwards
+    only_positional  with `source`: whether to train the encoding's own parameters alone
+    fresh            whether to delete an earlier run in this folder first
 
-    Raises UsageError if the folder holds another run, `options.data` is not what the run trains
-    on, or it cannot begin from `source`; otherwise as `continue_run`.
+    Raises UsageError if the folder holds another run, `options.data` holds problems of another
+    run, or the run cannot begin from `source`; otherwise as `continue_run`.
     """
     origin = None if source is None else trained_record(source)
     if origin is not None:
@@ -128,9 +128,9 @@ def _check_same_run(folder: RunFolder, requested: RunRecord, source: RunFolder |
 
 
 def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> None:
-    """Raise the budget of a run to `steps`; training goes on from before the cool-down.
+    """Raise the budget of a run to `steps`; its training resumes from before the cool-down.
 
-    Raises UsageError if the run is not finished or was trained further; otherwise as
+    Raises UsageError if the run is not finished or already has more steps; otherwise as
     `continue_run`.
     """
     with lock_folder(folder.path):
@@ -139,7 +139,7 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
         if steps == record.config.steps:
             return
         if not folder.finished():
-            # A kill may have come while it was extended: are these weights of all its steps?
+            # If an earlier extension was killed, the final weights are still those of all steps.
             final = folder.final.exists() and load_state(folder.final, record, "cpu")[1]
             if not final or final.get("step") != record.config.steps:
                 raise UsageError(why_no_weights(folder))
@@ -161,7 +161,7 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
                 f"{error}; without it the run cannot be extended: train anew for {steps} steps, "
                 "into another folder with --runs"
             ) from error
-        # The unfinished state comes first: whatever kills us next, the run reads as unfinished.
+        # The checkpoint is written first, so that a kill from now on leaves an unfinished run.
         save(folder.latest, tensors, facts)
         for grid in folder.path.glob("grid*.json"):
             earlier = folder.path / f"at-{record.config.steps}-steps" / grid.name
@@ -179,10 +179,11 @@ def continue_run(
 ) -> RunFolder:
     """Train the run in `folder` from its last checkpoint to the end of its budget.
 
-    Stops after a step and saves if `should_stop` returns True: see `RunFolder.finished`. Of
-    several `processes` this is the first one; the others call `train_as_worker`. After a kill,
-    trackers may get a line twice. Raises UsageError if the run began on another version of the
-    task or on other data, Failure if the loss or its gradient is not finite.
+    If `should_stop` returns True, training stops after the current step and saves;
+    `RunFolder.finished` tells the difference. Of several `processes`, the first calls this function
+    and the others `train_as_worker`. After a kill, trackers may get a line twice. Raises UsageError
+    if the run began on another version of the task or on other data, Failure if loss or gradient is
+    not finite.
     """
     note = ""
 
@@ -244,7 +245,7 @@ def continue_run(
                 keep=checkpoints.keep,
             )
         if finished:
-            # Metadata before the last rename: a kill cannot leave a finished run without it.
+            # Written before the final weights, so that no kill leaves a finished run without it.
             folder.write_timing("train", trainer.seconds)
             if trainer.skipped != record.skipped_steps:
                 folder.write_record(replace(record, skipped_steps=trainer.skipped))
@@ -254,7 +255,7 @@ def continue_run(
 
 @contextmanager
 def _explained(checkpoints: TrainingCheckpoints) -> Iterator[None]:
-    """Say what to do about values that are not finite and about too little memory."""
+    """Turn values that are not finite, and too little memory, into a Failure with advice."""
     try:
         yield
     except NotFinite as error:
@@ -276,10 +277,10 @@ def _explained(checkpoints: TrainingCheckpoints) -> Iterator[None]:
 def train_as_worker(
     processes: ProcessGroup, options: TrainOptions, *, should_stop: Callable[[], bool]
 ) -> bool:
-    """Take part in the training that the first process conducts; False if it was cut short.
+    """Take part in the training that the first process leads; return False if it broke off.
 
-    The first process alone writes the run's folder and prints messages; all read the folder.
-    Raises Failure for what the code of a user's encoding raises in this process.
+    Only the first process writes to the run's folder and prints messages; all read the folder.
+    Raises Failure if the code of a user's encoding fails in this process.
     """
     try:
         path = processes.broadcast_text()
@@ -290,15 +291,15 @@ def train_as_worker(
             trainer = build_trainer(record, options, processes)
             trainer.sync_from_first()
             trainer.run(should_stop)
-    except (PeerLost, NotFinite):  # the first process says so
+    except (PeerLost, NotFinite):  # the first process reports it
         return False
     return True
 
 
 def _record_environment(folder: RunFolder, now: dict[str, Any]) -> None:
-    """Write environment.json, keeping the environments of earlier calls.
+    """Write environment.json, and keep the environments of earlier calls in it.
 
-    Notes on stderr what keeps a resumed run from being bit for bit an unbroken one.
+    Reports on stderr the changes that may make a resumed run differ from an unbroken one.
     """
     earlier: list[dict[str, Any]] = []
     if folder.environment_file.exists():
@@ -313,8 +314,8 @@ def _record_environment(folder: RunFolder, now: dict[str, Any]) -> None:
 
 
 def _delete_run(folder: RunFolder) -> None:
-    """Remove the files of a run; the record first, so that a kill leaves nothing that reads as a
-    run."""
+    """Remove the files of a run. The record is removed first, so that what a kill leaves does not
+    count as a run."""
     names = ("run.json", "environment.json", "metrics.jsonl", "timings.json", "grid*.json")
     for pattern in (*names, "weights/*.safetensors", "at-*-steps/grid*.json"):
         for file in folder.path.glob(pattern):

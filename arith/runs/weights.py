@@ -1,4 +1,4 @@
-"""Weights of a run: loaded into a decoder, saved and resumed while it is trained.
+"""Load the weights of a run into a decoder; save and resume checkpoints during training.
 
 A checkpoint is one safetensors file, never a pickle. Its header holds facts as JSON, with a schema
 number and the SHA-256 of the other facts and of the tensors. Equal checkpoints are equal files.
@@ -29,7 +29,7 @@ from tape_arith.models.decoder import Decoder, shapes
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names import AUTO, AttentionChoice, Name
 
-# One key in the header: safetensors writes several in any order.
+# The header has one key, because safetensors would write several keys in any order.
 _FACTS = "tape-arith"
 
 
@@ -38,7 +38,7 @@ def save(
 ) -> None:
     """Write `tensors` and `facts` (JSON) to `path`, whole or not at all.
 
-    Moves an older checkpoint to `keep` first, if that is given.
+    If `keep` is given, an older checkpoint at `path` is moved there first.
     """
     facts = {"schema": SCHEMA, **facts}
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -46,10 +46,10 @@ def save(
     with atomic(path) as temporary:
         try:
             save_file(plain, temporary, metadata={_FACTS: text})
-        except SafetensorError as error:  # how it reports a full disk
+        except SafetensorError as error:  # as for a full disk
             raise Failure(f"cannot write {path}: {error}") from error
         if keep is not None and path.exists():
-            with open(temporary, "rb") as file:  # the old one makes way for a whole one only
+            with open(temporary, "rb") as file:  # on disk before the old one moves
                 os.fsync(file.fileno())
             os.replace(path, keep)
 
@@ -57,8 +57,8 @@ def save(
 def load(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and facts of a checkpoint.
 
-    Raises Corrupt for a damaged or foreign file, where an older one may still be good; Failure for
-    one that cannot be read or that another version wrote.
+    Raises Corrupt for a damaged or foreign file, when an older checkpoint may still be good;
+    Failure if the file cannot be read or another version wrote it.
     """
     if path.exists() and not path.is_file():  # opening a named pipe would wait for ever
         raise Corrupt(f"{path} is not a file")
@@ -73,7 +73,7 @@ def load(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise Failure(f"cannot read {path}: {error.strerror or error}") from error
     except (SafetensorError, TypeError, ValueError, RuntimeError) as error:
         raise Corrupt(f"{path} is corrupt: {' '.join(str(error).split())}") from error
-    # Before its schema is believed: a flipped bit must not read as another version.
+    # The hash is checked before the schema, so that a flipped bit is not taken for a new version.
     if facts.pop("sha256", None) != _sha256(facts, tensors):
         raise Corrupt(f"{path} is corrupt: its SHA-256 does not match its content")
     check_schema(path, facts.pop("schema", None))
@@ -81,7 +81,7 @@ def load(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _sha256(facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 of the facts and of each tensor: name, type, shape, bytes on a CPU."""
+    """Return the SHA-256 of the facts and of each tensor's name, type, shape and bytes (on CPU)."""
     digest = hashlib.sha256(json.dumps(facts).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -91,7 +91,7 @@ def _sha256(facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
 
 
 def identity(record: RunRecord) -> dict[str, Any]:
-    """Return the facts by which a checkpoint belongs to a run."""
+    """Return the facts that tie a checkpoint to its run."""
     return {
         "encoding": record.encoding,
         "seed": record.seed,
@@ -103,7 +103,7 @@ def identity(record: RunRecord) -> dict[str, Any]:
 def load_state(
     path: Path, record: RunRecord, device: str
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Load a checkpoint of this run. Raises Failure if it belongs to another."""
+    """Load a checkpoint of the run of `record`. Raises Failure if it belongs to another run."""
     tensors, facts = load(path, device)
     for key, value in identity(record).items():
         if facts.get(key) != value:
@@ -112,9 +112,9 @@ def load_state(
 
 
 def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str, Tensor]:
-    """Load the final weights of a run, by the names of its decoder.
+    """Load the final weights of a run, by their names in its decoder.
 
-    Raises Failure, which says what to do, if they are corrupt, do not fit or are of another budget.
+    Raises Failure, with advice, if they are corrupt, do not fit or are of another budget.
     """
     path = folder.final
     try:
@@ -127,7 +127,7 @@ def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str
             f"{record.config.steps}: {how_to_restore_weights(folder)}"
         )
     weights = {name.removeprefix("model/"): tensor for name, tensor in tensors.items()}
-    # Before the decoder is built: a record may ask for more memory than there is.
+    # Shapes are compared before the real decoder is built: a record may ask for too much memory.
     expected = shapes(blueprint(record.config, record.name).state_dict())
     actual = shapes(weights)
     for name in sorted(expected.keys() | actual.keys()):
@@ -156,7 +156,7 @@ def trained_record(folder: RunFolder) -> RunRecord:
 def trained_decoder(
     folder: RunFolder, name: Name, record: RunRecord, compute: AttentionChoice = AUTO
 ) -> tuple[Decoder, Hardware]:
-    """Build the decoder of a trained run with its final weights, on the device that computes.
+    """Build the decoder of a trained run with its final weights, on this machine's device.
 
     `name` is the run's encoding, with an extrapolation or without.
     """
@@ -169,9 +169,9 @@ def trained_decoder(
 
 
 class TrainingCheckpoints:
-    """Saves and resumes the checkpoints of a run that is being trained: the last two are kept.
+    """Saves the checkpoints of a run in training and resumes from them; the last two are kept.
 
-    `last_good` is the last checkpoint from which training can go on, with its step.
+    `last_good` is the last checkpoint from which training can continue, with its step.
     """
 
     def __init__(self, folder: RunFolder, record: RunRecord, trainer: Trainer) -> None:
@@ -181,10 +181,10 @@ class TrainingCheckpoints:
         self.last_good: tuple[Path, int] | None = None
 
     def resume(self) -> None:
-        """Put the newest good checkpoint into the trainer, if there is any.
+        """Restore the trainer from the newest good checkpoint, if there is any.
 
-        Names the corrupt ones and replaces them by it. Raises Failure if all are corrupt, or one
-        belongs to another run or version.
+        Names corrupt checkpoints and replaces them by the good one. Raises Failure if all are
+        corrupt, or if one belongs to another run or version.
         """
         corrupt: dict[Path, Corrupt] = {}
         for path in self.folder.checkpoints():
@@ -205,17 +205,17 @@ class TrainingCheckpoints:
         if corrupt:
             reasons = "; ".join(map(str, corrupt.values()))
             say(f"note: {reasons}: training goes on from {path.name}, step {self.trainer.step}")
-            # Saved first: without any of these files the run would count as finished.
+            # Saved before others are removed: without checkpoints the run would count as finished.
             self._save(self.folder.latest)
             for other in corrupt.keys() - {self.folder.latest}:
                 remove(other)
 
     def save(self) -> None:
-        """Save the checkpoint that training resumes from; the one before is kept beside it."""
+        """Save the checkpoint that training resumes from, and keep the previous one beside it."""
         self._save(self.folder.latest, keep=self.folder.previous)
 
     def keep(self) -> None:
-        """Save the checkpoint that a longer budget goes on from."""
+        """Save the checkpoint from which training continues if the budget is raised."""
         self._save(self.folder.before_cooldown)
 
     def _save(self, target: Path, keep: Path | None = None) -> None:
@@ -225,8 +225,8 @@ class TrainingCheckpoints:
         self.last_good = target, self.trainer.step
 
     def finish(self) -> None:
-        """Save the final weights and remove the checkpoints; with the last of them gone, the run
-        counts as finished."""
+        """Save the final weights, then remove the latest two checkpoints; once both are gone, the
+        run counts as finished."""
         decoder = self.trainer.decoder
         weights = {f"model/{name}": value for name, value in decoder.state_dict().items()}
         check_lock(self.folder.path)
