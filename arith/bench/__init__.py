@@ -10,5 +10,5 @@ measure     a result, the options, interleaved timing;  run: running stages, tab
 """
 
 STAGES = ("limits", "generate", "train", "score", "attention", "peers")
-"""In this order: the others are read beside the limits."""
+"""In running order: later stages are compared with the limits."""
 ALL = "all"

@@ -1,8 +1,8 @@
-"""Each backend of attention, for what each encoding needs of it, forward and backward.
+"""Time each attention backend, forward and backward, for the needs of each encoding.
 
-Rows are full: T tokens each, no padding. FLOPs are the useful ones, the keys up to each query, so
-that a backend that computes the whole square and throws half away shows it. On a CPU one thread
-computes, as each does in training.
+Rows are full: T tokens each, no padding. Only useful FLOPs count (keys up to each query), so a
+backend that computes the whole square and discards half of it has a lower rate. On a CPU one
+thread computes, like each thread in training.
 
 Legend: B batch, T tokens, H heads, K head dim.
 """
@@ -26,19 +26,19 @@ from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names import BACKENDS
 from tape_arith.models.sequences import Sequences
 
-#: Tokens of the longest rows in training and test of the presets.
+#: The lengths, in tokens, of the presets' longest rows in training and test.
 _LENGTHS = {"cpu": (28, 64, 124), "cuda": (64, 124, 244)}
-#: B x T, about: a group of a batch.
+#: Approximate B x T, as in one group of a batch.
 _TOKENS = {"cpu": 4_096, "cuda": 32_768}
 _QUICK_LENGTHS, _QUICK_TOKENS = (8,), 24
 _SECONDS = 0.02
-"""Of each backend in a round: on a GPU several steps, for a short one takes less time than to wait
-for it."""
+"""Minimum timed seconds per backend and round. A short GPU step costs less than synchronizing, so
+several are timed together."""
 _EAGER = "eager"
 
 
 def measure(options: Options) -> Iterator[Result]:
-    """Measure each backend for the needs of each encoding and each of --lengths, in tokens."""
+    """Measure each backend for each encoding's needs and each of --lengths (in tokens)."""
     hardware = replace(detect(), threads=1)
     config = options.config(hardware)
     lengths = options.lengths or (_QUICK_LENGTHS if options.quick else _LENGTHS[hardware.device])
@@ -67,7 +67,7 @@ def _compare(
     hardware: Hardware,
     seconds: float,
 ) -> Iterator[Result]:
-    """Measure backends in turn, on the same numbers and beside eager."""
+    """Measure backends in turn on the same inputs, and compare them with eager."""
     quick = seconds == 0
     rows = max(1, (_QUICK_TOKENS if quick else _TOKENS[hardware.device]) // length)
     steps: dict[str, Callable[[int], object]] = {}
@@ -78,7 +78,7 @@ def _compare(
                 raise UsageError(f"{name} {reason}")
             steps[name] = _make_step(backend, needs, rows, length, config, hardware)
         except Exception as error:
-            # A kernel may refuse a length, or find no room for it: errors of Triton have no base.
+            # A kernel may refuse a length or lack memory for it; Triton's errors share no base.
             note = " ".join(str(error).split())
             yield Result("attention", f"{label}: {name}", None, "s", note=note)
     times = time_interleaved(steps, seconds, fill=0.0 if quick else _SECONDS)
@@ -92,7 +92,7 @@ def _compare(
         line = Result.of("attention", f"{label}: {name}", each, "s", note=note)
         eager = line if name == _EAGER else eager
         yield line if eager is None else line.beside(eager, _EAGER)
-        rates = [_useful_flops(needs, rows, length, config) / seconds for seconds in each]
+        rates = [_useful_flops(needs, rows, length, config) / duration for duration in each]
         name = f"{label}: {name}, useful FLOPs"
         yield Result.of("attention", name, rates, "FLOP/s").beside(limit)
 
@@ -100,10 +100,10 @@ def _compare(
 def _make_step(
     backend: Backend, needs: Needs, rows: int, length: int, config: Config, hardware: Hardware
 ) -> Callable[[int], object]:
-    """Return forward and backward of `backend` on rows of `length` tokens.
+    """Return a function that runs `backend` forward and backward on rows of `length` tokens.
 
-    It has been called once, so that it is compiled or has refused. q, k and v come in the type of
-    the products, as in a model; what an encoding gathers along with v, and its bias, in float32.
+    It has been called once, so kernels are compiled, or have refused. q, k and v have the dtype of
+    the products, as in a model; an encoding's bias and its other gathered values are in float32.
     """
     generator = torch.Generator().manual_seed(0)
 
@@ -135,7 +135,7 @@ def _make_step(
 
 
 def _useful_flops(needs: Needs, rows: int, length: int, config: Config) -> int:
-    """Count forward and backward: the scores and each value, over the keys up to each query."""
+    """Count FLOPs of scores and values, forward and backward, over the keys up to each query."""
     width = config.num_heads * config.head_dim
     product = MatMul(causal([length] * rows).pairs * width)
     return (needs.query + needs.values) * product.training

@@ -1,7 +1,7 @@
-"""Generating problems with hashes on disk, beside this machine's limits.
+"""Time `tape-arith generate` beside this machine's limits.
 
-The command `tape-arith generate` is timed as a person types it, its start
-included, until every file is on the disk with its hash.
+The whole command is timed, from its start until every file is on the disk
+with its hash.
 """
 
 import subprocess
@@ -37,11 +37,11 @@ def measure(options: Options) -> Iterator[Result]:
 
 
 def _least_seconds(bucket: Bucket, count: int, workers: int, quick: bool) -> tuple[float, str]:
-    """Return the seconds that no generator of these problems could go below here.
+    """Return a lower bound, in seconds, for generating the problems here, and the limit behind it.
 
-    Also the limit that binds: the digits of operands, or bytes through the hash or onto the disk.
+    That limit is drawing the operands' digits, hashing the bytes or writing them to disk.
     """
-    digits = count * (bucket.max_digits + 1)  # of two operands, lengths uniform in 1 .. W
+    digits = count * (bucket.max_digits + 1)  # two operands, lengths uniform in 1 .. W
     probe = bucket.problems(0, min(count, bucket.num_pairs))
     size = count * (len(probe.tokens) / len(probe.lengths) + LENGTH_TYPE.itemsize)
     disks = [limits.disk_limit(files, quick) for files in {1, workers}]
@@ -56,7 +56,7 @@ def _least_seconds(bucket: Bucket, count: int, workers: int, quick: bool) -> tup
 def _run_command(bucket: Bucket, count: int, workers: int) -> tuple[float, int]:
     """Run the command in a temporary folder; return its seconds and the bytes on disk.
 
-    Raises Failure with the command's own words.
+    Raises Failure with the command's last message.
     """
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         out = Path(folder) / "data"

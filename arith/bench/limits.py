@@ -1,8 +1,8 @@
-"""The rates that this machine reaches: matrix products, disk, hashing, random numbers.
+"""Measure the rates that this machine reaches: matrix products, disk, hashing, random numbers.
 
-Each limit is measured once a process and kept, so that all stages of a call are read beside the
-same figure. On a CPU the suite computes one item a thread (models/hardware.py): a limit "of N
-threads" is that of N threads with work of their own each.
+Each limit is measured once per process, so that all stages of a call are compared with the same
+figure. On a CPU each thread of the suite computes its own item (models/hardware.py): a limit "of N
+threads" is measured on N threads, each with its own work.
 """
 
 import hashlib
@@ -20,16 +20,16 @@ from tape_arith.arith.errors import Failure
 from tape_arith.models.hardware import Hardware, detect
 
 _ROUNDS, _SECONDS = 3, 10.0
-"""At most, of each limit."""
+"""Maximum rounds and seconds of each limit."""
 _SQUARES = {"cpu": (512, 1024, 2048), "cuda": (2048, 4096, 8192)}
 _QUICK_SQUARES = (64, 128)
 _QUICK_PART = 2**9
-"""Divides the bytes and digits of a call with --quick."""
+"""The divisor of a call's bytes and digits with --quick."""
 _BLOCK = 2**19
 
 
 def measure(options: Options) -> Iterator[Result]:
-    """Measure every limit, of one thread and of all."""
+    """Measure every limit, with one thread and with all."""
     hardware, quick = detect(), options.quick
     for threads in sorted({1, hardware.threads}):
         for dtype in (torch.float32, torch.bfloat16):
@@ -41,9 +41,9 @@ def measure(options: Options) -> Iterator[Result]:
 
 
 def product_limit(hardware: Hardware, quick: bool = False) -> Result:
-    """Measure FLOP/s of square matrix products in `hardware.dtype`, of the size that is fastest.
+    """Measure FLOP/s of square matrix products in `hardware.dtype`, at the fastest size.
 
-    On a CPU each thread has products of its own. Training and scoring are read beside it.
+    On a CPU each thread has products of its own. Training and scoring are compared with this limit.
     """
     return _product_limit(replace(hardware, attention="auto", compiled=None), quick)
 
@@ -51,7 +51,7 @@ def product_limit(hardware: Hardware, quick: bool = False) -> Result:
 @cache
 def _product_limit(hardware: Hardware, quick: bool) -> Result:
     def square(size: int) -> Callable[[], object]:
-        # Random: a GPU multiplies equal numbers with less power, and so at a higher clock.
+        # Random numbers: a GPU multiplies equal ones with less power, so at a higher clock.
         a, b = torch.randn(2, size, size, dtype=hardware.dtype, device=hardware.device)
         return partial(torch.mm, a, b, out=torch.empty_like(a))
 
@@ -64,7 +64,7 @@ def _product_limit(hardware: Hardware, quick: bool) -> Result:
 
 @cache
 def hash_limit(threads: int, quick: bool = False) -> Result:
-    """Measure bytes a second through SHA-256."""
+    """Measure the bytes that SHA-256 hashes per second."""
     data = bytes(2**24 // (_QUICK_PART if quick else 1))
     work = partial(partial, hashlib.sha256, data)
     return _limit("SHA-256", "B/s", _threads(threads), work, len(data), quick)
@@ -72,7 +72,7 @@ def hash_limit(threads: int, quick: bool = False) -> Result:
 
 @cache
 def digit_limit(threads: int, quick: bool = False) -> Result:
-    """Measure random digits a second, as numpy's Philox draws them."""
+    """Measure the random digits that numpy's Philox draws per second."""
     count = 2**22 // (_QUICK_PART if quick else 1)
 
     def draw() -> Callable[[], object]:
@@ -85,7 +85,7 @@ def digit_limit(threads: int, quick: bool = False) -> Result:
 
 @cache
 def disk_limit(writers: int, quick: bool = False) -> Result:
-    """Measure bytes a second to new temporary files, one a writer, until they are synced.
+    """Measure bytes per second, written and synced to new temporary files, one per writer.
 
     Raises Failure if the disk refuses.
     """
@@ -115,9 +115,9 @@ def _limit(
     amount: float,
     quick: bool,
 ) -> Result:
-    """Measure the rate of one worker a thread, all at once.
+    """Measure the total rate of workers, one per thread, that all work at once.
 
-    Each has work of its own from `prepare`, of which a call does `amount`.
+    `prepare` makes the function of one worker; each call of that does `amount` of work.
     """
     work = [prepare() for _ in range(hardware.threads)]
 
@@ -132,5 +132,5 @@ def _limit(
 
 
 def _threads(threads: int) -> Hardware:
-    """Return threads for work that is not torch's."""
+    """Return a CPU with `threads` threads, for work outside torch."""
     return Hardware("cpu", torch.float32, threads)

@@ -1,7 +1,7 @@
-"""One measured result, the options of a stage, and how compared work is timed.
+"""Define results and the options of a stage; time work that is compared.
 
-A stage is a module with `measure(options)`, which yields a Result as soon as it is measured. Time
-is taken by torch.utils.benchmark, which waits for a GPU before it reads the clock.
+A stage is a module with `measure(options)`, which yields each Result as soon as it is measured.
+torch.utils.benchmark takes the times; it waits for a GPU before it reads the clock.
 """
 
 import os
@@ -23,10 +23,10 @@ from tape_arith.models.names import AUTO, AttentionChoice, Name, parse
 _Key = TypeVar("_Key", bound=Hashable)
 
 TURN = 4
-"""Consecutive steps of one training before the next one has its turn."""
+"""Number of consecutive steps of one training before the next training has its turn."""
 _MOST_ROUNDS = 67
 _ONE_CALL = 1e-9
-"""Seconds that any call fills: Timer calls once off the clock, then once on it."""
+"""Seconds that any call fills, so that Timer makes one untimed call, then one timed call."""
 
 #: Sizes of --quick.
 _TINY = {
@@ -53,10 +53,10 @@ _MIDDLE = {
 
 @dataclass(frozen=True)
 class Result:
-    """One line: `value` in `unit`, beside a `limit` or a peer in the same unit.
+    """One line of the table: `value` in `unit`, beside a `limit` or a peer in the same unit.
 
-    `value` None is "not measured", and `note` says why. `spread` is half the distance between the
-    quartiles of `repeats` repeats. `limit_name` says what the limit is and where it comes from.
+    If `value` is None, nothing was measured, and `note` says why. `spread` is half the distance
+    between the quartiles of `repeats` values. `limit_name` says what the limit is and its source.
     """
 
     stage: str
@@ -73,7 +73,7 @@ class Result:
     def of(
         cls, stage: str, name: str, values: Sequence[float], unit: str, **context: Any
     ) -> "Result":
-        """Return the median of repeats, with their spread.
+        """Return a line with the median and the spread of repeated measurements.
 
         >>> line = Result.of("train", "rope", [3.0, 1.0, 2.0], "s")
         >>> line.value, line.spread, line.repeats
@@ -89,7 +89,7 @@ class Result:
         return None if self.value is None or not self.limit else self.value / self.limit
 
     def beside(self, limit: "Result", name: str | None = None) -> "Result":
-        """Return this line beside another, which is called by its own name or by `name`."""
+        """Return this line with the value of `limit` as its limit, under its name or `name`."""
         return replace(self, limit=limit.value, limit_name=name or limit.name)
 
 
@@ -118,7 +118,7 @@ class Options:
 
     @property
     def cores(self) -> int:
-        """Processes or threads of work that is not torch's."""
+        """The number of processes or threads outside torch."""
         return self.threads or os.cpu_count() or 1
 
     def names(self, *default: str) -> tuple[Name, ...]:
@@ -134,7 +134,7 @@ class Options:
     def config(self, hardware: Hardware) -> Config:
         """Return the config of --preset, else the paper's on a GPU and one that suits a CPU.
 
-        --set goes on top.
+        Settings of --set replace those of the preset.
         """
         default, sizes = ("paper-40", {}) if hardware.device == "cuda" else ("mini", _MIDDLE)
         if self.quick:
@@ -145,7 +145,7 @@ class Options:
 
 
 def describe_threads(hardware: Hardware) -> str:
-    """Name the processor of `hardware`."""
+    """Return "GPU", or the number of threads in words."""
     if hardware.device == "cuda":
         return "GPU"
     return f"{hardware.threads} thread{'s' if hardware.threads > 1 else ''}"
@@ -158,13 +158,13 @@ def time_interleaved(
     most: int = _MOST_ROUNDS,
     fill: float = _ONE_CALL,
 ) -> dict[_Key, list[float]]:
-    """Time several functions, called in turn with the number of the round; seconds a call.
+    """Time several functions, called in turn with the number of the round; return seconds per call.
 
-    In turn, so that a machine that is busy for a while slows all alike. In each round a function is
-    first called off the clock, for caches are full of what the others left, and oneDNN and
-    torch.compile make their kernels at the first call. Then it is called as often as fills `fill`
-    seconds: on a GPU a short call takes less time than to wait for it. There are at most `most`
-    rounds, none begun after `seconds`, and one at the least.
+    They take turns, so that a machine that is busy for a while slows all alike. In each round, a
+    function is first called untimed, because the others have filled the caches, and oneDNN
+    and torch.compile make their kernels at the first call. Then it is called until `fill` seconds
+    are full: a short GPU call costs less than synchronizing, so several share one timing. There
+    is at least one round, at most `most`, and none begins after `seconds`.
     """
     times: dict[_Key, list[float]] = {key: [] for key in functions}
     deadline = monotonic() + seconds
@@ -181,10 +181,10 @@ def time_interleaved(
 def time_trainings(
     trainings: Mapping[_Key, Callable[[int], object]], seconds: float
 ) -> dict[_Key, list[float]]:
-    """Time trainings in turns of TURN steps; seconds of each turn.
+    """Time trainings in turns of TURN steps; return the seconds of each turn.
 
-    A training is called with the number of a step. All take the same steps, each of them twice, of
-    which the second counts (see `time_interleaved`).
+    A training is called with the number of a step. All trainings take the same steps, and each turn
+    twice: only the second time counts (see `time_interleaved`).
     """
 
     def turn_of(train: Callable[[int], object]) -> Callable[[int], object]:
@@ -195,6 +195,6 @@ def time_trainings(
 
 
 def rates(count: Callable[[int], int], turns: Sequence[float]) -> list[float]:
-    """Return what a second of each turn did, of which a step does `count`."""
+    """Return the rate of each turn: the sum of `count` over its steps, per second."""
     steps = [range(turn * TURN, (turn + 1) * TURN) for turn in range(len(turns))]
     return [sum(map(count, turn)) / seconds for turn, seconds in zip(steps, turns, strict=True)]

@@ -1,16 +1,16 @@
-"""Our training beside that of transformers' Llama and of x-transformers, on the same problems.
+"""Time our training beside that of transformers' Llama and x-transformers, on the same problems.
 
 Equal: layers, width, heads, a gated MLP with GELU, pre-norm RMSNorm, rotations of whole heads, no
 biases, untied output, the problems of each step, cross-entropy on the answer tokens, AdamW (fused)
-and the number of threads. Peers train on one padded batch, which torch's threads share; so does
-ours, once, to show what comes from where. "As the suite trains" is the code of `tape-arith train`:
-it makes its problems, takes them in groups of like lengths, a thread each (on a GPU: packed, blocks
-compiled), and clips the gradient, none of which the peers' time holds.
+and the number of threads. Peers train on one padded batch, which torch's threads share; one line
+measures our decoder in the same way. The line "as the suite trains" measures `tape-arith train`: it
+makes its problems, splits them into groups of like lengths, one per thread (on a GPU: packs them
+and compiles blocks), and clips the gradient. The peers' times include none of this work.
 
-Different: x-transformers keeps a bias in its gate; ours takes logits, in float32, and the last
-MLP of answer tokens alone. Peers get no mask of the padding, which causal attention on right-padded
-rows does not need. They are compiled (whole, by torch.compile) only with --compile; ours is on a
-GPU too. --backend is ours alone.
+Different: x-transformers keeps a bias in its gate; ours computes logits (in float32) and the last
+MLP for answer tokens alone. Peers get no padding mask, since causal attention on right-padded rows
+needs none. They are compiled (as a whole, by torch.compile) only with --compile; ours is compiled
+on a GPU without it too. --backend affects ours alone.
 """
 
 import warnings
@@ -45,11 +45,11 @@ from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names import parse
 
 _ROOM = 2048
-"""The longest sequence that the peers make room for: nothing is learned of it."""
+"""The longest sequence that the peers allow; it adds no parameters."""
 
 
 class _Peer(NamedTuple):
-    """A package's decoder in one of its settings, built of the package and the sizes."""
+    """A package's decoder in one setting; `build` takes the imported package and the sizes."""
 
     package: str
     name: str
@@ -57,7 +57,7 @@ class _Peer(NamedTuple):
 
 
 class _Contender(NamedTuple):
-    """Something that trains; `train` takes the number of a step."""
+    """A model with its training; `train` takes one step, given its number."""
 
     name: str
     parameters: int
@@ -104,7 +104,7 @@ def _x_transformer(package: Any, config: Config, flash: bool) -> Any:
     )
 
 
-#: Each package in two settings, since which is faster depends on the machine.
+#: Each package in two settings, since the machine decides which one is faster.
 _PEERS = (
     _Peer("transformers", "Llama, sdpa", partial(_llama, attention="sdpa")),
     _Peer("transformers", "Llama, eager", partial(_llama, attention="eager")),
@@ -119,7 +119,7 @@ def _import(package: str) -> tuple[Any, str]:
 
 
 def measure(options: Options) -> Iterator[Result]:
-    """Measure real tokens a second of all, in turn; then ours beside each peer's best."""
+    """Measure real tokens per second of all in turn; then compare ours with each package's best."""
     hardware = detect(*options.compute)
     config = options.config(hardware)
     ours = [_as_the_suite_trains(config, hardware), _on_one_batch(config, hardware)]
@@ -178,7 +178,7 @@ def _compiled(hardware: Hardware) -> str:
 def _contender(peer: _Peer, config: Config, hardware: Hardware) -> _Contender:
     """Return a peer that trains. Raises ImportError if its package is not installed."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its own use of torch
+        warnings.simplefilter("ignore")  # about the package's use of torch
         package, number = _import(peer.package)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -206,7 +206,7 @@ def _padded_contender(
     hardware: Hardware,
     note: str,
 ) -> _Contender:
-    """Return forward, backward and AdamW on one padded batch, shared by torch's threads."""
+    """Return a contender that trains `model` on padded batches, with torch's threads and AdamW."""
     model.train()
     optimizer = torch.optim.AdamW(
         model.parameters(),
@@ -237,7 +237,7 @@ def _padded_contender(
 
 @lru_cache(maxsize=8)
 def _padded_batch(config: Config, step: int) -> Rows:
-    """Return the problems of a step of the suite as one padded batch in their order."""
+    """Return the suite's problems of one step, in order, as one padded batch."""
     bucket = config.bucket(0)
     first, last = step * config.batch_size, (step + 1) * config.batch_size
     problems, keys = bucket.problems(first, last), bucket.keys(first, last)

@@ -1,4 +1,4 @@
-"""Running stages: each result is shown as soon as it is measured, and kept as JSON."""
+"""Run stages: print each result as soon as it is measured, and keep all as JSON."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -25,8 +25,8 @@ def run(names: Sequence[str], options: Options, file: Path | None = None) -> boo
     """Measure the stages `names`, print their results as Markdown, keep them in `file`.
 
     The file is valid JSON after each stage. Returns False if one of several stages failed: the
-    last row of that stage says why. Raises UsageError for an unknown stage; what a stage raises
-    that is alone, after its rows are in the file.
+    last row of that stage says why. Raises UsageError for an unknown stage. The error of a stage
+    that runs alone is raised, after its rows are in the file.
     """
     for name in names:
         if name not in (*STAGES, ALL):
@@ -71,7 +71,7 @@ def _measure(stage: str, options: Options) -> Iterator[Result]:
 
 def _cells(result: Result) -> tuple[str, ...]:
     """Return one row of the table, in the order of _COLUMNS."""
-    text = EngFormatter(result.unit, places=1)  # a prefix for each thousand
+    text = EngFormatter(result.unit, places=1)  # with SI prefixes
     measured = "not measured" if result.value is None else text(result.value)
     if result.value and result.spread is not None and result.repeats and result.repeats > 1:
         measured += f" ±{abs(100 * result.spread / result.value):.0f}%"

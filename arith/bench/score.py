@@ -1,8 +1,8 @@
-"""Scoring a grid by one teacher-forced pass, beside decoding token by token as it is published.
+"""Time scoring a grid by one teacher-forced pass, beside token-by-token decoding as published.
 
-Published code takes the cells one by one, 100 rows of one length each, and for every token of the
-answer reads the whole sequence again. So does the loop here, on a sample of cells spread over the
-grid. Both sides take the same rows, weights, precision and threads.
+Published code takes one cell at a time, 100 rows of equal length, and reads the whole sequence
+again for every token of the answer. The loop here does the same, on a sample of cells spread over
+the grid. Both sides take the same rows, weights, precision and threads.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,14 +29,15 @@ from tape_arith.models.names import Name
 from tape_arith.models.sequences import Sequences
 
 _PARTS = (0.25, 0.75)
-"""The sample: cells in the middle of each quarter of the grid."""
+"""Positions of the sampled cells on each axis: the middles of the four quarters of the grid."""
 _ROWS_PER_CELL, _QUICK_ROWS_PER_CELL = 100, 3
 
 
 def measure(options: Options) -> Iterator[Result]:
-    """Measure the sample of grids to --lengths digits, for a run or for random weights.
+    """Measure a sample of the grid up to each of --lengths digits, for a run or random weights.
 
-    Without --lengths the grid is that of the config. Raises Failure if a run's weights end before.
+    Without --lengths, the grid is that of the config. Raises Failure if a run's weights are too
+    short for it.
     """
     hardware = detect()
     names, config, seed, weights = options.names("rope"), options.config(hardware), 0, None
@@ -53,7 +54,7 @@ def measure(options: Options) -> Iterator[Result]:
             decoder = decoder_for(sizes, Name(name.encoding), seed).to(hardware.device)
             try:
                 decoder.load_state_dict(weights or decoder.state_dict())
-            except RuntimeError as error:  # a table of lengths is shorter
+            except RuntimeError as error:  # the run's table of lengths is shorter
                 end = config.tested_digits
                 reason = f"{options.run} ends at {end} digits: --lengths {end} measures it"
                 raise Failure(reason) from error
@@ -62,7 +63,7 @@ def measure(options: Options) -> Iterator[Result]:
 
 
 def _compare(label: str, decoder: Decoder, bucket: Bucket, options: Options) -> Iterator[Result]:
-    """Score the same rows of a grid by one pass and by the loop."""
+    """Compare one pass with the loop on the same rows of a grid."""
     hardware = detect()
     rows = _QUICK_ROWS_PER_CELL if options.quick else _ROWS_PER_CELL
     middles = [max(1, round(part * bucket.max_digits)) for part in _PARTS]
@@ -111,7 +112,7 @@ def _compare(label: str, decoder: Decoder, bucket: Bucket, options: Options) -> 
 def _sample_cells(
     bucket: Bucket, cells: Sequence[tuple[int, int]], count: int
 ) -> list[tuple[Problems, NDArray[np.int64]]]:
-    """Return the first `count` problems of each cell, one of each block, and their keys."""
+    """Return for each cell its first `count` problems, one from each block, and their keys."""
     lengths = bucket.operand_lengths(0, count * bucket.num_pairs)
     samples = []
     for cell in cells:
@@ -125,7 +126,7 @@ def _sample_cells(
 def _decode_cells(
     decoder: Decoder, cells: Sequence[Rows], hardware: Hardware
 ) -> list[NDArray[np.bool_]]:
-    """Decode cells, as many at once as the suite takes batches at once."""
+    """Decode cells, as many at once as the suite scores batches at once."""
     return list(hardware.parallel_map(lambda cell: _decode_cell(decoder, cell, hardware), cells))
 
 
@@ -133,7 +134,7 @@ def _decode_cell(decoder: Decoder, cell: Rows, hardware: Hardware) -> NDArray[np
     """Decode greedily and return which answers are exact, bool [n].
 
     Reads the whole sequence again for each token, until every row has ended or is longer than any
-    answer. `cell` holds n rows whose prompts have one length.
+    answer. `cell` holds n rows whose prompts are equally long.
     """
     (prompt,) = set(cell.prompt_lengths.tolist())
     tokens, final_lengths, keys = (

@@ -1,9 +1,8 @@
-"""Training steps of each encoding beside rope's, and beside this machine's matrix products.
+"""Time training steps of each encoding beside rope's and this machine's matrix products.
 
-Only real tokens count, padding does not, and of FLOPs only those that a step needs
+Only real tokens are counted, no padding, and only the FLOPs that a step needs
 (`useful_training_flops`: the causal half of attention; logits and the last block's MLP for the
-answer alone). Encodings take turns on the same problems, so that a machine that is busy slows all
-alike.
+answer alone). Encodings take turns on the same problems, so that a busy machine slows all alike.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,13 +21,13 @@ from tape_arith.models.hardware import Hardware, datasheet, detect
 from tape_arith.models.names import Name, parse
 
 _FIRST_STEPS = 5
-"""Steps in which blocks are compiled, for groups of all shapes."""
+"""Number of untimed steps in which blocks are compiled: enough for groups of all shapes."""
 
 
 class Candidate:
-    """An encoding with a training of its own, as a run makes it, of seed 0.
+    """An encoding with its own trainer, as a run with seed 0 makes it.
 
-    `memory` is the peak of torch's tensors on a GPU in the first steps, in bytes; 0 on a CPU.
+    `memory` is the peak memory of tensors on a GPU in the first steps, in bytes; 0 on a CPU.
     """
 
     def __init__(self, name: Name, config: Config, hardware: Hardware) -> None:
@@ -44,7 +43,7 @@ class Candidate:
         self.memory = torch.cuda.max_memory_allocated() - before if on_gpu else 0
 
     def train(self, step: int) -> None:
-        """Take step number `step` by the code that trains."""
+        """Take step number `step` as a run does."""
         self.trainer.step = step
         self.trainer.train_step()
 
@@ -62,7 +61,7 @@ class Candidate:
         return useful_training_flops(decoder.config, decoder.pe, lengths, answers)
 
     def padding(self, steps: Iterable[int]) -> float:
-        """Return the share of computed tokens in these steps that are padding."""
+        """Return the fraction of padding among all tokens computed in these steps."""
         real = computed = 0
         for step in steps:
             problems, keys = self.trainer.batches.problems(step)
@@ -72,7 +71,7 @@ class Candidate:
 
 
 def measure(options: Options) -> Iterator[Result]:
-    """Measure a step of each encoding for each of --lengths, the longest operand trained on."""
+    """Measure a step of each encoding for each of --lengths (digits of the longest operand)."""
     hardware = detect(*options.compute)
     config = options.config(hardware)
     names = list(dict.fromkeys([parse("rope"), *options.names("rope", "fire", "tape")]))
@@ -87,7 +86,7 @@ def measure(options: Options) -> Iterator[Result]:
 def _compare(
     names: Sequence[Name], config: Config, hardware: Hardware, options: Options, label: str
 ) -> Iterator[Result]:
-    """Yield the lines of each of `names`, beside the first of them."""
+    """Yield the results of each of `names`, compared with the first."""
     candidates = [Candidate(name, config, hardware) for name in names]
     warm_up([each.train for each in candidates], hardware, blocks=config.num_layers)
     seconds = 0.6 * options.seconds / max(1, len(options.lengths))
@@ -123,9 +122,9 @@ def _compare(
 def warm_up(
     trainings: Sequence[Callable[[int], object]], hardware: Hardware, blocks: int = 0
 ) -> None:
-    """Take the first steps of trainings before the clock starts, in which blocks are compiled.
+    """Take the first steps of trainings, in which blocks are compiled, before the clock starts.
 
-    A decoder that is compiled takes the place of the one before, until there is room for all.
+    torch drops the graphs of one decoder for the next, unless its limit allows all of them.
     """
     if hardware.compiles and blocks:
         raise_graph_limit(len(trainings), blocks=blocks)

@@ -23,7 +23,7 @@ _SUITE = {
     "author": "{The tape-arith authors}",
     "year": "2026",
 }
-"""As in CITATION.cff, which an installed package does not have."""
+"""The facts of CITATION.cff, which an installed package does not have."""
 
 
 @cache
@@ -34,8 +34,11 @@ def entries() -> dict[str, str]:
 
 
 def bibtex(names: Sequence[Name]) -> str:
-    """Format the entry of this suite, then of each paper behind `names` under the methods that it
-    is cited for: parts, encodings in their options and that training began from, extrapolations."""
+    """Format this suite's entry, then one for each paper behind `names`, under its methods.
+
+    Methods are a name's parts, the encodings in their options, the encoding that training began
+    from, and the extrapolation.
+    """
     cited: dict[str, list[str]] = {}
     for name in names:
         methods = [("encoding", part) for part in _encodings(name.encoding)]
@@ -61,8 +64,8 @@ def _encodings(encoding: Encoding) -> list[str]:
 
 
 def papers(text: str) -> list[str]:
-    """Return the arXiv numbers in an encoding's declaration of its papers, and as text a paper
-    without an entry in papers.bib.
+    """Return the arXiv numbers of the papers that an encoding declares; a paper that papers.bib
+    lacks is returned as its text.
 
     >>> papers("Li et al. 2023, arXiv 2310.04418; Somebody 1999, a book")
     ['2310.04418', 'Somebody 1999, a book']

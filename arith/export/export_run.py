@@ -1,7 +1,7 @@
-"""Exports a trained run for `transformers`, with a model card, or for lm-evaluation-harness.
+"""Export a trained run for `transformers`, with a model card, or for lm-evaluation-harness.
 
-The exported tokenizer has a token a character, with the ids of `arith.tasks.task`. It
-reverses no number: text has the least significant digit first, as everywhere in this suite.
+The exported tokenizer has one token per character, with the ids of `arith.tasks.task`. It does not
+reverse numbers: text has the least significant digit first, as everywhere in this suite.
 """
 
 import json
@@ -37,7 +37,7 @@ from tape_arith.models.names import Name, NamePart
 FORMATS = ("transformers", "lm-eval")
 _WEIGHTS = "model.safetensors"
 _CARD_LENGTHS = 12
-"""Rows of the card's table by length."""
+"""Approximate number of rows in the model card's table by length."""
 
 
 def export_run(
@@ -51,8 +51,8 @@ def export_run(
 ) -> Path:
     """Write the run in `folder` in one of FORMATS; return the folder written.
 
-    A model gets `extrapolation` at test time; of problems, the first `per_cell` of each pair of
-    lengths are written (None: as many as in the grid).
+    For transformers, the model contains `extrapolation`. For lm-eval, the first `per_cell` problems
+    of each pair of lengths are written (None: as many as in the grid).
 
     Raises UsageError for an unknown format, a run that is not finished, an encoding that cannot be
     exported, or an `out` that holds something else.
@@ -80,7 +80,7 @@ def export_run(
 def _export_problems(
     record: RunRecord, out: Path | None, per_cell: int | None, fresh: bool
 ) -> Path:
-    """Write the problems of a run's grid, the same for all runs of a preset."""
+    """Write the problems of a run's grid, which all runs of a preset share."""
     config = record.config
     count = per_cell or config.problems_per_cell
     check_size(config.tested_digits, count, config.trained_digits)
@@ -101,7 +101,7 @@ def _export_problems(
 
 
 def _default_folder(*words: str) -> Path:
-    """Return a folder in `exports` named as a Python identifier: transformers imports it."""
+    """Return a folder in `exports` that transformers can import: its name is an identifier."""
     return Path("exports") / re.sub(r"\W", "_", "-".join(words))
 
 
@@ -133,8 +133,8 @@ def _write_model(target: Path, folder: RunFolder, name: Name, record: RunRecord)
 
 
 def _configs(name: Name, record: RunRecord, decoder: Decoder) -> dict[str, dict[str, Any]]:
-    """Return config.json and generation_config.json, which decodes greedily to the end of the
-    longest tested problem."""
+    """Return the contents of config.json and of generation_config.json, which sets greedy decoding
+    to the end of the longest tested problem."""
     sizes, setting = decoder.config, setting_for(record.config)
     ids = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
     config = {
@@ -145,7 +145,7 @@ def _configs(name: Name, record: RunRecord, decoder: Decoder) -> dict[str, dict[
         },
         "model_type": "tape_arith",
         "dtype": "float32",
-        "torch_dtype": "float32",  # as older versions of transformers call it
+        "torch_dtype": "float32",  # its name in older versions of transformers
         "encoding": str(name),
         "parts": [_part(part) for part in name.encoding.parts],
         "extrapolation": name.extrapolation and _part(name.extrapolation),
@@ -188,7 +188,8 @@ def answer_width(task: Task) -> tuple[int, int]:
 
 
 def _model_card(folder: RunFolder, name: Name, record: RunRecord, decoder: Decoder) -> str:
-    """Format the card of a run that is scored as `name`. Raises Failure for a corrupt grid."""
+    """Format a run's model card, with its grid if it is scored as `name`. Raises Failure for a
+    corrupt grid."""
     file = folder.grid_file(name.extrapolation)
     grid = Grid.load(file) if file.exists() else None
     located = [locate("encoding", part.name) for part in name.encoding.parts]
@@ -219,8 +220,8 @@ def _model_card(folder: RunFolder, name: Name, record: RunRecord, decoder: Decod
 
 
 def _by_length(grid: Grid) -> list[tuple[int, str, int]]:
-    """Return lengths of the longer operand, the last trained one and the next among them, with
-    exact match in percent and the number of problems."""
+    """Return rows of the longer operand's length, exact match in percent and number of problems;
+    the last trained length and the next one are among them."""
     digits, trained = grid.max_digits, grid.trained_digits
     even = np.linspace(1, digits, min(digits, _CARD_LENGTHS)).round().astype(int).tolist()
     longer = 1 + np.maximum(*np.indices((digits, digits)))

@@ -27,7 +27,7 @@ _TEMPLATES = Environment(
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill in one of the templates in `templates`, named without its ending."""
+    """Fill in the template `templates/TEMPLATE.jinja` with `values`."""
     return _TEMPLATES.get_template(f"{template}.jinja").render(values)
 
 
@@ -35,8 +35,8 @@ def render(template: str, **values: Any) -> str:
 def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
     """Yield an empty folder that replaces `out` when the block ends without an error.
 
-    Writes `facts` to its file _MARK. Raises UsageError if `out` holds something, unless that is an
-    export and `fresh`; Failure from the disk.
+    Writes `facts` to its file _MARK. Raises UsageError if `out` holds anything but an export that
+    `fresh` replaces; Failure if the disk refuses.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         if not (out / _MARK).is_file():

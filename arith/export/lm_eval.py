@@ -1,5 +1,6 @@
-"""The problems of a grid as tasks of lm-evaluation-harness: a task a region, and groups whose means
-are those of the grid, because every pair of lengths has the same number of problems.
+"""Write the problems of a grid as tasks of lm-evaluation-harness, one per region.
+
+Means of the groups are those of the grid, since all pairs of lengths have equally many problems.
 
     all cells -> in_distribution, out_of_distribution -> one_longer, both_longer
 """
@@ -16,7 +17,7 @@ from tape_arith.arith.scoring.grid import Region, region_mask
 from tape_arith.arith.tasks.task import TO_TEXT, load_task
 
 _LEAVES: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
-"""Disjoint regions that cover a grid; their tasks end in these names."""
+"""Disjoint regions that cover a grid; the names of their tasks end in these."""
 
 
 def write_tasks(folder: Path, bucket: Bucket, trained_digits: int, per_cell: int) -> str:
@@ -53,7 +54,7 @@ def write_tasks(folder: Path, bucket: Bucket, trained_digits: int, per_cell: int
 
 
 def _problems(bucket: Bucket, count: int) -> Iterator[dict[str, Any]]:
-    """Yield problems 0 .. count - 1; random positions are drawn from `key`, as for the grid."""
+    """Yield problems 0 .. count - 1; `key` seeds a problem's random positions, as in the grid."""
     index = 0
     for piece in bucket.pieces(0, count):
         keys = bucket.keys(index, index + len(piece.lengths))

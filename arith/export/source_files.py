@@ -1,9 +1,10 @@
-"""The source files that an encoding needs, rewritten to work in one folder without this suite.
+"""Collect the source files of an encoding, rewritten to work in one folder without this suite.
 
 `transformers` copies only files that are imported with one dot, and follows no folders. So each
 module becomes one file (`models.families.rotary` becomes `families_rotary.py`), and its imports of
 `models` become imports with a dot. Modules that look names up in folders are replaced: `parts.py`
-has the classes of a name, and `build.py`, in place of `models.build`, those that its parts build.
+has the classes of a name's parts, and `build.py`, in place of `models.build`, the classes that
+those parts build in turn.
 """
 
 import ast
@@ -19,7 +20,7 @@ from tape_arith.models.names import Name, NamePart
 
 _PACKAGE = "tape_arith.models."
 _ALWAYS = ("decoder", "encoding", "sequences")
-"""The imports of `templates/modeling_tape_arith.py.jinja`."""
+"""The modules that `templates/modeling_tape_arith.py.jinja` imports."""
 _LOOKS_INTO_FOLDERS = ("names", "locate")
 _ALLOWED = {"torch", *sys.stdlib_module_names}
 _IMPORT = re.compile(r"^(\s*)from tape_arith\.models\.([\w.]+) import ", re.MULTILINE)
@@ -29,7 +30,7 @@ def source_files(name: Name, version: str) -> dict[str, str]:
     """Return the text of each file ("families_rotary.py") that the encoding `name` and the decoder
     need, with `parts.py` and `build.py`.
 
-    Raises UsageError if a user's encoding needs more than its file, `models` and torch.
+    Raises UsageError if a user's encoding imports more than `models`, torch and Python's library.
     """
     names = [part.name for part in name.encoding.parts]
     parts = [locate("encoding", part) for part in names]
@@ -51,7 +52,7 @@ def source_files(name: Name, version: str) -> dict[str, str]:
             files[file] = head + _IMPORT.sub(
                 lambda match: f"{match[1]}from .{match[2].replace('.', '_')} import ", text
             )
-    # Two files, because transformers before 5 never ends on circular imports.
+    # Two files, because circular imports make transformers before 5 loop forever.
     for file, classes in (("parts.py", parts), ("build.py", nested)):
         listed = sorted((c.name, _flat(c), c.declaration().class_name) for c in classes)
         files[file] = render("classes.py", classes=listed, version=version)

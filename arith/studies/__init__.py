@@ -1,4 +1,4 @@
-"""Studies of trained runs: one frame of numbers each, its tables and figures.
+"""Studies of trained runs: each is a frame of numbers, with tables and figures.
 
 inputs       comparable runs, their problems, forwards that record attention (torch)
 study        the frame of a study with the facts of its runs and problems; CSV, JSON, figures

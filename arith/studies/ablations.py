@@ -22,17 +22,17 @@ from tape_arith.arith.scoring.statistics import holm, welch
 _REGIONS: tuple[Region, Region] = ("in_distribution", "out_of_distribution")
 _TESTED = _REGIONS[1]
 _ROW_HEIGHT = 0.15
-"""Of the figure, in inches."""
+"""The height of an encoding's row in the figure, in inches."""
 _BASELINE: dict[str, Any] = {"color": GREY, "linewidth": 0.7, "linestyle": (0, (3, 2))}
 
 
 class Member(NamedTuple):
-    """An encoding compared with the first of its family out of distribution.
+    """An encoding compared out of distribution with the first member of its family.
 
-    `label` is the options that change it, of the first its name. `difference` is that of the means
-    (None if nothing is out of distribution). `p` is that of Welch's test over seeds, adjusted after
-    Holm for the tests of the family; None for the first, for one seed, and for an encoding that has
-    not converged, which is not ranked either.
+    `label` is the options that change the encoding; for the first member, its name. `difference` is
+    its mean minus the first member's (None if nothing is out of distribution). `p` is from Welch's
+    test over seeds, Holm-adjusted for the tests of the family; None for the first member, for one
+    seed, and for an encoding that has not converged, which is not ranked either.
     """
 
     row: Row
@@ -42,7 +42,7 @@ class Member(NamedTuple):
 
     @property
     def unchanged(self) -> bool:
-        """Tell whether it is the first of its family."""
+        """Whether it is the first member of its family."""
         return self.label == self.row.encoding
 
     @property
@@ -52,7 +52,7 @@ class Member(NamedTuple):
 
 
 Families = Sequence[Sequence[Member]]
-"""Members of one family each, the unchanged encoding first."""
+"""One sequence of members per family, the unchanged encoding first."""
 
 
 def families(panels: Sequence[Panel]) -> list[list[Member]]:
@@ -105,7 +105,7 @@ def to_markdown(families: Families) -> str:
 
 
 def to_csv(families: Families) -> str:
-    """Format the columns of `table`, the difference as a fraction, and its p."""
+    """Format the columns of a sweep's table, the difference (as a fraction) and its p."""
     lines = [
         {
             "family": member.row.encoding.split(":")[0],
@@ -127,8 +127,8 @@ FORMATS: dict[str, Callable[[Families], str]] = {"md": to_markdown, "csv": to_cs
 
 @styled()
 def compose(families: Families, panels: Sequence[Panel]) -> Figure:
-    """Draw a panel in distribution and one out of it, percent across and encodings down, with the
-    differences beside the second."""
+    """Draw a panel in distribution and one out of it: percent on the x axis, encodings on the y
+    axis, differences to the right of the second."""
     members = [member for family in families for member in family]
     gaps = [number / 2 for number, family in enumerate(families) for _ in family]
     heights = [row + gap for row, gap in enumerate(gaps)]

@@ -2,17 +2,17 @@
 
 Rows of the study, by `measure`:
 
-    distance  layer, distance          weight on the key so many tokens back, a mean over heads,
-                                       problems and the queries that have one; 0 is the diagonal
-    place     layer, head              place-addressing score: the weight of the query that predicts
-                                       the answer's digit of place r (the token before it) on the
-                                       digits of place r of both operands, or of the one that is
-                                       long enough; every answer position weighs the same. Digits
-                                       that neither operand has (a last carry) do not count
+    distance  layer, distance          mean weight on the key so many tokens back, over heads,
+                                       problems and queries with such a key; 0 is the diagonal
+    place     layer, head              place-addressing score: the weight that the query which
+                                       predicts the answer's digit of place r (the token before it)
+                                       puts on the digits of place r of both operands, or of the one
+                                       that is long enough; a mean over the answer's digits, without
+                                       those of a place that neither operand has (a last carry)
     map       layer, head, query, key  weight in one problem, without its end token
 
-`uniform` is the weight of a query that attends to all it sees alike. Legend: B batch, T tokens,
-H heads, N layers, m pairs of a query and a key.
+`uniform` is the same number for a query that attends equally to all keys it sees. Legend: B batch,
+T tokens, H heads, N layers, m pairs of a query and a key.
 """
 
 from typing import Any
@@ -60,8 +60,8 @@ _PLACES = (
 def measure(
     runs: StudiedRuns, count: int, written: str | None = None, layer: int | None = None
 ) -> Study:
-    """Study `runs` on `count` problems in distribution and as many out of it, and on the problem
-    `written` as people do, "123+45", in one layer (counted from 1; None: the last).
+    """Study `runs` on `count` problems in distribution and as many out of it, and map `layer`
+    (counted from 1; None: the last) on the problem `written` as people do, "123+45", if given.
 
     Raises UsageError if `written` is no problem of their task or there is no such layer; Failure
     for a corrupt file or weights that are not finite.
@@ -106,7 +106,7 @@ def _example(problem: Problems, layer: int) -> dict[str, object]:
 
 
 def patterns(decoder: Decoder, sample: Sample, device: str) -> pd.DataFrame:
-    """Measure the rows `distance` and `place` of at least one problem. Raises as `watched`."""
+    """Return the rows `distance` and `place` of at least one problem. Raises as `watched` does."""
     config = decoder.config
     longest = int(sample.problems.lengths.max()) - 1  # the end token is no input
     shape = (config.num_layers, config.num_heads)
@@ -126,8 +126,8 @@ def patterns(decoder: Decoder, sample: Sample, device: str) -> pd.DataFrame:
             place[layer] += on_places.sum(0, dtype=torch.float64).cpu()
         index = np.arange(tokens)
         queries[:tokens] += count * (tokens - index)
-        # A uniform query at index t puts 1 / (t + 1) on each key: the sum over queries that have a
-        # key at each distance.
+        # A uniform query at index t puts 1 / (t + 1) on each key: for each distance, sum this over
+        # the queries that have a key there.
         uniform[:tokens] += count * np.cumsum(1 / (index[::-1] + 1))[::-1]
         chance += float((1 / (query + 1)).sum())
         positions += len(np.unique(row * tokens + query))
@@ -139,8 +139,7 @@ def patterns(decoder: Decoder, sample: Sample, device: str) -> pd.DataFrame:
 
 
 def _rows(weights: Floats, *axes: str) -> pd.DataFrame:
-    """Return a row an entry of `weights`, with its indices in columns `axes`; layers and heads are
-    counted from 1."""
+    """Return one row per entry of `weights`, with its indices (of layers and heads: from 1)."""
     first = [int(axis in ("layer", "head")) for axis in axes]
     ranges = [range(start, start + n) for start, n in zip(first, weights.shape, strict=True)]
     index = pd.MultiIndex.from_product(ranges, names=axes)
@@ -148,7 +147,7 @@ def _rows(weights: Floats, *axes: str) -> pd.DataFrame:
 
 
 def _by_distance(weights: Tensor) -> Tensor:
-    """Sum weights [B, H, T, T] over rows and queries by the distance of the key: [H, T]."""
+    """Sum weights [B, H, T, T] over rows and queries for each distance of the key: [H, T]."""
     tokens = weights.shape[-1]
     index = torch.arange(tokens, device=weights.device)
     # Future keys, which have no weight, are counted with the diagonal.
@@ -160,11 +159,11 @@ def _by_distance(weights: Tensor) -> Tensor:
 def _equal_places(
     operand_lengths: Integers, prompt_lengths: Integers, answer_digits: Integers
 ) -> tuple[Integers, Integers, Integers]:
-    """Return row, query and key, int64 [m] each, of each pair of an answer position and an
+    """Return row, query and key, int64 [m] each, of all pairs of a digit of the answer and an
     operand's digit of the same place.
 
-    Numbers stand least significant digit first, the first operand at 0, the second behind the
-    operator; a query predicts the token after it.
+    Numbers have the least significant digit first; the first operand starts at 0, the second after
+    the operator. A query predicts the token after it.
 
     >>> row, query, key = _equal_places(*map(np.array, ([[3, 2]], [7], [3])))  # 321+54=861
     >>> list(zip(query.tolist(), key.tolist()))
@@ -197,8 +196,7 @@ def _measured(study: Study, measure: str) -> pd.DataFrame:
 
 
 def _best_heads(study: Study) -> pd.DataFrame:
-    """Return the rows `place`, in each region, of the head of each run that addresses places best
-    in distribution."""
+    """Return the rows `place` of each run's best head in distribution, for every region."""
     heads = _measured(study, "place")
     inside = heads[heads.region == INSIDE]
     best = inside.loc[inside.groupby("run", sort=False).weight.idxmax(), ["run", "layer", "head"]]
@@ -212,7 +210,7 @@ def to_markdown(study: Study) -> str:
 
 
 def _places_table(study: Study) -> pd.DataFrame:
-    """Return a row a run, and one for all runs of an encoding."""
+    """Return one row per run, and one for all runs of an encoding."""
     body = []
     for label, runs in _best_heads(study).groupby("label", sort=False):
         heads = runs.groupby(["seed", "layer", "head"], sort=False)
@@ -251,12 +249,12 @@ def figures(study: Study) -> dict[str, Figure]:
 
 
 def _draw_distances(study: Study) -> Figure:
-    """Draw weight by the distance of the key: a row a region, a column a layer; of several runs of
-    an encoding a thin line each and a thick one for their mean."""
+    """Draw weight by distance of the key: one row per region, one column per layer. Runs of an
+    encoding are thin lines, their mean a thick one."""
     rows = _measured(study, "distance")
     last = int(rows.layer.max())
     layers = np.unique(np.linspace(1, last, min(last, _MOST_LAYERS)).round().astype(int))
-    # By colour and by dashes, for those who see no colours, or print none.
+    # Lines differ in colour and in dashes, for readers and printers without colours.
     styles = line_styles(study.seeds)
     handles = [Line2D([], [], label=label, **style) for label, style in styles.items()]
     handles.append(Line2D([], [], label="uniform", **_UNIFORM))
@@ -281,8 +279,8 @@ def _draw_distances(study: Study) -> Figure:
 
 
 def _draw_places(study: Study) -> Figure:
-    """Draw weight on digits of the same place, a panel a region: a point each head of each run, by
-    layer, and larger and framed the head of each run that is best in distribution."""
+    """Draw weight on digits of the same place by layer: one panel per region, one point per head of
+    a run. The head of each run that is best in distribution is larger and framed."""
     heads, best = _measured(study, "place"), _best_heads(study)
     styles = series_styles(study.seeds)
     framed: dict[str, Any] = {"markersize": 5, "markeredgecolor": "black", "markeredgewidth": 1}
@@ -294,7 +292,7 @@ def _draw_places(study: Study) -> Figure:
     figure = page(6.0, 1.9 * len(study.regions), f"{_PLACES} {study.source}", handles)
     axes = figure.subplots(len(study.regions), squeeze=False).flat
     for ax, region in zip(axes, study.regions, strict=True):
-        # Encodings beside each other within a layer, so that none hides another.
+        # Encodings stand side by side within a layer, so that none hides another.
         for shift, (label, style) in zip(
             np.linspace(-0.3, 0.3, len(styles)), styles.items(), strict=True
         ):
@@ -311,7 +309,7 @@ def _draw_places(study: Study) -> Figure:
 
 
 def _draw_maps(study: Study) -> Figure:
-    """Draw maps of the example, a row a run and a column a head; queries downwards."""
+    """Draw maps of the example: one row per run, one column per head, queries downwards."""
     rows, example = _measured(study, "map"), study.facts["example"]
     runs, heads = rows.groupby("run", sort=False), rows["head"].unique()
     tokens, prompt = example["tokens"][:-1], example["prompt"]
@@ -345,8 +343,8 @@ def _draw_maps(study: Study) -> Figure:
         axes[0].set_ylabel("query", fontsize=LETTERS, labelpad=2)
     for ax in grid[-1]:
         ax.set_xlabel("key", fontsize=LETTERS, labelpad=2)
-    place: dict[str, Any] = {"shrink": 1 / len(runs), "anchor": (0, 1), "aspect": 14, "pad": 0.02}
-    bar = figure.colorbar(image, ax=grid, ticks=[0, 0.5, 1], **place)
+    shape: dict[str, Any] = {"shrink": 1 / len(runs), "anchor": (0, 1), "aspect": 14, "pad": 0.02}
+    bar = figure.colorbar(image, ax=grid, ticks=[0, 0.5, 1], **shape)
     bar.set_label("weight", fontsize=LETTERS, labelpad=2)
     bar.ax.tick_params(length=2, width=0.5, pad=1.5, labelsize=LETTERS)
     return figure

@@ -1,12 +1,12 @@
 """Errors in answers: where and how decoders go wrong.
 
-One teacher-forced pass suffices: up to the first wrong place the decoder itself predicts the right
-answer, so the argmax at that place is exactly the first error of greedy decoding. What follows it
-is not measured: an answer whose first error is a digit may have a wrong length as well.
+One teacher-forced pass suffices: up to its first wrong token, the decoder predicts the right
+answer, so the argmax there is exactly the first error of greedy decoding. Later tokens are not
+measured: an answer whose first error is a digit may also have a wrong length.
 
-Rows of the study: `problems` with the same region, `chain` (length of the longest carry chain),
-`error` (EXACT or a key of KINDS) and `place` of the first wrong token (0 the least significant;
-none for an exact answer).
+Rows of the study: the number of `problems` that share region, `chain` (length of the longest carry
+chain), `error` (EXACT or a key of KINDS) and `place` of the first wrong token (0 is the least
+significant; none for an exact answer).
 """
 
 from typing import Any
@@ -48,7 +48,7 @@ from tape_arith.models.hardware import Hardware
 from tape_arith.models.names import AttentionChoice
 
 EXACT = "exact"
-"""The `error` of a right answer."""
+"""The value of `error` for a right answer."""
 KINDS = {
     "ended_early": "ended too early",
     "went_on": "did not end",
@@ -62,8 +62,8 @@ _WRONG_LENGTH, _OFF_BY_ONE = ["ended_early", "went_on"], ["one_less", "one_more"
 # Lengths in one hue, digits in another, so that the two halves of a bar are seen first.
 _COLOURS = ("#b35806", "#f1a340", "#053061", "#4393c3", "#c6dbef", "#999999")
 _FEWEST = 50
-"""The fewest answers, all seeds together, of which the figure shows a share; the table has all. If
-no chain has as many, the length with most answers is drawn."""
+"""Minimum number of answers, over all seeds, for a point of the figure; the table has all. If no
+chain length has so many, the length with the most answers is drawn."""
 _LINE: dict[str, Any] = {"linewidth": 0.9, "markersize": 3.0, "markeredgewidth": 0.4}
 _LEGEND = (
     "The first error is the token at which greedy decoding first leaves the right answer; place 0 "
@@ -111,7 +111,7 @@ def errors(
 def first_errors(
     problems: Problems, chains: Integers, outcome: Outcome, trained_digits: int
 ) -> pd.DataFrame:
-    """Return a row a problem; `chains` int64[n] are the lengths of their longest carry chains."""
+    """Return one row per problem; `chains` int64[n] has the length of its longest carry chain."""
     longer = (problems.operand_lengths > trained_digits).any(axis=1)
     starts = problems.starts + problems.prompt_lengths
     right = problems.tokens[starts + np.maximum(outcome.first_wrong, 0)].astype(np.int64)
@@ -138,8 +138,8 @@ def first_errors(
 
 
 def _counts(study: Study, region: Region, by: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Count wrong answers and all answers, seeds together: a row a value of `by`, a column a
-    label."""
+    """Count wrong answers and all answers, over all seeds: one row per value of `by`, one column
+    per label."""
     rows = study.labelled.query("region == @region")
     tables = [
         each.pivot_table("problems", by, "label", "sum", fill_value=0)
@@ -150,7 +150,7 @@ def _counts(study: Study, region: Region, by: str) -> tuple[pd.DataFrame, pd.Dat
 
 
 def _kinds(study: Study, region: Region) -> pd.DataFrame:
-    """Count first errors: a row a label, a column for each of KINDS."""
+    """Count first errors: one row per label, one column for each of KINDS."""
     return _counts(study, region, "error")[0].reindex([*KINDS], fill_value=0).T
 
 
@@ -212,8 +212,8 @@ def _kinds_table(study: Study, region: Region) -> pd.DataFrame:
 
 @styled()
 def figures(study: Study) -> dict[str, Figure]:
-    """Draw exact match by carry chain, a panel a region; below, places and kinds of the first
-    errors of the last region."""
+    """Draw exact match by carry chain, one panel per region; below, places and kinds of the first
+    errors in the last region."""
     last, styles = study.regions[-1], series_styles(study.seeds)
     handles: list[Artist] = [
         Line2D([], [], label=name, **style, **_LINE) for name, style in styles.items()
@@ -278,14 +278,14 @@ def _draw_places(ax: Axes, study: Study, region: Region) -> None:
 
 
 def _draw_kinds(ax: Axes, table: pd.DataFrame) -> None:
-    """Draw a bar an encoding, the first on top: the kinds of its first errors."""
+    """Draw one bar per encoding, the first on top, divided into kinds of first errors."""
     wrong = table.sum(axis=1)
     shares = table.div(wrong.clip(lower=1), axis=0)
     left = shares.cumsum(axis=1) - shares
     for kind, colour in zip(KINDS, _COLOURS, strict=True):
         ax.barh(range(len(table)), shares[kind], 0.5, left[kind], color=colour, linewidth=0)
     for number, label in enumerate(table.index):
-        # Above the bar, where a name with many options has room.
+        # The name stands above the bar, where there is room for many options.
         text = f"{label}, {wrong[label]:,} wrong"
         ax.text(0.01, number - 0.3, text, va="bottom", fontsize=LETTERS - 0.5)
     ax.set(xlim=(0, 1), ylim=(len(table) - 0.6, -0.75), yticks=[])

@@ -33,9 +33,10 @@ from tape_arith.models.sequences import Sequences
 
 Integers = NDArray[np.int64]
 NUMBERS_A_BATCH = 20_000_000
-"""Attention weights of all layers of a batch: two sets of them take 320 MB in float64."""
+"""Maximum attention weights in a batch, over all layers; two sets of these take 320 MB in
+float64."""
 _EAGER = AttentionChoice("eager", compiled=False)
-"""The backend that shows its weights."""
+"""The backend that exposes its weights."""
 
 
 class Sample(NamedTuple):
@@ -57,9 +58,9 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class StudiedRuns:
-    """Finished runs by their folders, and the problems of `split` that they are scored on.
+    """The records of finished runs, by folder, and the `split` whose problems are studied.
 
-    Their records differ in the encoding, the seed and the [BOS] of training alone.
+    The records differ only in the encoding, the seed and the number of [BOS] in training.
     """
 
     records: dict[Path, RunRecord]
@@ -77,10 +78,10 @@ class StudiedRuns:
         return Bucket(config.task, config.tested_digits, config.evaluation_seed, self.split)
 
     def regions(self, count: int | None = None) -> dict[Region, Integers]:
-        """Return the indices of the first `count` problems (None: of all) in distribution, both
-        operands of trained lengths, and out of it; a region without problems is absent.
+        """Return the indices of the first `count` problems (None: all), by region.
 
-        Raises UsageError if there are fewer.
+        In distribution, both operands have trained lengths. A region without problems is absent.
+        Raises UsageError if there are fewer problems.
         """
         config, bucket = self.record.config, self.bucket
         available = config.problems_per_cell * bucket.num_pairs
@@ -105,10 +106,10 @@ class StudiedRuns:
         compute: AttentionChoice = _EAGER,
         **facts: Any,
     ) -> Study:
-        """Return the study of the problems at the indices of `regions`, with further `facts`.
+        """Measure each run on the problems at the indices of `regions`; return the study.
 
-        `measured` returns the rows of one run, of its final decoder in float32, uncompiled, by
-        default with attention that shows its weights.
+        `measured` takes a run's final decoder, in float32 and uncompiled, and returns its rows. By
+        default attention exposes its weights. The study also holds `facts`.
         """
         bucket, record, frames = self.bucket, self.record, []
         with bar(f"study {kind}", len(self.records)) as update:
@@ -141,8 +142,8 @@ class StudiedRuns:
 def comparable_runs(paths: Sequence[Path], split: str = EVALUATION) -> StudiedRuns:
     """Load the runs at `paths`, in this order.
 
-    Raises UsageError if there is none, one is not trained to its end or there twice, or presets or
-    settings differ in more than the [BOS] tokens that training put in front.
+    Raises UsageError if `paths` is empty, a run is unfinished or given twice, or presets or
+    settings differ in more than the number of [BOS] that training put in front.
     """
     if not paths:
         raise UsageError("no run is named: give the folders of runs, as `tape-arith list` shows")
@@ -175,11 +176,11 @@ def _settings(record: RunRecord) -> dict[str, Any]:
 
 
 def watched(decoder: Decoder, seqs: Sequences) -> tuple[list[Tensor], list[Tensor | None]]:
-    """Record a forward of padded rows, in the precision of the decoder's parameters: the attention
-    weights [B, H, T, T] of each layer, and the inner products [B or 1, H or 1, T, T] of the
-    positional state that it used, None for an encoding without such a state.
+    """Run a forward pass of padded rows, in the precision of the decoder's parameters.
 
-    The attention backend must be `eager`, which alone shows its weights. Raises UsageError as the
+    Returns, for each layer, the attention weights [B, H, T, T] and the inner products [B or 1,
+    H or 1, T, T] of the positional state that it used (None for an encoding without such a state).
+    The backend must be `eager`, which alone exposes its weights. Raises UsageError where the
     encoding does; Failure if weights are not finite.
     """
     weights: list[Tensor] = []

@@ -1,14 +1,14 @@
-"""Stability under positional shifts: the change of attention if indices start elsewhere or [BOS]
+"""Stability under positional shifts: how attention changes if indices start elsewhere or [BOS]
 tokens come first.
 
 After Table 8 of the TAPE paper (arXiv 2501.00712), whose text leaves the formula open. For each
-layer D = mean |A - A'| / mean |A|, A the attention weights before and A' after the change, means
-over problems, heads and the causal triangle (a key for each token up to the query); and the same
-for P(t, i) = sum_f tr(e_t e_i^T), the inner products of the positional state that the layer's
-attention uses. Every entry weighs the same, so that long problems weigh more.
+layer, D = mean |A - A'| / mean |A|, where A are the attention weights before the change and A'
+those after it. Means are over problems, heads and the causal triangle (keys up to each query), with
+equal weight for every entry, so that long problems count more. D is also measured for
+P(t, i) = sum_f tr(e_t e_i^T), the inner products of the positional state that attention uses.
 
-Rows of the study: D as `value` for each precision, change, measure and layer; a measure that does
-not exist has one row without a value, with the reason in `why`.
+Rows of the study: D as `value` for each precision, change, measure and layer. If an encoding lacks
+a measure, one row without a value has the reason in `why`.
 """
 
 from dataclasses import replace
@@ -34,8 +34,8 @@ from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 
 SHIFTS = {"start 3": (3, 0), "start 1000": (1000, 0), "BOS": (0, 3)}
-"""The index of the first token and the number of [BOS] in front, for each change: the two of the
-paper, and a shift beyond every trained index."""
+"""For each change, the index of the first token and the number of [BOS] in front. "start 1000" lies
+beyond every trained index; the other two are the paper's."""
 _CHANGES = {
     "start 3": "indices start at 3",
     "start 1000": "indices start at 1000",
@@ -47,11 +47,11 @@ _MEASURES = {
     _RENORMALISED: "attention weights, renormalised",
     _PRODUCTS: "inner products of positions",
 }
-"""Quantities compared before and after a change. Renormalised: rows sum to 1 again without the
-columns of the leading tokens (a row whose whole weight lay there stays zero)."""
+"""Quantities compared before and after a change. Renormalised: without the columns of the leading
+tokens, rows are scaled to sum to 1 again (a row whose whole weight lay there stays zero)."""
 _ROUNDING = {"float32": 3e-5, "float64": 1e-12}
-"""Changes up to here may be rounding alone: some hundred units of it, in float64 some thousand,
-because the angle of an index near 1000 is itself rounded by 1e-13 there."""
+"""Changes up to this level may be rounding alone. It is some hundred units of rounding in float32,
+some thousand in float64, where the angle of an index near 1000 is itself rounded by 1e-13."""
 _BAND = "#e9e9e9"
 _DOTTED: dict[str, Any] = {"linestyle": (0, (1, 1.5))}
 _DEFINITION = (
@@ -86,8 +86,8 @@ def measure(runs: StudiedRuns, count: int, *, double: bool = False) -> Study:
 def deviations(decoder: Decoder, sample: Sample, device: str) -> pd.DataFrame:
     """Measure `decoder`, in the precision of its parameters, for each of SHIFTS.
 
-    Its inputs are those of scoring: whole problems without the end token. Raises as `watched`,
-    except for an index that an encoding does not have: its deviations have no values.
+    Its inputs are those of scoring: whole problems without the end token. Raises what `watched`
+    does, except that an index which the encoding does not have gives rows without values.
     """
     rows: list[tuple[str, str, str | None, int | None, float | None]] = []
     for change, (start, leading) in SHIFTS.items():
@@ -110,7 +110,7 @@ def _deviations(
     decoder: Decoder, sample: Sample, device: str, start: int, leading: int
 ) -> dict[str, Tensor]:
     """Return D of each layer, float64 [N], by measure."""
-    # The sums of |x - x'| and |x| of each measure and layer.
+    # For each measure and layer, the sums of |x - x'| and |x|.
     sums: dict[str, Tensor] = {}
     original = slice(leading, None)
     for rows in sample.batches(decoder):
@@ -129,7 +129,7 @@ def _deviations(
                 renormalised = (changed / changed.sum(-1, keepdim=True)).nan_to_num(nan=0.0)
                 pairs[_RENORMALISED] = (weights, renormalised)
             if products is not None and moved is not None:
-                # One that depends on indices alone has one row for the batch: it counts for each.
+                # A state that depends on indices alone has one row, used for the whole batch.
                 shape = (len(weights), -1, -1, -1)
                 moved = moved[..., original, original]
                 pairs[_PRODUCTS] = (products.expand(shape), moved.expand(shape))
@@ -144,7 +144,7 @@ def _deviations(
 
 
 def to_markdown(study: Study) -> str:
-    """Format a row for each encoding, precision, change and measure, a column a layer."""
+    """Format a row for each encoding, precision, change and measure; each layer is a column."""
     rows, body = study.labelled, []
     for key, group in rows.groupby(["label", "precision", "change", "measure"], sort=False):
         label, precision, change, measure = map(str, key)
@@ -164,8 +164,8 @@ def to_markdown(study: Study) -> str:
 
 @styled()
 def figures(study: Study) -> dict[str, Figure]:
-    """Draw a row of panels for attention weights, one for inner products if any encoding has them,
-    and a column a change. Of two precisions draws the finer."""
+    """Draw a row of panels for attention weights and, if any encoding has them, one for inner
+    products; each change is a column. Draws the finer precision alone."""
     rows = study.labelled
     precision = str(rows.precision.max())
     level, rows = _ROUNDING[precision], rows[(rows.precision == precision) & rows.value.notna()]
@@ -187,12 +187,12 @@ def figures(study: Study) -> dict[str, Figure]:
             if drawn.empty:
                 ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center", fontsize=LETTERS)
             if change == "BOS" and measure == _ATTENTION:
-                # Of raw weights the means alone: thin lines would hide the others.
+                # Draw raw weights as means alone: their thin lines would hide the others.
                 raw = drawn.groupby(["label", "layer"], sort=False).value.mean().reset_index()
                 draw_runs(ax, raw.assign(run=""), "layer", "value", styles, **look, **_DOTTED)
                 drawn = rows[rows.measure == _RENORMALISED]
             draw_runs(ax, drawn, "layer", "value", styles, **look)
-            if change == "BOS":  # mostly far beyond rounding, near to each other
+            if change == "BOS":  # values are far above rounding, close together
                 ax.set_ylim(bottom=0)
             else:
                 ax.axhspan(0, level, color=_BAND, linewidth=0, zorder=0)

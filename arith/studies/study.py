@@ -25,8 +25,8 @@ class Study:
 
     `facts` has the preset, the settings that differ from it, trained_digits and `evaluation`: task,
     version, split, seed, max_digits, the number of problems by region, and their sha256. `rows` has
-    a row a number; its first columns are run, encoding, seed and leading_bos (the most [BOS] that
-    training put in front of a problem).
+    one row per number; its first columns are run, encoding, seed and leading_bos (the most [BOS]
+    that training put in front of a problem).
     """
 
     kind: str
@@ -72,14 +72,14 @@ class Study:
         return self.rows.to_csv(index=False, lineterminator="\n", float_format="%.10g")
 
     def to_json(self) -> str:
-        """Format the facts and the rows; a number that is not there is null."""
+        """Format the facts and the rows; a missing number is null."""
         rows = self.rows.astype(object).where(self.rows.notna(), None).to_dict("records")
         content = {"schema": _SCHEMA, "kind": self.kind, **self.facts, "rows": rows}
         return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
 def mean_cell(values: Iterable[float], number: str = ".3f") -> str:
-    """Format the mean of seeds with the half-width of its interval, or the number of one seed.
+    """Format the mean over seeds and the half-width of its interval; for one seed, its value.
 
     >>> mean_cell([0.5]), mean_cell([0.5, 0.5])
     ('0.500', '0.500 ± 0.000')
@@ -92,7 +92,7 @@ def mean_cell(values: Iterable[float], number: str = ".3f") -> str:
 
 
 def markdown(table: pd.DataFrame, text_columns: int) -> str:
-    """Format a pipe table of cells that are text; the first `text_columns` are flush left."""
+    """Format a pipe table of text cells; the first `text_columns` columns are left-aligned."""
     return pipe_table(table, list(table)[:text_columns])
 
 
@@ -104,10 +104,10 @@ def draw_runs(
     styles: Mapping[str, Mapping[str, Any]],
     **look: Any,
 ) -> None:
-    """Draw `y` over `x` for each label: the mean of its runs, over a thin line a run."""
+    """Draw `y` over `x` for each label: one thin line per run, and their mean above these."""
     for label, group in rows.groupby("label", sort=False):
         runs, style = group.pivot(index=x, columns="run", values=y), styles[str(label)]
-        places = runs.index.to_numpy(float)
+        abscissas = runs.index.to_numpy(float)
         if len(runs.columns) > 1:
-            ax.plot(places, runs, color=style["color"], linewidth=0.5, alpha=0.5)
-        ax.plot(places, runs.mean(axis=1), zorder=3, **{**style, **look})
+            ax.plot(abscissas, runs, color=style["color"], linewidth=0.5, alpha=0.5)
+        ax.plot(abscissas, runs.mean(axis=1), zorder=3, **{**style, **look})

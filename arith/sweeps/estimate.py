@@ -1,6 +1,6 @@
 """Estimate the cost of a sweep's jobs, and their time on this machine.
 
-A few steps of one encoding are timed here; all other jobs go by their FLOPs.
+A few steps of one encoding are timed here; the time of every job is extrapolated by its FLOPs.
 """
 
 import os
@@ -33,17 +33,17 @@ from tape_arith.models.hardware import detect
 from tape_arith.models.names import AttentionChoice, Encoding, Name
 
 _STEPS, _SECONDS = 20, 5.0
-"""Most steps of a probe, and about its seconds. The first two fifths do not count: at first a
-process takes up to twice as long, because all its memory is new."""
+"""Maximum steps of a probe, and its approximate seconds. The first two fifths of the steps do not
+count: a process is up to twice as slow at first, because all its memory is new."""
 _MOST_FLOPS = 1e11
-"""FLOPs of a timed step on a CPU, about a second; larger batches are cut."""
+"""Maximum FLOPs of a timed step on a CPU, about one second; a larger batch is cut to fit."""
 
 
 def cost(job: Job) -> tuple[int, float]:
-    """Count the tokens that a whole job reads, and useful FLOPs; 0 if it only writes files.
+    """Count the tokens that a whole job reads and its useful FLOPs; both are 0 for `generate`.
 
-    Scoring takes a third of the FLOPs that training takes for a token. Raises Failure if a user's
-    encoding cannot tell its products.
+    Scoring a token takes a third of the FLOPs of training on it. Raises Failure if a user's
+    encoding cannot list its matrix products.
     """
     config = job.run.config
     flops = training_flops_a_token(Name(job.run.name.encoding), config)
@@ -58,7 +58,7 @@ def cost(job: Job) -> tuple[int, float]:
 
 @lru_cache(maxsize=64)
 def _grid_tokens(config: Config, split: str) -> int:
-    """Count the tokens of all problems of a grid, by those of its first block."""
+    """Count the tokens of all problems of a grid, extrapolated from its first block."""
     bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, split)
     block = bucket.problems(0, bucket.num_pairs)
     return int(block.lengths.sum()) * config.problems_per_cell
@@ -67,10 +67,10 @@ def _grid_tokens(config: Config, split: str) -> int:
 def forecast(sweep: Sweep, jobs: Sequence[Job], slots: int, here: bool) -> dict[str, Any]:
     """Estimate what the jobs of a sweep cost, and how long they take if they run `here`.
 
-    Keys are stable: it is what `sweep --dry-run --json` prints.
+    The keys are stable, because `sweep --dry-run --json` prints them.
     """
     done = done_jobs(jobs)
-    threads = cores_per_slot(slots) if slots > 1 else None  # one slot has what this process has
+    threads = cores_per_slot(slots) if slots > 1 else None  # one slot is this process
     to_do = [job for job in jobs if job.id not in done]
     probe, rate = _time_first(to_do if here else [], threads)
     rows: list[dict[str, Any]] = []
@@ -82,9 +82,9 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: int, here: bool) -> dict[
         rows.append(row | {"state": state, "tokens": tokens, "flops": flops, "seconds": seconds})
     waiting = [row for row in rows if row["state"] == "to do"]
     left = {key: sum(row[key] for row in waiting) for key in ("tokens", "flops", "seconds")}
-    # Slots beyond the GPUs, or beyond the cores without GPUs, wait for each other.
+    # More slots than GPUs (without GPUs: than cores) share them, and so save no time.
     at_once = min(slots, len(visible_gpus()) or os.cpu_count() or 1)
-    # Trained runs keep the final weights, and those before the cool-down with two moments each.
+    # A run keeps its final weights, and its weights before the cool-down with their two moments.
     runs = [job.run for job in jobs if job.kind == "train"]
     parameters = [blueprint(run.config, Name(run.name.encoding)).num_parameters() for run in runs]
     return {
@@ -102,9 +102,9 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: int, here: bool) -> dict[
 
 
 def _time_first(jobs: Sequence[Job], threads: int | None) -> tuple[Encoding | None, float]:
-    """Time the first encoding whose steps do not fail; return it and the seconds of a FLOP.
+    """Time the first encoding whose steps do not fail; return it and its seconds per FLOP.
 
-    An encoding that fails is left to its own jobs, so that the others run.
+    An encoding that fails is skipped: its own jobs will report it, and the others still run.
     """
     runs: dict[Encoding, Run] = {}
     for job in jobs:
@@ -120,9 +120,9 @@ def _time_first(jobs: Sequence[Job], threads: int | None) -> tuple[Encoding | No
 
 
 def seconds_per_flop(run: Run, compute: AttentionChoice, threads: int | None = None) -> float:
-    """Measure the seconds of a FLOP here: the median over a few training steps of `run`.
+    """Measure seconds per FLOP on this machine: the median over a few training steps of `run`.
 
-    `threads` are those of a CPU that its job will have.
+    `threads` is the number of CPU threads that its job will have.
     """
     config, hardware = run.config, detect(*compute)
     if threads is not None and hardware.device == "cpu":
@@ -145,7 +145,7 @@ def seconds_per_flop(run: Run, compute: AttentionChoice, threads: int | None = N
 
 
 def forecast_text(forecast: Mapping[str, Any]) -> str:
-    """Format for people what is left of each encoding and combination of settings, and in all."""
+    """Format for people the work left for each encoding and combination of settings, and in all."""
     jobs = pd.DataFrame(forecast["jobs"])
     keys = ["encoding", *forecast["varied"]]
     groups = jobs[jobs["state"] == "to do"].assign(jobs=1).groupby(keys, sort=False)
@@ -161,7 +161,7 @@ def forecast_text(forecast: Mapping[str, Any]) -> str:
 
 
 def forecast_total(forecast: Mapping[str, Any]) -> str:
-    """Sum up in a line the work that is left."""
+    """Summarize the remaining work in one line."""
     left, count, slots = forecast["left"], len(forecast["jobs"]), forecast["slots"]
     if not left["jobs"]:
         return f"all {count} jobs are done"

@@ -1,8 +1,8 @@
 """Plan the jobs of runs (generate, train, score), tell which are done, and run them in order.
 
-A job is a call of a tape-arith command that can be repeated: it resumes where it stopped, and does
-nothing if it is done. Whether it is done is read from the files of its run, whoever wrote them. No
-torch here.
+A job is one call of a tape-arith command. It can be repeated: it resumes where it stopped, and does
+nothing if it is done. Only the files of its run decide whether it is done, whichever process wrote
+them. Never imports torch.
 """
 
 import time
@@ -35,7 +35,7 @@ SECONDS_BEFORE_AGAIN = 5.0
 
 @dataclass(frozen=True)
 class Job:
-    """One call of a command; `evaluation_set` is that of a score job."""
+    """One call of a command; only score jobs use `evaluation_set`."""
 
     id: str
     kind: Kind
@@ -73,7 +73,7 @@ class Job:
         return argv + options.compute.options
 
     def progress(self) -> Progress:
-        """Read from the files of its run how far it is; `generate` alone checks a dataset."""
+        """Read its progress from the run's files; unknown for `generate`, which checks its data."""
         if self.kind == "train":
             return self.folder.train_progress(self.run.expected)
         return self.run.score_progress(self.evaluation_set) if self.kind == "score" else Progress()
@@ -86,7 +86,7 @@ class Job:
         return self.progress().done
 
     def complete_grid(self) -> Grid | None:
-        """Return the grid of a score job that is done."""
+        """Return the grid of a score job that is done; None for any other job."""
         return self.run.complete_grid(self.evaluation_set) if self.kind == "score" else None
 
 
@@ -115,9 +115,9 @@ def plan(
     *,
     data: Path | None = None,
 ) -> list[Job]:
-    """Return the jobs of `runs` below `out` in order, each after those it depends on.
+    """Return the jobs of `runs` below `out`, each after the jobs that it depends on.
 
-    data  the folder where datasets are written; None makes the same problems as they are needed
+    data  the folder where datasets are written; with None, training makes the same problems itself
     """
     jobs: dict[str, Job] = {}
 
@@ -154,7 +154,8 @@ def plan(
 def done_jobs(jobs: Sequence[Job]) -> set[str]:
     """Return the ids of the jobs that need not run.
 
-    Their files are there, or all jobs that depend on them are done: a scored run needs no weights.
+    That is so if a job's files are there, or if all jobs that depend on it are done: a scored run
+    needs no weights.
     """
     done: set[str] = set()
     dependents: dict[str, list[str]] = {job.id: [] for job in jobs}
@@ -173,14 +174,14 @@ def done_jobs(jobs: Sequence[Job]) -> set[str]:
 
 @dataclass
 class Outcome:
-    """The result of a call: the jobs that failed, and whether any is left to do."""
+    """The result of `run_jobs`: the jobs that failed, and whether any other is left to do."""
 
     failed: list[JobEnd] = field(default_factory=list)
     left: bool = False
 
     @property
     def exit_code(self) -> int:
-        """0 done; 1 or 2 if jobs failed (2 if all of them by wrong usage); 3 partly done."""
+        """The exit code: 1 if jobs failed (2 if all by wrong usage), 3 if partly done, else 0."""
         if self.failed:
             usage = all(end.code == EXIT_USAGE for end in self.failed)
             return EXIT_USAGE if usage else EXIT_FAILED
@@ -195,8 +196,8 @@ def run_jobs(
 ) -> Outcome:
     """Run the jobs that are not done, each after those it depends on, never two on one folder.
 
-    What fails does not stop the others. A job that was preempted, or whose folder another process
-    has locked, is tried again.
+    A job that fails is passed to `failed` and does not stop the others. A job that was preempted,
+    or whose folder another process has locked, is tried again.
     """
     done = done_jobs(jobs)
     waiting = [job for job in jobs if job.id not in done]
@@ -216,7 +217,7 @@ def run_jobs(
                 continue
             taken.add(job.folder.path)
             waiting.remove(job)
-            if job.done():  # by another process, meanwhile
+            if job.done():  # another process did it meanwhile
                 done.add(job.id)
                 continue
             running[job.id] = job
@@ -229,7 +230,7 @@ def run_jobs(
             if grid := end.job.complete_grid():
                 varied = (f"{key}={value} " for key, value in end.job.run.settings.items())
                 say("".join(varied) + grid.summary())
-            # Files say what is done, never an exit code alone; a dataset has no such file.
+            # Besides the exit code, the job's files must say that it is done; a dataset has none.
             if end.code == EXIT_DONE and (end.job.kind == "generate" or end.job.done()):
                 done.add(end.job.id)
             elif end.code == EXIT_AGAIN and not stopper():
@@ -245,7 +246,7 @@ def run_jobs(
                 outcome.failed.append(end)
                 failed(end)
     hopeless = {end.job.id for end in outcome.failed}
-    for job in jobs:  # each after those it depends on
+    for job in jobs:  # ordered: each follows those it depends on
         if not hopeless.isdisjoint(job.depends):
             hopeless.add(job.id)
     outcome.left |= any(job.id not in hopeless for job in waiting)
@@ -253,5 +254,5 @@ def run_jobs(
 
 
 def _is_stop(code: int) -> bool:
-    """Return whether a job ended as it was asked to; a signal may come before it handles one."""
+    """Return whether `code` means that a job was stopped (< 0: before it handled signals)."""
     return code in (EXIT_AGAIN, EXIT_INTERRUPTED) or code < 0

@@ -1,4 +1,4 @@
-"""Run the jobs of a sweep or of `run`, and write what came of them: tables and figures."""
+"""Run the jobs of a sweep or of the command `run`; write tables and figures of the results."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ def check_runs(runs: Sequence[Run], compute: AttentionChoice) -> None:
 def run_sweep(
     sweep: Sweep, out: Path, jobs: Sequence[Job], engine: Engine, stopper: Stopper
 ) -> Outcome:
-    """Run the jobs that are not done, leaving what `status` reads in the sweep's folder.
+    """Run the jobs that are not done; write what `status` reads into the sweep's folder.
 
     Raises Busy if another process runs a sweep of this name.
     """
@@ -52,7 +52,7 @@ def run_sweep(
     with lock_folder(folder, "sweep"):
         for log in (log_file(folder, job.id) for job in jobs):
             if (state := read_state(log)) and state.state == "failed":
-                state_file(log).unlink()  # it waits again
+                state_file(log).unlink()  # the job waits again
         write_text(sweep_copy(folder), sweep.text)
         return run_jobs(jobs, engine, stopper, failed)
 
@@ -60,7 +60,7 @@ def run_sweep(
 def draw_comparison(runs: Sequence[Run]) -> Path | None:
     """Draw the heatmap and write the tables of the encodings of `runs`; return the figure's path.
 
-    Takes every seed that is completely scored. Returns None if nothing is.
+    Includes every completely scored seed, even if not in `runs`. Returns None if there is none.
     """
     first = runs[0]
     names = list(dict.fromkeys(run.name for run in runs))
@@ -92,9 +92,9 @@ def _panels(names: Iterable[Name], grids: Iterable[Grid]) -> list[list[Grid]]:
 
 
 def write_tables(sweep: Sweep, out: Path) -> list[Path]:
-    """Write a table of each split, and of ablations, of what is scored; return the paths.
+    """Write tables of the complete grids, one per split, and of ablations; return the paths.
 
-    Removes stale files of an earlier sweep of the same name, and says so.
+    Removes files that an earlier sweep of the same name left, with a message.
     """
     folder = sweep_folder(sweep, out)
     written: list[Path] = []
@@ -112,7 +112,7 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
             panels: dict[Config, list[list[Grid]]] = {}
             for config, panel in choices(sweep, combination, scored):
                 panels.setdefault(config, []).append(panel)
-            table += ranked(  # within a combination
+            table += ranked(  # ranks hold within a combination
                 replace(row, settings=sweep.settings(config))
                 for config, alike in panels.items()
                 for row in rows(alike)
@@ -145,7 +145,7 @@ def _is_family(sweep: Sweep) -> bool:
 def scored_grids(
     sweep: Sweep, out: Path, evaluation_set: EvaluationSet = DEFAULT_SET
 ) -> dict[tuple[Name, Config], list[Grid]]:
-    """Return the complete grids, one a seed, of each encoding with each config."""
+    """Return the complete grids, one per seed, of each encoding with each config."""
     scored: dict[tuple[Name, Config], list[Grid]] = {}
     for run in sweep.runs(out):
         if grid := run.complete_grid(evaluation_set):
@@ -158,11 +158,11 @@ def choices(
     combination: Sequence[Config],
     scored: Mapping[tuple[Name, Config], list[Grid]],
 ) -> Iterator[tuple[Config, list[Grid]]]:
-    """Yield the config of each encoding in a combination of settings, with its grids.
+    """Yield, for each encoding, its config in a combination of settings, with the grids.
 
-    Of tuned learning rates it is the best in distribution, the first of equals: nothing out of
-    distribution decides. Skips an encoding unless every rate has the same seeds, each with a mean
-    in distribution: that would be another search.
+    If learning rates are tuned, chooses the config that is best in distribution (the first of
+    equals), never by a result out of distribution. Skips an encoding unless all its rates have the
+    same seeds with a mean in distribution: otherwise the choice would not be fair.
     """
     for name in sweep.seeds:
         panels = {config: scored.get((name, config), []) for config in combination}
@@ -179,6 +179,6 @@ def choices(
 
 
 def _in_distribution(panel: Sequence[Grid]) -> float:
-    """Return the mean on the standard problems: hard sums never choose."""
+    """Return the mean on the standard problems, even if `panel` holds grids of a hard split."""
     standard = [grid if grid.split == EVALUATION else grid.usual for grid in panel]
     return fmean(grid.mean("in_distribution") or 0.0 for grid in standard if grid is not None)

@@ -22,7 +22,7 @@ STATES = ("waiting", "running", "trained", "scored", "failed")
 class Row:
     """One job of a sweep, or one run.
 
-    step, steps  of training, or blocks of a grid
+    step, steps  steps of training (or blocks of a grid) that are done, and all of them
     reason       why the job failed, or which failed job it waits for in vain
     where        where a remote engine has the job: "slurm: running on n1"
     """
@@ -39,9 +39,9 @@ class Row:
 
 
 def status(folder: Path) -> list[Row]:
-    """Return a row a job of a sweep's folder, or a row a run of a folder of runs.
+    """Return one row per job of a sweep's folder, or one row per run in a folder of runs.
 
-    Raises UsageError if it is neither.
+    Raises UsageError if `folder` is neither.
     """
     if sweep_copy(folder).exists():
         return list(_rows_of_sweep(folder))
@@ -51,14 +51,14 @@ def status(folder: Path) -> list[Row]:
 
 
 def is_active(rows: Sequence[Row]) -> bool:
-    """Return whether anything runs, or waits for nothing that failed."""
+    """Return whether a job runs, or waits without being blocked by a failed one."""
     return any(
         row.state == "running" or (row.state == "waiting" and not row.reason) for row in rows
     )
 
 
 def content(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the rows for `--json`: keys are stable."""
+    """Return the rows for `--json`, whose keys are stable."""
     return {"schema": 1, "jobs": [asdict(row) for row in rows]}
 
 
@@ -99,7 +99,7 @@ def _row_of_job(job: Job, folder: Path, began: float) -> Row:
     row, log = _row(job.id, job.progress(), job.kind), log_file(folder, job.id)
     state = read_state(log) if row.state in ("waiting", "running") else None
     remote = state is not None and not state.is_final
-    if log.exists() and (remote or log.stat().st_mtime >= began):  # else of an earlier call
+    if log.exists() and (remote or log.stat().st_mtime >= began):  # else it is older
         row = replace(row, log=log.as_posix())
     if row.state == "waiting" and state is not None and state.state == "failed":
         return replace(row, state="failed", reason=state.reason)

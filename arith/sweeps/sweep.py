@@ -1,25 +1,25 @@
-"""A sweep: a TOML file that says which encodings are trained with which seeds. No torch here.
+"""A sweep: a TOML file that names encodings to train and their seeds. Never imports torch.
 
     # What is compared here: the line that `tape-arith sweep` shows.
     preset = "mini"
     encodings = ["rope", "tape+yarn"]     # or [[groups]], each with its encodings and seeds
-    seeds = [0, 1, 2]                     # the outer loop: what is there is a whole comparison
+    seeds = [0, 1, 2]                     # the outer loop: all encodings are trained with 0 first
     splits = ["evaluation", "carry"]      # what is scored (default: evaluation)
 
     [set]                                 # in place of the preset's settings
     steps = 2000
 
-    [grid]                                # every combination is trained, and never averaged
-    num_layers = [2, 4]                   # with another; [[grid]], several times, joins grids
+    [grid]                                # every combination is trained and has its own means;
+    num_layers = [2, 4]                   # several [[grid]] join their combinations
 
-    [tune]                                # each value is trained; the table takes the one that is
-    learning_rate = [3e-4, 1e-3]          # best in distribution, for each encoding
+    [tune]                                # each value is trained; for each encoding the table takes
+    learning_rate = [3e-4, 1e-3]          # the one that is best in distribution
 
-"*" stands for all encodings that the file does not name. tape@from=rope begins from the final
-weights of rope, tape@only-positional-from=rope trains its own parameters alone; rope is trained
-first, and scored if it is named. Runs with settings of their own go to a folder named after the
-sweep, never among the preset's, and each combination to one of its own in there. Nothing but the
-learning rate is tuned.
+"*" stands for all encodings that the file does not name. tape@from=rope starts from the final
+weights of rope; tape@only-positional-from=rope does too, but trains tape's own parameters alone.
+For both, rope is trained first, and it is scored if the file names it. Runs whose settings are not
+the preset's go to a folder named after the sweep, with a subfolder for each combination, never
+among the preset's runs. Only the learning rate can be tuned.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ from tape_arith.models.names import Name, parse
 
 BUNDLED = Path(__file__).parent / "bundled"
 _MOST = 1000
-"""Seeds or combinations: a typing error must not plan more jobs than fit into memory."""
+"""Maximum number of seeds or of combinations, so that a typing error cannot fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Run:
     config: Config
     root: Path
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Those that vary in its sweep."""
+    """The values of the settings that vary in its sweep."""
 
     @property
     def folder(self) -> RunFolder:
@@ -70,18 +70,18 @@ class Run:
 
     @property
     def source(self) -> "Run | None":
-        """The run whose final weights this one begins from, of the same seed and settings."""
+        """The run, of the same seed and settings, whose final weights this one starts from."""
         origin = self.name.encoding.origin
         return None if origin is None else replace(self, name=Name(origin.encoding))
 
     def score_progress(self, evaluation_set: EvaluationSet) -> Progress:
-        """Read how far its scoring on `evaluation_set` is."""
+        """Read how far the run is scored on `evaluation_set`."""
         way = self.name.extrapolation
         extrapolation = None if way is None else str(way)
         return self.folder.score_progress(self.expected, extrapolation, evaluation_set)
 
     def complete_grid(self, evaluation_set: EvaluationSet) -> Grid | None:
-        """Return its grid if that need not be scored again."""
+        """Return the run's grid on `evaluation_set`; None if it must still be scored."""
         if not self.score_progress(evaluation_set).done:
             return None
         grid = Grid.load(self.folder.grid_file(self.name.extrapolation, evaluation_set))
@@ -98,22 +98,22 @@ class Sweep:
     summary: str
     preset: str
     combinations: tuple[tuple[Config, ...], ...]
-    """Of each combination of settings its config, or one for each learning rate that is tuned: of
-    these the tables take one for each encoding, by the mean in distribution."""
+    """For each combination of settings its config or, if learning rates are tuned, one config for
+    each rate: tables take, for each encoding, the config that is best in distribution."""
     seeds: dict[Name, tuple[int, ...]]
-    """Of each encoding, in the file's order."""
+    """The seeds of each encoding, in the file's order."""
     splits: tuple[str, ...] = (EVALUATION,)
     varied: tuple[str, ...] = ()
-    """The settings in which configs differ."""
+    """The names of the settings in which configs differ."""
     text: str = ""
-    """The file's own."""
+    """The text of the file."""
 
     def settings(self, config: Config) -> dict[str, Any]:
         """Return the values of the varied settings."""
         return {key: getattr(config, key) for key in self.varied}
 
     def label(self, config: Config) -> str:
-        """Return "hidden_size=128,learning_rate=0.001", of varied settings, as part of a path."""
+        """Format varied settings as part of a path: "hidden_size=128,learning_rate=0.001"."""
         return ",".join(f"{key}={slug(str(v))}" for key, v in self.settings(config).items())
 
     def root(self, out: Path, config: Config) -> Path:
@@ -122,7 +122,7 @@ class Sweep:
         return out / self.name / self.label(config) if own else out
 
     def runs(self, out: Path) -> list[Run]:
-        """List the runs, in order."""
+        """List the runs, seed by seed."""
         roots = {config: self.root(out, config) for config in chain(*self.combinations)}
         return [
             Run(name, seed, self.preset, config, root, self.settings(config))
@@ -134,12 +134,12 @@ class Sweep:
 
 
 def sweep_folder(sweep: Sweep, out: Path) -> Path:
-    """Return the folder of a sweep's logs, states and tables; its runs are among those of `out`."""
+    """Return the folder of a sweep's logs, states and tables; its runs are elsewhere in `out`."""
     return out / "sweeps" / sweep.name
 
 
 def sweep_copy(folder: Path) -> Path:
-    """Return the copy of a sweep's file in its folder: `status` plans the jobs of the last call."""
+    """Return the path of the sweep file's copy, from which `status` plans the same jobs."""
     return folder / f"{folder.name}.toml"
 
 
@@ -257,7 +257,7 @@ def _seeds(file: SweepFile) -> dict[Name, tuple[int, ...]]:
                     raise UsageError(f"{name} is named twice")
                 seeds[name] = tuple(dict.fromkeys(table.seeds))
     first, *more = seeds
-    for name in more:  # a training before each "from="
+    for name in more:  # each "from=" is one training before
         if str(name).count("from=") != str(first).count("from="):
             raise UsageError(
                 f"{first} and {name} do not begin alike, so they never stand in one table: give "

@@ -1,10 +1,10 @@
-"""Engines of jobs. An engine starts jobs and reports how they ended; `run_jobs` decides the rest.
+"""Engines start jobs and report how they ended; `run_jobs` decides the rest.
 
 local   in this process, or subprocesses of this machine     ray    tasks of a Ray cluster
 worker  a job on the node that a cluster chose for it        slurm  arrays of batch jobs
 
-A file of this folder is an engine: its name is the one after --engine, and the keyword-only
-arguments of its last class are its options. No torch here.
+Every file of this folder except `worker` is an engine: --engine takes the file's name, and the
+keyword-only arguments of its last class are the engine's options. Never imports torch.
 """
 
 import re
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """Runs jobs at the same time, none of which waits for another."""
+    """Runs jobs at the same time; none of them depends on another that still runs."""
 
     @property
     def free(self) -> float:
@@ -27,7 +27,7 @@ class Engine(Protocol):
         ...
 
     def submit(self, job: "Job", seconds: float | None) -> None:
-        """Start `job`, which is to stop in good order after `seconds`."""
+        """Start `job`, which has to save and stop after `seconds` (None: no limit)."""
         ...
 
     def wait(self, seconds: float) -> "list[JobEnd]":
@@ -35,20 +35,20 @@ class Engine(Protocol):
         ...
 
     def stop(self) -> None:
-        """Ask every running job to stop in good order; `wait` still returns how they end."""
+        """Ask every running job to save and stop; `wait` still returns how each ended."""
         ...
 
 
 def engine_names() -> list[str]:
-    """List the engines, as after --engine."""
+    """List the names that --engine takes."""
     return sorted(location.name for location in _locations())
 
 
 def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
-    """Build the engine `name[:key=value...]`; None for this machine.
+    """Build the engine `name[:key=value...]`; return None for `local`.
 
-    It takes up to `slots` jobs at a time (None: any number), with logs and states in `folder`.
-    Raises UsageError for an unknown name or option, or if what the engine needs is not here.
+    The engine runs up to `slots` jobs at a time (None: any number), with logs and states in
+    `folder`. Raises UsageError for an unknown name or option, or if its software is missing.
     """
     name, *settings = re.split(r":(?=\w+=)", text.strip())  # a value may hold colons
     location = select("engine", _locations(), name)

@@ -30,7 +30,7 @@ SECONDS_BETWEEN_LOOKS = 0.1
 def local_engine(slots: int, folder: Path, stopper: Stopper) -> Engine:
     """Return the engine of this machine.
 
-    One slot is this process: its bar is the terminal's, and torch is imported once.
+    With one slot, jobs run in this process: the terminal shows their bars, torch is imported once.
     """
     return InProcess(stopper) if slots == 1 else Subprocesses(slots, folder)
 
@@ -51,7 +51,7 @@ class InProcess:
         try:
             if perform(job, self.stopper):
                 code = EXIT_DONE
-        except Exception as error:  # as in a process of its own, it ends no other job
+        except Exception as error:  # a job that fails must not end the others
             reason = " ".join(str(error).split())
             code = EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED
             code = getattr(error, "exit_code", code)
@@ -67,13 +67,13 @@ class InProcess:
         return ended
 
     def stop(self) -> None:
-        """No-op: jobs run synchronously."""
+        """Do nothing: no job is running when this is called."""
 
 
 def perform(job: Job, stopper: Stopper) -> bool:
-    """Do a job as its command would; return whether it came to its end.
+    """Do a job as its command would; return whether it is complete.
 
-    Raises UsageError and Failure, as its command.
+    Raises UsageError and Failure where the command does.
     """
     run, options, name = job.run, job.options, job.run.name
     if job.kind == "generate":
@@ -104,8 +104,8 @@ def perform(job: Job, stopper: Stopper) -> bool:
 class Subprocesses:
     """Runs up to `slots` jobs at a time as subprocesses, which log to `folder`.
 
-    A slot is a share of the cores, and of the GPUs if there are any. Children are asked to stop
-    with SIGTERM, on which they save and exit with 75, and they never outlive this process.
+    Each slot has an equal part of the cores and, if there are GPUs, one of them, perhaps shared.
+    `stop` sends SIGTERM; children then save and exit with 75. They never outlive this process.
     """
 
     def __init__(self, slots: int, folder: Path) -> None:
@@ -141,19 +141,19 @@ class Subprocesses:
         return ended
 
     def stop(self) -> None:
-        """Ask once: a second signal would end the children as they stand."""
+        """Ask the children once: a second signal would end them before they have saved."""
         for process in self.children if not self.stopping else ():
             process.terminate()
         self.stopping = True
 
 
 def default_slots() -> int:
-    """Return a slot a GPU, or one."""
+    """Return the number of GPUs, or 1 without any."""
     return max(1, len(visible_gpus()))
 
 
 def cores_per_slot(slots: int) -> int:
-    """Return the threads that each of `slots` jobs at a time is given."""
+    """Return the number of threads for each job if `slots` jobs run at a time."""
     return max(1, (os.cpu_count() or 1) // slots)
 
 

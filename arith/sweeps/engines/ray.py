@@ -1,7 +1,7 @@
-"""Ray: a job is a task of a Ray cluster whose nodes share the file system that it is sent from.
+"""Ray: each job is a task of a Ray cluster whose nodes share the sender's file system.
 
-A task is the path of a job's log; the work is the command line on the node, as everywhere. Ray
-runs the tasks of a lost node again on another one, where they resume.
+A task is given the path of a job's log, and runs the job's command line as every engine does. If a
+node is lost, Ray runs its tasks again on another node, where they resume.
 """
 
 import sys
@@ -20,7 +20,7 @@ from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
 class Ray:
     """Runs up to `slots` jobs in the cluster at `address` ("auto": RAY_ADDRESS, or this machine).
 
-    Each job has so many CPUs and GPUs (also a fraction of one), and `retries` if its node is lost.
+    Each job has `cpus` CPUs and `gpus` GPUs (or fractions), and `retries` if its node is lost.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Ray:
         if not self.jobs:
             sleep(seconds)
             return []
-        with redirect_stdout(sys.stderr):  # a thread of Ray prints lost nodes
+        with redirect_stdout(sys.stderr):  # a thread of Ray prints which nodes are lost
             over, _ = self.ray.wait([*self.jobs], num_returns=1, timeout=seconds)
         ended = []
         for reference in over:
@@ -83,7 +83,7 @@ class Ray:
         return ended
 
     def stop(self) -> None:
-        """Cancel waiting tasks and interrupt running ones, which pass it on to their jobs."""
+        """Cancel waiting tasks and interrupt running ones, which then ask their jobs to stop."""
         for reference in self.jobs:
             self.ray.cancel(reference, force=False)
 

@@ -1,8 +1,8 @@
-"""Slurm: jobs go as arrays of batch jobs, sent with sbatch; nodes share the file system.
+"""Slurm: sbatch sends jobs as arrays of batch jobs; the nodes share the file system.
 
-A job is the program `worker` with a line of a file. Its state says what it does and how it ended,
-and squeue which jobs are still there. Jobs go on without this process, and the next call finds
-them.
+A batch job runs the program `worker` for one line of a file. The job's state file tells what it
+does and how it ended; squeue tells which jobs are still queued or running. Jobs go on without this
+process, and the next call finds them.
 """
 
 import shlex
@@ -20,17 +20,17 @@ from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
 from tape_arith.arith.terminal import say
 
 SECONDS_BETWEEN_LOOKS = 5.0
-LOST_AFTER = 30.0  # the last write of a node takes a while to be seen elsewhere
-LONGEST_SILENCE = 600.0  # of squeue: a controller may be restarted meanwhile
+LOST_AFTER = 30.0  # seconds: a node's last write takes a while to be seen elsewhere
+LONGEST_SILENCE = 600.0  # seconds without squeue: its controller may be restarting
 WORKER = "tape_arith.arith.sweeps.engines.worker"
-_LARGEST_ARRAY = 1_000  # Slurm's own default for MaxArraySize is 1,001, which counts from 0
+_LARGEST_ARRAY = 1_000  # Slurm's default MaxArraySize is 1,001, with indices from 0
 
 
 class Slurm:
     """Keeps up to `slots` jobs in the queue, and runs `throttle` of each array at a time.
 
-    Jobs get a signal `warning` seconds before a preemption or the end of their time. Other options
-    of sbatch are environment variables, like SBATCH_QOS.
+    Jobs get a signal `warning` seconds before a preemption or the end of their time. Further
+    options of sbatch are set by its environment variables, such as SBATCH_QOS.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Slurm:
         given |= {"signal": f"B:USR2@{warning}", "open-mode": "append", "chdir": str(Path.cwd())}
         self.options = ["--requeue", *(f"--{key}={value}" for key, value in given.items() if value)]
         self.unsent: list[Job] = []
-        self.jobs: dict[str, Job] = {}  # by token: the name of their array and their number in it
+        self.jobs: dict[str, Job] = {}  # by token: ARRAY_INDEX
         self.missing: dict[str, float] = {}
         self.queue = queue
         self.answered = self.looked = monotonic()
@@ -85,7 +85,7 @@ class Slurm:
         return self._look() if monotonic() >= self.looked + SECONDS_BETWEEN_LOOKS else []
 
     def stop(self) -> None:
-        """Cancel the jobs that wait and signal those that run."""
+        """Cancel the jobs that wait; ask those that run to stop."""
         self.stopping, self.patience = True, 0.0
         for array in {token.rpartition("_")[0] for token in self.jobs}:
             _call("scancel", f"--name={array}", "--state=PENDING")
@@ -117,7 +117,7 @@ exec {shlex.join([sys.executable, "-m", WORKER, f"{place}.txt"])} \\
     def _look(self) -> list[JobEnd]:
         """Return the jobs that ended.
 
-        The queue is read first: a job that leaves it after that is seen by the next look.
+        The queue is read before the states, so that a job that ends in between is not called lost.
         """
         queue, self.looked = _queue(), monotonic()
         if queue is not None:

@@ -1,12 +1,12 @@
-"""A job in a process of its own: start its command, read its last message, keep its state.
+"""Run a job in its own process: start its command, read its last message, keep its state.
 
-A worker runs it on the node that a cluster chose, passes signals on, and says where the job is.
+A worker runs on the node that a cluster chose, passes signals on, and writes where the job is.
 
-As a program, `python -m tape_arith.arith.sweeps.engines.worker LOGS VARIABLE AGAIN...` does the job
-whose log is in the line of the file LOGS whose number is in the environment's VARIABLE, and calls
-AGAIN if the job is to be run again. It starts in 0.2 s and handles signals from then on, long
-before the command can: a job that is stopped while it still loads torch has lost nothing, and
-counts as preempted. No torch here.
+`python -m tape_arith.arith.sweeps.engines.worker LOGS VARIABLE AGAIN...` is the worker's program.
+The environment's VARIABLE is the number, from 0, of a line in the file LOGS: the path of a job's
+log. The program runs this job, and calls the command AGAIN if the job is to be run again. It
+handles signals 0.2 s after its start, long before the job can: a job that is stopped while it
+still loads torch has lost nothing, and counts as preempted. Never imports torch.
 """
 
 import ctypes
@@ -36,20 +36,20 @@ from tape_arith.arith.terminal import install_handler
 
 SECONDS_BETWEEN_LOOKS = 0.2
 COMMAND_LINE = ("-P", "-m", "tape_arith")
-"""Without the working folder on the path, where a user's file may have the name of one of ours."""
-_LAST_BYTES = 10_000  # of a log, in which its last line is looked for
+"""-P keeps the working folder off the path: a user's file may be named like one of our modules."""
+_LAST_BYTES = 10_000  # the part of a log in which its last line is looked for
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 @dataclass(frozen=True)
 class JobState(Strict):
-    """The state of a job in the hands of an engine: a small file, written by its present holder.
+    """A job's state: a small file, written by the process that has the job at the moment.
 
     token            names this submission of the job
-    argv, cores      the job for another machine: what follows `tape-arith`, on how many cores
-    directory        where it runs, on a file system that all nodes share
-    state            "stopped" was asked to stop, and a cluster may run it again; "ended" and
-                     "failed" are final; whether the job is done its own files say
+    argv, cores      the command line after `tape-arith`, and the number of cores it may use
+    directory        the working folder, on a file system that all nodes share
+    state            "stopped": asked to stop, and a cluster may run it again; "ended" and "failed"
+                     are final; only the files of its run tell whether the job is done
     """
 
     engine: str = ""
@@ -73,7 +73,7 @@ class JobState(Strict):
 
 
 def state_file(log: Path) -> Path:
-    """Return the file of the state of the job that has this log."""
+    """Return the path of the state file of the job that has this log."""
     return log.parent.parent / "states" / f"{log.stem}.json"
 
 
@@ -83,7 +83,7 @@ def write_state(log: Path, state: JobState) -> None:
 
 
 def read_state(log: Path) -> JobState | None:
-    """Read the state of the job that has this log; None if there is none that can be read."""
+    """Read the state of the job that has this log; None if it is missing or unreadable."""
     try:
         return validated(parse_json(read_text(state_file(log))), JobState)
     except (Failure, ValueError):
@@ -91,20 +91,20 @@ def read_state(log: Path) -> JobState | None:
 
 
 class Worker:
-    """Does one job, handed over as the state beside its log."""
+    """Does one job, which it reads from the state file of the job's log."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
         self.process: subprocess.Popen[bytes] | None = None
 
     def pass_on(self, number: int, frame: FrameType | None = None) -> None:
-        """Send a signal to the job: it asks it to stop in good order."""
+        """Pass a signal on to the job, which then saves and stops."""
         self.signal = self.signal or number
         if self.process is not None:
             self.process.send_signal(number)
 
     def perform(self, log: Path) -> tuple[int, str]:
-        """Return the exit code of the job and its last message."""
+        """Run the job that has this log; return its exit code and its last message."""
         host = os.environ.get("SLURMD_NODENAME", socket.gethostname())  # as Slurm calls it
         state = read_state(log)
         if state is None:
@@ -119,7 +119,7 @@ class Worker:
             message = last_line(log)
             reason = message or f"ended with {code}"
             if code < 0 and self.signal is not None:
-                # One without a message died before it could handle the signal.
+                # A job without a message was killed before it could handle the signal.
                 killed = f"killed by signal {-code} after it was asked to stop"
                 code, reason = EXIT_AGAIN, killed if message else "stopped before it began"
         stopped = code == EXIT_AGAIN and self.signal is not None
@@ -130,7 +130,7 @@ class Worker:
     def _run(self, state: JobState, log: Path) -> int:
         share = {"OMP_NUM_THREADS": str(state.cores)}
         self.process = start_command(state.argv, log, share, directory=state.directory)
-        if self.signal is not None:  # it came in between
+        if self.signal is not None:  # it came while the command started
             self.process.send_signal(self.signal)
         while True:
             try:
@@ -150,9 +150,9 @@ def start_command(
     directory: str | None = None,
     own_session: bool = False,
 ) -> "subprocess.Popen[bytes]":
-    """Start `tape-arith argv` in `directory`, with `environment` on top of ours.
+    """Start `tape-arith argv` in `directory`; `environment` adds to our own variables.
 
-    Its output is appended to `log`. It never outlives this process; in its own session, a Ctrl-C
+    Its output is appended to `log`. It never outlives this process. With `own_session`, a Ctrl-C
     in our terminal does not reach it. Raises OSError.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -171,9 +171,9 @@ def start_command(
 
 
 def last_line(log: Path) -> str:
-    """Return the last message of a command in its log, without the name before it.
+    """Return the last message of a command in its log, without the prefix "tape-arith: ".
 
-    "" if it said nothing, or the log cannot be read.
+    Returns "" if there is no message, or if the log cannot be read.
     """
     try:
         with open_file(log) as file:
@@ -194,7 +194,7 @@ _LIBC = ctypes.CDLL(None)  # opened here: between fork and exec nothing may be l
 
 
 def main(arguments: list[str]) -> int:
-    """Do a job; one that was preempted, or found its folder locked, is run again."""
+    """Do a job; have it run again if it was preempted or found its folder locked."""
     worker = Worker()
     install_handler(worker.pass_on)
     file, variable, *again = arguments
