@@ -8,11 +8,11 @@ class Abacus(PlaceTable):
     """A learned vector for the place of each digit in its number, least significant first.
 
     x_t <- x_t + table[p_t], p_t = 1 + u + k for the digit of place value 10^u, in operands and
-    answer alike, and 0 for every other token (mcleish7/arithmetic, abacus.py). `table` is
-    [`k` + L1 + 1, D], N(0, 0.02), without weight decay. In training one k a sequence, uniform in
-    0 .. `k` (the code draws one a batch), at test time k = 0. `k` (100 there) defaults to 1.25 x
-    the digits of the longest tested operand. Places beyond `k` + the longest trained number are
-    untrained rows. Attention is NoPE's: `abacus+fire` joins it to another.
+    answer alike, and 0 for every other token (mcleish7/arithmetic, abacus.py). `table`
+    [`k` + L1 + 1, D] starts from N(0, 0.02), without weight decay. In training each sequence draws
+    k, uniform in 0 .. `k` (the code draws one per batch); at test time k = 0. `k` (100 there)
+    defaults to 1.25 x the digits of the longest tested operand. Rows beyond `k` + the longest
+    trained number are never trained. Attention is NoPE's; `abacus+fire` takes FIRE's.
     """
 
     kind = "task-structured"

@@ -8,9 +8,9 @@ from tape_arith.models.families.scores import CommonAdditiveBias, Distances
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
-    """Return 2^(-8h/H), h = 1 .. H, for a power of two.
+    """Return the slopes 2^(-8h/H), h = 1 .. H, if H is a power of two.
 
-    Else those of the power of two below, then every other one of the power above, from its first.
+    Else those for the next lower power, then every other one of the next higher, from its first.
 
     >>> alibi_slopes(2), alibi_slopes(3)
     ([0.0625, 0.00390625], [0.0625, 0.00390625, 0.25])
@@ -24,9 +24,9 @@ def alibi_slopes(num_heads: int) -> list[float]:
 class ALiBi(CommonAdditiveBias):
     """A penalty proportional to the distance, of a fixed slope for each head.
 
-    b(t, i) = -m_h (t - i), m_h of `alibi_slopes` (section 3 of the paper; for other than powers of
-    two the authors' code, whose m_h i differs by a constant of each row, which the softmax
-    cancels). Nothing is learned.
+    b(t, i) = -m_h (t - i), m_h from `alibi_slopes` (section 3 of the paper; if H is no power of
+    two, the authors' code, which adds m_h i: this differs by a constant per query, which the
+    softmax cancels). Nothing is learned.
     """
 
     kind = "relative bias"
@@ -34,7 +34,7 @@ class ALiBi(CommonAdditiveBias):
     needs = Needs(bias="fixed", packed=False)
 
     def slopes(self) -> list[float]:
-        """Return m of each head."""
+        """Return m_h of each head."""
         return alibi_slopes(self.setting.num_heads)
 
     def bias(self, distances: Distances) -> Tensor:

@@ -13,12 +13,12 @@ class BiPE(LearnedTable, Rotary):
 
     A sign or the end of the sequence closes a segment and belongs to it. x_t <- x_t +
     table[min(p_t, rows - 1)], p_t the token's place in its segment, from 0; queries and keys turn
-    by theta_f x the segment's number, from 0 (BiPE-RoPE). `table` is [rows, D], N(0, 0.02), without
-    weight decay; `rows` defaults to L0, the authors' train_scale. Segments and clamping are those
-    of the authors' code, where a segment is a sentence.
+    by theta_f x the segment's number, from 0 (BiPE-RoPE). `table` [rows, D] starts from N(0, 0.02),
+    without weight decay; `rows` defaults to L0, the authors' train_scale. Segments and clamping
+    follow the authors' code, where a segment is a sentence.
 
-    Rows beyond the longest trained segment are untrained. `k`, not in the paper, adds Abacus's
-    random shift: in training p_t + u, one u a sequence, uniform in 0 .. `k`, and k more rows.
+    Rows beyond the longest trained segment are untrained. `k`, not in the paper, adds `k` rows and
+    Abacus's random shift: training uses p_t + u, one u per sequence, uniform in 0 .. `k`.
     """
 
     kind = "task-structured"
@@ -37,7 +37,7 @@ class BiPE(LearnedTable, Rotary):
         return F.pad(closing[:, :-1], (1, 0)) | (seqs.place == 0)
 
     def indices(self, seqs: Sequences) -> Tensor:
-        """Number the segments: attention turns by these."""
+        """Number each token's segment; attention turns by this number."""
         segments = self.first_of_segment(seqs).cumsum(1)
         start = torch.arange(segments.shape[1], device=segments.device) - seqs.place
         return segments - segments.gather(1, start.expand_as(segments)) + seqs.offset

@@ -20,8 +20,8 @@ class CoPELayer(ScoresLayer):
         self.table = nn.Parameter(torch.zeros(positions, head_dim))
 
     def positions(self, scores: Tensor) -> Tensor:
-        """Count the position of each key for each query, [B, H, T, T], from 0 to P - 1."""
-        # Future gates are dropped before the sum: after it they would be part of every position.
+        """Compute the position of each key for each query, [B, H, T, T], 0 to P - 1."""
+        # Future gates are dropped first: the sum from key i on would include them.
         gates = scores.sigmoid().tril()
         return gates.flip(-1).cumsum(-1).flip(-1).clamp_max(len(self.table) - 1)
 
@@ -40,9 +40,9 @@ class CoPE(FromScores):
 
     g(t, i) = sigmoid(s(t, i)), s the scaled score; p(t, i) = min(g(t, i) + .. + g(t, t), P - 1);
     the logit is s(t, i) + q_t e[p(t, i)], e interpolated between the rows at floor(p) and ceil(p)
-    (Eq. 3 to 5 of the paper; unscaled q_t and gates of the scaled score are those of its
-    appendix). e [P, K] is zero at first and so NoPE, shared by the heads of a layer. `positions`
-    is P. On a GPU the gradient of e is summed in no fixed order.
+    (Eq. 3 to 5 of the paper; its appendix leaves q_t unscaled and gates by the scaled score). The
+    heads of a layer share e [P, K], zero at first: the model starts as NoPE. `positions` is P. A
+    GPU sums the gradient of e in no fixed order.
     """
 
     kind = "content"
@@ -58,5 +58,5 @@ class CoPE(FromScores):
         return CoPELayer(self.positions, self.setting.head_dim)
 
     def multiply_adds(self, extent: Workload) -> int:
-        """Count every query with every row of e."""
+        """Count the products of queries with every row of e."""
         return extent.tokens * self.setting.width * self.positions

@@ -9,14 +9,14 @@ class Coupling(PlaceTable):
     """A learned vector for each group of coupled tokens: equal places, and the signs.
 
     x_t <- x_t + table[p_t], p_t = s + 1 + r for the digit of place r (0: least significant) of
-    either operand and of the answer, s for '+' and '=', 0 for every other token (numbers as in
-    the authors' code, HanseulJo/position-coupling). `table` is [`s` + L1 + 1, D], N(0, 0.02),
-    without weight decay. In training one start a sequence, uniform in 1 .. `s`; at test time it is
-    1. `s` defaults to 1.25 x the digits of the longest tested operand, as Abacus's k.
+    either operand and of the answer, s for '+' and '=', 0 for every other token (as in the authors'
+    code, HanseulJo/position-coupling). `table` [`s` + L1 + 1, D] starts from N(0, 0.02), without
+    weight decay. In training each sequence draws s, uniform in 1 .. `s`; at test time s = 1.
+    `s` defaults to 1.25 x the digits of the longest tested operand, as Abacus's k.
 
-    Otherwise than in the paper, operands are not padded with zeros to one length, they are written
-    from their least significant digit on, and a start is drawn from one range for all lengths.
-    Attention is NoPE's.
+    Unlike in the paper, operands are not padded with zeros to one length, they are written from
+    their least significant digit on, and s is drawn from one range for all lengths. Attention is
+    NoPE's.
     """
 
     kind = "task-structured"

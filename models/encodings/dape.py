@@ -34,7 +34,7 @@ class DAPELayer(ScoresLayer):
         dtype = scores.dtype
         hidden, output = self.mlp_hidden, self.mlp_output
         for_scores, for_bias = hidden.weight.to(dtype).chunk(2, 1)
-        # In two products, since that of the bias is the same for all rows.
+        # Two products, since the bias's product is the same for all sequences.
         inner = F.linear(bias.to(dtype).permute(0, 2, 3, 1), for_bias, hidden.bias.to(dtype))
         inner = F.leaky_relu(F.linear(scores.permute(0, 2, 3, 1), for_scores) + inner)
         return F.linear(inner, output.weight.to(dtype), output.bias.to(dtype)).permute(0, 3, 1, 2)
@@ -47,12 +47,12 @@ class DAPELayer(ScoresLayer):
 class DAPE(FromScores):
     """A bias that an MLP adapts to the scores, looking at all heads of a pair of tokens.
 
-    The logits of a query and a key are s + b + f([s; b]) over heads: s [H] the scaled scores, b
-    [H] the bias of `base`, f = W2 LeakyReLU(W1 [s; b] + b1) + b2 with W1 [M, 2H], W2 [H, M], M =
-    `width`, slope 0.01 (as in the authors' code). f starts as torch's linear maps do; b2 is the
-    same for all keys, so the softmax cancels it. `base` keeps its own parameters, sharing, initial
-    values and behaviour beyond L0; the authors' copy of Kerple has parameters in each layer, their
-    FIRE has L = 256 and LeakyReLU. DAPE v2 (2410.04798) is not here.
+    The logits [H] of a query and a key are s + b + f([s; b]): s [H] the scaled scores, b [H] the
+    bias of `base`, f = W2 LeakyReLU(W1 [s; b] + b1) + b2 with W1 [M, 2H], W2 [H, M], M = `width`,
+    slope 0.01 (as in the authors' code). f starts from torch's defaults; b2 is the same for all
+    keys, so the softmax cancels it. `base` keeps its parameters, their sharing by layers, initial
+    values and behaviour beyond L0; in the authors' code Kerple has parameters in each layer, FIRE
+    has L = 256 and LeakyReLU. DAPE v2 (2410.04798) is left out.
     """
 
     kind = "content"
@@ -70,7 +70,7 @@ class DAPE(FromScores):
         self.width = width
         super().__init__(setting)
         self.base = build(base, setting)
-        # The base's layers live in ours, so that every tensor has one name.
+        # Our layers own the base's layers, so that every tensor has one name.
         for layer, base_layer in zip(self.layers, self.base.layers, strict=True):
             layer.base = base_layer
         self.base.layers = nn.ModuleList()
@@ -82,7 +82,7 @@ class DAPE(FromScores):
         return self.base.start(x, index, seqs)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Count the base's products and each layer's MLP, b's part over distances only."""
+        """Count the base's products and each layer's MLP, with b's part once per distance."""
         numbers = self.setting.num_heads * self.width
         yield from self.base.products(extent)
         gradients = 2 if self.base.needs.bias == "learned" else 1

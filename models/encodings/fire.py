@@ -33,9 +33,9 @@ class FIRE(AdditiveBias):
     """A learned function of the log-distance, normalized by the query's index beyond L.
 
     b(t, i) = f(psi(t - i) / psi(max(t, L))), psi(x) = ln(|c| x + 1), f an MLP 1-width-H with
-    ReLU and biases (Eq. 6 and 7 of the paper); it, c = 0.1 and L = init_l are learned. Not
-    shift-invariant once t > L. `init_l` defaults to L0, the better of L0 and L0 / 2 in
-    distribution at mini (99.8 and 99.6 %, one seed); the 512 of the published baselines never
+    ReLU and biases (Eq. 6 and 7 of the paper); f, c (first 0.1) and L (first init_l) are learned.
+    FIRE is not shift-invariant once t > L. `init_l` defaults to L0, better than L0 / 2 in
+    distribution at mini (99.8 and 99.6 %, one seed); the published baselines' 512 never
     interpolates at the lengths of addition.
     """
 

@@ -24,7 +24,7 @@ class FoXLayer(PositionalLayer):
         nn.init.constant_(self.gate.bias, b_f)
 
     def bias(self, x: Tensor) -> Tensor:
-        """Sum ln f_{i+1} + ... + ln f_t of query t and key i, [B, H, T, T], from x [B, T, D]."""
+        """Sum ln f_{i+1} + ... + ln f_t for query t and key i, [B, H, T, T], from x [B, T, D]."""
         weight, bias = self.gate.weight.to(x.dtype), self.gate.bias.to(x.dtype)
         decay = F.logsigmoid(F.linear(x, weight, bias)).cumsum(1).transpose(1, 2)
         return decay[..., None] - decay[..., None, :]
@@ -32,7 +32,7 @@ class FoXLayer(PositionalLayer):
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: State, seqs: Sequences
     ) -> tuple[Tensor, State]:
-        # In bfloat16 a sum of a hundred terms has lost its last ones, and a gate near 1 is 1.
+        # In bfloat16 a sum of a hundred terms loses the last ones, and a gate near 1 becomes 1.
         with torch.autocast(x.device.type, enabled=False):
             bias = self.bias(x.to(torch.promote_types(torch.float32, x.dtype)))
         (heads,) = self.attention(q, k, (v,), seqs, bias=bias)
@@ -43,10 +43,10 @@ class FoX(PositionalEncoding):
     """Forget gates: what lies behind a token is damped by a gate that the token computes.
 
     b(t, i) = c_t - c_i, c the cumulative sum over tokens of ln f, f_t = sigmoid(W x_t + b), x the
-    block's normalized input: exp(q k) is multiplied by f_{i+1} .. f_t. W [H, D] starts as N(0,
-    0.02), b [H] as `b_f`: 0 as in the authors' code puts f near 1/2, so that a key 120 tokens
-    back starts at a bias of -83; 5 makes f = 0.993. Of its "pro" block (output gates, norms,
-    shifted keys) nothing is here.
+    block's normalized input: exp(q k) is multiplied by f_{i+1} .. f_t. W [H, D] starts from
+    N(0, 0.02), b [H] from `b_f`. With 0, as in the authors' code, f is near 1/2 and a key 120
+    tokens back starts at a bias of -83; with 5, f = 0.993. The "pro" block (output gates, norms,
+    shifted keys) is left out.
     """
 
     kind = "content"
@@ -61,5 +61,5 @@ class FoX(PositionalEncoding):
         return FoXLayer(self.setting, self.b_f)
 
     def multiply_adds(self, extent: Workload) -> int:
-        """Count the gates."""
+        """Count the product that computes the gates."""
         return extent.tokens * self.setting.hidden_size * self.setting.num_heads

@@ -12,10 +12,10 @@ from tape_arith.models.families.scores import CommonAdditiveBias, Distances
 class HardALiBi(CommonAdditiveBias):
     """The first heads see the last w_h tokens and nothing else; the others have no positions.
 
-    b(t, i) = 0 if t - i < w_h, else minus infinity, for the first `windowed` heads, half of them
-    by default; b = 0 for the rest. w_h = 1, 2, 4, ... (`windows=doubling`), or 1, 2, 3, ...
-    (`windows=consecutive`, as in the authors' code, sjelassi/transformers_ssm_copy). The token
-    itself is in every window. Nothing is learned. Also used by Hou et al. 2024 (arXiv 2407.03310).
+    b(t, i) = 0 if t - i < w_h, else minus infinity, for the first `windowed` heads, by default half
+    of all; b = 0 for the rest. w_h = 1, 2, 4, ... (`windows=doubling`), or 1, 2, 3, ...
+    (`windows=consecutive`, as in the authors' code, sjelassi/transformers_ssm_copy). Every window
+    includes the token itself. Nothing is learned. Hou et al. 2024 (arXiv 2407.03310) use it too.
     """
 
     label = "Hard-ALiBi"

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from tape_arith.models.encoding import Setting
 from tape_arith.models.families.scores import CommonAdditiveBias, Distances
 
-# As in the authors' code: the kernel wants both numbers positive.
+# The kernel needs p and a above 0; the authors' code has this bound.
 LEAST = 0.01
 
 
@@ -32,18 +32,18 @@ class KerpleLog(CommonAdditiveBias):
         self.after_step()
 
     def kernel(self, delta: Tensor, p: Tensor, a: Tensor) -> Tensor:
-        """Compute the bias [B or 1, H, T, T]; delta [B or 1, 1, T, T], p and a [H, 1, 1]."""
+        """Compute the bias [B or 1, H, T, T] from delta [B or 1, 1, T, T], p and a [H, 1, 1]."""
         return -p * (a * delta).log1p()
 
     def bias(self, distances: Distances) -> Tensor:
         dtype = distances.delta.dtype
-        # `after_step` keeps them in range; weights that took no step may lie outside.
+        # `after_step` keeps p and a in range; weights set otherwise may lie outside.
         p = self.p.to(dtype).clamp(LEAST, self.most_p)
         a = self.a.to(dtype).clamp_min(LEAST)
         return self.kernel(distances.delta[:, None], p[:, None, None], a[:, None, None])
 
     def after_step(self) -> None:
-        """Clamp p and a: out of range they would get no gradient."""
+        """Clamp p and a, which would get no gradient out of range."""
         with torch.no_grad():
             self.p.clamp_(LEAST, self.most_p)
             self.a.clamp_min_(LEAST)

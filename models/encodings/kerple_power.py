@@ -7,7 +7,7 @@ class KerplePower(KerpleLog):
     """A penalty that grows with a power of the distance, two learned numbers a head.
 
     b(t, i) = -a_h (t - i)^p_h, a > 0, 0 < p <= 2; ALiBi if p = 1. p is kept in [0.01, 2]; all else
-    is as in KerpleLog. The authors' other option, of multiplying the scores, is not here.
+    is as in KerpleLog. The authors' option to multiply scores instead is left out.
     """
 
     label = "KERPLE-power"
@@ -16,6 +16,6 @@ class KerplePower(KerpleLog):
     most_p = 2.0
 
     def kernel(self, delta: Tensor, p: Tensor, a: Tensor) -> Tensor:
-        # ln 0 in the gradient of 0^p would be no number: distances are integers, so 1 is the least
-        # but for 0, whose bias is 0.
+        # The gradient of 0^p has ln 0, which is not finite. Distances are integers, so
+        # clamping to 1 changes only distance 0, whose bias is 0.
         return -a * delta.clamp_min(1) ** p * (delta > 0)

@@ -6,9 +6,9 @@ from tape_arith.models.families.learned_table import LearnedTable
 class Learned(LearnedTable):
     """A learned vector for each index, added to the token embeddings.
 
-    x_t + T[t], T [rows, D] from N(0, 0.02) as in GPT-2, without weight decay. `rows` defaults to
-    L1 and cannot be less. Rows from L0 on are never trained, so beyond L0 it is expected to fail;
-    past the last row a sequence is an error.
+    x_t + T[t], T [rows, D] from N(0, 0.02) as in GPT-2, without weight decay. `rows` is L1 by
+    default and cannot be less. Rows from L0 on are never trained, so expect failure beyond L0; a
+    sequence with more tokens than rows is an error.
     """
 
     kind = "absolute"

@@ -8,10 +8,10 @@ from tape_arith.models.sequences import Sequences, random_words
 class LearnedOffset(Learned):
     """A learned vector for each index, counted from a random start in training.
 
-    x_t + T[t + o], T as in Learned; in training o is uniform in 0 .. rows - N, one a sequence,
-    from its key, N the bound on its length that is known from the prompt (`final_length`); at test
-    time o = 0. So every row is trained, but no sequence beyond L0. The random start is that of
-    the `vanilla` baseline of position coupling's authors (HanseulJo/position-coupling).
+    x_t + T[t + o], T as in Learned. In training each sequence draws o from its key, uniform in
+    0 .. rows - N, where N bounds its length and is known from the prompt (`final_length`); at test
+    time o = 0. So training reaches every row, but no sequence beyond L0. The random start is taken
+    from the `vanilla` baseline of position coupling (HanseulJo/position-coupling).
     """
 
     label = "Learned, offset"
@@ -26,7 +26,7 @@ class LearnedOffset(Learned):
         if not self.training:
             return index
         starts = (len(self.table) - seqs.offset - seqs.final_length).clamp_min(0) + 1
-        # A 32-bit word times the number of starts, without its last 32 bits: 0 .. starts - 1.
+        # A 32-bit word times the number of starts, divided by 2^32, is in 0 .. starts - 1.
         start = (random_words(seqs.key, 1)[:, 0] * starts) >> 32
-        # Padding alone can lie past the end.
+        # Only padding can exceed the last row.
         return (index + seqs.per_token(start)).clamp_max(len(self.table) - 1)

@@ -8,9 +8,9 @@ class NAPE(ALiBi):
     """ALiBi on the first half of the heads, nothing on the others.
 
     b(t, i) = -m_h (t - i) for h = 1 .. H/2 (rounded down, at least one head), 0 for the rest.
-    `slopes=linear`: m_h = 1/h, the default of the authors' code (deep-spin/asentmax), whatever H:
-    few heads are all steep. `slopes=geometric`: the slopes that ALiBi gives so many heads. The
-    paper's sparse attention (entmax) and its learned temperature are left out.
+    `slopes=linear`: m_h = 1/h for any H, the default of the authors' code (deep-spin/asentmax);
+    few heads are all steep. `slopes=geometric`: the slopes of ALiBi with as many heads. The paper's
+    sparse attention (entmax) and its learned temperature are left out.
     """
 
     kind = "relative bias"
@@ -23,7 +23,7 @@ class NAPE(ALiBi):
         self.linear = slopes == "linear"
 
     def slopes(self) -> list[float]:
-        """Return m of each head, 0 for heads without positions."""
+        """Return m_h of each head, 0 for heads without positions."""
         biased = max(self.setting.num_heads // 2, 1)
         slopes = [1 / h for h in range(1, biased + 1)] if self.linear else alibi_slopes(biased)
         return slopes + [0.0] * (self.setting.num_heads - biased)

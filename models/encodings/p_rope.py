@@ -9,9 +9,9 @@ from tape_arith.models.families.rotary import Rotary
 class PRoPE(Rotary):
     """RoPE without its lowest frequencies: the highest `p` of them turn, the others stand.
 
-    theta_f = 10000^(-f/F) for f < floor(p F) and 0 for the rest: those dimensions are matched by
-    content alone, at any distance (code in the paper's appendix). p = 1 is RoPE, p = 0 would be
-    NoPE. Extrapolations act on the full schedule, before the lowest frequencies are set to 0.
+    theta_f = 10000^(-f/F) for f < floor(p F) and 0 for the rest, whose dimensions match by content
+    alone at any distance (code in the paper's appendix). p = 1 is RoPE, p = 0 would be NoPE.
+    Extrapolations act on the full schedule, before the lowest frequencies are set to 0.
     """
 
     label = "p-RoPE"

@@ -35,7 +35,7 @@ class PaTHLayer(ScoresLayer):
         nn.init.zeros_(self.beta.bias)
 
     def directions(self, x: Tensor) -> Tensor:
-        """Compute w of every token and head, [B, H, T, K], from x [B, T, D]; of length 1."""
+        """Compute the unit vectors w of all tokens, [B, H, T, K], from x [B, T, D]."""
         low = F.linear(F.linear(x, self.down.to(x.dtype)), self.up.to(x.dtype))
         near = F.pad(low, (0, 0, TAPS - 1, 0)).unfold(1, TAPS, 1)  # [B, T, HK, 3]
         mixed = (near * self.taps.to(x.dtype)).sum(-1)
@@ -47,8 +47,8 @@ class PaTHLayer(ScoresLayer):
         bias = self.beta.bias.to(x.dtype)
         beta = 2 * F.linear(x, self.beta.weight.to(x.dtype), bias).sigmoid()
         beta = beta.transpose(1, 2)[..., None]  # [B, H, T, 1]
-        # How far key i has been moved along w_s by H_s, at [s, i]: the recurrence over s, which
-        # starts after i, is a triangular system.
+        # moved[s, i] is how far H_s moves key i along w_s. The recurrence over s > i is a
+        # triangular system.
         among = beta * (w @ w.transpose(-1, -2))
         onto = (beta * (w @ k.permute(0, 2, 3, 1))).tril(-1)
         moved = torch.linalg.solve_triangular(among, onto, upper=False, unitriangular=True)
@@ -59,16 +59,16 @@ class PaTHLayer(ScoresLayer):
 class PaTH(FromScores):
     """Keys turned by every token that they are carried past, each by a reflection of its own.
 
-    s(t, i) = q_t^T H_t H_{t-1} .. H_{i+1} k_i / sqrt(K), H_s = I - beta_s w_s w_s^T, for each
-    head; w = u / sqrt(|u|^2 + 1e-6), u = SiLU(conv(W2 W1 x)), conv a filter of 3 tokens a channel
-    (taps[:, 2] on the token itself, zeros before the first); beta = 2 sigmoid(W x + b). W1
-    [R, D], W2 [HK, R], W [H, D] and taps [HK, 3] start as N(0, 0.02), b [H] as 0 (so beta is near
-    1, a projection). Checked against the authors' code (flash-linear-attention,
-    layers/path_attn.py, 27289fc), where w is rounded to float16. Its forget gate is not here.
+    s(t, i) = q_t^T H_t H_{t-1} .. H_{i+1} k_i / sqrt(K), H_s = I - beta_s w_s w_s^T, for each head;
+    w = u / sqrt(|u|^2 + 1e-6), u = SiLU(conv(W2 W1 x)), conv a filter of each channel over 3 tokens
+    (taps[:, 2] on the token itself, zeros before the first); beta = 2 sigmoid(W x + b). W1 [R, D],
+    W2 [HK, R], W [H, D] and taps [HK, 3] start from N(0, 0.02), b [H] from 0 (so beta is near 1 and
+    H nearly projects). This code agrees with the authors' (flash-linear-attention,
+    layers/path_attn.py, 27289fc), which rounds w to float16. Their forget gate is left out.
 
     No H is built: with x_s = beta_s (w_s k_i - sum of (w_s w_r) x_r over i < r < s), s(t, i)
     sqrt(K) = q_t k_i - sum over i < s <= t of (q_t w_s) x_s, and one triangular system of T
-    unknowns gives all x, in 1.5 T^3 multiply-adds a head.
+    unknowns gives all x, with 1.5 T^3 multiply-adds per head.
     """
 
     kind = "content"
@@ -83,10 +83,10 @@ class PaTH(FromScores):
         return PaTHLayer(self.setting, self.rank)
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """Count in each layer w and beta; w with w, with keys and with queries; and the sum over s.
+        """Count per layer w and beta, products of w with w, keys and queries, and the sum over s.
 
-        The latter has a third token beside a pair; rows of one length T have pairs^2 / tokens
-        of those (a causal count half as many again as are needed).
+        That sum takes triples of tokens: pairs^2 / tokens if all lengths are equal, which for
+        causal pairs is half as many again as needed.
         """
         hidden, heads = self.setting.hidden_size, self.setting.num_heads
         width = heads * self.setting.head_dim
@@ -95,5 +95,5 @@ class PaTH(FromScores):
         for _ in range(self.setting.num_layers):
             yield MatMul(extent.tokens * numbers)
             yield MatMul(3 * extent.pairs * width)
-            # Solving is no product, but its backward takes one.
+            # Solving is no product, but its backward takes one more.
             yield MatMul(triples * heads, gradients=3)

@@ -1,6 +1,6 @@
 """PoPE: polar coordinates, magnitudes from the content and angles from the position.
 
-Every one of the K dimensions of a head has a frequency.
+Each of a head's K dimensions has its own frequency.
 """
 
 import math
@@ -48,7 +48,7 @@ class PoPELayer(PositionalLayer):
 
 
 def polar(x: Tensor, at: Angles) -> Tensor:
-    """Make numbers of magnitude softplus(x) at these angles: [B, T, H, 2K], real parts first."""
+    """Make complex numbers of magnitude softplus(x) at these angles: [B, T, H, 2K], real first."""
     magnitude = F.softplus(x.to(at.cos.dtype))
     return torch.cat((magnitude * at.cos, magnitude * at.sin), -1).to(x.dtype)
 
@@ -57,13 +57,13 @@ class PoPE(Rotary):
     """Scores that are content times position: softplus magnitudes at angles of the index alone.
 
     score = sum_c softplus(q_c) softplus(k_c) cos((i - t) theta_c + delta_c) / sqrt(K), theta_c =
-    10000^(-c/K), c = 0 .. K - 1. The phases delta [H, K] of keys are learned, within [-2 pi, 0],
-    without weight decay. Query and key become [cos | sin], twice as wide, for plain attention.
+    10000^(-c/K), c = 0 .. K - 1. The keys' phases delta [H, K] are learned within [-2 pi, 0],
+    without weight decay. Plain attention sees queries and keys as [cos | sin], twice as wide.
 
-    `phase=zero` starts them at 0, `uniform` in [-2 pi, 0]. After each step a phase beyond the range
-    is put back to its edge: clamped in the forward alone it would get no gradient ever again.
-    Formula, frequencies and bounds are those of lucidrains/PoPE-pytorch (2b91cde) and
-    x-transformers, which shares one set among layers; no code of the authors' was found.
+    `phase=zero` starts phases at 0, `phase=uniform` at random in [-2 pi, 0]. After each step a
+    phase beyond the range is set to the nearer end: if only the forward clamped it, it would never
+    get a gradient again. Formula, frequencies and bounds are those of lucidrains/PoPE-pytorch
+    (2b91cde) and x-transformers, whose layers share the phases; we found no code by the authors.
     """
 
     kind = "rotary"
@@ -85,12 +85,12 @@ class PoPE(Rotary):
         return Angles(*self.cos_sin(index, seqs, x.dtype))
 
     def inner_products(self, state: Angles) -> Tensor:
-        """Multiply the angles alone: phases belong to keys, not to positions."""
+        """Multiply the angles without phases, which belong to keys, not to positions."""
         by = rotation(*state)
         return trace_products(by, by)
 
     def multiply_adds(self, extent: Workload) -> int:
-        """Count the second half of the width of scores."""
+        """Count the products with the second half of queries and keys."""
         return extent.pairs * self.setting.width
 
     def after_step(self) -> None:

@@ -6,8 +6,8 @@ from tape_arith.models.families.randomized import Randomized, position_range
 class RandALiBi(Randomized, ALiBi):
     """ALiBi at a sorted random subset of 0 .. l_max - 1.
 
-    The authors' code draws a sorted subset of *distances* instead, the same for every query of a
-    batch and anew in each layer.
+    The authors' code draws a sorted subset of *distances* instead, one for all queries of a batch,
+    and a new one in each layer.
     `l_max` defaults to 2 L1.
     """
 

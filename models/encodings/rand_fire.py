@@ -6,8 +6,8 @@ from tape_arith.models.families.randomized import Randomized, position_range
 class RandFIRE(Randomized, FIRE):
     """FIRE at a sorted random subset of 0 .. l_max - 1.
 
-    Most indices lie beyond `init_l` (L0 by default), so that distances are interpolated from the
-    start. They differ by row: the MLP runs over every pair of every row, FIRE's once a batch.
+    Most indices lie beyond `init_l` (L0 by default), so distances are interpolated from the start.
+    Indices differ by sequence, so the MLP runs over the pairs of each one, FIRE's once per batch.
     `l_max` defaults to 2 L1.
     """
 

@@ -7,8 +7,8 @@ from tape_arith.models.sequences import Sequences
 class RandLearned(Randomized, LearnedTable):
     """Learned embeddings at a sorted random subset of 0 .. l_max - 1.
 
-    T [l_max, D] from N(0, 0.02), without weight decay; every row is trained, beyond L0 too. The
-    authors' code draws one subset a batch.
+    T [l_max, D] from N(0, 0.02), without weight decay; training reaches every row, also beyond L0.
+    The authors' code draws one subset per batch.
     `l_max` defaults to 2 L1.
     """
 

@@ -6,7 +6,7 @@ from tape_arith.models.families.randomized import Randomized, position_range
 class RandRoPE(Randomized, RoPE):
     """RoPE at a sorted random subset of 0 .. l_max - 1 (the RandPE of the TAPE paper).
 
-    The authors' code draws one subset a batch and, for RoPE, a fresh one a layer.
+    The authors' code draws one subset per batch and, for RoPE, one per layer.
     `l_max` defaults to 2 L1.
     """
 

@@ -6,7 +6,7 @@ from tape_arith.models.families.randomized import Randomized, position_range
 class RandSinusoidal(Randomized, Sinusoidal):
     """Sinusoidal embeddings at a sorted random subset of 0 .. l_max - 1.
 
-    The authors' code draws one subset a batch.
+    The authors' code draws one subset per batch.
     `l_max` defaults to 2 L1.
     """
 

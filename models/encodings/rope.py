@@ -7,7 +7,7 @@ class RoPE(Rotary):
     """Queries and keys turned by theta_f x index, over all head dimensions, base 10000.
 
     q~_t = Rot(theta_f t) q_t, k~_i = Rot(theta_f i) k_i, so that scores depend on t - i alone
-    (Eq. 34 of the paper). Pairing (f, f + K/2).
+    (Eq. 34). Dimensions f and f + K/2 are a pair.
     """
 
     kind = "rotary"

@@ -23,11 +23,11 @@ class RoPEPartialLayer(RotaryLayer):
 class RoPEPartial(Rotary):
     """RoPE of the first `fraction` of the head dimensions, on a schedule of its own (GPT-NeoX).
 
-    Of K head dimensions the first d = int(fraction K) are rotated (an even number, two at least),
-    paired (f, f + d/2), by theta_f = 10000^(-2f/d), f < d/2: the range of RoPE in fewer
-    frequencies (EleutherAI/gpt-neox, rotary_pct 0.25). The "rotary" of published
-    length-generalization suites is this one with a quarter. Extrapolations act, amplitude
-    included, on the d/2 frequencies and rotated dimensions alone, as in transformers.
+    Of K head dimensions the first d = int(fraction K) are rotated (rounded down to even,
+    at least two), f and f + d/2 as a pair, by theta_f = 10000^(-2f/d), f < d/2: fewer frequencies
+    span RoPE's range (EleutherAI/gpt-neox, rotary_pct 0.25). Published length-generalization suites
+    call this encoding, with a quarter, "rotary". Extrapolations change these d/2 frequencies and
+    the amplitude of the rotated dimensions alone, as in transformers.
     """
 
     label = "Partial RoPE"

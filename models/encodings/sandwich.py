@@ -1,4 +1,4 @@
-"""Sandwich: what the inner product of two sinusoidal embeddings says of their distance."""
+"""Sandwich: a bias by distance from the inner product of two sinusoidal embeddings."""
 
 import torch
 from torch import Tensor
@@ -14,9 +14,9 @@ class Sandwich(CommonAdditiveBias):
 
     b(t, i) = (H / 8h) (sum_k cos(theta_k (t - i)) - width / 2), h = 1 .. H, theta_k =
     10000^(-2k / width), k = 0 .. width/2 - 1 (appendix E of the paper, as attention-gym's test
-    restates it). Subtracting width / 2, the value at distance 0, changes nothing but keeps the
-    numbers of near keys small (as in NVIDIA's NeMo, 000b931, which sums k = 1 .. width/2). Nothing
-    is learned; it falls about as the logarithm of the distance, with waves.
+    restates it). Subtracting width / 2, the sum at distance 0, does not change the softmax but
+    keeps the bias of near keys small (as in NVIDIA's NeMo, 000b931, which sums k = 1 .. width/2).
+    Nothing is learned. The bias falls about as the logarithm of the distance, with waves.
     """
 
     kind = "relative bias"
@@ -32,7 +32,7 @@ class Sandwich(CommonAdditiveBias):
     def bias(self, distances: Distances) -> Tensor:
         delta = distances.delta.to(torch.float64)
         total = torch.zeros_like(delta)
-        # One frequency after the other: all at once would take 64 times the memory.
+        # One frequency is added at a time: all at once would take 64 times the memory.
         for k in range(self.width // 2):
             total += (delta * 10000.0 ** (-2 * k / self.width)).cos() - 1
         heads = self.setting.num_heads

@@ -24,7 +24,7 @@ EPSILON = 1e-6
 
 
 class Temperature(NamedTuple):
-    """Radians [F] for each unit that a token says."""
+    """The angle of one unit of phi, in radians, [F]."""
 
     temperature: Tensor
 
@@ -50,11 +50,11 @@ class SelectiveRoPELayer(PositionalLayer):
         return heads, state
 
     def cumulative_angles(self, x: Tensor, seqs: Sequences) -> Tensor:
-        """Sum what the tokens up to each one turn by, [B, T, H, F], from x [B, T, D]."""
+        """Sum phi over the tokens up to each one: [B, T, H, F], from x [B, T, D]."""
         x = x.to(torch.promote_types(torch.float32, x.dtype)).unflatten(-1, (self.num_heads, -1))
         x = (x * (x.square().sum(-1, keepdim=True) + EPSILON).rsqrt()).flatten(-2)
         phi = F.linear(F.linear(x, self.down.weight.to(x.dtype)), self.up.weight.to(x.dtype))
-        # A sequence sees neither the tokens nor the sum of the one packed before it.
+        # Neither conv nor the sum may reach into the sequence packed before.
         rows = phi if seqs.starts is None else unpack(phi, seqs)
         tokens, taps = rows.shape[1], self.taps.to(x.dtype)
         padded = F.pad(rows, (0, 0, TAPS - 1, 0))
@@ -70,12 +70,12 @@ class SelectiveRoPE(PositionalEncoding):
     phi_t = conv(W2 W1 norm(x_t)); the angle of token t in head h and frequency f is
     T_f (phi_1 + ... + phi_t)[h, f], and q and k are turned by it as in RoPE. x is the block's
     normalized input, norm divides each of H parts of it by its length, W1 [R, D] and W2 [H F, R]
-    have `rank` R, conv is causal over 4 tokens, each channel for itself, and T_f = 500000^(-f/F) is
-    not trained. W1, W2 and conv start from N(0, 0.02), so that tokens hardly turn at first.
+    have `rank` R, conv filters each channel causally over 4 tokens, and T_f = 500000^(-f/F) is not
+    trained. W1, W2 and conv start from N(0, 0.02), so that tokens hardly turn at first.
 
-    Checked line by line against the authors' code (timurcarstensen/selective-rope,
-    modules/rotary.py, 9d06c33). Its optional phase gate and bias, off in its configurations, are
-    not here; nor is skip_conv, whose first difference undoes the sum.
+    It was checked line by line against the authors' code (timurcarstensen/selective-rope,
+    modules/rotary.py, 9d06c33). That code's phase gate and bias, off in its configurations, are
+    left out, and so is skip_conv, whose first difference undoes the sum.
     """
 
     label = "Selective RoPE"
@@ -103,5 +103,5 @@ class SelectiveRoPE(PositionalEncoding):
         return Temperature((BASE**-exponent).to(torch.promote_types(torch.float32, x.dtype)))
 
     def multiply_adds(self, extent: Workload) -> int:
-        """Count W1 and W2."""
+        """Count the products with W1 and W2."""
         return extent.tokens * self.rank * (self.setting.hidden_size + self.setting.width // 2)

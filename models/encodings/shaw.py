@@ -1,4 +1,4 @@
-"""Shaw's relative positions: a learned key for each distance. R: distances."""
+"""Shaw's relative positions: a learned key for each distance. R: number of distances."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from tape_arith.models.sequences import Sequences
 
 
 class Clipped(NamedTuple):
-    """distance int64 [B or 1, T, T]: how far key i is behind query t, kmax at the most."""
+    """distance int64 [B or 1, T, T]: how far key i is behind query t, at most kmax."""
 
     distance: Tensor
 
@@ -27,8 +27,8 @@ class ShawLayer(PositionalLayer):
         batch, tokens, heads, width = q.shape
         with torch.autocast(x.device.type, enabled=False):
             dtype = torch.promote_types(torch.float32, q.dtype)
-            # Of every distance first, [B, T, H, R], then the one of each key: a key for each pair
-            # of tokens would be K times the scores.
+            # Score all distances first, [B, T, H, R], then pick each key's: a learned key for each
+            # pair of tokens would take K times the memory of the scores.
             scores = (q.to(dtype) * width**-0.5) @ self.keys.to(dtype).T
             index = state.distance[:, None].expand(batch, heads, tokens, tokens)
             bias = scores.transpose(1, 2).gather(-1, index)
@@ -40,9 +40,9 @@ class Shaw(AdditiveBias):
     """A learned key for each distance, added to the token's own key.
 
     score(t, i) = q_t . (k_i + a[min(t - i, kmax)]) / sqrt(K) (Eq. 4 of the paper, causal). Each
-    layer has a table [kmax + 1, K], shared by its heads, from N(0, K^-1/2), without weight decay.
-    `kmax` defaults to L0; all distances from kmax on are one. The paper's second table, added to
-    the values (Eq. 3), is left out, as in Music Transformer (arXiv 1809.04281).
+    layer has a table a [kmax + 1, K], shared by its heads, from N(0, K^-1/2), without weight decay.
+    `kmax` defaults to L0; all distances from kmax on share a key. The paper's second table, added
+    to the values (Eq. 3), is left out, as in Music Transformer (arXiv 1809.04281).
     """
 
     kind = "relative bias"
@@ -61,5 +61,5 @@ class Shaw(AdditiveBias):
         return Clipped(distances(x, index).delta.clamp_max(self.kmax).long())
 
     def multiply_adds(self, extent: Workload) -> int:
-        """Count every query with the key of every distance."""
+        """Count the products of queries with the key of every distance."""
         return extent.tokens * self.setting.width * (self.kmax + 1)

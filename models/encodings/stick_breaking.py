@@ -8,12 +8,12 @@ from tape_arith.models.families.scores import FromScores, ScoresLayer
 
 class StickBreakingLayer(ScoresLayer):
     def weights(self, scores: Tensor) -> Tensor:
-        """Share out the stick over past keys; the diagonal gets the rest, so that rows sum to 1."""
+        """Divide the stick among past keys; the diagonal gets the rest, so that rows sum to 1."""
         tokens = scores.shape[-1]
         past = torch.ones(tokens, tokens, dtype=torch.bool, device=scores.device).tril(-1)
         left = F.logsigmoid(-scores).where(past, 0)
-        left = left.flip(-1).cumsum(-1).flip(-1)  # after key i took its share
-        # What is left before key i: a shift, not a difference, which would round.
+        left = left.flip(-1).cumsum(-1).flip(-1)  # log of what is left after key i
+        # What is left before key i is a shift of this: a difference would round.
         before = F.pad(left[..., 1:], (0, 1))
         share = (F.logsigmoid(scores) + before).masked_fill(~past, float("-inf")).exp()
         return share + torch.diag_embed(left[..., 0].exp())
@@ -25,8 +25,8 @@ class StickBreaking(FromScores):
     A(t, i) = beta(t, i) x the product over i < k < t of 1 - beta(t, k), beta = sigmoid of the
     scaled score, over strictly past tokens; the remainder 1 - sum A(t, i) goes to the token's own
     value, as in the authors' kernel tests (their later language models give it to a learned bias
-    and norm the heads). It replaces the softmax; no parameters: the nearest of equals comes first.
-    Products are sums of logsigmoid in float32 or wider.
+    and normalize the heads). These weights replace the softmax and need no parameters; of equal
+    keys the nearest gets the most. Products are sums of logsigmoid in float32 or wider.
     """
 
     label = "Stick-breaking"

@@ -1,6 +1,6 @@
 """TAPE: contextualized equivariant positional encoding, as the paper's equations say.
 
-L, D: rows and columns of e (2 and 2); W: width of psi. Equations and tables are the paper's.
+L, D: rows and columns of e (2 and 2); W: width of psi. Equation and table numbers are the paper's.
 """
 
 from collections.abc import Iterable
@@ -23,10 +23,10 @@ from tape_arith.models.sequences import Sequences
 
 
 class TapeState(NamedTuple):
-    """Each frequency's 2x2 matrix e as e^T acts, in the form of `Rotation`.
+    """Each frequency's 2x2 matrix e, stored as the map e^T in the form of `Rotation`.
 
-    diagonal [B or 1, T, H or 1, 2F] = (e_11, e_22), cross = (e_21, e_12), one half each. Elements
-    of O(2), one for each frequency, act on the columns.
+    diagonal [B or 1, T, H or 1, 2F] = (e_11, e_22), cross = (e_21, e_12), F numbers each. One
+    element of O(2) per frequency acts on the columns of e.
     """
 
     diagonal: Tensor
@@ -39,13 +39,13 @@ class TapeState(NamedTuple):
 
     @classmethod
     def from_matrix(cls, e: Tensor) -> "TapeState":
-        """Convert e [..., L, 2F], its columns as halves of the last axis."""
+        """Convert e [..., L, 2F], with a half of its last axis for each column."""
         (a, b), (c, d) = (row.chunk(2, -1) for row in e.unbind(-2))
         return cls(torch.cat((a, d), -1), torch.cat((c, b), -1))
 
     @property
     def e(self) -> Tensor:
-        """e [..., L, 2F], its columns (D) as halves of the last axis."""
+        """The matrices e [..., L, 2F], with a half of the last axis for each column (D)."""
         (a, d), (c, b) = self.diagonal.chunk(2, -1), self.cross.chunk(2, -1)
         return torch.stack((torch.cat((a, b), -1), torch.cat((c, d), -1)), -2)
 
@@ -55,9 +55,10 @@ class TapeState(NamedTuple):
 
 
 class VectorState(NamedTuple):
-    """Each frequency's e as a row of two numbers, L = 1: [B or 1, T, H or 1, 2F], one half each.
+    """Each frequency's e as a row of two numbers, L = 1: [B or 1, T, H or 1, 2F], a half for each.
 
-    The paper's D = 4 is this vector twice, over sqrt(2): updates, inner products and norms agree.
+    The paper's vector (D = 4) is this row twice, divided by sqrt(2): updates, inner products and
+    norms agree.
     """
 
     row: Tensor
@@ -73,13 +74,13 @@ class VectorState(NamedTuple):
 
     @property
     def e(self) -> Tensor:
-        """e [..., L = 1, 2F], its columns (D) as halves of the last axis."""
+        """The rows e [..., L = 1, 2F], with a half of the last axis for each column (D)."""
         return self.row[..., None, :]
 
     def apply(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Take the outer products of queries and keys [B, T, H, 2F] with e: [B, T, H, 4F].
 
-        Their products are sum_f (q_f . k_f)(e_t . e_i).
+        Query times key is then sum_f (q_f . k_f)(e_t . e_i).
         """
         return self._outer(q), self._outer(k)
 
@@ -92,10 +93,10 @@ class VectorState(NamedTuple):
 class ReadOut(ContextualLayer):
     """Base of Eq. 8: G = W2 diag(psi(x~)) W1 acts on e~, psi = SiLU(linear).
 
-    x~ is the head's attention output; W1 [W, mixes] and W2 [mixes, W], W2 = 0 at first.
+    x~ is the head's attention output; W1 is [W, mixes], W2 [mixes, W] and 0 at first.
     """
 
-    #: How many numbers of e~ W1 and W2 mix.
+    #: The number of entries of e~ that G mixes.
     mixes: ClassVar[int]
 
     def __init__(self, head_dim: int, width: int) -> None:
@@ -106,14 +107,14 @@ class ReadOut(ContextualLayer):
         self.w2 = nn.Parameter(torch.zeros(self.mixes, width))
 
     def entries(self, heads: Tensor, order: list[int]) -> Tensor:
-        """Compute entries of G, counted row by row, in this order: [B, T, H, len(order)]."""
+        """Compute the entries of G that `order` numbers row by row: [B, T, H, len(order)]."""
         gate = F.silu(self.psi(heads))
         # W2 diag(g) W1 is linear in g: one small product gives the matrix G of each head.
         matrices = (self.w2[:, None] * self.w1.T[None]).flatten(0, 1)  # [mixes^2, W]
         return F.linear(gate, matrices[constant(order, gate, torch.int64)])
 
     def products(self, tokens: int, num_heads: int, known: bool) -> Iterable[MatMul]:
-        """Count psi, and the entries of G, each once."""
+        """Count psi and the entries of G, each entry once."""
         head_dim, width = self.psi.in_features, self.psi.out_features
         yield MatMul(tokens * num_heads * head_dim * width)
         yield MatMul(tokens * num_heads * self.mixes**2 * width)
@@ -125,19 +126,18 @@ class TapeLayer(ReadOut):
     mixes = 2
 
     def contextualize(self, heads: Tensor, mixed: TapeState, state: TapeState) -> TapeState:
-        # G mixes both parts of the state: (G_11, G_22) keeps a part in its place, (G_12, G_21)
-        # carries it over.
+        # (G_11, G_22) keep a part of the state in place, (G_12, G_21) carry it to the other part.
         order = [0, 3, 1, 2]
         if not use_custom_backward(heads):
             return add_mixed_rows(state, self.entries(heads, order), mixed)
-        # The product itself lays the entries out, which is cheaper than repeating them.
+        # The product itself repeats an entry for all frequencies, which is cheaper than copying.
         half = state.diagonal.shape[-1] // 2
         wide = self.entries(heads, [entry for entry in order for _ in range(half)])
         keep, carry = wide.chunk(2, -1)
         return TapeState(*add_mixed_rows_on_cpu(state, (keep, carry), mixed))
 
     def products(self, tokens: int, num_heads: int, known: bool) -> Iterable[MatMul]:
-        """Count the entries as often as a CPU lays them out; a GPU needs each once."""
+        """Count the entries as often as a CPU repeats them; a GPU needs each once."""
         psi, entries = super().products(tokens, num_heads, known)
         yield psi
         half = self.psi.in_features // 2
@@ -147,14 +147,14 @@ class TapeLayer(ReadOut):
 def add_mixed_rows(state: TapeState, entries: Tensor, mixed: TapeState) -> TapeState:
     """Compute e + G mixed in the type of e; entries = (G_11, G_22, G_12, G_21), [B, T, H, 4].
 
-    For a GPU: a fused block reads a head's four numbers where it needs them and writes no wider
-    tensor of them.
+    Suits a GPU: a fused block reads a head's four entries where it needs them and never writes them
+    out repeated.
     """
     half = state.diagonal.shape[-1] // 2
     entries, diagonal, cross = (x.to(state.diagonal.dtype) for x in (entries, *mixed))
 
     def halves(first: int, second: int) -> Tensor:
-        """Lay one entry beside the first half of the last axis and one beside the second."""
+        """Repeat one entry over the first half of the last axis, one over the second."""
         both = torch.stack((entries[..., first], entries[..., second]), -1)
         return both[..., None].expand(*both.shape, half).flatten(-2)
 
@@ -200,27 +200,27 @@ class TAPE(ContextualRotary):
     """Rotations that each layer rewrites by what its attention gathers.
 
     Every token, head and frequency has a matrix e in R^{2x2}, at first the rotation of RoPE, and
-    q~ = e^T q, k~ = e^T k, so that the logit is sum_f q^T (e_t e_i^T) k (Eq. 6; the head is m).
-    The same attention map gathers e~ = A e (Eq. 7), and e <- e + W2 diag(psi(x~)) W1 e~ (Eq. 8
-    with the block's residual), x~ the head's attention output before the output projection, psi =
-    SiLU(linear) of `width` (the paper's B'). W1, W2 and psi are shared by heads and frequencies;
-    W2 = 0 at first, so the model starts as RoPE exactly. It is invariant under an element of O(2)
-    of its own for each frequency, hence under shifts.
+    q~ = e^T q, k~ = e^T k, so that the logit is sum_f q^T (e_t e_i^T) k (Eq. 6, where m is the
+    head). The same attention map gathers e~ = A e (Eq. 7), and e <- e + W2 diag(psi(x~)) W1 e~
+    (Eq. 8 with the block's residual), x~ the head's attention output before the output projection,
+    psi = SiLU(linear) of `width` (the paper's B'). W1, W2 and psi are shared by heads and
+    frequencies; W2 = 0 at first, so the model starts exactly as RoPE. It is invariant under a
+    separate element of O(2) per frequency, hence under shifts.
 
-    Where the paper's text is silent or contradicts itself: e e^T where it prints e^T e (only that
-    is invariant); one softmax a head; no norm on e; the last layer updates nothing. Ablations in
-    the authors' code (`adawoeq`, `adatensor`, `adavector`) are others, of `tape-heads`.
+    Where the paper is silent or contradicts itself, we take e e^T for its e^T e (only the former is
+    invariant), one softmax per head and no norm on e; the last layer updates nothing. The authors'
+    code has other ablations (`adawoeq`, `adatensor`, `adavector`), of `tape-heads`.
 
-    - `start`: e at first, the rotation of RoPE (`rope`), the same by frequencies from |N(0, 1)|
-      radians a token (`fourier`), or a learned table of L1 states (`learned`): ContextualRotary.
-    - `context=no-attention`: e~ = e. `context=no-mlp`: e <- e + s_h A e, one number s a head, 0 at
+    - `start` sets e at first: RoPE's rotation (`rope`), one with frequencies from |N(0, 1)| radians
+      per token (`fourier`), or a learned table of L1 states (`learned`); see ContextualRotary.
+    - `context=no-attention`: e~ = e. `context=no-mlp`: e <- e + s_h A e, one s per head, 0 at
       first, learned at H times the rate. Both start as RoPE (Table 6).
-    - `form=non-equivariant`: W1 [width, 4], W2 [4, width] act on vec(e) and mix its columns, so
-      that it sees absolute positions: the control (Table 6, "w/o rotation equivariance").
+    - `form=non-equivariant`: W1 [width, 4], W2 [4, width] act on vec(e) and mix e's columns, so the
+      model sees absolute positions: the control (Table 6, "w/o rotation equivariance").
     - `form=vector` (Table 6, instead of "tensorial"): L = 1, D = 4, e = (cos, sin, cos, sin) /
       sqrt(2) at first, the logit is sum_f (q_f . k_f)(e_t . e_i): RoPE without its sine.
     - `clamp=c` (0: none): after each update e <- e / max(1, ||e||_F / c). A rotation's norm is
-      sqrt(2), a vector's 1. Not of the paper: nothing there bounds e.
+      sqrt(2), a vector's 1. The paper has no bound on e.
     """
 
     kind = "rotary, contextual"

@@ -19,7 +19,7 @@ from tape_arith.models.sequences import Sequences
 
 
 class TapeHeadsState(NamedTuple):
-    """e [B or 1, T, H or 1, 2F] = [real | imaginary]: one complex number a head and frequency."""
+    """e [B or 1, T, H or 1, 2F] = [real | imaginary]: a complex number per head and frequency."""
 
     e: Tensor
 
@@ -41,7 +41,7 @@ class TapeHeadsState(NamedTuple):
 
 
 class TapeHeadsLayer(ContextualLayer):
-    """Adds a share of A e after attention if it gathers that, and mixes heads after the MLP."""
+    """Adds s A e after attention if `gathers` is set, and mixes heads after the MLP."""
 
     def __init__(self, setting: Setting, width: int, *, gathers: bool) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class TapeHeadsLayer(ContextualLayer):
     def update(self, mlp_out: Tensor, state: TapeHeadsState, seqs: Sequences) -> TapeHeadsState:
         """Compute e + Wd diag(SiLU(Wx m)) Wu e, m the output of the MLP, and clamp it."""
         gate = F.silu(F.linear(mlp_out, self.wx))
-        # Wd diag(g) Wu is linear in g: one H x H matrix a token in place of two products of W.
+        # Wd diag(g) Wu is linear in g: one H x H matrix per token replaces two products.
         heads = len(self.wd)
         matrices = (self.wd[:, None] * self.wu.T[None]).flatten(0, 1)  # [H H, W]
         mixing = F.linear(gate, matrices).to(state.e.dtype).unflatten(-1, (heads, heads))
@@ -78,21 +78,21 @@ class TapeHeads(ContextualRotary):
     """Contextual rotations as the authors' language-model code updates them: mixing heads.
 
     Every token, head and frequency has a complex number z, at first exp(i theta t), that turns
-    queries and keys. After attention z <- z + s_h (A z); after the block's MLP, whose output is
-    m, z <- z + Wd diag(SiLU(Wx m)) Wu z, where Wu [width, H] and Wd [H, width] act on the axis of
-    heads, Wx is [width, D] and s [H]. s and Wu are zero at first, so the model starts as RoPE
-    exactly. It is invariant under one rotation a frequency, hence under shifts; not under a
-    rotation of each head by itself. The paper's equations are those of `tape`.
+    queries and keys. After attention z <- z + s_h (A z); after the block's MLP, whose output is m,
+    z <- z + Wd diag(SiLU(Wx m)) Wu z, where Wu [width, H] and Wd [H, width] act on the axis of
+    heads, Wx is [width, D] and s [H]. s and Wu are zero at first, so the model starts exactly as
+    RoPE. It is invariant under one rotation per frequency, hence under shifts, but not under a
+    separate rotation of each head. `tape` has the paper's equations.
 
-    The code stores twice as many numbers (both halves stay equal) and an H x H matrix of which
+    The code stores each number twice (both halves stay equal) and, for s, an H x H matrix of which
     only the row sums act (see `parameter_groups`).
 
-    - `start`: z at first, as the option of `tape`.
-    - `context=no-attention` leaves out the first update and s (with A taken for the identity, s_h
-      would be a factor that a head's queries and keys can have anyway). `context=no-mlp` leaves
-      out the second, as the code's `adattention`: the same model as tape:context=no-mlp.
-    - `clamp=c` (0: none): after each block z is divided by max(1, ||e||_F / c), e = [[a, -b],
-      [b, a]] the matrix of z = a + ib, of norm sqrt(2) |z|.
+    - `start` sets z at first, as for `tape`.
+    - `context=no-attention` leaves out the first update and s (if A were the identity, s_h would
+      only scale a head's queries and keys, as their projections can). `context=no-mlp` leaves out
+      the second update, as the code's `adattention`: the same model as tape:context=no-mlp.
+    - `clamp=c` (0: none): after each block z is divided by max(1, ||e||_F / c), where the matrix
+      e = [[a, -b], [b, a]] of z = a + ib has the norm sqrt(2) |z|.
     """
 
     label = "TAPE-heads"

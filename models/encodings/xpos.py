@@ -14,7 +14,7 @@ from tape_arith.models.families.rotary import Rotary, Rotation, rotate, rotation
 from tape_arith.models.sequences import Sequences
 
 GAMMA = 0.4
-MAX_EXPONENT_FLOAT32, MAX_EXPONENT_FLOAT64 = 60, 600  # of e: what leaves room for q k^T as well
+MAX_EXPONENT_FLOAT32, MAX_EXPONENT_FLOAT64 = 60, 600  # of e; they leave room for q k^T
 _EAGER = Eager()
 
 
@@ -29,7 +29,7 @@ class XPosLayer(PositionalLayer):
     def attend(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: XPosState, seqs: Sequences
     ) -> tuple[Tensor, XPosState]:
-        # A decay that float32 cannot hold is taken in float64, by eager attention alone.
+        # Only eager attention, in float64, can apply a decay that float32 cannot hold.
         wide = state.query.diagonal.dtype == torch.float64 != q.dtype
         if wide:
             q, k = q.double(), k.double()
@@ -46,9 +46,9 @@ class XPos(Rotary):
     (Algorithm 1, and the authors' code, microsoft/torchscale, 776b070). S is `scale_base`, L0/2 by
     default: with 512 the factor stays above 0.74 at 124 tokens, which is nearly RoPE.
 
-    c cancels and only keeps the factors near 1: half of L1, from the index of the first token
-    (torchscale takes half of the present length, so that keys already stored no longer fit). The
-    paper's blockwise attention at test time is not here. Extrapolations do not change the decay.
+    c cancels in the score and only keeps the factors near 1. It lies L1/2 after the first token's
+    index (torchscale takes half of the current length, so stored keys stop fitting when it grows).
+    The paper's blockwise attention at test time is left out. Extrapolations keep the decay.
     """
 
     label = "xPos"
@@ -80,7 +80,7 @@ class XPos(Rotary):
         return XPosState(scaled(growth), scaled(1 / growth))
 
     def _dtype(self, features: torch.dtype, seqs: Sequences) -> torch.dtype:
-        """Choose the type that holds the decay of the farthest token from the center c.
+        """Choose the type that holds the decay of the token farthest from the center c.
 
         Raises UsageError if no type holds it.
         """

@@ -6,4 +6,4 @@ tiles.py            building blocks of both, and Triton itself
 """
 
 WIDEST = 128
-"""Numbers of a head's query, key or value: what one tile holds. Known without importing Triton."""
+"""The largest head dim or value width: one tile holds it. Importing it does not import Triton."""

@@ -1,9 +1,9 @@
 # mypy: ignore-errors
 # ruff: noqa: RUF005
 # The body of a kernel is Triton's language: no types, and no tuple unpacked into another.
-"""Attention of sequences of any length: one program for each block of tokens and each head, the
-softmax carried along over the blocks of keys. The backward recomputes the weights from the
-logarithms of the softmax's sums; no program adds to what another one writes.
+"""Attention of sequences of any length. One program computes one head of a block of tokens and
+carries the softmax from each block of keys to the next. The backward recomputes the weights from
+the logarithms of the softmax's sums; no program adds to what another one writes.
 
 Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width, N values;
 R queries and C keys of a tile; K2 and V2 are K and V rounded up to a power of two. `*_t` and `*_h`
@@ -29,20 +29,20 @@ from tape_arith.models.kernels.tiles import (
 # fmt: off
 @kernel
 def forward_kernel(
-    q, k, v1, v2, v3, o1, o2, o3, sums, starts, n, blocks, tokens, heads, scale,
+    q, k, v1, v2, v3, o1, o2, o3, log_sums, starts, n, blocks, tokens, heads, scale,
     q_t, q_h, k_t, k_h, v1_t, v1_h, v2_t, v2_h, v3_t, v3_h,
     N: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr, V2: tl.constexpr,
     R: tl.constexpr, C: tl.constexpr,
 ):
-    """The outputs o* of R queries, and sums [H, T]: log2 of the softmax's sum of each query."""
+    """Compute the outputs o* of R queries, and log_sums [H, T], log2 of each softmax sum."""
     v, v_t, v_h, o = (v1, v2, v3), (v1_t, v2_t, v3_t), (v1_h, v2_h, v3_h), (o1, o2, o3)
     head = tl.program_id(0) % heads
-    share = tl.program_id(0) // heads
-    sequence = share // blocks
+    program = tl.program_id(0) // heads
+    sequence = program // blocks
     first = tl.load(starts + sequence)
     length = tl.load(starts + sequence + 1) - first
-    # The last block has the most keys: it starts first.
-    block = (blocks - 1 - share % blocks) * R
+    # The last block has the most keys, so it starts first.
+    block = (blocks - 1 - program % blocks) * R
     if block < length:
         rows, columns = tl.arange(0, R), tl.arange(0, C)
         q_at = place(q, first + block, head, q_t, q_h)
@@ -71,30 +71,30 @@ def forward_kernel(
         for i in tl.static_range(N):
             o_at = place(o[i], first + block, head, heads * V, V)
             write(o_at, rows, heads * V, length - block, mixed[i] / total[:, None], V, V2)
-        sums_at = place(sums, first + block, head, 1, tokens)
+        sums_at = place(log_sums, first + block, head, 1, tokens)
         tl.store(sums_at + rows, most + tl.log2(total), mask=rows < length - block)
     for i in tl.static_range(N):
-        clear(o[i], tl.load(starts + n), tokens, share, n * blocks, head, heads, R, V, V2)
+        clear(o[i], tl.load(starts + n), tokens, program, n * blocks, head, heads, R, V, V2)
 
 
 @kernel
 def backward_queries_kernel(
-    q, k, v1, v2, v3, o1, o2, o3, g1, g2, g3, d_q, sums, means,
+    q, k, v1, v2, v3, o1, o2, o3, g1, g2, g3, d_q, log_sums, mean_gradients,
     starts, n, blocks, tokens, heads, scale,
     q_t, q_h, k_t, k_h, v1_t, v1_h, v2_t, v2_h, v3_t, v3_h, g1_t, g1_h, g2_t, g2_h, g3_t, g3_h,
     N: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr, V2: tl.constexpr,
     R: tl.constexpr, C: tl.constexpr,
 ):
-    """The gradients d_q of R queries from g*, those of the outputs o*; and means [H, T]: of each
-    query the mean over its weights of their gradients, which is the sum over o g."""
+    """Compute d_q of R queries from g*, the gradients of the outputs o*; and mean_gradients [H, T],
+    the weighted mean of the gradients of each query's weights, which is the sum over o g."""
     v, v_t, v_h, o = (v1, v2, v3), (v1_t, v2_t, v3_t), (v1_h, v2_h, v3_h), (o1, o2, o3)
     g, g_t, g_h = (g1, g2, g3), (g1_t, g2_t, g3_t), (g1_h, g2_h, g3_h)
     head = tl.program_id(0) % heads
-    share = tl.program_id(0) // heads
-    sequence = share // blocks
+    program = tl.program_id(0) // heads
+    sequence = program // blocks
     first = tl.load(starts + sequence)
     length = tl.load(starts + sequence + 1) - first
-    block = (blocks - 1 - share % blocks) * R
+    block = (blocks - 1 - program % blocks) * R
     if block < length:
         rows, columns = tl.arange(0, R), tl.arange(0, C)
         q_at = place(q, first + block, head, q_t, q_h)
@@ -108,16 +108,16 @@ def backward_queries_kernel(
             o_tile = read(o_at, rows, heads * V, length - block, V, V2)
             mean = mean + row_sum(o_tile.to(tl.float32) * g_tile.to(tl.float32))
             g_tiles = g_tiles + (g_tile,)
-        row = place(sums, first + block, head, 1, tokens) + rows
-        total = tl.load(row, mask=rows < length - block, other=0.0)
-        row = place(means, first + block, head, 1, tokens) + rows
-        tl.store(row, mean, mask=rows < length - block)
+        at = place(log_sums, first + block, head, 1, tokens) + rows
+        log_sum = tl.load(at, mask=rows < length - block, other=0.0)
+        at = place(mean_gradients, first + block, head, 1, tokens) + rows
+        tl.store(at, mean, mask=rows < length - block)
         d_q_tile = tl.full((R, K2), 0.0, tl.float32)
         for key in range(0, bound(tl.minimum(block + R, length)), C):
             k_at = place(k, first + key, head, k_t, k_h)
             k_tile = read(k_at, columns, k_t, length - key, K, K2)
             scores = product(q_tile, tl.trans(k_tile)) * (scale * LOG2_E)
-            weights = tl.exp2(causal(scores, block + rows, key + columns) - total[:, None])
+            weights = tl.exp2(causal(scores, block + rows, key + columns) - log_sum[:, None])
             d_weights = tl.full((R, C), 0.0, tl.float32)
             for i in tl.static_range(N):
                 v_at = place(v[i], first + key, head, v_t[i], v_h[i])
@@ -127,26 +127,26 @@ def backward_queries_kernel(
             d_q_tile = product(d_scores, k_tile, d_q_tile)
         d_q_at = place(d_q, first + block, head, heads * K, K)
         write(d_q_at, rows, heads * K, length - block, d_q_tile * scale, K, K2)
-    clear(d_q, tl.load(starts + n), tokens, share, n * blocks, head, heads, R, K, K2)
+    clear(d_q, tl.load(starts + n), tokens, program, n * blocks, head, heads, R, K, K2)
 
 
 @kernel
 def backward_keys_kernel(
-    q, k, v1, v2, v3, g1, g2, g3, d_k, d_v1, d_v2, d_v3, sums, means,
+    q, k, v1, v2, v3, g1, g2, g3, d_k, d_v1, d_v2, d_v3, log_sums, mean_gradients,
     starts, n, blocks, tokens, heads, scale,
     q_t, q_h, k_t, k_h, v1_t, v1_h, v2_t, v2_h, v3_t, v3_h, g1_t, g1_h, g2_t, g2_h, g3_t, g3_h,
     N: tl.constexpr, WANTED: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr,
     V2: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
 ):
-    """The gradients d_k and d_v* (the first WANTED) of C keys. Squares lie transposed: [C, R]."""
+    """Compute d_k and d_v* (the first WANTED) of C keys. Score tiles are transposed: [C, R]."""
     v, v_t, v_h, d_v = (v1, v2, v3), (v1_t, v2_t, v3_t), (v1_h, v2_h, v3_h), (d_v1, d_v2, d_v3)
     g, g_t, g_h = (g1, g2, g3), (g1_t, g2_t, g3_t), (g1_h, g2_h, g3_h)
     head = tl.program_id(0) % heads
-    share = tl.program_id(0) // heads
-    sequence = share // blocks
+    program = tl.program_id(0) // heads
+    sequence = program // blocks
     first = tl.load(starts + sequence)
     length = tl.load(starts + sequence + 1) - first
-    block = share % blocks * C
+    block = program % blocks * C
     if block < length:
         rows, columns = tl.arange(0, R), tl.arange(0, C)
         k_at = place(k, first + block, head, k_t, k_h)
@@ -161,14 +161,14 @@ def backward_keys_kernel(
         for query in range(bound(block // R * R), bound(length), R):
             q_at = place(q, first + query, head, q_t, q_h)
             q_tile = read(q_at, rows, q_t, length - query, K, K2)
-            row = place(sums, first + query, head, 1, tokens) + rows
-            total = tl.load(row, mask=rows < length - query, other=0.0)
-            row = place(means, first + query, head, 1, tokens) + rows
-            mean = tl.load(row, mask=rows < length - query, other=0.0)
+            at = place(log_sums, first + query, head, 1, tokens) + rows
+            log_sum = tl.load(at, mask=rows < length - query, other=0.0)
+            at = place(mean_gradients, first + query, head, 1, tokens) + rows
+            mean = tl.load(at, mask=rows < length - query, other=0.0)
             scores = product(k_tile, tl.trans(q_tile)) * (scale * LOG2_E)
             seen = query + rows[None, :] >= block + columns[:, None]
             scores = tl.where(seen, scores, float("-inf"))
-            weights = tl.exp2(scores - total[None, :])
+            weights = tl.exp2(scores - log_sum[None, :])
             narrow = weights.to(k_tile.dtype)
             d_weights = tl.full((C, R), 0.0, tl.float32)
             grown = ()
@@ -188,7 +188,7 @@ def backward_keys_kernel(
             d_v_at = place(d_v[i], first + block, head, heads * V, V)
             write(d_v_at, columns, heads * V, length - block, d_v_tiles[i], V, V2)
     tail = tl.load(starts + n)
-    clear(d_k, tail, tokens, share, n * blocks, head, heads, C, K, K2)
+    clear(d_k, tail, tokens, program, n * blocks, head, heads, C, K, K2)
     for i in tl.static_range(WANTED):
-        clear(d_v[i], tail, tokens, share, n * blocks, head, heads, C, V, V2)
+        clear(d_v[i], tail, tokens, program, n * blocks, head, heads, C, V, V2)
 # fmt: on

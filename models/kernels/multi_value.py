@@ -1,8 +1,8 @@
 """Causal attention of packed sequences, one softmax for up to three values, as operators of torch.
 
-Chooses a kernel and the sizes of its tiles, and launches it. The tiles were chosen from what the
-compiler reports for sm_90: no spilled registers, Hopper's wide products (wgmma) in bfloat16, and no
-more shared memory than smaller GPUs have, where that costs nothing.
+This module chooses a kernel and its tile sizes, and launches it. The sizes follow the compiler's
+report for sm_90: no register is spilled, bfloat16 uses Hopper's wide products (wgmma), and shared
+memory suffices on smaller GPUs as well where that costs nothing.
 
 Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width.
 """
@@ -24,13 +24,13 @@ def multi_value_attention(
 ) -> tuple[Tensor, ...]:
     """Compute softmax(scale q k^T) over the keys up to each query, times each of `values`.
 
-    q, k [T, H, K] of one type, float32 or a half one; one to three values [T, H, V] of any of
-    these types, views with broadcast axes as well; starts int32 [n + 1], cumulative lengths from
-    0; no sequence is longer than `longest`. Returns one [T, H, V] for each value, in its type;
-    products are of q's type, summed in float32. What lies beyond starts[n] belongs to no sequence:
-    outputs and gradients are 0 there. Deterministic. K and V are 128 at most.
+    q and k [T, H, K] have one type, float32 or a 16-bit one. The one to three values [T, H, V] have
+    any of these types and may be views with broadcast axes. starts int32 [n + 1] are cumulative
+    lengths from 0; no sequence is longer than `longest`. Returns one [T, H, V] for each value, in
+    its type. Products are of q's type, summed in float32. Tokens from starts[n] on are in no
+    sequence: outputs and gradients are 0 there. Results are deterministic. K and V are 128 at most.
 
-    Errors: ValueError.
+    Raises ValueError for other inputs.
     """
     if not 1 <= len(values) <= 3:
         raise ValueError(f"one to three values, not {len(values)}")
@@ -49,7 +49,7 @@ def multi_value_attention(
 
 
 class Tile(NamedTuple):
-    """For short sequences: a tile of `size` tokens for those from `shortest` on."""
+    """A launch for the sequences of `shortest` to `size` tokens, each in one tile of `size`."""
 
     shortest: int
     size: int
@@ -57,7 +57,7 @@ class Tile(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """For long sequences: queries x keys of a tile, of each kernel."""
+    """For long sequences: the tile (queries, keys) of each kernel."""
 
     forward: tuple[int, int]
     queries: tuple[int, int]
@@ -66,17 +66,17 @@ class Blocks(NamedTuple):
 
 
 def is_short(q: Tensor, values: Sequence[Tensor], longest: int) -> bool:
-    """Tell whether one program can hold a sequence."""
+    """Tell whether one tile can hold the longest sequence."""
     if q.dtype == torch.float32:
         return longest <= 32  # multiplied without tensor cores, which takes many registers
     return longest <= (128 if max(q.shape[-1], values[0].shape[-1]) <= 64 else 64)
 
 
 def short_tiles(longest: int) -> list[Tile]:
-    """Plan two launches if there are sequences of more than 64 tokens.
+    """Plan one launch, or two if sequences may have more than 64 tokens.
 
-    Shorter ones need not wait for a processor with room for a tile of 128. A program ends at once
-    if its sequence belongs to the other launch.
+    Then shorter ones need not wait for a processor with room for a tile of 128. A program ends at
+    once if its sequence belongs to the other launch.
     """
     if longest <= 64:
         return [Tile(0, _power_of_two(longest), 4)]
@@ -92,12 +92,12 @@ def long_blocks(q: Tensor, values: Sequence[Tensor]) -> Blocks:
 
 
 def _power_of_two(size: int) -> int:
-    """Round `size` up to what an axis of a tile can be."""
+    """Round `size` up to a power of two, 16 at least, as tiles need."""
     return max(16, 1 << (size - 1).bit_length())
 
 
 def _three(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Repeat the first tensor: a kernel names three and reads as many as there are."""
+    """Fill up with the first tensor: a kernel takes three and reads only the real ones."""
     return [*tensors, *[tensors[0]] * (3 - len(tensors))]
 
 
@@ -120,19 +120,19 @@ def _sizes(q: Tensor, values: Sequence[Tensor]) -> dict[str, int]:
 def attend(
     q: Tensor, k: Tensor, values: list[Tensor], starts: Tensor, longest: int, scale: float
 ) -> list[Tensor]:
-    """Compute the outputs [T, H, V]; of long sequences also the sums of their softmax, [H, T]."""
+    """Compute the outputs [T, H, V]; for long sequences also log2 of the softmax's sums, [H, T]."""
     tokens, heads = q.shape[:2]
     n = len(starts) - 1
     outputs = [v.new_empty(v.shape) for v in values]
-    short_ones = is_short(q, values, longest)
-    sums = [] if short_ones else [q.new_zeros((heads, tokens), dtype=torch.float32)]
+    one_tile = is_short(q, values, longest)
+    log_sums = [] if one_tile else [q.new_zeros((heads, tokens), dtype=torch.float32)]
     if n == 0:
-        return [*(output.zero_() for output in outputs), *sums]
+        return [*(output.zero_() for output in outputs), *log_sums]
     q, k, *values = _dense_rows([q, k, *values])
     tensors, sizes = (q, k, *_three(values), *_three(outputs)), _sizes(q, values)
     steps = _strides(q, k, *_three(values))
     with torch.cuda.device_of(q):
-        if short_ones:
+        if one_tile:
             for shortest, size, warps in short_tiles(longest):
                 arguments = (*tensors, starts, n, tokens, heads, shortest, scale, *steps)
                 short.forward_kernel[(n * heads,)](
@@ -141,11 +141,11 @@ def attend(
         else:
             (rows, columns), *_, warps = long_blocks(q, values)
             blocks = -(-longest // rows)
-            arguments = (*tensors, *sums, starts, n, blocks, tokens, heads, scale, *steps)
+            arguments = (*tensors, *log_sums, starts, n, blocks, tokens, heads, scale, *steps)
             long.forward_kernel[(n * blocks * heads,)](
                 *arguments, **sizes, R=rows, C=columns, num_warps=warps, num_stages=2
             )
-    return [*outputs, *sums]
+    return [*outputs, *log_sums]
 
 
 @torch.library.custom_op("tape_arith::multi_value_attention_backward", mutates_args=())
@@ -162,7 +162,7 @@ def attend_backward(
 ) -> list[Tensor]:
     """Compute the gradients of q, k and the first `wanted` values from those of the outputs.
 
-    `results` is what `attend` returned, for long sequences.
+    `results` is what `attend` returned, or empty for short sequences.
     """
     tokens, heads = q.shape[:2]
     n = len(starts) - 1
@@ -181,21 +181,21 @@ def attend_backward(
                 options = {"S": size, "CLEAR": shortest == 0, "num_warps": warps}
                 short.backward_kernel[(n * heads,)](*arguments, **sizes, WANTED=wanted, **options)
             return everything
-        *outputs, sums = results
-        means = torch.empty_like(sums)
+        *outputs, log_sums = results
+        mean_gradients = torch.empty_like(log_sums)
         blocking = long_blocks(q, values)
         options = {"num_warps": blocking.warps, "num_stages": 2}
         rows, columns = blocking.queries
         blocks = -(-longest // rows)
         long.backward_queries_kernel[(n * blocks * heads,)](
-            *(*inputs, *_three(outputs), *given, d_q, sums, means),
+            *(*inputs, *_three(outputs), *given, d_q, log_sums, mean_gradients),
             *(starts, n, blocks, tokens, heads, scale, *steps),
             **(sizes | {"R": rows, "C": columns} | options),
         )
         rows, columns = blocking.keys
         blocks = -(-longest // columns)
         long.backward_keys_kernel[(n * blocks * heads,)](
-            *(*inputs, *given, d_k, *d_three, sums, means),
+            *(*inputs, *given, d_k, *d_three, log_sums, mean_gradients),
             *(starts, n, blocks, tokens, heads, scale, *steps),
             **(sizes | {"WANTED": wanted, "R": rows, "C": columns} | options),
         )

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 # The body of a kernel is Triton's language: no types.
-"""Attention of short sequences: one program for each sequence and head, all its tokens in one
-tile, so that the softmax takes one pass and the backward needs nothing but the inputs.
+"""Attention of short sequences. One program computes one head of one sequence, with all tokens in
+one tile, so that the softmax takes one pass and the backward needs nothing but the inputs.
 
 Legend: T tokens of all sequences, n sequences, H heads, K head dim, V value width, N values;
 S tokens of a tile; K2 and V2 are K and V rounded up to a power of two. `*_t` and `*_h` are the
@@ -27,8 +27,8 @@ from tape_arith.models.kernels.tiles import (
 # fmt: off
 @inline
 def softmax(q, k, scale, S: tl.constexpr):
-    """The causal weights, [S, S]. Rows beyond the sequence's end hold numbers without meaning, but
-    finite ones: they meet zeros or are not written."""
+    """Compute the causal weights, [S, S]. Rows beyond the sequence's end have no meaning, but they
+    are finite: they are multiplied by zeros or never written."""
     tokens = tl.arange(0, S)
     scores = product(q, tl.trans(k)) * (scale * LOG2_E)
     scores = causal(scores, tokens, tokens)
@@ -43,14 +43,14 @@ def forward_kernel(
     N: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr, V2: tl.constexpr,
     S: tl.constexpr, CLEAR: tl.constexpr,
 ):
-    """The outputs o* of the sequences of `shortest` to S tokens."""
+    """Compute the outputs o* of the sequences of `shortest` to S tokens."""
     v, v_t, v_h, o = (v1, v2, v3), (v1_t, v2_t, v3_t), (v1_h, v2_h, v3_h), (o1, o2, o3)
     sequence = tl.program_id(0) // heads
     head = tl.program_id(0) % heads
     first = tl.load(starts + sequence)
     length = tl.load(starts + sequence + 1) - first
     rows = tl.arange(0, S)
-    # A pack is filled up with sequences of no token.
+    # A pack is filled up with empty sequences.
     if (length >= shortest) & (length <= S) & (length > 0):
         q_tile = read(place(q, first, head, q_t, q_h), rows, q_t, length, K, K2)
         k_tile = read(place(k, first, head, k_t, k_h), rows, k_t, length, K, K2)
@@ -72,7 +72,7 @@ def backward_kernel(
     N: tl.constexpr, WANTED: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, V: tl.constexpr,
     V2: tl.constexpr, S: tl.constexpr, CLEAR: tl.constexpr,
 ):
-    """The gradients d_* from g*, those of the outputs; of values only the first WANTED."""
+    """Compute the gradients d_* from g*, those of the outputs; d_v* for the first WANTED values."""
     v, v_t, v_h, d_v = (v1, v2, v3), (v1_t, v2_t, v3_t), (v1_h, v2_h, v3_h), (d_v1, d_v2, d_v3)
     g, g_t, g_h = (g1, g2, g3), (g1_t, g2_t, g3_t), (g1_h, g2_h, g3_h)
     sequence = tl.program_id(0) // heads
