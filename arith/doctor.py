@@ -232,9 +232,12 @@ def _disk(preset: str, runs: Path, data: Path) -> Iterator[Check]:
     run_bytes = weights * (1 + 3 * 3)
     lengths = Bucket(config.task, config.trained_digits, 0, "train").problems(0, 4096).lengths
     data_bytes = int(config.num_problems * (lengths.mean() + 2))
-    for folder, num_bytes in ((runs, run_bytes), (data, data_bytes)):
+    for option, folder, num_bytes in (
+        ("--runs", runs, run_bytes),
+        ("--datasets", data, data_bytes),
+    ):
         existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
-        name, fix = f"writing to {folder}", "choose another folder with --runs"
+        name, fix = f"writing to {folder}", f"choose another folder with {option}"
         probe = existing / f".doctor-{os.getpid()}"
         try:
             with atomic(probe) as temporary:

@@ -62,4 +62,4 @@ def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
 
 def _locations() -> list[Location]:
     files = in_folder(Path(__file__).parent, __name__)
-    return [each for each in files if each.name not in ("worker", "child-process")]
+    return [each for each in files if each.name != "worker"]
