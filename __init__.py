@@ -7,18 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tape_arith.arith.api import (
-        Failure,
-        Grid,
-        Run,
-        UsageError,
-        find_runs,
-        heatmap,
-        leaderboard,
-        load_grids,
-        train,
-    )
-
+    from tape_arith.arith.api import Run, find_runs, heatmap, leaderboard, load_grids, train
+    from tape_arith.arith.errors import Failure, UsageError
+    from tape_arith.arith.scoring.grid import Grid
 __all__ = [
     "Failure",
     "Grid",

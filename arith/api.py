@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tape_arith.arith.compare.leaderboard import build_board
-from tape_arith.arith.compare.panels import ALL, parse_names, select_panels
+from tape_arith.arith.compare.panels import ALL, parse_names
 from tape_arith.arith.data.bucket import EVALUATION, known_split
-from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.errors import Failure as Failure  # offered beside the functions
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs import folder as folders
 from tape_arith.arith.runs.record import RunRecord, TrainOptions, known_preset, load_preset
 from tape_arith.arith.scoring.grid import EvaluationSet, Grid
@@ -37,18 +38,6 @@ if TYPE_CHECKING:
 
     from tape_arith.arith.runs.answer import Answer
     from tape_arith.models.decoder import Decoder
-
-__all__ = [
-    "Failure",
-    "Grid",
-    "Run",
-    "UsageError",
-    "find_runs",
-    "heatmap",
-    "leaderboard",
-    "load_grids",
-    "train",
-]
 
 
 @dataclass(frozen=True)
@@ -204,6 +193,8 @@ def heatmap(
     preset: str | None = None,
     split: str = EVALUATION,
     max_digits: int | None = None,
+    seed: int | None = None,
+    sort: bool = False,
     labels: Mapping[str, str] | None = None,
     width: float | None = None,
     columns: int | None = None,
@@ -211,15 +202,17 @@ def heatmap(
 ) -> "Figure":
     """Return the comparison heatmap of encodings or of grids, as a figure that a notebook shows.
 
-    Each panel shows the mean of exact match over seeds. Runs that are not comparable are left out
-    and named on stderr; UsageError is raised instead if `pe` names them.
+    Each panel shows the mean of exact match over seeds, or one seed. Runs that are not comparable
+    are left out and named on stderr; UsageError is raised instead if `pe` names them.
 
+    seed      the seed to show instead of the mean
+    sort      whether the best out of distribution stands first, as it always does for "all"
     labels    texts to print instead of names, as in {"mine.py:Mine": "Ours"}
     width     width of the figure in inches, as of a paper's column
     columns   number of panels in a row; None for as many as fit
     caption   whether to write a caption below the legend
     """
-    from tape_arith.arith.compare.leaderboard import sort_panels
+    from tape_arith.arith.compare.leaderboard import describe_order, heatmap_panels, sort_panels
     from tape_arith.arith.figures.heatmap import compose
     from tape_arith.arith.figures.labels import display_names
 
@@ -227,14 +220,19 @@ def heatmap(
         grids = [grid for grid in pe if isinstance(grid, Grid)]
         names = dict.fromkeys(grid.name for grid in grids)
         panels = [[grid for grid in grids if grid.name == name] for name in names]
+        panels = sort_panels(panels, seed) if sort else panels
     else:
         listed = _joined([str(name) for name in pe] if not isinstance(pe, str) else pe)
         problems = EvaluationSet(known_split(split), max_digits)
-        panels, _ = select_panels(Path(runs), listed, known_preset(preset), problems)
-        panels = sort_panels(panels) if listed == ALL else panels
+        panels, sort = heatmap_panels(
+            Path(runs), listed, known_preset(preset), problems, seed=seed, sort=sort
+        )
+    shown = display_names((panel[0].name for panel in panels), labels)
     return compose(
         panels,
-        labels=display_names((panel[0].name for panel in panels), labels),
+        seed,
+        order=describe_order(panels, seed, shown) if sort else "",
+        labels=shown,
         width=width,
         columns=columns,
         caption=caption,

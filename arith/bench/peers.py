@@ -122,7 +122,7 @@ def measure(options: Options) -> Iterator[Result]:
     """Measure real tokens per second of all in turn; then compare ours with each package's best."""
     hardware = detect(*options.compute)
     config = options.config(hardware)
-    ours = [_as_the_suite_trains(config, hardware), _on_one_batch(config, hardware)]
+    own_contenders = [_as_the_suite_trains(config, hardware), _on_one_batch(config, hardware)]
     peers: dict[str, list[_Contender]] = {}
     for peer in _PEERS:
         try:
@@ -131,7 +131,7 @@ def measure(options: Options) -> Iterator[Result]:
         except ImportError:
             reason = f"{peer.package} is not installed (pip install {peer.package})"
             yield Result("peers", f"{peer.package} {peer.name}", None, "tokens/s", note=reason)
-    contenders = [*chain(*peers.values()), *ours]
+    contenders = [*chain(*peers.values()), *own_contenders]
     warm_up([each.train for each in contenders], hardware, blocks=config.num_layers)
     turns = time_trainings({each.name: each.train for each in contenders}, options.seconds)
     lines: dict[str, Result] = {}
@@ -141,7 +141,7 @@ def measure(options: Options) -> Iterator[Result]:
         name = f"{each.name}: real tokens"
         lines[each.name] = Result.of("peers", name, speeds, "tokens/s", note=note)
         yield lines[each.name]
-    for own in ours:
+    for own in own_contenders:
         for package, settings in peers.items():
             best = max((each.name for each in settings), key=lambda name: lines[name].value or 0.0)
             name = f"{own.name} / {best.removeprefix(package).strip()}"

@@ -34,29 +34,21 @@ def command(
     `--pe all` draws every scored encoding: by mean out of distribution, then those that know
     where digits stand, then those that did not converge.
     """
-    from tape_arith.arith.compare.leaderboard import describe_order, sort_panels
-    from tape_arith.arith.compare.panels import ALL, figure_path, select_panels
-    from tape_arith.arith.errors import UsageError
+    from tape_arith.arith.compare.leaderboard import describe_order, heatmap_panels
+    from tape_arith.arith.compare.panels import figure_path
     from tape_arith.arith.figures.heatmap import compose
     from tape_arith.arith.figures.labels import display_names, read_labels
     from tape_arith.arith.figures.style import save
     from tape_arith.arith.scoring.grid import EvaluationSet
 
     evaluation_set = EvaluationSet(split, max_digits)
-    panels, _ = select_panels(runs, pe, preset, evaluation_set)
-    order = ""
-    if pe == ALL and seed is not None:
-        panels = [panel for panel in panels if any(grid.seed == seed for grid in panel)]
-        if not panels:
-            raise UsageError(f"no scored run of seed {seed} in {runs}{evaluation_set}")
+    panels, in_order = heatmap_panels(runs, pe, preset, evaluation_set, seed=seed, sort=sort)
     labels = display_names((panel[0].name for panel in panels), read_labels(label))
-    if sort or pe == ALL:
-        panels, order = sort_panels(panels, seed), describe_order(panels, seed, labels)
     path = figure or figure_path(runs, panels, evaluation_set)
     drawn = compose(
         panels,
         seed,
-        order=order,
+        order=describe_order(panels, seed, labels) if in_order else "",
         labels=labels,
         width=width,
         columns=columns,

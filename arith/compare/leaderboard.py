@@ -82,6 +82,30 @@ def sort_panels(panels: Panels, seed: int | None = None) -> Panels:
     return [by_name[row.encoding] for members in ordered for row in members]
 
 
+def heatmap_panels(
+    root: Path,
+    names: str = ALL,
+    preset: str | None = None,
+    evaluation_set: EvaluationSet = DEFAULT_SET,
+    *,
+    seed: int | None = None,
+    sort: bool = False,
+) -> tuple[Panels, bool]:
+    """Return the panels of a heatmap, and whether they stand in the order of `sort_panels`.
+
+    They do with `sort`, and always if `names` is ALL; ALL with a `seed` stands for the encodings
+    that have it. Raises UsageError as `select_panels`.
+    """
+    panels, _ = select_panels(root, names, preset, evaluation_set)
+    if names == ALL and seed is not None:
+        panels = [panel for panel in panels if any(grid.seed == seed for grid in panel)]
+        if not panels:
+            raise UsageError(f"no scored run of seed {seed} in {root}{evaluation_set}")
+    if sort or names == ALL:
+        return sort_panels(panels, seed), True
+    return panels, False
+
+
 def describe_order(
     panels: Panels, seed: int | None = None, labels: Mapping[str, str] | None = None
 ) -> str:
