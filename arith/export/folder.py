@@ -9,6 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.files import (
+    read_content,
     remove,
     remove_stale_temporaries,
     temporary_beside,
@@ -17,6 +18,7 @@ from tape_arith.arith.files import (
 
 _MARK = "tape-arith.json"
 """The file of an exported folder that names its run or problems."""
+_KIND = "exported run"
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     undefined=StrictUndefined,
@@ -39,18 +41,22 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
     `fresh` replaces; Failure if the disk refuses.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        if not (out / _MARK).is_file():
-            raise UsageError(f"{out} exists and is no export of tape-arith: choose another --out")
+        try:
+            read_content(out / _MARK, _KIND)  # a folder that only has such a file is somebody's own
+        except Failure:
+            reason = "exists and is no export of tape-arith: choose another --out"
+            raise UsageError(f"{out} {reason}") from None
         if not fresh:
             raise UsageError(f"{out} exists: --fresh writes it again, or choose another --out")
-    temporary = temporary_beside(out)
+    temporary, before = temporary_beside(out), temporary_beside(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_temporaries(out.parent, out.name)
         temporary.mkdir()
         yield temporary
-        write_document(temporary / _MARK, facts, "exported run")
-        remove(out)
+        write_document(temporary / _MARK, facts, _KIND)
+        if out.exists():
+            out.rename(before)
         temporary.rename(out)
     except OSError as error:
         raise Failure(f"cannot write {out}: {error.strerror or error}") from error
@@ -58,4 +64,7 @@ def exported(out: Path, facts: dict[str, Any], fresh: bool) -> Iterator[Path]:
         raise Failure(str(error).replace(str(temporary), str(out))) from error
     finally:
         with suppress(OSError):
+            if before.exists() and not out.exists():
+                before.rename(out)
             remove(temporary)
+            remove(before)

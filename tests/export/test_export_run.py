@@ -45,7 +45,7 @@ def test_a_card_invents_nothing(run: Path, here: Path) -> None:
     assert "# rope+yarn on" in card and "@inproceedings{peng2023yarn" in card
 
 
-def test_what_is_there_is_kept(run: Path, here: Path) -> None:
+def test_what_is_there_is_kept(run: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done("export", run, "--out", "there")
     assert "there exists: --fresh" in refused("export", run, "--out", "there")
     before = contents(here / "there")
@@ -55,6 +55,20 @@ def test_what_is_there_is_kept(run: Path, here: Path) -> None:
     (here / "mine" / "notes.txt").write_text("mine")
     assert "no export of tape-arith" in refused("export", run, "--out", "mine", "--fresh")
     assert [file.name for file in (here / "mine").iterdir()] == ["notes.txt"]
+    (here / "mine" / "tape-arith.json").write_text("{}")  # of that name, and no export
+    assert "no export of tape-arith" in refused("export", run, "--out", "mine", "--fresh")
+    rename = Path.rename
+
+    def full(source: Path, target: Path) -> Path:
+        if target == Path("there") and (source / "tape-arith.json").exists() and not moved:
+            moved.append(source)
+            raise OSError(28, "No space left on device")
+        return rename(source, target)
+
+    moved: list[Path] = []
+    monkeypatch.setattr(Path, "rename", full)
+    refused("export", run, "--out", "there", "--fresh", code=1, after=True)
+    assert moved and contents(here / "there") == before
     assert not list(here.glob(".*")), "nothing half-written stays behind"
 
 
