@@ -29,7 +29,8 @@ from tape_arith.arith.errors import Failure as Failure  # offered beside the fun
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs import folder as folders
 from tape_arith.arith.runs.record import RunRecord, TrainOptions, known_preset, load_preset
-from tape_arith.arith.scoring.grid import EvaluationSet, Grid
+from tape_arith.arith.scoring.evaluation_set import EvaluationSet
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import Stopper, say
 from tape_arith.models.names import Name, NamePart, parse, parse_extrapolation
 

@@ -24,7 +24,7 @@ def command(
 ) -> None:
     """Score a run on the grid of operand lengths, by one teacher-forced pass."""
     from tape_arith.arith.runs.folder import existing_run
-    from tape_arith.arith.scoring.grid import EvaluationSet
+    from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
     evaluation_set = EvaluationSet(split, max_digits)
     extrapolation = parse_extrapolation(with_) if with_ else None

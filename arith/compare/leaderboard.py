@@ -20,7 +20,7 @@ from tape_arith.arith.figures.captions import Panel, footnote, source
 from tape_arith.arith.figures.rows import Board, Comparison, Row, Section, Training, rows
 from tape_arith.arith.runs.metrics import last_states
 from tape_arith.arith.runs.record import check_can_continue
-from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.statistics import holm, welch
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config

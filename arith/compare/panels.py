@@ -16,7 +16,8 @@ from tape_arith.arith.runs.command_lines import (
 from tape_arith.arith.runs.folder import RunFolder, find_grids, find_runs, slug
 from tape_arith.arith.runs.record import Environment, RunRecord, load_preset, presets
 from tape_arith.arith.scoring.comparable import differences
-from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import say
 from tape_arith.models.names import Name, parse, parse_list
 

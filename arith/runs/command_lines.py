@@ -8,7 +8,8 @@ from pathlib import Path
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.folder import RunFolder, run_folder, slug
 from tape_arith.arith.runs.record import RunRecord, changed_settings, presets
-from tape_arith.arith.scoring.grid import EvaluationSet, Grid
+from tape_arith.arith.scoring.evaluation_set import EvaluationSet
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.models.names import Name, NamePart
 
 _ANEW = "train it anew, into another folder with --runs, or with --fresh, which drops its grids too"

@@ -26,7 +26,8 @@ from tape_arith.arith.files import append_line, read_document, write_document, w
 from tape_arith.arith.lock import activity
 from tape_arith.arith.runs.metrics import read_lines
 from tape_arith.arith.runs.record import Environment, RunRecord, Timings
-from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
 from tape_arith.models.names import Encoding, Name, NamePart

@@ -15,7 +15,8 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring.comparable import is_same_run
-from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.terminal import bar
 from tape_arith.arith.training.step import explain_failures

@@ -1,7 +1,8 @@
 """Exact answers, grids of them, and their statistics.
 
-score.py       exact match by one teacher-forced pass; the only module that imports torch
-grid.py        evaluation sets; counts by operand lengths, their means over regions, their file
-comparable.py  which grids may stand in one figure
-statistics.py  intervals over seeds, tests between encodings, lengths solved
+score.py           exact match by one teacher-forced pass; the only module that imports torch
+evaluation_set.py  which problems are scored, as options and in words
+grid.py            counts by operand lengths, their means over regions, their file
+comparable.py      which grids may stand in one figure
+statistics.py      intervals over seeds, tests between encodings, lengths solved
 """

@@ -1,11 +1,11 @@
-"""The problems that are scored, and the grid of exact match over their operand lengths.
+"""The grid of exact match over operand lengths: counts of each cell, their means, their file.
 
 N is the longest operand scored. Cell (i, j) holds the problems whose first operand has i digits and
 whose second has j; it is `array[i - 1, j - 1]` everywhere.
 """
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
@@ -27,6 +27,7 @@ from tape_arith.arith.files import (
     with_checksum,
     write_text,
 )
+from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,47 +47,6 @@ CONVERGED = 0.99
 _SHARE_UNIT = 2.0**-30
 # Tolerance for the last bit of a mean that equals its threshold.
 SLACK = 1e-12
-
-
-@dataclass(frozen=True)
-class EvaluationSet:
-    """The problems of `split` with operands of up to `max_digits` digits.
-
-    If `max_digits` is None, it is the run's setting `tested_digits`.
-    """
-
-    split: str = EVALUATION
-    max_digits: int | None = None
-
-    def normalized(self, tested_digits: int) -> "EvaluationSet":
-        """Return this set with None as `max_digits` if that is the run's `tested_digits`."""
-        return replace(self, max_digits=None) if self.max_digits == tested_digits else self
-
-    @property
-    def filename_parts(self) -> tuple[str, str]:
-        """Parts of a grid's file name, before and after the extrapolation's name."""
-        before = "" if self.split == EVALUATION else f"@{self.split}"
-        return before, f"-to-{self.max_digits}" if self.max_digits else ""
-
-    @property
-    def name(self) -> str:
-        """Suffix for the names of figures and pages, as in "@carry-to-24"; "" for DEFAULT_SET."""
-        return "".join(self.filename_parts)
-
-    @property
-    def options(self) -> list[str]:
-        """Command-line options that select this set; none for DEFAULT_SET."""
-        split = [] if self.split == EVALUATION else ["--split", self.split]
-        return [*split, *(["--max-digits", str(self.max_digits)] if self.max_digits else [])]
-
-    def __str__(self) -> str:
-        """Return words to follow a run's name, as in " on the split carry to 24 digits"."""
-        split = "" if self.split == EVALUATION else f" on the split {self.split}"
-        return split + (f" to {self.max_digits} digits" if self.max_digits else "")
-
-
-DEFAULT_SET = EvaluationSet()
-"""The set that training scores at its end."""
 
 
 def region_mask(region: Region, max_digits: int, trained_digits: int) -> Bools:

@@ -16,7 +16,8 @@ from tape_arith.arith.files import write_text
 from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.runs.build import check_trainable
 from tape_arith.arith.runs.folder import find_grids
-from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.studies import ablations
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state

@@ -37,7 +37,8 @@ from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import Count, InvalidValue, Part, parse_toml, validated
 from tape_arith.arith.runs.folder import ExpectedRun, Progress, RunFolder, run_folder, slug
 from tape_arith.arith.runs.record import load_preset
-from tape_arith.arith.scoring.grid import DEFAULT_SET, EvaluationSet, Grid
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.training.config import Config
 from tape_arith.models.locate import known_names
 from tape_arith.models.names import Name, parse

@@ -15,7 +15,8 @@ from tape_arith.arith.figures import captions
 from tape_arith.arith.runs.folder import RunFolder, find_grids
 from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring.comparable import is_same_run
-from tape_arith.arith.scoring.grid import EvaluationSet, Grid
+from tape_arith.arith.scoring.evaluation_set import EvaluationSet
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.models.names import parse, parse_list
