@@ -1,7 +1,9 @@
 """Changes to an encoding at test time, which training never sees: `rope+yarn`, `rand-rope+even`.
 
 Rescalings (pi, ntk, ntk-dynamic, yarn) change the frequencies of rotary encodings; numberings
-(plain, even, redraw) change the positions of randomized ones. locate.py lists the classes.
+(plain, even, redraw) change the positions of randomized ones. locate.py finds the
+classes by their `name`. It reads the body of each class without running this file, so each repeats
+its `kind`, and an __init__ for the options that it takes.
 
 Legend: B rows, R frequencies of a schedule, L0 and L1 the longest trained and tested sequences.
 """
@@ -30,6 +32,8 @@ class Extrapolation:
     Stateless: the same call gives the same answer, whatever was called before.
     """
 
+    name: ClassVar[str] = ""
+    """As after a plus on the command line; classes without a name are bases."""
     label: ClassVar[str] = ""
     kind: ClassVar[str] = "at test time"
     paper: ClassVar[str] = ""
@@ -100,9 +104,11 @@ class PI(Rescaling):
     """Interpolate positions: every frequency divided by the per-problem scale.
 
     theta'_f = theta_f / s, so that neighbouring digits are only 1/s positions apart. The paper's
-    fine-tuning is left out. For `scale` see Rescaling.
+    fine-tuning is left out. `scale=problem`: s = max(1, final_length / L0) for each row;
+    `scale=static`: s = max(1, L1 / L0) for all rows, short ones too.
     """
 
+    name = "pi"
     kind = "at test time"
     paper = "Chen et al. 2023, arXiv 2306.15595"
 
@@ -118,9 +124,11 @@ class NTK(Rescaling):
 
     base' = base s^(d/(d - 2)), d = 2R rotated dimensions: theta'_f = theta_f s^(-f/(R - 1)), so
     that the highest frequency is kept and the lowest is divided by s (NTK-aware interpolation in
-    YaRN's paper; first posted by bloc97). For `scale` see Rescaling.
+    YaRN's paper; first posted by bloc97). `scale=problem`: s = max(1, final_length / L0) for each
+    row; `scale=static`: s = max(1, L1 / L0) for all rows, short ones too.
     """
 
+    name = "ntk"
     kind = "at test time"
     paper = "Peng et al. 2023, arXiv 2309.00071"
 
@@ -149,6 +157,7 @@ class NTKDynamic(NTK):
     default max(1, L1 / L0), since users of that code set it to the extension they aim at.
     """
 
+    name = "ntk-dynamic"
     label = "Dynamic NTK"
     kind = "at test time"
     paper = "Peng et al. 2023, arXiv 2309.00071"
@@ -172,9 +181,11 @@ class YaRN(Rescaling):
     g falls linearly in the *index* f, as in the authors' code, which keeps the fastest frequency at
     this suite's lengths. `ramp=paper`: g is linear in the number of rotations r = L0 theta / 2 pi,
     (r - 1)/31 clamped to [0, 1] (Eq. 18 and 19), which slows even theta = 1 by a fifth at L0 = 124.
-    For `scale` see Rescaling.
+    `scale=problem`: s = max(1, final_length / L0) for each row; `scale=static`: s = max(1, L1 / L0)
+    for all rows, short ones too.
     """
 
+    name = "yarn"
     kind = "at test time"
     paper = "Peng et al. 2023, arXiv 2309.00071"
 
@@ -224,6 +235,7 @@ class Plain(Numbering):
     The paper draws random indices in evaluation too; some later code evaluates with plain ones.
     """
 
+    name = "plain"
     label = "plain"
     kind = "at test time"
     paper = "Ruoss et al. 2023, arXiv 2305.16843"
@@ -240,6 +252,7 @@ class Even(Numbering):
     of chance from that of the spread.
     """
 
+    name = "even"
     label = "even"
     kind = "at test time"
     paper = "Ruoss et al. 2023, arXiv 2305.16843"
@@ -257,6 +270,7 @@ class Redraw(Numbering):
     several are not binomial counts: to average over draws, average their grids.
     """
 
+    name = "redraw"
     label = "redraw"
     kind = "at test time"
     paper = "Ruoss et al. 2023, arXiv 2305.16843"

@@ -26,15 +26,7 @@ KINDS = ("encoding", "extrapolation")
 
 Value = str | int | float | bool | None
 FOLDER = Path(__file__).with_name("encodings")
-_EXTRAPOLATIONS = {
-    "even": "Even",
-    "ntk": "NTK",
-    "ntk-dynamic": "NTKDynamic",
-    "pi": "PI",
-    "plain": "Plain",
-    "redraw": "Redraw",
-    "yarn": "YaRN",
-}
+_EXTRAPOLATIONS = Path(__file__).with_name("extrapolations.py")
 
 
 @dataclass(frozen=True)
@@ -138,7 +130,7 @@ class Location:
         return hashlib.sha256(self.source()).hexdigest()
 
     def declaration(self) -> Declaration:
-        """Parse the file. Raises UsageError if it has no such public class."""
+        """Parse the file. Raises UsageError if that is no Python or has no such public class."""
         return _declaration(self, self.source())
 
     def load(self) -> ModuleType:
@@ -182,9 +174,29 @@ def locations(kind: str) -> list[Location]:
     if kind == "encoding":
         builtin = in_folder(FOLDER, "tape_arith.models.encodings")
     else:
-        place = Path(__file__).with_name("extrapolations.py"), "tape_arith.models.extrapolations"
-        builtin = [Location(name, *place, cls) for name, cls in _EXTRAPOLATIONS.items()]
+        builtin = _named_classes(_EXTRAPOLATIONS, "tape_arith.models.extrapolations")
     return [*builtin, *installed(f"tape_arith.{kind}s")]
+
+
+@cache
+def _named_classes(file: Path, module: str) -> list[Location]:
+    """Return the classes of a file that have a `name`, by these names."""
+    locations = []
+    for node in ast.parse(file.read_bytes()).body:
+        if isinstance(node, ast.ClassDef) and (name := _texts(node).get("name")):
+            locations.append(Location(name, file, module, node.name))
+    return locations
+
+
+def _texts(node: ast.ClassDef) -> dict[str, str]:
+    """Return the attributes in the body of a class that are given as plain text."""
+    texts: dict[str, str] = {}
+    for line in node.body:
+        if isinstance(line, ast.Assign | ast.AnnAssign) and isinstance(line.value, ast.Constant):
+            targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+            if isinstance(line.value.value, str):
+                texts |= {ast.unparse(target): line.value.value for target in targets}
+    return texts
 
 
 def known_names(kind: str) -> list[str]:
@@ -291,13 +303,9 @@ def _declaration(location: Location, source: bytes) -> Declaration:
             f"{path} defines no public class '{name}', only {', '.join(public)}: names and options "
             "are read from where the class is written"
         )
-    facts: dict[str, str] = {}
+    facts = _texts(classes[name])
     options: dict[str, Option] = {}
     for node in classes[name].body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-                facts |= {ast.unparse(target): node.value.value for target in targets}
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
             options = {arg.arg: _option(arg.annotation, default) for arg, default in pairs}

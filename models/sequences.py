@@ -70,7 +70,7 @@ class Sequences:
 
     @property
     def width(self) -> int:
-        """Length of the longest sequence, padding included; a plain number."""
+        """Upper bound of the lengths: T if padded, `longest` if packed; a plain number."""
         return self.tokens.shape[1] if self.starts is None else self.longest
 
     @property

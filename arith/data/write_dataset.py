@@ -160,7 +160,8 @@ def _write_shards(
             # Hashing a shard takes far less time than writing it again.
             files = shard.files(directory)
             intact = all(file.exists() and sha256(file) == digest for file, _, digest in files)
-            if intact and shard.count == stop - start:
+            first = sum(before.count for before in earlier[:number])
+            if intact and (first, shard.count) == (start, stop - start):
                 return shard
         return _write_shard(directory, identity, number, start, stop)
 
@@ -169,7 +170,9 @@ def _write_shards(
     try:
         for shard in executor.map(finish, range(-(-identity.count // shard_size))):
             shards.append(shard)
-            document = Unfinished(**identity.model_dump(), shards=tuple(shards))
+            # Those of an earlier call that are still to be looked at stay listed.
+            listed = (*shards, *earlier[len(shards) :])
+            document = Unfinished(**identity.model_dump(), shards=listed)
             write_document(path, document.model_dump(), Unfinished.kind)
             progress(sum(shard.count for shard in shards))
     finally:

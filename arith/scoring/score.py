@@ -188,7 +188,7 @@ def score_grid(
     """Fill `grid` from its first missing block on; a block holds one problem of every cell.
 
     `save` is called after every chunk of blocks, `should_stop` before. `facts` describe the
-    scoring, beside its precision; the grid stores those of the last call.
+    scoring, beside its precision; of a grid scored in several calls, the grid stores every value.
     """
     decoder.eval()
     count, pairs = grid.evaluation["problems_per_cell"], bucket.num_pairs
@@ -196,12 +196,8 @@ def score_grid(
     threshold = low_precision_threshold(
         decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
     )
-    earlier = grid.scoring.get("threshold", 0.0) if grid.blocks_done else 0.0
-    grid.scoring = {
-        "dtype": hardware.dtype_name,
-        "threshold": max(threshold, earlier),
-        **(facts or {}),
-    }
+    now = {"dtype": hardware.dtype_name, "threshold": threshold, **(facts or {})}
+    grid.scoring = _joined_facts(grid.scoring, now) if grid.blocks_done else now
     blocks_a_chunk = max(1, ROWS_A_CHUNK // pairs)
     while grid.blocks_done < count and not should_stop():
         last = min(grid.blocks_done + blocks_a_chunk, count)
@@ -215,6 +211,24 @@ def score_grid(
         save(grid)
         progress(stop - start)
     return grid
+
+
+def _joined_facts(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a grid was scored in several calls: the larger threshold, all other values.
+
+    >>> earlier = {"dtype": "bfloat16", "threshold": 0.1}
+    >>> _joined_facts(earlier, {"dtype": "float32", "threshold": 0.0})
+    {'dtype': 'bfloat16, float32', 'threshold': 0.1}
+    """
+    joined = {**earlier, **now}
+    for key, value in earlier.items():
+        if key == "threshold":
+            joined[key] = max(value, joined[key])
+        elif joined[key] in value.split(", "):  # several already
+            joined[key] = value
+        else:
+            joined[key] = f"{value}, {joined[key]}"
+    return joined
 
 
 def _map_logits(

@@ -98,12 +98,13 @@ def one_run(grid: Grid, region: Region, level: float = 0.95) -> Interval | None:
 def over_seeds(grids: Sequence[Grid], region: Region, level: float = 0.95) -> Interval | None:
     """Return the mean and interval over the seeds of one encoding; `one_run` for a single seed.
 
-    Returns None if there is no grid, or if the region is empty.
+    Returns None if there is no grid, the region is empty, or a seed is not scored.
     """
     if len(grids) == 1:
         return one_run(grids[0], region, level)
     means = [grid.mean(region) for grid in grids]
-    return student_t([mean for mean in means if mean is not None], level)
+    known = [mean for mean in means if mean is not None]
+    return student_t(known, level) if len(known) == len(means) else None
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> Welch | None:
@@ -194,7 +195,7 @@ def solved_to(grids: Sequence[Grid], share: float) -> int:
     and the more cells, the more likely.
     """
     for length, value in enumerate(by_length(grids), start=1):
-        if value < share - SLACK:
+        if not value >= share - SLACK:  # nor is one that is not scored
             return length - 1
     return grids[0].max_digits
 

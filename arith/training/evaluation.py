@@ -49,12 +49,12 @@ class SmallGrid:
         count = _PROBLEMS_A_CELL * bucket.num_pairs
         lengths = _chosen_lengths(config.trained_digits, config.tested_digits)
         # Few of the generated cells are chosen: only one piece at a time is in memory.
-        parts = [
-            take(piece, np.flatnonzero(np.isin(piece.operand_lengths, lengths).all(axis=1)))
-            for piece in bucket.pieces(0, count)
-        ]
-        chosen = np.isin(bucket.operand_lengths(0, count), lengths).all(axis=1)
-        return cls(concatenate(parts), bucket.keys(0, count)[chosen], config.trained_digits)
+        parts, chosen = [], []
+        for piece in bucket.pieces(0, count):
+            chosen.append(np.isin(piece.operand_lengths, lengths).all(axis=1))
+            parts.append(take(piece, np.flatnonzero(chosen[-1])))
+        keys = bucket.keys(0, count)[np.concatenate(chosen)]
+        return cls(concatenate(parts), keys, config.trained_digits)
 
     def exact_match(self, decoder: Decoder, hardware: Hardware) -> dict[str, Any]:
         """Return exact match in distribution, out of distribution and by the longer operand.

@@ -1,6 +1,7 @@
 """Datasets on disk: complete, the same for any number of workers, strict about what they read."""
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -98,11 +99,29 @@ def test_an_interrupted_call_goes_on(made: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="an unfinished dataset of 5,000 problems"):
         generate(tmp_path, BUCKET, COUNT + 1, shard_size=SHARD)
 
+    def stop_at_once(done: int) -> None:
+        raise Stop
+
+    with pytest.raises(Stop):
+        make(tmp_path, progress=stop_at_once)
+    content = json.loads((tmp_path / "unfinished.json").read_text())
+    assert len(content["shards"]) == 2  # the second is not forgotten
     modified = (tmp_path / "tokens-00000.npy").stat().st_mtime_ns
     flip(-5)(tmp_path / "tokens-00001.npy")
     make(tmp_path)
     assert files(tmp_path) == files(made)
     assert (tmp_path / "tokens-00000.npy").stat().st_mtime_ns == modified
+
+
+def test_shards_that_start_elsewhere_are_written_again(made: Path, tmp_path: Path) -> None:
+    def stop(done: int) -> None:
+        if done >= 2000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path, shard_size=500, progress=stop)
+    # Of 500 problems are the fourth shard noted, from 1,500 on, and the fourth wanted, from 4,500.
+    assert make(tmp_path) == Manifest.load(made) == verify(tmp_path)
 
 
 def test_a_kill_between_manifest_and_cleaning(folder: Path) -> None:
