@@ -108,10 +108,12 @@ class Run:
     def decoder(self, extrapolation: str | None = None) -> "Decoder":
         """Return the trained decoder, a torch.nn.Module that is ready to evaluate."""
         from tape_arith.arith.runs.weights import trained_decoder, trained_record
+        from tape_arith.models.build import prepare
 
         record = trained_record(self._folder)
         name = Name(record.name.encoding, _way(extrapolation))
-        return trained_decoder(self._folder, name, record)[0]
+        decoder, hardware = trained_decoder(self._folder, name, record)
+        return prepare(decoder, hardware.in_float32()).eval()
 
     @property
     def _folder(self) -> folders.RunFolder:
@@ -174,16 +176,16 @@ def load_grids(
 ) -> pd.DataFrame:
     """Return the cells of every scored run below `runs`, one row per run and cell.
 
-    The columns are those of `Grid.to_frame`. Runs of different budgets are all included.
+    The columns are those of `Grid.to_frame`. Runs of different budgets are all included; a grid
+    that is scored in part is left out.
     """
-    grids = folders.find_grids(
-        Path(runs),
-        preset,
-        parse_names(_joined(pe)) or None,
-        EvaluationSet(known_split(split), max_digits),
-    )
-    if not grids:
-        raise UsageError(f"no scored run of {pe} in {runs}")
+    named, problems = parse_names(_joined(pe)), EvaluationSet(known_split(split), max_digits)
+    all_grids = folders.find_grids(Path(runs), known_preset(preset), named or None, problems)
+    grids = [grid for grid in all_grids if grid.complete]
+    scored = {grid.name for grid in grids}
+    missing = [str(name) for name in named if str(name) not in scored]
+    if missing or not grids:
+        raise UsageError(f"no scored run of {', '.join(missing) or ALL} in {runs}{problems}")
     return pd.concat([grid.to_frame() for grid in grids], ignore_index=True)
 
 
@@ -217,8 +219,10 @@ def heatmap(
     from tape_arith.arith.figures.heatmap import compose
     from tape_arith.arith.figures.labels import display_names
 
-    if not isinstance(pe, str) and pe and isinstance(pe[0], Grid):
-        grids = [grid for grid in pe if isinstance(grid, Grid)]
+    grids = [] if isinstance(pe, str) else [grid for grid in pe if isinstance(grid, Grid)]
+    if grids:
+        if len(grids) < len(pe):
+            raise UsageError("a heatmap is of grids or of names, not of both")
         names = dict.fromkeys(grid.name for grid in grids)
         panels = [[grid for grid in grids if grid.name == name] for name in names]
         panels = sort_panels(panels, seed) if sort else panels

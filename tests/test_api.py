@@ -31,6 +31,8 @@ def test_a_run_is_that_of_the_command_line(here: Path) -> None:
     assert np.array_equal(Grid.load(command / "grid.json").exact, grid.exact)
     assert run.finished and len(run.metrics) > 0 and run.metrics.loss.notna().all()
     assert run.score("yarn", split="carry").name == "rope+yarn"
+    decoder = run.decoder("yarn")
+    assert not decoder.training and decoder.pe.rescaling is not None
     answer = json.loads(done("ask", run.path, "9+8", "--json").out)
     assert run.answer("9+8").content() == answer
     assert run.train(steps=8).record.config.steps == 8
@@ -89,6 +91,10 @@ def test_requests_that_make_no_sense_are_usage_errors(trained: Path, here: Path)
         tape_arith.train("tape", preset="mini", step=60)
     with pytest.raises(tape_arith.UsageError, match="no scored run"):
         tape_arith.load_grids(here)
+    with pytest.raises(tape_arith.UsageError, match="no scored run of nope"):
+        tape_arith.load_grids(trained / "runs", ["fire", "nope"])
+    with pytest.raises(tape_arith.UsageError, match="did you mean 'mini'"):
+        tape_arith.load_grids(trained / "runs", preset="minni")
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         tape_arith.trian  # noqa: B018
 

@@ -67,22 +67,25 @@ def command(
                 f"{out} has none of the endings {endings}: give it one, or say --format"
             )
     names = [name.strip() for name in show.split(",") if name.strip()]
+    if not figure and (label or width or no_caption):
+        raise UsageError("--label, --width and --no-caption change a figure: add --figure")
     if figure:
         from tape_arith.arith.figures.labels import display_names, read_labels
         from tape_arith.arith.figures.leaderboard import compose
         from tape_arith.arith.figures.style import figure_format, save
 
         figure_format(figure)  # before anything is written
+        own = read_labels(label)
     evaluation_set = EvaluationSet(split, max_digits)
     content, *_ = build_board(runs, pe, preset, evaluation_set, costs=costs)
     if out and kind:
         write_text(out, FORMATS[kind](content, names))
         print(out)
     if figure:
-        labels = display_names((row.encoding for row in content.rows), read_labels(label))
+        labels = display_names((row.encoding for row in content.rows), own)
         save(compose(content, labels=labels, width=width, caption=not no_caption), figure)
         print(figure)
-    if out or figure:
+    if out or (figure and not kind):
         return
     if kind or not (wide or sys.stdout.isatty()):
         print(FORMATS[kind or "markdown"](content, names), end="")

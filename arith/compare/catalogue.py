@@ -109,13 +109,13 @@ def _run(folder: RunFolder) -> dict[str, Any]:
         record, metrics = folder.record(), folder.metrics()
     except Failure as error:
         return {"path": str(folder.path), "state": f"unreadable: {error}"}
-    step = metrics[-1]["step"] if metrics else 0
+    steps = f"step {metrics[-1]['step'] if metrics else 0} of {record.config.steps}"
     return {
         "path": str(folder.path),
         "preset": record.preset,
         "encoding": record.encoding,
         "seed": record.seed,
-        "state": "trained" if folder.finished() else f"step {step} of {record.config.steps}",
+        "state": "trained" if folder.is_trained(record) else steps,
         "grids": list(read_grids(folder)),
     }
 

@@ -188,6 +188,8 @@ def build_board(
     )
     if names != ALL:
         board = board.only(list(map(str, parse_list(names))))
+        shown = [by_name[row.encoding] for row in board.rows]
+        board = replace(board, source=source(shown), caption=footnote(shown))
     return board, [by_name[row.encoding] for row in board.rows], runs
 
 

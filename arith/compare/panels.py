@@ -149,11 +149,11 @@ def select_panels(
         lambda: _nothing_scored(root, named, preset, evaluation_set, grids),
     )
     if read_all:
+        scored = set(map(key, every_grid))
         unscored = [
             run
-            for run in (read_runs(root) if runs is None else runs).values()
-            if run.preset == shown[0].preset
-            and not run.folder.has_grid(evaluation_set.normalized(run.record.config.tested_digits))
+            for which, run in (read_runs(root) if runs is None else runs).items()
+            if run.preset == shown[0].preset and which not in scored
         ]
         if unscored:
             excluded.append(Excluded(_listed(unscored), f"not scored{evaluation_set} yet"))

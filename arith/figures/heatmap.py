@@ -84,7 +84,7 @@ class Layout(NamedTuple):
 def layout(count: int, width: float | None = None, columns: int | None = None) -> Layout:
     """Return the layout for `count` encodings; two get a third panel, for their difference.
 
-    Raises UsageError for `columns` that do not fit the `width` of the page, in inches.
+    Raises UsageError for panels that do not fit the `width` of the page, in inches.
     """
     compared = count == 2
     squares = count + compared
@@ -107,6 +107,8 @@ def layout(count: int, width: float | None = None, columns: int | None = None) -
     best = min(fewer, most, key=lambda columns: (-squares % columns, -columns))
     while of(best).height > _LONGEST and of(best + 1).side > _SMALLEST:
         best += 1
+    if of(best).side < _SMALLEST:
+        raise UsageError(f"{best} panels do not fit {page:g} inches: give a larger --width")
     return of(best)
 
 
@@ -135,7 +137,7 @@ def compose(
     note = [captions.footnote(shown, labels), _SHORT_WORDS if place.brief else "", order]
     handles = [Patch(label="trained lengths", **_OUTLINE)]
     if compared:
-        words = ["no significant difference (false discovery rate 5 %, these runs only)"]
+        words = ["no significant difference (FDR 5 %, these runs only)"]
         words += [f"small but significant: {name} higher" for name in names]
         looks = [GREY, *difference_colours()([128, 127])]
         handles += [Patch(label=w, facecolor=look) for w, look in zip(words, looks, strict=True)]

@@ -1,5 +1,6 @@
 """Names of encodings as papers write them, for figures."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -62,8 +63,9 @@ def read_labels(settings: Sequence[str] | None) -> dict[str, str]:
     """Read the values of `--label`. Raises UsageError for one that is not NAME=TEXT."""
     labels = {}
     for setting in settings or ():
-        name, _, text = setting.rpartition("=")
-        if not name or not text.strip():
+        # A name has no space, but equals signs in its options; a text may have both.
+        parts = re.fullmatch(r"([^\s(]+)=(.*\S.*)", setting)
+        if parts is None:
             raise UsageError(f"--label reads NAME=TEXT, as in --label tape=Ours, not '{setting}'")
-        labels[name] = text
+        labels[parts[1]] = parts[2]
     return labels

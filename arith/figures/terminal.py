@@ -61,7 +61,7 @@ def _fitting(widths: Mapping[str, int], room: int) -> list[str]:
     fitting = list[str]()
     for head in order:
         room -= widths[head] + _GAP
-        if room < -_GAP:
+        if room < -1:  # no gap follows the last column, but for one letter
             break
         fitting.append(head)
     return [head for head in widths if head in fitting]

@@ -104,14 +104,6 @@ class RunFolder:
         way = f"+{slug(str(extrapolation))}" if extrapolation else ""
         return self.path / f"grid{split}{way}{reach}.json"
 
-    def has_grid(self, evaluation_set: EvaluationSet) -> bool:
-        """Tell whether a grid on `evaluation_set` exists, with any extrapolation or none."""
-        split, reach = evaluation_set.filename_parts
-        ways = (file.stem for file in self.path.glob(f"grid{split}+*{reach}.json"))
-        return self.grid_file(None, evaluation_set).exists() or any(
-            reach or not re.search(r"-to-\d+$", way) for way in ways
-        )
-
     def exists(self) -> bool:
         return self.record_file.exists()
 

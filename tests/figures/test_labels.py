@@ -6,7 +6,7 @@ import pytest
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.labels import display_names, read_labels
-from tape_arith.models.locate import known_names
+from tape_arith.models.locate import known_names, locate
 
 MINE = "class Mine: ...\n\n\nclass Other:\n    label = 'Another'\n"
 
@@ -29,7 +29,20 @@ def test_an_encoding_as_its_paper_writes_it(name: str, label: str) -> None:
 def test_each_encoding_has_a_label_of_its_own() -> None:
     labels = display_names(known_names("encoding"))
     assert not set(labels) & {text for name, text in labels.items() if name != "t5"}
-    assert len(set(labels.values())) == len(labels)
+    written = {locate("encoding", name).declaration().label for name in labels}
+    assert len(written) == len(labels)
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("rope=RoPE (base=3)", {"rope": "RoPE (base=3)"}),
+        ("fire:init_l=512=FIRE, 512", {"fire:init_l=512": "FIRE, 512"}),
+        ("mine.py:Mine:a=1=a = 1", {"mine.py:Mine:a=1": "a = 1"}),
+    ],
+)
+def test_a_label_may_hold_an_equals_sign(setting: str, expected: dict[str, str]) -> None:
+    assert read_labels([setting]) == expected
 
 
 def test_labels_of_one_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

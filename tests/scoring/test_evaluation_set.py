@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tape_arith.arith.compare.panels import select_panels
 from tape_arith.arith.data.bucket import CARRY
-from tape_arith.arith.runs.folder import RunFolder, find_grids
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.runs.folder import find_grids
+from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.tiny_runs import done, refused, untouched
 
@@ -48,6 +48,3 @@ def test_longer_hard_sums_are_judged_by_the_usual_ones(comparison: Path) -> None
     assert grid.usual is not None
     assert grid.usual.content() == Grid.load(FIRE / "grid.json").content()
     assert find_grids(Path("runs"), evaluation_set=EvaluationSet(CARRY)) == []
-    scored = {EvaluationSet(CARRY, 4), DEFAULT_SET}
-    for each in (*scored, EvaluationSet(CARRY), EvaluationSet(max_digits=4)):
-        assert RunFolder(FIRE).has_grid(each) == (each in scored)
