@@ -39,7 +39,7 @@ def measure(options: Options) -> Iterator[Result]:
     Without --lengths, the grid is that of the config. Raises Failure if a run's weights are too
     short for it.
     """
-    hardware = detect()
+    hardware = detect(*options.compute.for_scoring)
     names, config, seed, weights = options.names("rope"), options.config(hardware), 0, None
     if options.run is not None:
         if options.encodings or options.preset or options.settings:
@@ -53,18 +53,21 @@ def measure(options: Options) -> Iterator[Result]:
             sizes = replace(config, tested_digits=max(digits, config.tested_digits))
             decoder = decoder_for(sizes, Name(name.encoding), seed).to(hardware.device)
             try:
-                decoder.load_state_dict(weights or decoder.state_dict())
+                if weights is not None:
+                    decoder.load_state_dict(weights)
             except RuntimeError as error:  # the run's table of lengths is shorter
                 end = config.tested_digits
                 reason = f"{options.run} ends at {end} digits: --lengths {end} measures it"
                 raise Failure(reason) from error
             bucket = Bucket(config.task, digits, config.evaluation_seed, "evaluation")
-            yield from _compare(f"{name}, {digits} digits", decoder.eval(), bucket, options)
+            label = f"{name}, {digits} digits"
+            yield from _compare(label, decoder.eval(), bucket, hardware, options)
 
 
-def _compare(label: str, decoder: Decoder, bucket: Bucket, options: Options) -> Iterator[Result]:
+def _compare(
+    label: str, decoder: Decoder, bucket: Bucket, hardware: Hardware, options: Options
+) -> Iterator[Result]:
     """Compare one pass with the loop on the same rows of a grid."""
-    hardware = detect()
     rows = _QUICK_ROWS_PER_CELL if options.quick else _ROWS_PER_CELL
     middles = [max(1, round(part * bucket.max_digits)) for part in _PARTS]
     samples = _sample_cells(bucket, [(i, j) for i in middles for j in middles], rows)

@@ -205,6 +205,11 @@ class Dataset:
             final_lengths=task.final_lengths(operand_lengths),
         )
 
+    def check_hashes(self) -> None:
+        """Raise Failure, naming the file, if a shard is corrupt."""
+        for number in range(len(self.manifest.shards)):
+            self._shard(number)
+
     def _shard(self, number: int) -> tuple[UInt8, Int64]:
         """Return a shard's tokens, and a 0 followed by the end index of each problem in them.
 

@@ -149,12 +149,13 @@ def open_training_data(
 
 
 def usual_dataset(config: Config, seed: int, began_on: str | None = None) -> Path | None:
-    """Return the dataset that `generate` writes for a run, if it exists and fits the run."""
+    """Return the dataset that `generate` writes for a run, if it exists, fits and is intact."""
     folder = config.dataset_folder(DATASETS, seed)
     if not (folder / FILE).exists():
         return None
     try:
-        open_training_data(folder, config, seed, began_on)
+        # All of it now: nobody asked for it, so it must not end a training later.
+        open_training_data(folder, config, seed, began_on).check_hashes()
     except UsageError:  # another number of problems, as for another preset
         return None
     except Failure as error:

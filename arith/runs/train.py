@@ -42,7 +42,14 @@ from tape_arith.models.names import Name, source_hashes
 # A resumed training equals an unbroken one bit for bit if these facts are equal. The commit is not
 # among them: most commits change no bit, and one that does comes with a new version.
 _DECIDES_BITS = (
-    *("tape-arith", "torch", "device", "hardware", "dtype", "attention", "compiled", "processes"),
+    "tape-arith",
+    "torch",
+    "device",
+    "hardware",
+    "dtype",
+    "attention",
+    "compiled",
+    "processes",
 )
 
 

@@ -131,7 +131,7 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
     earlier = [*folder.glob("table*.*"), *folder.glob("ablations*.*")]
     if stale := sorted(file.name for file in set(earlier) - set(written)):
         for name in stale:
-            (folder / name).unlink()
+            (folder / name).unlink(missing_ok=True)
         say(f"note: removed {', '.join(stale)} from {folder}: nothing of the sweep is in them")
     return written
 
@@ -169,8 +169,8 @@ def choices(
         panels = {config: scored.get((name, config), []) for config in combination}
         best = combination[0]
         if len(combination) > 1:
-            for panel in panels.values():
-                panel[:] = [grid for grid in panel if grid.converged is not None]
+            for config, panel in panels.items():
+                panels[config] = [grid for grid in panel if grid.converged is not None]
             seeds = {tuple(grid.seed for grid in panel) for panel in panels.values()}
             if len(seeds) > 1 or seeds == {()}:
                 continue

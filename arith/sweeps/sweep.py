@@ -17,7 +17,7 @@
 
 "*" stands for all encodings that the file does not name. tape@from=rope starts from the final
 weights of rope; tape@only-positional-from=rope does too, but trains tape's own parameters alone.
-For both, rope is trained first, and it is scored if the file names it. Runs whose settings are not
+For both, rope is trained first, and not scored. Runs whose settings are not
 the preset's go to a folder named after the sweep, with a subfolder for each combination, never
 among the preset's runs. Only the learning rate can be tuned.
 """
@@ -215,15 +215,18 @@ def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
     grids, rates = file.grid or [{}], list[dict[str, Any]]([{}])
     if file.tune is not None:
         rates = [{"learning_rate": rate} for rate in _table("tune", file.tune, _Tune).learning_rate]
+        if any("learning_rate" in grid for grid in grids):
+            raise UsageError("learning_rate is in [grid] and in [tune]: leave it out of one")
     if sum(prod(map(len, grid.values())) for grid in grids) > _MOST:
         raise UsageError(f"[grid] has more than {_MOST} combinations")
 
     def config(changed: dict[str, Any]) -> Config:
         config = validated({**settings, **changed}, Config)
         named = {*file.settings, *changed}
-        if not {"hidden_size", "head_dim"}.isdisjoint(changed) and "num_heads" not in named:
-            return replace(config, num_heads=config.hidden_size // config.head_dim)
-        return config
+        if {"hidden_size", "head_dim"}.isdisjoint(named) or "num_heads" in named:
+            return config
+        heads = max(1, config.hidden_size // config.head_dim)
+        return validated({**settings, **changed, "num_heads": heads}, Config)
 
     combinations = tuple(
         tuple(config(dict(zip(grid, values, strict=True)) | rate) for rate in rates)

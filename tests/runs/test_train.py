@@ -155,11 +155,18 @@ def test_training_takes_what_generate_left(here: Path) -> None:
             Path(ROPE, file).read_bytes() == Path("given", *Path(ROPE, file).parts[1:]).read_bytes()
         )
     assert RunFolder(Path(ROPE)).record().data is not None
-    edit_text(Path("data/addition-bucket-2/manifest.json"), '"count": 64', '"count": 63')
-    damaged = done(*train("--runs", "alone"))
-    assert "note: left out: data/addition-bucket-2/" in damaged.err
-    alone = Path("alone/mini/rope/seed-0/weights/final.safetensors")
-    assert alone.read_bytes() == Path(ROPE, "weights/final.safetensors").read_bytes()
+    folder = Path("data/addition-bucket-2")
+    tokens = folder / "tokens-00000.npy"
+
+    def trains_without_it(damaged: Path, root: str) -> None:
+        assert f"note: left out: {damaged}" in done(*train("--runs", root)).err
+        alone = Path(root, "mini/rope/seed-0/weights/final.safetensors")
+        assert alone.read_bytes() == Path(ROPE, "weights/final.safetensors").read_bytes()
+
+    tokens.write_bytes(tokens.read_bytes()[:-1] + b"\x00")
+    trains_without_it(tokens, "one")
+    edit_text(folder / "manifest.json", '"count": 64', '"count": 63')
+    trains_without_it(folder, "two")
 
 
 def test_other_data(comparison: Path) -> None:

@@ -82,6 +82,8 @@ def test_a_grid_is_every_combination_each_in_a_folder_of_its_own(here: Path) -> 
             mlp_size=mlp_size,
         )
     assert not roots
+    [wide] = sweep('encodings = ["rope"]\nseeds = [0]\n[set]\nhidden_size = 256\n').runs(OUT)
+    assert wide.config == replace(mini, hidden_size=256, num_heads=8)
 
 
 def test_the_readme_says_every_key_and_its_default() -> None:
@@ -97,6 +99,7 @@ def test_the_readme_says_every_key_and_its_default() -> None:
 
 GOOD = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n'
 BAD = {
+    GOOD + "[grid]\nlearning_rate = [0.5]\n[tune]\nlearning_rate = [0.1, 0.2]": "leave it out of",
     "encodngs = []": "unknown key 'encodngs': did you mean 'encodings'?",
     'encodings = ["rope"]\nseeds = [0]': "'preset' is missing",
     GOOD.replace("mini", "minni"): "unknown preset 'minni': did you mean 'mini'?",

@@ -47,7 +47,7 @@ def engine_names() -> list[str]:
 def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
     """Build the engine `name[:key=value...]`; return None for `local`.
 
-    The engine runs up to `slots` jobs at a time (None: any number), with logs and states in
+    The engine runs up to `slots` jobs at a time (None: as many as it takes). Logs and states are in
     `folder`. Raises UsageError for an unknown name or option, or if its software is missing.
     """
     name, *settings = re.split(r":(?=\w+=)", text.strip())  # a value may hold colons
