@@ -27,7 +27,7 @@ MINE = "# As small as can be.\n" + "\n".join(
 
 
 def test_the_presets() -> None:
-    assert record.presets() == ["mini", "paper-20", "paper-40"]
+    assert record.presets() == ["mini", "paper-20", "paper-40", "small-20"]
     paper = record.load_preset("paper-40")
     assert (paper.trained_digits, paper.tested_digits, paper.num_problems) == (40, 80, 20_000_000)
     assert (paper.steps, paper.batch_size, paper.clip) == (20_000, 512, 0.5)
@@ -57,7 +57,7 @@ def test_a_preset_in_one_file(mine: Path) -> None:
     assert Path("runs/mine/rope.png").exists()
     assert "mine         As small as can be." in done("list").out
     listed = {preset["name"] for preset in json.loads(done("list", "--json").out)["presets"]}
-    assert listed == {"mine", "mini", "paper-20", "paper-40"}
+    assert listed == {"mine", "mini", "paper-20", "paper-40", "small-20"}
     mine.write_text(MINE.replace("steps = 4", "steps = true"))
     line = refused("train", "--pe", "rope", "--preset", "mine", code=1)
     assert "mine.toml" in line and "'steps' must be a valid integer, not True" in line
