@@ -226,7 +226,7 @@ def test_a_file_on_disk(here: Path) -> None:
         record = RunFolder(Path(f"runs/mini/{slug}/seed-0")).record()
         assert record.sources == {"mine.py:Mine": locate("encoding", "mine.py:Mine").sha256()}
     assert Path("runs/mini/mine.py@Mine@scale=2-mine.py@Mine+rope-rope.png").exists()
-    assert "| mine.py:Mine:scale=2 |" in done("leaderboard").out
+    assert "| Mine (scale=2) |" in done("leaderboard").out
     assert "unknown option of mine.py:Mine 'slope'" in refused("check", "mine.py:Mine:slope=2")
     assert "Mine has none" in refused("train", "--pe", "mine.py:Mine+yarn", *settings())
 

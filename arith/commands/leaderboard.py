@@ -50,8 +50,9 @@ def command(
     terminal with the columns that fit; with --out or --figure, what is printed is the files
     written.
     """
-    from tape_arith.arith.compare.leaderboard import build_board
-    from tape_arith.arith.figures.tables import FORMATS
+    from tape_arith.arith.compare.leaderboard import build_board, label_board
+    from tape_arith.arith.figures.labels import read_labels
+    from tape_arith.arith.figures.tables import FOR_PEOPLE, FORMATS
     from tape_arith.arith.figures.terminal import print_board
     from tape_arith.arith.files import write_text
     from tape_arith.arith.scoring.evaluation_set import EvaluationSet
@@ -67,27 +68,32 @@ def command(
                 f"{out} has none of the endings {endings}: give it one, or say --format"
             )
     names = [name.strip() for name in show.split(",") if name.strip()]
-    if not figure and (label or width or no_caption):
-        raise UsageError("--label, --width and --no-caption change a figure: add --figure")
+    if not figure and (width or no_caption):
+        raise UsageError("--width and --no-caption change a figure: add --figure")
+    if not (kind or figure or wide or sys.stdout.isatty()):
+        kind = "markdown"
+    if label and not (figure or kind in FOR_PEOPLE):
+        raise UsageError(
+            "--label changes a figure or a table for a paper: add --figure or --out table.tex"
+        )
+    own = read_labels(label)
     if figure:
-        from tape_arith.arith.figures.labels import display_names, read_labels
         from tape_arith.arith.figures.leaderboard import compose
         from tape_arith.arith.figures.style import figure_format, save
 
         figure_format(figure)  # before anything is written
-        own = read_labels(label)
     evaluation_set = EvaluationSet(split, max_digits)
-    content, *_ = build_board(runs, pe, preset, evaluation_set, costs=costs)
+    content, panels, _ = build_board(runs, pe, preset, evaluation_set, costs=costs)
+    labelled = label_board(content, panels, own)
+    if kind:
+        text = FORMATS[kind](labelled if kind in FOR_PEOPLE else content, names)
     if out and kind:
-        write_text(out, FORMATS[kind](content, names))
+        write_text(out, text)
         print(out)
     if figure:
-        labels = display_names((row.encoding for row in content.rows), own)
-        save(compose(content, labels=labels, width=width, caption=not no_caption), figure)
+        save(compose(labelled, width=width, caption=not no_caption), figure)
         print(figure)
-    if out or (figure and not kind):
-        return
-    if kind or not (wide or sys.stdout.isatty()):
-        print(FORMATS[kind or "markdown"](content, names), end="")
-    else:
+    if kind and not out:
+        print(text, end="")
+    elif not (out or figure):
         print_board(content, names, wide=wide)

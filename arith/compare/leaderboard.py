@@ -17,6 +17,7 @@ from tape_arith.arith.compare.panels import (
 )
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.captions import Panel, footnote, source
+from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.rows import Board, Comparison, Row, Section, Training, rows
 from tape_arith.arith.runs.metrics import last_states
 from tape_arith.arith.runs.record import check_can_continue
@@ -191,6 +192,18 @@ def build_board(
         shown = [by_name[row.encoding] for row in board.rows]
         board = replace(board, source=source(shown), caption=footnote(shown))
     return board, [by_name[row.encoding] for row in board.rows], runs
+
+
+def label_board(board: Board, panels: Panels, own: Mapping[str, str] | None = None) -> Board:
+    """Return `board`, of the grids in `panels`, with names as papers write them, or as in `own`.
+
+    Raises UsageError as `display_names` does.
+    """
+    names = [name for panel in panels for name in (panel[0].name, panel[0].encoding)]
+    labels = display_names([*names, *board.references], own)
+    return replace(
+        board, labels=labels, source=source(panels, labels), caption=footnote(panels, labels)
+    )
 
 
 def significance_tests(

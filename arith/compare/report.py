@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tape_arith.arith.compare.curves import curve_rows
-from tape_arith.arith.compare.leaderboard import build_board
+from tape_arith.arith.compare.leaderboard import build_board, label_board
 from tape_arith.arith.compare.panels import ALL, Key, RunFiles, key
 from tape_arith.arith.figures.report.page import Report, Run
 from tape_arith.arith.runs.command_lines import reproduction_commands
@@ -39,7 +39,7 @@ def collect(
             scored.setdefault(key(grid), []).append(grid)
     logged = [run for run in map(runs.get, scored) if run is not None and run.metrics]
     return Report(
-        board,
+        label_board(board, shown),
         shown,
         [_run(root, grids, runs) for grids in scored.values()],
         curve_rows((run.name, run.seed, run.metrics) for run in logged),

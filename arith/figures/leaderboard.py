@@ -1,6 +1,6 @@
 """The leaderboard as a figure for one column of a paper: a row per encoding, a point per seed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -10,7 +10,6 @@ from matplotlib.text import Annotation
 
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.captions import NBSP, decimals
-from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.rows import Board, Row, Section
 from tape_arith.arith.scoring.grid import Region
 
@@ -33,15 +32,10 @@ _MEAN: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 6.5, "mew
 def compose(
     board: Board,
     *,
-    labels: Mapping[str, str] | None = None,
     width: float | None = None,
     caption: bool = True,
 ) -> Figure:
-    """Return the figure; its only axes has percent from left to right and rows from the top.
-
-    `labels` has the names to print (`display_names`).
-    """
-    labels = labels or display_names(row.encoding for row in board.rows)
+    """Return the figure; its only axes has percent from left to right and rows from the top."""
     width = width or _WIDTH
     titles, placed = heights(board)
     values = [v for row in board.rows for v in row.values["out_of_distribution"]]
@@ -58,7 +52,7 @@ def compose(
     ax.set_xticks([step * n for n in range(int(end / step) + 1)])
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_xlabel(f"exact match out of distribution,{NBSP}%")
-    ax.set_yticks(list(placed), [labels[row.encoding] for row in placed.values()])
+    ax.set_yticks(list(placed), [board.label(row.encoding) for row in placed.values()])
     style.finish(ax, grid="x")
     ax.spines.left.set_visible(False)
     ax.tick_params(axis="y", length=0, pad=3)
@@ -67,7 +61,7 @@ def compose(
     for label, (y, row) in zip(ax.get_yticklabels(), placed.items(), strict=True):
         colour, ink = (COLOUR, "black") if row.rank else (NOT_RANKED, NOT_RANKED)
         draw_seeds(ax, y, row, "out_of_distribution", colour)
-        name, size = style.fit(labels[row.encoding], _NAMES * width / _WIDTH, _LETTERS)
+        name, size = style.fit(board.label(row.encoding), _NAMES * width / _WIDTH, _LETTERS)
         label.set(text=name, fontsize=size, color=ink, va="center_baseline")
         numbers = [_percent(row.mean(region)) for region in _MEANS] + [str(len(row.seeds))]
         for text, right in zip(numbers, _COLUMNS.values(), strict=True):

@@ -194,11 +194,17 @@ class Board:
     """How many encodings were ranked and tested, shown or not."""
     costs: bool = False
     """Whether parameters and FLOPs were asked for."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The names to print of encodings; one without a label is printed as it is typed."""
 
     @property
     def rows(self) -> list[Row]:
         """Return the rows of all sections, in order."""
         return [row for section in self.sections for row in section.rows]
+
+    def label(self, name: str) -> str:
+        """Return the name to print of an encoding."""
+        return self.labels.get(name, name)
 
     def only(self, names: Sequence[str]) -> "Board":
         """Return the leaderboard with the rows of `names` alone; ranks and tests stay."""
@@ -217,6 +223,14 @@ class Board:
         if columns:
             return table[chosen_heads(columns, table)]
         return table if any(row.mark for row in self.rows) else table.drop(columns="converged")
+
+    def labelled(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return a table of `texts` with the names to print, in its rows and its heads."""
+        if "encoding" in table:
+            table = table.assign(encoding=table.encoding.map(self.label))
+        return table.rename(
+            columns={f"vs {one}": f"vs {self.label(one)}" for one in self.references}
+        )
 
     def numbers(self) -> list[dict[str, object]]:
         """Return each encoding's numbers by column, in order; shares in 0..1, times in seconds."""
@@ -272,6 +286,7 @@ class Board:
     def notes(self) -> list[str]:
         """Return what a reader must know, in paragraphs."""
         shares = " and ".join(f"{share * 100:g} %" for share in SOLVED)
+        tests = ", ".join(f"vs {self.label(name)}" for name in self.references)
         notes = [
             self.caption,
             "The order is that of the mean out of distribution: where intervals overlap widely it "
@@ -279,8 +294,8 @@ class Board:
             f"Solved to, at {shares}: the largest length L such that of the sums whose longer "
             "operand has l digits that share is exact, for each l up to L (mean over cells and "
             f"seeds; {self.about['max_digits']} is the longest tested).",
-            f"vs {', vs '.join(self.references)}: Welch's t test of the means out of distribution, "
-            f"over seeds, two-sided; p after Holm over the {self.num_tests} tests made here, "
+            f"{tests}: Welch's t test of the means out of distribution, over seeds, "
+            f"two-sided; p after Holm over the {self.num_tests} tests made here, "
             f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {LEVEL * 100:g} %. A dash: "
             "no test, for one of the two has one seed or is not ranked, both are the same training "
             "runs, or neither varies between seeds.",

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.rows import (
     LEVEL,
     OVER_PROBLEMS,
@@ -52,10 +53,11 @@ _LATEX = str.maketrans(
 
 def to_markdown(rows: Sequence[Row]) -> str:
     """Format a Markdown table: mean ± half-width of the 95 % interval, in percent."""
+    labels = display_names(row.encoding for row in rows)
     return pipe_table(
         pd.DataFrame(
             {
-                "encoding": row.encoding,
+                "encoding": labels[row.encoding],
                 **row.settings,
                 "seeds": row.seed_count,
                 **row.texts(*REGIONS),
@@ -155,7 +157,7 @@ def board_to_markdown(board: Board, columns: Sequence[str] = ()) -> str:
         pieces.append(f"## {title}\n")
         if reason:
             pieces.append(f"{reason[0].upper()}{reason[1:]}.\n")
-        pieces.append(pipe_table(table.loc[[row.encoding for row in rows]]))
+        pieces.append(pipe_table(board.labelled(table.loc[[row.encoding for row in rows]])))
     return "\n".join([*pieces, *(f"{note}\n" for note in board.notes())])
 
 
@@ -171,7 +173,7 @@ def short_texts(board: Board, columns: Sequence[str] = ()) -> pd.DataFrame:
 def legend(board: Board, table: pd.DataFrame) -> str:
     """Return two sentences: what was measured, and what the signs in `table` mean."""
     keys, cells = set(map(column_key, table)), " ".join(table.to_numpy().ravel())
-    tests = ", ".join(f"vs {name}" for name in board.references if f"vs_{name}" in keys)
+    tests = ", ".join(f"vs {board.label(one)}" for one in board.references if f"vs_{one}" in keys)
     among = f" among all {board.num_encodings} encodings"
     meanings = {
         f"Ranked by the mean out of distribution{among * (len(table) < board.num_encodings)}": True,
@@ -204,7 +206,9 @@ def board_to_latex(board: Board, columns: Sequence[str] = ()) -> str:
     if not columns:
         table = table[[head for head in table if column_key(head) in _PRINTED]]
     parts = {
-        f"{title}: {reason}" if reason else title: table.loc[[row.encoding for row in rows]]
+        f"{title}: {reason}" if reason else title: board.labelled(
+            table.loc[[row.encoding for row in rows]]
+        )
         for title, reason, rows in board.sections
     }
     comments = ["needs \\usepackage{booktabs} and \\usepackage{graphicx}", *board.notes()]
@@ -276,3 +280,5 @@ FORMATS = {
     "latex": board_to_latex,
     "json": board_to_json,
 }
+FOR_PEOPLE = ("markdown", "latex")
+"""The formats in which encodings have their labels; programs read the others."""

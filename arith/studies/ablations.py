@@ -3,7 +3,7 @@
 Never imports torch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from tape_arith.arith.figures.captions import NBSP, Panel, signed, source
+from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, draw_seeds, seed_signs
 from tape_arith.arith.figures.rows import Row, flat, rows
 from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, styled
@@ -89,9 +90,10 @@ def _members(name: str, group: Sequence[Row]) -> list[Member]:
 
 def to_markdown(families: Families) -> str:
     """Format a pipe table of all families, means ± half-width of the 95 % interval in percent."""
+    labels = _labels(families)
     table = pd.DataFrame(
         {
-            "encoding": member.row.encoding,
+            "encoding": labels[member.row.encoding],
             "seeds": member.row.seed_count,
             **member.row.texts(*_REGIONS),
             "difference to the first, points": member.points,
@@ -102,6 +104,10 @@ def to_markdown(families: Families) -> str:
         for member in members
     )
     return pipe_table(table)
+
+
+def _labels(families: Families) -> dict[str, str]:
+    return display_names(member.row.encoding for members in families for member in members)
 
 
 def to_csv(families: Families) -> str:
@@ -130,11 +136,13 @@ def compose(families: Families, panels: Sequence[Panel]) -> Figure:
     """Draw a panel in distribution and one out of it: percent on the x axis, encodings on the y
     axis, differences to the right of the second."""
     members = [member for family in families for member in family]
+    labels = _labels(families)
     gaps = [number / 2 for number, family in enumerate(families) for _ in family]
     heights = [row + gap for row, gap in enumerate(gaps)]
     handles = seed_signs([member.row for member in members])
     handles.append(Line2D([], [], **_BASELINE, label="mean of the unchanged encoding"))
-    figure = page(5.5, _ROW_HEIGHT * (heights[-1] + 1) + 0.5, _note(members, panels), handles, 2)
+    note, height = _note(members, panels, labels), _ROW_HEIGHT * (heights[-1] + 1) + 0.5
+    figure = page(5.5, height, note, handles, 2)
     inside, outside = figure.subplots(1, 2)
     for ax, region in zip((inside, outside), _REGIONS, strict=True):
         values = [
@@ -156,7 +164,8 @@ def compose(families: Families, panels: Sequence[Panel]) -> Figure:
         ax.ticklabel_format(axis="x", useOffset=False)
         finish(ax, grid="x")
         ax.spines.left.set_visible(False)
-    inside.set_yticks(heights, [member.label for member in members])
+    names = [labels[each.label] if each.unchanged else each.label for each in members]
+    inside.set_yticks(heights, names)
     differences: Any = outside.secondary_yaxis("right")
     differences.spines.right.set_visible(False)
     points = ["" if member.unchanged else member.points for member in members]
@@ -179,10 +188,10 @@ def _draw_member(ax: Axes, y: float, member: Member, region: Region) -> list[flo
     return values
 
 
-def _note(members: Sequence[Member], panels: Sequence[Panel]) -> str:
+def _note(members: Sequence[Member], panels: Sequence[Panel], labels: Mapping[str, str]) -> str:
     several = any(len(panel) > 1 for panel in panels)
     return (
-        f"{source(panels)} In bold the encoding as it is, under it with one part changed. "
+        f"{source(panels, labels)} In bold the encoding as it is, under it with one part changed. "
         "Difference: of the means out of distribution, in points."
         + f" Intervals: Student{NBSP}t over seeds." * several
         + f" Grey: below 99{NBSP}% in distribution, not ranked."

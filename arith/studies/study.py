@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from tape_arith.arith.figures.captions import SPLITS, describe_seeds, preset_words
+from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.tables import pipe_table
 from tape_arith.arith.scoring.grid import REGION_WORDS, Region
 from tape_arith.arith.scoring.statistics import student_t
@@ -35,9 +36,10 @@ class Study:
 
     @property
     def labelled(self) -> pd.DataFrame:
-        """The rows with a column `label`: the encoding, with the [BOS] of its training."""
+        """The rows with a column `label`: the encoding's, with the [BOS] of its training."""
         bos = [f", 0 to {most} [BOS]" if most else "" for most in self.rows.leading_bos]
-        return self.rows.assign(label=self.rows.encoding + bos)
+        encodings = self.rows.encoding
+        return self.rows.assign(label=encodings.map(display_names(encodings.unique())) + bos)
 
     @property
     def seeds(self) -> dict[str, list[int]]:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.files import write_document
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.record import RunRecord, load_preset
@@ -256,9 +257,9 @@ def test_time_and_last_states(made: Path) -> None:
     assert found["tape"]["last_states_range"] == pytest.approx(0.1)
     assert found["fire"]["last_states_range"] is None
     text = done("leaderboard").out
-    line = next(line for line in text.splitlines() if "| tape |" in line)
+    line = next(line for line in text.splitlines() if "| TAPE |" in line)
     assert "| 10.0 | 2.5 |" in line
-    assert "| not measured |" in next(line for line in text.splitlines() if "| fire |" in line)
+    assert "| not measured |" in next(line for line in text.splitlines() if "| FIRE |" in line)
     # Of which steps they are, as the files have it.
     assert "(five at most, of steps 500 to 1,500, what it learns" in text
 
@@ -318,7 +319,7 @@ def test_the_texts_say_the_same(made: Path) -> None:
     tables = [part.splitlines() for part in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)]
     assert len(tables) == 4 and all(len({x.count("|") for x in table}) == 1 for table in tables)
     names = [line.split(" | ")[1] for table in tables for line in table[2:]]
-    assert names == list(rows(content))
+    assert names == list(display_names(rows(content)).values()) != list(rows(content))
 
 
 def test_latex(made: Path) -> None:
@@ -349,6 +350,18 @@ def test_latex(made: Path) -> None:
     assert rows[0].startswith("encoding & ") and rows[0].endswith(r"& kind \\")
     assert len(rows) == 1 + len(REACH) and all(row.count(" & ") == 2 for row in rows)
     assert "solved to" not in chosen[chosen.index("\\caption") :]
+
+
+def test_labels_of_one_s_own(made: Path) -> None:
+    """They are in every text for people; programs and a choice of columns read what one types."""
+    own = ("--label", "tape=Ours", "--label", "nope=None", "--show", "encoding,seeds,vs_tape")
+    for form, end in (("markdown", " |"), ("latex", r" \\")):
+        table = done("leaderboard", "--format", form, *own).out
+        assert "Ours" in table and f"vs Ours{end}" in table and "vs tape" not in table
+    assert "None: 0" in done("leaderboard", "--pe", "rope,fire,nope,rope+yarn", *own).out
+    with untouched(made):
+        assert "add --figure" in refused("leaderboard", "--csv", "--label", "tape=Ours")
+        assert "no encoding 'fox' to label" in refused("leaderboard", "--label", "fox=Fox")
 
 
 def test_columns_and_short_forms_of_formats(made: Path) -> None:

@@ -108,9 +108,9 @@ def test_a_grid_without_its_record_is_shown_if_it_is_the_only_one(comparison: Pa
     with untouched(comparison):
         result = done("leaderboard", "--compare", "fire,rope")
         assert "left out: cannot read runs/mini/fire/seed-0/run.json" in result.err
-        assert "| fire | relative bias | 1 (" in result.out
+        assert "| FIRE | relative bias | 1 (" in result.out
     (folder / "grid-to-4.json").unlink()
-    assert "| fire | relative bias | 2 |" in done("leaderboard", "--compare", "fire,rope").out
+    assert "| FIRE | relative bias | 2 |" in done("leaderboard", "--compare", "fire,rope").out
 
 
 @pytest.mark.parametrize("name", ["grid.json", "run.json"])
@@ -138,7 +138,7 @@ def test_grids_that_differ_are_left_out_and_named(comparison: Path) -> None:
     as_version_2(FIRE / "seed-1")
     result = done("leaderboard")
     assert result.err == "note: left out: fire seeds 0, 1: version 2, not 1\n"
-    assert "| rope |" in result.out and "| fire |" not in result.out
+    assert "| RoPE |" in result.out and "| FIRE |" not in result.out
     assert done("heatmap", "--compare", "all").err == result.err
     # An encoding that is asked for is never dropped.
     for command in ("heatmap", "leaderboard", "report"):

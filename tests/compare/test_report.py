@@ -22,19 +22,19 @@ RUNS = Path("runs")
 def test_the_command_writes_one_page(comparison: Path) -> None:
     result = done("report")
     assert result.out == "runs/mini/report.html\n" and result.err == ""
-    page = data((comparison / "runs/mini/report.html").read_text())
-    assert sorted(e["name"] for e in page["encodings"]) == ["fire", "rope", "tape+yarn"]
+    text = (comparison / "runs/mini/report.html").read_text()
+    page, typed = data(text), {"FIRE": "fire", "RoPE": "rope", "TAPE + YaRN": "tape+yarn"}
+    assert sorted(e["name"] for e in page["encodings"]) == sorted(typed)
     for shown in page["encodings"]:
-        name = shown["name"].removesuffix("+yarn")
+        name, _, added = typed[shown["name"]].partition("+")
+        # Above its map stands the name to type, which may break at a plus.
+        assert f"<code>{name}{'<wbr>+' * bool(added)}{added}</code></h4>" in text
         for seed in shown["choices"]["mean"]["seeds"]:
-            file = (
-                comparison
-                / f"runs/mini/{name}/seed-{seed}/grid{shown['name'].removeprefix(name)}.json"
-            )
-            exact = Grid.load(file).exact
+            folder = comparison / f"runs/mini/{name}/seed-{seed}"
+            exact = Grid.load(folder / f"grid{'+' * bool(added)}{added}.json").exact
             assert np.array_equal(shown["choices"][str(seed)]["exact"], exact.ravel())
     seeds = {curve["encoding"]: len(curve["loss"]["seeds"]) for curve in page["curves"]}
-    assert seeds == {"fire": 2, "rope": 2, "tape": 2}
+    assert seeds == {"FIRE": 2, "RoPE": 2, "TAPE": 2}
     assert done("report", "--out", "elsewhere/x.html").out == "elsewhere/x.html\n"
 
 

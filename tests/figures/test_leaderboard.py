@@ -1,6 +1,7 @@
 """The leaderboard's figure: what stands where, and that all of it can be read."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, compose, heights
 from tape_arith.arith.figures.rows import Board, Comparison, Row, Section
 from tape_arith.arith.scoring.grid import REGIONS
@@ -50,7 +52,8 @@ def row(
 def board(*sections: Section, left_out: Sequence[tuple[str, str]] = ()) -> Board:
     """Return a leaderboard of `sections`."""
     about = {"trained_digits": 8, "max_digits": 16}
-    return Board("mini", about, SOURCE, SOURCE, sections, ("rope", "tape"), left_out)
+    labels = display_names(row.encoding for section in sections for row in section.rows)
+    return Board("mini", about, SOURCE, SOURCE, sections, ("rope", "tape"), left_out, labels=labels)
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +143,7 @@ def test_the_legend_names_the_signs_that_are_there(figure: Figure) -> None:
 
 def test_a_width_and_labels_of_one_s_own(three: Board) -> None:
     labels = {row.encoding: f"Ours, {row.encoding} with all its options" for row in three.rows}
-    figure = compose(three, labels=labels, width=5.5, caption=False)
+    figure = compose(replace(three, labels=labels), width=5.5, caption=False)
     assert_texts_are_apart(figure)
     text = words(figure)
     assert figure.get_figwidth() == 5.5 and "Ours, fire with all its options" in text

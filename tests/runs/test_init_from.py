@@ -143,9 +143,9 @@ def test_tables_never_mix_them_with_plain_runs(rope: RunFolder) -> None:
         board = done("leaderboard", "--compare", "all")
         # Those of one that began on its own are fewer here, and are shown all the same.
         assert "left out: rope@from=rope seed 0; tape@from=rope seed 0; " in board.err
-        assert "@from=rope |" not in board.out and "| rope |" in board.out
+        assert "(from RoPE) |" not in board.out and "| RoPE |" in board.out
         partners = done("leaderboard", "--compare", "tape@from=rope,rope@from=rope").out
-        assert "| tape@from=rope |" in partners and "| rope@from=rope |" in partners
+        assert "| TAPE (from RoPE) |" in partners and "| RoPE (from RoPE) |" in partners
         listed = json.loads(done("list", "--json").out)["runs"]
     assert [run["encoding"] for run in listed] == ["rope", "rope@from=rope", "tape@from=rope"]
 

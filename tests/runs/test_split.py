@@ -79,7 +79,7 @@ def test_a_grid_beside_the_usual_one(comparison: Path) -> None:
 
 def test_a_figure_shows_one_split(hard: Path) -> None:
     table = done("leaderboard", "--compare", "rope,fire", "--split", CARRY).out
-    assert f"addition, {HARD}, trained" in table and "| rope | rotary | 2 |" in table
+    assert f"addition, {HARD}, trained" in table and "| RoPE | rotary | 2 |" in table
     assert (
         done("heatmap", "--compare", "rope,fire", "--split", CARRY).out
         == "runs/mini/rope-fire@carry.png\n"
@@ -131,7 +131,7 @@ def test_a_split_is_read_from_the_grid(hard: Path) -> None:
     (ROPE / "grid.json").unlink()
     (ROPE / "grid@carry.json").rename(ROPE / "grid.json")  # whatever the file is called
     standard, carry = done("leaderboard").out, done("leaderboard", "--split", CARRY).out
-    assert "| rope | rotary | 1 (" in standard and "| rope | rotary | 2 |" in carry
+    assert "| RoPE | rotary | 1 (" in standard and "| RoPE | rotary | 2 |" in carry
 
 
 def test_a_longer_budget_keeps_the_earlier_grids_apart(hard: Path) -> None:

@@ -34,7 +34,7 @@ def test_figures_of_longer_operands(comparison: Path) -> None:
     drawn = done("heatmap", "--compare", "fire,rope", *TO_4)
     assert drawn.out == "runs/mini/fire-rope-to-4.png\n"
     board = done("leaderboard", *TO_4)
-    assert "tested to 4 (preset" in board.out and "| fire | relative bias | 1 (" in board.out
+    assert "tested to 4 (preset" in board.out and "| FIRE | relative bias | 1 (" in board.out
     assert "fire seed 1; rope seed 1; tape seeds 0, 1: not scored to 4 digits yet" in board.err
     assert done("report", *TO_4).out == "runs/mini/report-to-4.html\n"
     page = Path("runs/mini/report-to-4.html").read_text("utf-8")

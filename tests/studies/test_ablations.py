@@ -63,7 +63,7 @@ def test_unconverged_runs_and_single_seeds_are_not_tested() -> None:
     (members,) = families([*changed, panel("tape:width=8", [70])])
     assert [member.p for member in members] == [None] * 3
     table = ablations.to_markdown([members])
-    assert "| tape:width=4 | 3 | 90.0 ± 0.0 | 56.0 ± 13.1 | +32.0 | - | not converged |" in table
+    assert "| TAPE (width=4) | 3 | 90.0 ± 0.0 | 56.0 ± 13.1 | +32.0 | - | not converged |" in table
     assert "1 (± over problems)" in table
 
 
@@ -77,7 +77,7 @@ def test_the_figure_has_a_row_each_and_the_base_s_mean_through_its_family() -> N
     figure = ablations.compose(families(PANELS), PANELS)
     inside, outside = figure.axes
     names = [label.get_text() for label in inside.get_yticklabels()]
-    assert names == ["tape", "width=4", "context=no-mlp", "rope", "tape-heads:width=4"]
+    assert names == ["TAPE", "width=4", "context=no-mlp", "RoPE", "TAPE-heads (width=4)"]
     (differences,) = outside.child_axes
     texts = [label.get_text() for label in differences.get_yticklabels()]
     assert texts == ["", "+32.0", "+2.3", "", "", "difference"]

@@ -131,9 +131,9 @@ def study(*runs: pd.DataFrame) -> Study:
 def test_the_best_head_is_chosen_in_distribution() -> None:
     text = to_markdown(study(run("rope"), run("rope", 1, 0.8, 0.2), run("fire")))
     # Student t of two seeds: 12.706 x 0.05.
-    assert "| rope | all 2 |  | 0.850 ± 0.635 | 0.110 | 0.250 ± 0.635 | 0.110 |" in text
-    assert "| rope | 1 | layer 3, head 2 | 0.800 | 0.110 | 0.200 | 0.110 |" in text
-    assert "| in distribution | fire | 0.500 | 0.500 | 0.500 |" in text
+    assert "| RoPE | all 2 |  | 0.850 ± 0.635 | 0.110 | 0.250 ± 0.635 | 0.110 |" in text
+    assert "| RoPE | 1 | layer 3, head 2 | 0.800 | 0.110 | 0.200 | 0.110 |" in text
+    assert "| in distribution | FIRE | 0.500 | 0.500 | 0.500 |" in text
     assert "| out of distribution | uniform | 0.100 | 0.100 | 0.100 |" in text
 
 

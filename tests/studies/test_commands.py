@@ -105,7 +105,7 @@ def test_errors_agree_with_the_grids(comparison: Path, split: str) -> None:
                 int(array[cells].sum()) for array in (grid.total, grid.exact, grid.first_wrong_sum)
             )
     text = done("study", "errors", *runs[:3], "--split", split, "--problems", 10).out
-    assert "| rope | 0, 1 | out of distribution |" in text and "| fire | 0 | in dis" in text
+    assert "| RoPE | 0, 1 | out of distribution |" in text and "| FIRE | 0 | in dis" in text
     assert ("hard sums: long carry chains" in text) == (split == "carry")
 
 

@@ -185,10 +185,10 @@ def test_tables_show_shares_with_their_counts() -> None:
         text.split(f"chain, {region}\n\n")[1].split("\n\n")[0]
         for region in ("in distribution", "out of distribution")
     )
-    assert inside.startswith("| chain | rope | fire |\n| ---: | ---: | ---: |\n| 0 | 100.0 % (20 ")
+    assert inside.startswith("| chain | RoPE | FIRE |\n| ---: | ---: | ---: |\n| 0 | 100.0 % (20 ")
     assert "| 1 | 86.7 % (52 of 60) | 86.7 % (26 of 30) |" in inside
     assert outside.endswith("| 2 | 0.0 % (0 of 30) | 0.0 % (0 of 15) |")
-    wrong = "| rope | 0, 1 | out of distribution | 82.5 % (33 of 40) | 48.5 % (16 of 33) | "
+    wrong = "| RoPE | 0, 1 | out of distribution | 82.5 % (33 of 40) | 48.5 % (16 of 33) | "
     assert wrong + "51.5 % (17 of 33) | 0.0 % (0 of 17) | 16 | 0 | 0 | 0 | 17 | 0 |" in text
     assert "| 0 | 100.0 % (8 of 8) | 100.0 % (4 of 4) |" in text
 
@@ -221,7 +221,7 @@ def test_nothing_longer_nothing_wrong_and_many_names() -> None:
     study = made_study("errors", run("rope", 0, 0, outside=False).query("error == 'exact'"))
     del study.facts["evaluation"]["problems"][OUTSIDE]
     assert "out of distribution" not in words(figures(study)[""]) + to_markdown(study)
-    assert "| rope | 0 | in distribution | 0.0 % (0 of 36) | - | - | - |" in to_markdown(study)
+    assert "| RoPE | 0 | in distribution | 0.0 % (0 of 36) | - | - | - |" in to_markdown(study)
     names = ["rope", "fire:init_l=512:width=64", "a", "b", "c", "d"]
     many = made_study("errors", *(run(name, 0, 3) for name in names))
     assert_nothing_is_cut_off(figures(many)[""])

@@ -179,13 +179,13 @@ def test_markdown() -> None:
     rows = {(line[0], line[3], line[4]): line for line in lines}
     shift = "indices start at 3", "attention weights"
     # Student t of two seeds: 12.706 x 1e-7.
-    assert rows["rope", *shift][5] == "2e-07 ± 1.27e-06 r" and rows["rope", *shift][1] == "0, 1"
-    assert rows["rope, 0 to 3 [BOS]", *shift][1] == "0"
-    assert rows["fire", *shift][6] == "0.0246"  # no mark
-    assert rows["nope", *shift][5] == "0"
-    products = rows["fire", "indices start at 3", "inner products of positions"]
+    assert rows["RoPE", *shift][5] == "2e-07 ± 1.27e-06 r" and rows["RoPE", *shift][1] == "0, 1"
+    assert rows["RoPE, 0 to 3 [BOS]", *shift][1] == "0"
+    assert rows["FIRE", *shift][6] == "0.0246"  # no mark
+    assert rows["NoPE", *shift][5] == "0"
+    products = rows["FIRE", "indices start at 3", "inner products of positions"]
     assert products[5:] == ["none"] * 3
-    assert "none (no positional state): fire, nope." in text
+    assert "none (no positional state): FIRE, NoPE." in text
 
 
 def test_figure() -> None:

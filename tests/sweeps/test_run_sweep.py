@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from tape_arith.arith import lock
+from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.runs.build import training_flops_a_token, training_tokens
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import TrainOptions, load_preset
@@ -124,7 +125,8 @@ def test_a_run_that_begins_from_another_comes_after_it(here: Path) -> None:
     assert RunFolder(Path("runs/mine/mini/rope/seed-1")).finished()
     assert not Path("runs/mine/mini/rope/seed-1/grid.json").exists()
     table = (FOLDER / "table.md").read_text("utf-8")
-    assert all(f"| {name} | 2 |" in table for name in begun) and "| rope |" not in table
+    labels = display_names(begun).values()
+    assert all(f"| {label} | 2 |" in table for label in labels) and "| RoPE |" not in table
     tiny = (*settings(num_layers=2), "--out", "single")
     done("train", "--pe", "rope", *tiny, "--no-score")
     source = "single/mini/rope/seed-0"
@@ -185,7 +187,7 @@ def test_the_tuned_track_chooses_in_distribution_only(here: Path) -> None:
         grid.save(path)
     done("sweep", file)
     table = (FOLDER / "table.md").read_text()
-    assert "| rope | 0.001 | 1 " in table and "| fire | 0.003 | 1 " in table
+    assert "| RoPE | 0.001 | 1 " in table and "| FIRE | 0.003 | 1 " in table
     assert table.count("\n") == 4
 
     def chosen() -> list[str]:
@@ -246,7 +248,7 @@ def test_a_family_has_a_table_and_a_figure_of_its_own(here: Path) -> None:
     printed = done("sweep", sweep_file("tape,tape:width=4,rope")).out.split()
     names = ("table.md", "table.csv", "ablations.md", "ablations.csv", "ablations.png")
     assert printed == [str(FOLDER / name) for name in names]
-    assert "| tape:width=4 | 1 " in (FOLDER / "ablations.md").read_text()
+    assert "| TAPE (width=4) | 1 " in (FOLDER / "ablations.md").read_text()
     # Stale files go: of encodings that are no family, then all if nothing is scored.
     removed = done("sweep", sweep_file("tape,rope")).err
     assert "note: removed ablations.csv, ablations.md, ablations.png from " in removed

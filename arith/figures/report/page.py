@@ -106,6 +106,7 @@ def page(report: Report) -> str:
     )
     # A long name may break before each ":", "+" or "@".
     environment.filters["pieces"] = lambda name: re.split("(?=[:+@])", name)
+    environment.filters["label"] = report.board.label
     environment.filters["is_hash"] = lambda value: re.fullmatch("[0-9a-f]{64}", str(value))
     facts = {name: {run.facts[name] for run in report.runs} for name in report.runs[0].facts}
     configurations: dict[tuple[Any, ...], list[str]] = {}
@@ -140,7 +141,7 @@ def _leaderboard(report: Report) -> dict[str, Any]:
     """Return heads, notes and sections of rows, without columns in which nothing is known."""
     board, rows = report.board, report.board.rows
     texts = board.texts().drop(columns=["#", "encoding", "kind", "seeds", "each seed, %"])
-    texts = texts.drop(columns="converged", errors="ignore")
+    texts = board.labelled(texts.drop(columns="converged", errors="ignore"))
     known = known_columns(texts)
     values = [value for row in rows for value in row.values["out_of_distribution"]]
     end = scale_end(max(values, default=1.0))
@@ -182,7 +183,7 @@ def content(report: Report) -> dict[str, Any]:
     }
     encodings = [
         {
-            "name": panel[0].name,
+            "name": report.board.label(panel[0].name),
             "choices": {key: _cells(shown[n]) for key, shown in chosen.items() if shown[n]},
         }
         for n, panel in enumerate(panels)
@@ -203,11 +204,12 @@ def content(report: Report) -> dict[str, Any]:
         },
         "intervals": {total: _intervals(total) for total in sorted(totals)},
         "footnotes": {
-            key: captions.footnote(list(filter(None, shown))) for key, shown in chosen.items()
+            key: captions.footnote(list(filter(None, shown)), report.board.labels)
+            for key, shown in chosen.items()
         },
         "encodings": encodings,
         "pairs": {key: _pairs(shown) for key, shown in chosen.items()},
-        **_curves(report.curves),
+        **_curves(report.curves, report.board),
     }
 
 
@@ -261,7 +263,7 @@ def colours(colormap: mpl.colors.Colormap) -> str:
     return "".join(mpl.colors.to_hex(colour)[1:] for colour in colormap(np.linspace(0, 1, 256)))
 
 
-def _curves(rows: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+def _curves(rows: pd.DataFrame, board: Board) -> dict[str, list[dict[str, Any]]]:
     """Return what the charts over training draw of each encoding.
 
     `curves` has its seeds and their mean, at up to 200 steps. `lengths` has exact match by length,
@@ -278,14 +280,15 @@ def _curves(rows: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
                 "mean": _points(seeds.mean(axis=1)),
             }
         colour, dash = _PENS[number % len(_PENS)], _DASHES[number // len(_PENS) % len(_DASHES)]
-        lines.append({"encoding": encoding, "colour": colour, "dash": dash, **drawn})
+        name = board.label(encoding)
+        lines.append({"encoding": name, "colour": colour, "dash": dash, **drawn})
         by_length = rows[(rows.encoding == encoding) & (rows.quantity == "by_length")]
         if len(by_length):
             means = by_length.pivot_table(index="step", columns="part", values="value")
             means = _thinned(means, 60)
             learning.append(
                 {
-                    "encoding": encoding,
+                    "encoding": name,
                     "seeds": sorted(by_length.seed.unique().tolist()),
                     "lengths": means.columns.tolist(),
                     "steps": means.index.tolist(),
