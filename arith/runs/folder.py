@@ -180,19 +180,34 @@ class RunFolder:
         """Return how far one grid of the `expected` run is scored."""
         file = self.grid_file(extrapolation, evaluation_set)
         running = activity(self.path) == f"score {file.name}"
-        record = self.matching_record(expected)
-        if record is None or not file.exists():
-            return Progress(running=running)
         try:
-            grid = Grid.load(file)
+            grid = self.matching_grid(expected, extrapolation, evaluation_set)
         except Failure as error:
             return Progress(error=str(error))
-        digits = evaluation_set.max_digits or record.config.tested_digits
-        facts = (grid.extrapolation, grid.split, grid.max_digits)
-        if not record.has_scored(grid) or facts != (extrapolation, evaluation_set.split, digits):
+        if grid is None:
             return Progress(running=running)
         blocks = grid.evaluation["problems_per_cell"]
         return Progress(grid.complete, running, grid.blocks_done, blocks)
+
+    def matching_grid(
+        self,
+        expected: ExpectedRun,
+        extrapolation: str | None,
+        evaluation_set: EvaluationSet = DEFAULT_SET,
+    ) -> Grid | None:
+        """Return one grid of the `expected` run, as far as it is scored; None for any other.
+
+        Raises Failure if its file is corrupt.
+        """
+        file = self.grid_file(extrapolation, evaluation_set)
+        record = self.matching_record(expected)
+        if record is None or not file.exists():
+            return None
+        grid = Grid.load(file)
+        digits = evaluation_set.max_digits or record.config.tested_digits
+        facts = (grid.extrapolation, grid.split, grid.max_digits)
+        asked = (extrapolation, evaluation_set.split, digits)
+        return grid if record.has_scored(grid) and facts == asked else None
 
     def record(self) -> RunRecord:
         """Read run.json. Raises Failure if there is none or it is corrupt."""

@@ -77,18 +77,24 @@ class Run:
 
     def score_progress(self, evaluation_set: EvaluationSet) -> Progress:
         """Read how far the run is scored on `evaluation_set`."""
-        way = self.name.extrapolation
-        extrapolation = None if way is None else str(way)
-        return self.folder.score_progress(self.expected, extrapolation, evaluation_set)
+        return self.folder.score_progress(self.expected, self._extrapolation, evaluation_set)
 
     def complete_grid(self, evaluation_set: EvaluationSet) -> Grid | None:
         """Return the run's grid on `evaluation_set`; None if it must still be scored."""
-        if not self.score_progress(evaluation_set).done:
+        try:
+            grid = self.folder.matching_grid(self.expected, self._extrapolation, evaluation_set)
+        except Failure:  # corrupt, as `status` says
             return None
-        grid = Grid.load(self.folder.grid_file(self.name.extrapolation, evaluation_set))
+        if grid is None or not grid.complete:
+            return None
         if evaluation_set != DEFAULT_SET:
             grid.usual = self.complete_grid(DEFAULT_SET)
         return grid
+
+    @property
+    def _extrapolation(self) -> str | None:
+        way = self.name.extrapolation
+        return None if way is None else str(way)
 
 
 @dataclass(frozen=True)
