@@ -41,7 +41,11 @@ def command(
     track: option.Track = None,
     as_json: option.AsJson = False,
 ) -> None:
-    """Train and score all runs of a sweep, in its order; what is done is never done again."""
+    """Train and score all runs of a sweep, in its order; what is done is never done again.
+
+    At the end its leaderboard goes to stderr, or its table if settings vary, and the paths of its
+    tables to stdout.
+    """
     from tape_arith.arith.sweeps.engines import remote_engine
     from tape_arith.arith.sweeps.sweep import load_sweep, sweep_folder
 
@@ -50,11 +54,14 @@ def command(
     folder = sweep_folder(content, runs)
     remote = remote_engine(engine, slots, folder)
     use_threads(threads)
+    from rich.console import Console
+
+    from tape_arith.arith.figures.terminal import print_board, print_markdown
     from tape_arith.arith.sweeps import status
     from tape_arith.arith.sweeps.engines.local import default_slots, local_engine
     from tape_arith.arith.sweeps.estimate import forecast, forecast_text, forecast_total
     from tape_arith.arith.sweeps.jobs import plan
-    from tape_arith.arith.sweeps.run_sweep import check_runs, run_sweep, write_tables
+    from tape_arith.arith.sweeps.run_sweep import check_runs, leaderboard, run_sweep, write_tables
     from tape_arith.arith.terminal import say
 
     options = train_options(backend, compiled, no_curves, track)
@@ -75,8 +82,14 @@ def command(
         rows = status.content(status.status(folder)) | {"tables": list(map(str, tables))}
         print(json.dumps(rows, indent=1))
     else:
+        root, console = planned[0].root, Console(stderr=True, highlight=False)
+        if board := leaderboard(content, runs):
+            command = f"tape-arith leaderboard --runs {root} --preset {content.preset} --wide"
+            print_board(board, advice=f"`{command}` shows all.", console=console)
+        elif tables:
+            print_markdown(tables[0].read_text("utf-8"), console)
         print("\n".join(map(str, tables)) or f"nothing is scored yet: no table in {runs}")
-        if (root := planned[0].root) != runs:
+        if root != runs:
             if content.varied:
                 say(f"its runs are in {root.parent}, by settings: --runs {root} shows the first")
             else:

@@ -138,6 +138,26 @@ def build_board(
     """
     runs = read_runs(root)
     panels, excluded = select_panels(root, names, preset, evaluation_set, runs)
+    board, shown = board_of(panels, runs, excluded, costs=costs)
+    if names != ALL:
+        board = board.only(list(map(str, parse_list(names))))
+        kept = {row.encoding for row in board.rows}
+        shown = [panel for panel in shown if panel[0].name in kept]
+        board = replace(board, source=source(shown), caption=footnote(shown))
+    return board, shown, runs
+
+
+def board_of(
+    panels: Panels,
+    runs: Mapping[Key, RunFiles],
+    excluded: Sequence[tuple[str, str]] = (),
+    *,
+    costs: bool = False,
+) -> tuple[Board, Panels]:
+    """Return the leaderboard of all `panels`, and these in its order; `runs` tell times and costs.
+
+    Raises as `build_board` does.
+    """
     by_name = {panel[0].name: panel for panel in panels}
     ordered = sections(panels)
     rows = {row.encoding: row for members in ordered.values() for row in members}
@@ -187,11 +207,7 @@ def build_board(
         len(panels),
         costs,
     )
-    if names != ALL:
-        board = board.only(list(map(str, parse_list(names))))
-        shown = [by_name[row.encoding] for row in board.rows]
-        board = replace(board, source=source(shown), caption=footnote(shown))
-    return board, [by_name[row.encoding] for row in board.rows], runs
+    return board, shown
 
 
 def label_board(board: Board, panels: Panels, own: Mapping[str, str] | None = None) -> Board:

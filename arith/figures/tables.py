@@ -54,18 +54,18 @@ _LATEX = str.maketrans(
 def to_markdown(rows: Sequence[Row]) -> str:
     """Format a Markdown table: mean ± half-width of the 95 % interval, in percent."""
     labels = display_names(row.encoding for row in rows)
-    return pipe_table(
-        pd.DataFrame(
-            {
-                "encoding": labels[row.encoding],
-                **row.settings,
-                "seeds": row.seed_count,
-                **row.texts(*REGIONS),
-                "converged": row.mark or "yes",
-            }
-            for row in rows
-        )
+    table = pd.DataFrame(
+        {
+            "encoding": labels[row.encoding],
+            **row.settings,
+            "seeds": row.seed_count,
+            **row.texts(*REGIONS),
+            "converged": row.mark or "yes",
+        }
+        for row in rows
     )
+    # On the left is what tells rows apart: a terminal repeats it where it breaks the table.
+    return pipe_table(table, [*LEFT, *(key for row in rows[:1] for key in row.settings)])
 
 
 def to_csv(rows: Sequence[Row]) -> str:

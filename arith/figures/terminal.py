@@ -29,9 +29,17 @@ _GAP = 2
 
 
 def print_board(
-    board: Board, columns: Sequence[str] = (), *, wide: bool = False, console: Console | None = None
+    board: Board,
+    columns: Sequence[str] = (),
+    *,
+    wide: bool = False,
+    advice: str = "--wide shows all, --show chooses.",
+    console: Console | None = None,
 ) -> None:
-    """Print a leaderboard with the columns that fit, or with `columns`, or, if `wide`, with all."""
+    """Print a leaderboard with the columns that fit, or with `columns`, or, if `wide`, with all.
+
+    `advice` says how to see those that do not fit.
+    """
     console = console or Console(highlight=False)
     every, room = short_texts(board, columns), console.width
     widths, table = _widths(every), every
@@ -48,7 +56,7 @@ def print_board(
         console.print(_rich(lines, LEFT, widths, header=number == 0))
     notes = [legend(board, table)]
     if hidden := [column_key(head) for head in every if head not in table]:
-        notes.append(f"Not shown: {', '.join(hidden)}. --wide shows all, --show chooses.")
+        notes.append(f"Not shown: {', '.join(hidden)}. {advice}")
     notes += [f"Left out: {runs}: {reason}." for runs, reason in board.left_out]
     for note in notes:
         console.print(_text(f"\n{note}"), width=notes_width)
@@ -67,12 +75,12 @@ def _fitting(widths: Mapping[str, int], room: int) -> list[str]:
     return [head for head in widths if head in fitting]
 
 
-def print_markdown(text: str) -> None:
-    """Print Markdown; in a terminal, make tables fit and wrap paragraphs."""
-    if not sys.stdout.isatty():
+def print_markdown(text: str, console: Console | None = None) -> None:
+    """Print Markdown; in a terminal or to a `console`, make tables fit and wrap paragraphs."""
+    if console is None and not sys.stdout.isatty():
         print(text, end="")
         return
-    console = Console(highlight=False)
+    console = console or Console(highlight=False)
     for number, block in enumerate(re.findall(r"(?:^\|.*\n)+|^[^|\n].*\n", text, re.MULTILINE)):
         if number:
             console.print()

@@ -7,10 +7,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
-from tape_arith.arith.compare.panels import figure_path
+from tape_arith.arith.compare.leaderboard import board_of
+from tape_arith.arith.compare.panels import figure_path, read_runs
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.figures import heatmap, style
-from tape_arith.arith.figures.rows import Row, ranked, rows
+from tape_arith.arith.figures.rows import Board, Row, ranked, rows
 from tape_arith.arith.figures.tables import to_csv, to_markdown
 from tape_arith.arith.files import write_text
 from tape_arith.arith.lock import lock_folder
@@ -134,6 +135,20 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
             (folder / name).unlink(missing_ok=True)
         say(f"note: removed {', '.join(stale)} from {folder}: nothing of the sweep is in them")
     return written
+
+
+def leaderboard(sweep: Sweep, out: Path) -> Board | None:
+    """Return the leaderboard of what is scored, on the first split.
+
+    None if nothing is, or if settings vary: such runs are not ranked against each other.
+    """
+    if sweep.varied:
+        return None
+    ((config,),) = sweep.combinations
+    scored = scored_grids(sweep, out, EvaluationSet(sweep.splits[0]))
+    if not scored:
+        return None
+    return board_of(list(scored.values()), read_runs(sweep.root(out, config)))[0]
 
 
 def _is_family(sweep: Sweep) -> bool:

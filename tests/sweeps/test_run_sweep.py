@@ -91,6 +91,12 @@ def test_a_sweep_makes_the_bits_of_its_commands(here: Path) -> None:
     stems = ("table", "table@carry")
     names = [f"{FOLDER}/{stem}.{ending}" for stem in stems for ending in ("md", "csv")]
     assert printed.out.splitlines() == names
+    # People see the leaderboard, which is that of the command, in 80 columns.
+    board = printed.err[printed.err.index("Leaderboard of mini") :]
+    assert max(map(len, board.splitlines())) <= 80 and "`tape-arith leaderboard --runs" in board
+    rows = json.loads(done("leaderboard", "--runs", "runs/mine", "--json").out)["sections"][0]
+    assert [row["encoding"] for row in rows["rows"]] == ["rope", "tape+yarn"]
+    assert all(f"\n{row['encoding']} " in board for row in rows["rows"])
     assert (FOLDER / "table.md").read_text().count("\n") == 4
     for name, way in (("rope", ()), ("tape", ("--with", "yarn"))):
         for seed in (0, 1):
