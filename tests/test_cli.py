@@ -78,6 +78,7 @@ def test_encodings_that_are_refused(here: Path, pe: str) -> None:
         (("train", "--pe", "rope", "--threads", "100000"), "--threads"),
         (("train", "runs/x", "--set", "steps=8"), "a run keeps its settings"),
         (("train", "runs/x"), "runs/x holds no run"),
+        (("train", "rope"), "write --pe rope to train an encoding"),
         (("run", "--pe", "rope", "--seeds", "a,b"), "as in 0,1,2, not 'a,b'"),
         (("score", "runs/x", "--backend", "flash"), "did you mean 'flash-attn'?"),
         (("score", "runs/x", "--max-digits", "0"), "--max-digits"),
@@ -114,6 +115,21 @@ HINTS = {
     "study errors x --num-samples 3": "write --problems",
     "train --resume": "repeat the command",
     "sweep mini-all --set steps=3": "under [set]",
+    "sweep mini-all --seeds 3": "seeds = [0, 1, 2]",
+    "sweep mini-all --lr 1": "[set] in the file of a sweep",
+    "train --seq-len 16": "--set trained_digits=VALUE",
+    "train --do_eval": "`tape-arith score RUN`",
+    "train --bf16": "the hardware decides",
+    "train --eval_interval 9": "--no-curves",
+    "train --dropout 0": "--set changes",
+    "train --wandb_project x": "--track",
+    "train --ckpt x": "--init-from",
+    "score x --ckpt x": "the folder of a run",
+    "train --ddp": "torchrun",
+    "train --quiet": "2>/dev/null",
+    "leaderboard --output x": "--out",
+    "heatmap --figsize 5": "--width",
+    "heatmap --format pdf": "the ending of the file in --figure",
 }
 
 
@@ -122,6 +138,15 @@ def test_other_spellings_are_told_the_right_one(line: str) -> None:
     wrong = next(word for word in line.split() if word.startswith("--")).split("=")[0]
     message = refused(*line.split())
     assert f"has no {wrong}: " in message and HINTS[line] in message
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("eval", "score"), ("plot", "heatmap"), ("predict", "ask"), ("resume", "train RUN")],
+)
+def test_other_names_of_commands_are_told_the_right_one(wrong: str, right: str) -> None:
+    assert refused(wrong, "x").endswith(f": write tape-arith {right}")
+    assert right.split()[0] in COMMANDS
 
 
 def test_an_option_has_one_meaning() -> None:

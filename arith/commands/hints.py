@@ -1,5 +1,6 @@
-"""Suggest our option for one that other tools have or that earlier versions had."""
+"""Suggest our option or command for one that other tools have or that earlier versions had."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -9,27 +10,32 @@ from tape_arith.arith.training.config import Config
 _SPELLINGS = {
     "--pe": "--encoding --encodings --model --models --model-name --model-type --compare --names "
     "--model-name-or-path --position-embedding-type --position-encoding --positional-encoding",
-    "--runs": "--out --run-dir --runs-dir --results --folder --root --log-dir --logdir",
-    "--figure": "--plot --fig --image --save --out --output --output-file",
+    "--runs": "--out --run-dir --runs-dir --results --folder --root --log-dir --logdir --name "
+    "--run-name --exp-name",
     "--out": "--output --output-dir --out-dir --output-file --output-path --save-dir --save --json "
     "-o --export-dir",
+    "--figure": "--plot --fig --image --save --out --output --output-dir --output-file",
+    "--width": "--figsize",
+    "--init-from": "--checkpoint --ckpt --weights --pretrained",
     "--data": "--dataset --dataset-name --data-dir --data-path --train-file --datasets",
     "--datasets": "--data --dataset --data-dir --data-path --datasets-dir",
     "--preset": "--config --config-name --recipe --size",
     "--seed": "--random-seed --rng-seed --seeds",
     "--seeds": "--random-seed --rng-seed --num-seeds",
-    "--backend": "--attention --attn --attention-backend --attn-implementation",
+    "--backend": "--attention --attn --attention-backend --attn-implementation --flash "
+    "--flash-attn",
     "--fresh": "--force --overwrite --overwrite-output-dir --restart --no-resume",
     "--count": "--num-samples --num-examples --problems --n -n",
     "--problems": "--count --num-samples --limit",
     "--workers": "--num-workers --threads --jobs -j",
     "--slots": "--num-workers --workers --jobs -j --parallel --gpus",
     "--threads": "--num-threads --workers --num-workers --cpus",
-    "--track": "--report-to --wandb --wandb-log --tracker --logger",
+    "--track": "--report-to --wandb --wandb-log --wandb-project --wandb-entity --wandb-run-name "
+    "--tensorboard --tracker --logger",
     "--with": "--extrapolation --rope-scaling --scaling",
     "--engine": "--cluster --executor --launcher",
     "--time-limit": "--timeout --max-time --time",
-    "--format": "--output-format --type --markdown --csv --latex --tex",
+    "--format": "--output-format --type --markdown --md --csv --latex --tex",
     "--max-digits": "--digits --max-length --test-digits --test-length",
     "--compile": "--torch-compile",
     "--show": "--columns --fields --select",
@@ -49,7 +55,9 @@ _SPELLINGS = {
     "--set beta2=": "--adam-beta2",
     "--set epsilon=": "--adam-epsilon --eps",
     "--set num_problems=": "--num-samples --num-examples --max-train-samples",
-    "--set trained_digits=": "--digits --max-digits --train-digits --train-length --block-size",
+    "--set trained_digits=": "--digits --max-digits --train-digits --train-length --block-size "
+    "--seq-len --seq-length --max-seq-len --max-seq-length --max-length --context-length --n-ctx "
+    "--n-positions --max-position-embeddings",
     "--set tested_digits=": "--test-digits --test-length --eval-digits",
 }
 """Each option of ours, with other spellings of it. A spelling of several options means the first
@@ -58,14 +66,59 @@ _NOTES = {
     "repeat the command, which goes on where it stopped": "--resume --continue "
     "--resume-from-checkpoint",
     "write KEY = VALUE under [set] in the file of a sweep": "--set",
+    "write seeds = [0, 1, 2] in the file of a sweep": "--seeds",
     "put CUDA_VISIBLE_DEVICES=0 in front of the command": "--device --gpu --gpus --cuda",
     "write `torchrun --nproc-per-node N --no-python tape-arith train ...`": "--nproc-per-node "
-    "--processes --num-processes",
+    "--processes --num-processes --ddp --distributed",
+    "a run is scored after its training, and by `tape-arith score RUN`": "--eval --do-eval "
+    "--evaluate --eval-only --test --do-test --do-predict",
+    "leave it out, `train` trains": "--do-train --train",
+    "the hardware decides, and `tape-arith doctor` says what": "--dtype --fp16 --bf16 --amp "
+    "--precision --mixed-precision --torch-dtype",
+    "training logs and saves itself at fixed steps; --no-curves scores nothing on the way": (
+        "--log-interval --log-every --logging-steps --eval-interval --eval-every --eval-steps "
+        "--eval-iters --eval-strategy --evaluation-strategy --save-interval --save-every "
+        "--save-steps --save-strategy --save-total-limit --checkpoint-interval"
+    ),
+    "all encodings have one recipe; `tape-arith list PRESET` names what --set changes": (
+        "--dropout --bias --optim --optimizer --gradient-accumulation-steps --scheduler "
+        "--lr-scheduler-type --lr-schedule --decay-lr --min-lr --lr-decay-iters --vocab-size"
+    ),
+    "progress goes to stderr, and 2>/dev/null hides it": "--verbose --quiet --debug --log-level "
+    "-v -q --disable-tqdm --progress",
+    "name the folder of a run, without an option": "--checkpoint --ckpt --weights --run",
+    "the ending of the file in --figure says it": "--format",
+    "draw a .pdf or .svg file, which has no dots": "--dpi",
+    "figures have no title: --label changes names": "--title",
+    "rows stand by their mean out of distribution; --csv is easily sorted": "--sort --sort-by",
+    "copy the folder that it writes with the hub's own tool": "--push-to-hub --hub-model-id",
 }
 
 
+_COMMANDS = {
+    "score": "eval evaluate test benchmark",
+    "ask": "predict infer inference answer chat sample",
+    "train RUN": "resume continue extend",
+    "train": "fit pretrain finetune",
+    "heatmap": "plot draw compare show figure attention-map",
+    "leaderboard": "table results rank ranking summary",
+    "list": "ls encodings presets tasks models runs info",
+    "study": "attention errors stability analyze analyse",
+    "generate": "data dataset prepare preprocess make-data",
+    "doctor": "env version diagnose",
+}
+"""Each command of ours, with other names of it."""
+
+
 def hint(error: Exception) -> str | None:
-    """Return what to write for the option that `error` says a command lacks, if that is known."""
+    """Return what to write for an option or command that `error` says is not there, if known."""
+    missing = re.match(r"No such command '([\w-]+)'", str(getattr(error, "message", "")))
+    if missing:
+        wrong = missing[1].replace("_", "-").lower()
+        right = next(
+            (right for right, others in _COMMANDS.items() if wrong in others.split()), None
+        )
+        return right and f"there is no command {missing[1]}: write tape-arith {right}"
     name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     if name is None or context is None or not hasattr(error, "possibilities"):
         return None
@@ -94,4 +147,6 @@ def _right(wrong: str, spellings: Mapping[str, Any]) -> str | None:
         if wrong in others.split():
             return note
     settings = [right for right in meant if right.startswith("--set ")]
-    return f"a run is trained with it, `train {settings[0]}VALUE`" if settings else None
+    if not settings:
+        return None
+    return f"a run is trained with it, `train {settings[0]}VALUE` or [set] in the file of a sweep"
