@@ -1,13 +1,15 @@
-"""Record, in a wheel or source archive, the commit that it is built from.
+"""Record, in a wheel or source archive, the commit that it is built from; complete its links.
 
 pyproject.toml names these commands of setuptools, which loads this file by its path before
 `tape_arith` is installed; so it imports nothing of `tape_arith`.
 """
 
+import re
 from pathlib import Path
 from runpy import run_path
 
 from setuptools.command.build_py import build_py
+from setuptools.command.egg_info import egg_info
 from setuptools.command.sdist import sdist
 
 
@@ -26,6 +28,30 @@ class BuildSource(sdist):  # type: ignore[misc]
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         super().make_release_tree(base_dir, files)
         _note_commit(Path(base_dir))
+
+
+class Metadata(egg_info):  # type: ignore[misc]
+    """Writes the metadata, in which a package index finds the README."""
+
+    def run(self) -> None:
+        metadata = self.distribution.metadata
+        if address := (metadata.project_urls or {}).get("Repository"):
+            metadata.long_description = absolute_links(metadata.long_description, address)
+        super().run()
+
+
+def absolute_links(text: str, address: str) -> str:
+    """Return Markdown whose links to files of the repository begin with its `address`.
+
+    >>> absolute_links("![a](b.png), [c](d.md), [e](https://f.org)", "https://g.org/h")
+    '![a](https://g.org/h/raw/HEAD/b.png), [c](https://g.org/h/blob/HEAD/d.md), [e](https://f.org)'
+    """
+
+    def absolute(link: re.Match[str]) -> str:
+        kind = "raw" if link[1] else "blob"
+        return f"{link[1]}{link[2]}({address.rstrip('/')}/{kind}/HEAD/{link[3]})"
+
+    return re.sub(r"(!?)(\[[^\]]*\])\((?!\w+:|#)([^)\s]+)\)", absolute, text)
 
 
 def _note_commit(package: Path) -> None:

@@ -107,6 +107,8 @@ def test_what_is_installed_knows_its_commit(tmp_path: Path) -> None:
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for file in (*ROOT.glob("*.py"), ROOT / "pyproject.toml", ROOT / "README.md"):
         shutil.copy(file, tree)
+    with (tree / "pyproject.toml").open("a") as project:
+        project.write('\n[project.urls]\nRepository = "https://example.org/suite"\n')
     as_somebody = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.org")
     for words in (["init", "-q"], ["add", "."], [*as_somebody, "commit", "-qm", "all"]):
         subprocess.run(["git", "-C", str(tree), *words], check=True)
@@ -121,6 +123,11 @@ def test_what_is_installed_knows_its_commit(tmp_path: Path) -> None:
     def version(wheel: Path) -> str:
         installed = wheel.with_suffix("")
         zipfile.ZipFile(wheel).extractall(installed)
+        (metadata,) = installed.glob("*.dist-info/METADATA")
+        text = metadata.read_text(encoding="utf-8")
+        assert "](https://example.org/suite/raw/HEAD/results/mini/comparison.png)" in text
+        assert "](https://example.org/suite/blob/HEAD/SECURITY.md)" in text
+        assert not re.search(r"\]\((?!https://)", text)
         command = [sys.executable, "-P", "-m", "tape_arith", "--version"]
         variables = {**os.environ, "PYTHONPATH": str(installed)}
         return subprocess.check_output(command, env=variables, cwd=tmp_path, text=True).strip()
