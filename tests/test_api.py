@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -127,6 +128,7 @@ def test_the_cells_of_the_notebook_run(here: Path) -> None:
             if isinstance(last, ast.Expr):
                 expression = compile(ast.Expression(last.value), "cell", "eval")
                 shown.append(eval(expression, names))  # noqa: S307
+    plt.close("all")  # pandas leaves its figure open
     kinds = [type(value).__name__ for value in shown]
     assert kinds == [
         *("Run", "DataFrame", "Answer", "Axes"),
