@@ -3,6 +3,7 @@
 Tensors are token-major. Legend: B batch, T tokens, H heads, K head dim, V value width.
 """
 
+from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -58,7 +59,7 @@ def attention_weights(
 
 
 class Needs(NamedTuple):
-    """What an encoding requires of attention.
+    """Requirements of an encoding on attention.
 
     values   number of tensors that one attention map gathers: v and tensors of the encoding
     bias     kind of bias added to the scores: "none", "fixed" or "learned" (needs its gradient);
@@ -75,7 +76,7 @@ class Needs(NamedTuple):
     width: int = 0
 
 
-class Backend:
+class Backend(ABC):
     """One way to compute causal attention, with the same result as `Eager`."""
 
     #: The value of --backend that selects it.
@@ -100,15 +101,15 @@ class Backend:
         """
         return self.attend(q, k, values, seqs, scale or q.shape[-1] ** -0.5, bias)
 
+    @abstractmethod
     def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
         """Say why this cannot meet `needs` here, as the end of a sentence; None if it can."""
-        raise NotImplementedError
 
+    @abstractmethod
     def attend(
         self, q: Tensor, k: Tensor, values: Values, seqs: Sequences, scale: float, bias: Bias
     ) -> Values:
         """Compute what `__call__` describes."""
-        raise NotImplementedError
 
 
 class Eager(Backend):

@@ -9,6 +9,7 @@ Legend: B rows, R frequencies of a schedule, L0 and L1 the longest trained and t
 """
 
 import math
+from abc import ABC, abstractmethod
 from copy import copy
 from typing import ClassVar, Literal
 
@@ -26,7 +27,7 @@ from tape_arith.models.sequences import Sequences
 BETA_FAST, BETA_SLOW = 32, 1
 
 
-class Extrapolation:
+class Extrapolation(ABC):
     """Base of all extrapolations. Keyword-only arguments of a subclass are its options.
 
     Stateless: the same call gives the same answer, whatever was called before.
@@ -38,13 +39,13 @@ class Extrapolation:
     kind: ClassVar[str] = "at test time"
     paper: ClassVar[str] = ""
 
+    @abstractmethod
     def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
         """Say why this cannot change `encoding`, as words after its own name; None if it can."""
-        raise NotImplementedError
 
+    @abstractmethod
     def apply(self, encoding: PositionalEncoding) -> None:
         """Make `encoding` use this change in evaluation."""
-        raise NotImplementedError
 
 
 class Rescaling(Extrapolation):
@@ -71,9 +72,9 @@ class Rescaling(Extrapolation):
         s = (length.to(torch.float64) / setting.trained_length).clamp_min(1.0)
         return self.rescale(theta, s, setting), self.amplitude(s)
 
+    @abstractmethod
     def rescale(self, theta: Tensor, s: Tensor, setting: Setting) -> Tensor:
         """Compute frequencies [B or 1, R] from theta [R] and the scale s [B or 1]."""
-        raise NotImplementedError
 
     def amplitude(self, s: Tensor) -> Tensor:
         """Compute the factor of cos and sin, [B or 1], from the scale s [B or 1]."""
@@ -215,9 +216,9 @@ class YaRN(Rescaling):
 class Numbering(Extrapolation):
     """Base: gives the tokens of a randomized encoding other indices than training drew."""
 
+    @abstractmethod
     def __call__(self, key: Tensor, final_length: Tensor, l_max: int) -> Tensor:
         """Return indices below l_max for each sequence, laid out as by `random_subset`."""
-        raise NotImplementedError
 
     def why_unsupported(self, encoding: PositionalEncoding) -> str | None:
         if isinstance(encoding, Randomized):

@@ -115,9 +115,8 @@ def hint(error: Exception) -> str | None:
     missing = re.match(r"No such command '([\w-]+)'", str(getattr(error, "message", "")))
     if missing:
         wrong = missing[1].replace("_", "-").lower()
-        right = next(
-            (right for right, others in _COMMANDS.items() if wrong in others.split()), None
-        )
+        meant = (right for right, names in _COMMANDS.items() if wrong in names.split())
+        right = next(meant, None)
         return right and f"there is no command {missing[1]}: write tape-arith {right}"
     name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     if name is None or context is None or not hasattr(error, "possibilities"):
@@ -138,13 +137,13 @@ def _right(wrong: str, spellings: Mapping[str, Any]) -> str | None:
     table = {right: text.split() for right, text in _SPELLINGS.items()}
     for field in fields(Config):
         table.setdefault(f"--set {field.name}=", []).append(f"--{field.name.replace('_', '-')}")
-    meant = [right for right, others in table.items() if wrong in others]
+    meant = [right for right, texts in table.items() if wrong in texts]
     for right in meant:
         option, _, setting = right.partition(" ")
         if option in spellings:
             return f"write --set {setting}VALUE" if setting else f"write {spellings[option]}"
-    for note, others in _NOTES.items():
-        if wrong in others.split():
+    for note, texts in _NOTES.items():
+        if wrong in texts.split():
             return note
     settings = [right for right in meant if right.startswith("--set ")]
     if not settings:

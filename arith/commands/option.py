@@ -205,10 +205,10 @@ def chosen_format(
     format: str | None, known: Collection[str], *, as_csv: bool, as_json: bool
 ) -> str | None:
     """Return the format that the options ask for, if any. Raises UsageError for two or unknown."""
-    asked = {format, *["csv"] * as_csv, *["json"] * as_json} - {None}
-    if len(asked) > 1:
+    requested = {format, *["csv"] * as_csv, *["json"] * as_json} - {None}
+    if len(requested) > 1:
         raise UsageError("choose one of --format, --csv and --json")
-    chosen = next(iter(asked), None)
+    chosen = next(iter(requested), None)
     if chosen is not None and chosen not in known:
         raise unknown("format", chosen, known)
     return chosen

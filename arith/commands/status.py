@@ -41,9 +41,9 @@ def command(
     named = runs / "sweeps" / target
     place = named if sweep_copy(named).exists() else Path(target)
     if target in sweep_names() and place != named and not place.exists():
-        where = "" if runs == Path("runs") else f" --runs {runs}"
+        option = "" if runs == Path("runs") else f" --runs {runs}"
         raise UsageError(
-            f"the sweep {target} was not run in {runs}: `tape-arith sweep {target}{where}`"
+            f"the sweep {target} was not run in {runs}: `tape-arith sweep {target}{option}`"
         )
     rows = status.status(place)
     if as_json:

@@ -16,7 +16,7 @@ NBSP = "\N{NO-BREAK SPACE}"
 MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution", "all_cells")
 """The means that every figure prints, in this order."""
 SPLITS = {EVALUATION: "", CARRY: "hard sums: long carry chains"}
-"""What a note calls the problems of each split; the usual split has no name."""
+"""Names of the splits in notes; the usual split has none."""
 RANGES = f"Where ± would leave 0 to 100{NBSP}%, the lowest and the highest seed are in brackets."
 _MOST_NAMED = 4
 """The most settings that a footnote names, and the most encodings of which it lists uncommon seeds;

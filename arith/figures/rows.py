@@ -63,7 +63,7 @@ class Row:
     means: Mapping[Region, Interval | None]
     """The mean of each region; None if the region has no cells."""
     mark: str | None
-    """What `captions.convergence` says; None if all seeds converged."""
+    """The words of `captions.convergence`; None if all seeds converged."""
     values: Mapping[Region, tuple[float, ...]]
     """Each region's means, one per seed; empty if the region has no cells."""
     solved_to: Mapping[float, int]
@@ -82,7 +82,7 @@ class Row:
     """The training of each seed, if costs were asked for."""
     parameters: int | None = None
     flops_a_token: float | None = None
-    """What the encoding adds to a forward pass over the longest trained sequence."""
+    """FLOPs that the encoding adds to a forward pass over the longest trained sequence."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """The settings that vary in a sweep; a table has a column for each."""
 
@@ -181,7 +181,7 @@ class Board:
     about: Mapping[str, Any]
     """Task, lengths, budget and evaluation, the same for all runs."""
     source: str
-    """Where the numbers come from (`captions.source`)."""
+    """The origin of the numbers, in words (`captions.source`)."""
     caption: str
     """`source`, followed by what the means and intervals are over."""
     sections: Sequence[Section]
@@ -189,9 +189,9 @@ class Board:
     left_out: Sequence[tuple[str, str]] = ()
     """Runs that are not shown, and why."""
     num_tests: int = 0
-    """How many different tests were made; that between two references is on both their rows."""
+    """Number of different tests; that between two references is on both their rows."""
     num_encodings: int = 0
-    """How many encodings were ranked and tested, shown or not."""
+    """Number of encodings that were ranked and tested, shown or not."""
     costs: bool = False
     """Whether parameters and FLOPs were asked for."""
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -219,7 +219,7 @@ class Grid:
 
     @property
     def converged(self) -> bool | None:
-        """Whether the trained lengths were learned; None while no block is counted.
+        """True if the trained lengths were learned; None while no block is counted.
 
         On another split than EVALUATION, `usual` decides; None if that is not known.
         """

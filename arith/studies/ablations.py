@@ -43,7 +43,7 @@ class Member(NamedTuple):
 
     @property
     def unchanged(self) -> bool:
-        """Whether it is the first member of its family."""
+        """True for the first member of a family."""
         return self.label == self.row.encoding
 
     @property

@@ -67,12 +67,12 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
     first = runs[0]
     names = list(dict.fromkeys(run.name for run in runs))
     budget = {"steps": first.config.steps, "config_sha256": first.config.sha256}
-    grids, others = list[Grid](), list[Grid]()
+    grids, excluded = list[Grid](), list[Grid]()
     for grid in find_grids(first.root, first.preset, names):
         alike = all(grid.budget.get(key) == value for key, value in budget.items())
-        (grids if alike and grid.complete else others).append(grid)
-    if others:
-        left_out = ", ".join(f"{grid.name} seed {grid.seed}" for grid in others)
+        (grids if alike and grid.complete else excluded).append(grid)
+    if excluded:
+        left_out = ", ".join(f"{grid.name} seed {grid.seed}" for grid in excluded)
         say(f"note: left out, in part scored or of other settings or steps: {left_out}")
     panels = _panels(names, grids)
     if not panels:

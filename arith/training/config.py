@@ -14,9 +14,9 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import Count, Strict, validated
 
 Policy = Literal["stop", "skip"]
-"""What to do at a step whose loss or gradient is not finite. Its update is always left out; "stop"
-then ends training, "skip" counts the step and goes on. The policy belongs to a run's record, not
-to its config, because it changes no result of a run without such steps."""
+"""The reaction to a step whose loss or gradient is not finite. Its update is always left out;
+"stop" then ends training, "skip" counts the step and goes on. The policy belongs to a run's record,
+not to its config, because it changes no result of a run without such steps."""
 
 DATASETS = Path("data")
 """Default folder of the datasets that `generate` writes."""

@@ -4,6 +4,7 @@ e~ is A e, the state that the attention map A gathers, or e itself if nothing is
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
@@ -93,7 +94,7 @@ class ShareLayer(ContextualLayer):
         return add_share(state, self.s, mixed)
 
 
-class ContextualRotary(Rotary):
+class ContextualRotary(Rotary, ABC):
     """Base: the option `start` chooses what e is at first, `context` what rewrites it.
 
     - `rope`: the rotation of the index by theta_f = 10000^(-f/F).
@@ -149,9 +150,9 @@ class ContextualRotary(Rotary):
         layer.clamp, layer.copies = self.clamp, self.copies
         return layer
 
+    @abstractmethod
     def updating_layer(self) -> ContextualLayer:
         """Build the layer that `context` asks for."""
-        raise NotImplementedError
 
     def frequencies(self) -> Tensor:
         """Return the frequencies of `rope` or `fourier`; a learned start has none."""

@@ -4,6 +4,7 @@ Numbers are written from their least significant digit on, operands and answers 
 of a digit is its place value. No token's index depends on later tokens.
 """
 
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import torch
@@ -38,7 +39,7 @@ class LearnedTable(PositionalEncoding):
         return x + F.embedding(index, self.table)
 
 
-class PlaceTable(LearnedTable):
+class PlaceTable(LearnedTable, ABC):
     """Base: a learned vector for each place in a number.
 
     A digit's index is its place, from 1, plus a shift. The shift is `low` at test time; in training
@@ -54,9 +55,9 @@ class PlaceTable(LearnedTable):
         super().__init__(setting, high + setting.max_length + 1)
         self.low, self.high = low, high
 
+    @abstractmethod
     def has_index(self, tokens: Tensor, digits: Tensor) -> Tensor:
         """Mark the tokens with an index, bool [B, T]; `digits` marks digits."""
-        raise NotImplementedError
 
     def indices(self, seqs: Sequences) -> Tensor:
         digits = torch.isin(seqs.tokens, constant(self.setting.digit_ids, seqs.tokens))

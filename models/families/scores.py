@@ -1,5 +1,6 @@
 """Encodings that add a bias to the scores of queries and keys, or change the scores."""
 
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import torch
@@ -60,15 +61,15 @@ class CommonBias(NamedTuple):
     bias: Tensor
 
 
-class CommonAdditiveBias(AdditiveBias):
+class CommonAdditiveBias(AdditiveBias, ABC):
     """Base: computes one bias per forward for all layers, and holds the bias's parameters."""
 
     def layer(self, i: int) -> PositionalLayer:
         return AdditiveBiasLayer()
 
+    @abstractmethod
     def bias(self, distances: Distances) -> Tensor:
         """Compute the bias of scaled scores, [B or 1, H, T, T]; future keys are masked later."""
-        raise NotImplementedError
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> CommonBias:
         with torch.autocast(x.device.type, enabled=False):

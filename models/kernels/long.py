@@ -65,8 +65,8 @@ def forward_kernel(
             for i in tl.static_range(N):
                 v_at = place(v[i], first + key, head, v_t[i], v_h[i])
                 v_tile = read(v_at, columns, v_t[i], length - key, V, V2).to(q_tile.dtype)
-                kept = mixed[i] * shrink[:, None]
-                grown = grown + (product(powers, v_tile, kept),)
+                scaled = mixed[i] * shrink[:, None]
+                grown = grown + (product(powers, v_tile, scaled),)
             mixed = grown
         for i in tl.static_range(N):
             o_at = place(o[i], first + block, head, heads * V, V)

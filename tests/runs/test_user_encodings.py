@@ -150,7 +150,7 @@ def test_products_that_fail(here: Path) -> None:
         cost(parse("mine.py:Mine"))
     done("train", "--pe", "mine.py:Mine", *settings(num_heads=4, head_dim=4))
     board = done("leaderboard", "--preset", "mini", "--costs")
-    assert "mine.py:Mine" in board.out and "note: mine.py:Mine failed: " in board.err
+    assert "| Mine |" in board.out and "note: mine.py:Mine failed: " in board.err
 
 
 def test_an_encoding_that_fails_in_another_process_is_blamed(

@@ -153,4 +153,5 @@ def test_it_needs_no_torch() -> None:
         "try: cli.main()\nexcept SystemExit as end: assert not end.code\n"
         "assert 'torch' not in sys.modules and 'pandas' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr

@@ -66,7 +66,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Report:
-    """What a page shows: encodings and their runs."""
+    """The encodings and runs that a page shows."""
 
     board: Board
     panels: Sequence[Panel]
@@ -125,7 +125,7 @@ def page(report: Report) -> str:
         first=first,
         problems=captions.SPLITS.get(first.split, first.split) or "uniform digits",
         digits=[(length, (length - 0.5) / first.max_digits) for length in ticks(first.max_digits)],
-        same={name: value for name, (value, *others) in facts.items() if not others},
+        same={name: value for name, (value, *different) in facts.items() if not different},
         different=[name for name, values in facts.items() if len(values) > 1],
         configurations=[(dict(settings), runs) for settings, runs in configurations.items()],
         hash_length=12,
