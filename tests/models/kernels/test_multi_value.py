@@ -76,7 +76,9 @@ def test_values_of_any_number_and_width(
     lengths: list[int], values: int, width: int, value_width: int, device: str
 ) -> None:
     sizes: dict[str, Any] = {"values": values, "width": width, "value_width": value_width}
-    check(problem([*lengths, 0], device=device, tail=3, **sizes), EXACT)
+    # A score, and so its rounding, grows with the root of the width. CPUs differ in how they add.
+    tolerance = EXACT * max(1, (width / 64) ** 0.5)
+    check(problem([*lengths, 0], device=device, tail=3, **sizes), tolerance)
 
 
 @pytest.mark.slow
