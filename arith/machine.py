@@ -1,4 +1,4 @@
-"""Identify this machine, the cores that a process may use, and the version of tape-arith."""
+"""Identify this machine, what a process may use of it, and the version of tape-arith."""
 
 import os
 import socket
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 _CGROUP = Path("/sys/fs/cgroup")
+_MEMINFO = Path("/proc/meminfo")
 ROOT = Path(__file__).resolve().parents[1]
 """The root of the source tree, unless the package is installed."""
 COMMIT_FILE = Path(__file__).with_name("commit.txt")
@@ -56,6 +57,20 @@ def usable_cores() -> float:
         return min(cores, int(quota) / int(period))
     except (OSError, ValueError):  # "max": no limit
         return cores
+
+
+def available_memory() -> int | None:
+    """Return the bytes that this process may still take, by system and cgroup; None if unknown."""
+    try:
+        lines = dict(line.split(":", 1) for line in _MEMINFO.read_text("ascii").splitlines())
+        available = 1024 * int(lines["MemAvailable"].split()[0])
+    except (OSError, ValueError, KeyError):  # not Linux
+        return None
+    try:
+        limit, used = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        return min(available, limit - used)
+    except (OSError, ValueError):  # "max": no limit
+        return available
 
 
 def project() -> dict[str, Any] | None:

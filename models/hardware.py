@@ -97,7 +97,7 @@ def detect(attention: str = "auto", compiled: bool | None = None) -> Hardware:
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
         dtype = torch.bfloat16 if fast else torch.float32
         return Hardware("cuda", dtype, 1, attention, compiled)
-    threads = _threads()
+    threads = cpu_threads()
     torch.set_num_threads(1)
     _keep_freed_memory()
     dtype = torch.bfloat16 if _cpu_has_bfloat16() else torch.float32
@@ -115,7 +115,8 @@ def datasheet(name: str) -> float | None:
 
 
 @cache
-def _threads() -> int:
+def cpu_threads() -> int:
+    """Return torch's number of threads before `detect` set it to one."""
     return torch.get_num_threads()
 
 

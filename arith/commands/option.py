@@ -221,7 +221,9 @@ TimeLimit = Annotated[
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(min=1, max=1024, help="CPU threads (default: all cores, or OMP_NUM_THREADS)."),
+    typer.Option(
+        min=1, max=1024, help="CPU threads in all (default: all cores, or OMP_NUM_THREADS)."
+    ),
 ]
 Backend = Annotated[
     str,
@@ -244,8 +246,8 @@ Slots = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Jobs at the same time (default: the number of GPUs, or 1; elsewhere all there are); "
-        "more than one run in subprocesses.",
+        help="Jobs at the same time (default: one for each GPU, or for each core if their size "
+        "suits a core; on other engines as many as they take); more than one run in subprocesses.",
     ),
 ]
 Engine = Annotated[

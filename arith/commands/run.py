@@ -50,9 +50,10 @@ def command(
     use_threads(threads)
     name, config = chosen_config(preset, settings, task)
     from tape_arith.arith.data.dataset import FILE
-    from tape_arith.arith.sweeps.engines.local import default_slots, local_engine
+    from tape_arith.arith.sweeps.engines.local import local_engine
     from tape_arith.arith.sweeps.jobs import plan, run_jobs
     from tape_arith.arith.sweeps.run_sweep import check_runs, draw_comparison
+    from tape_arith.arith.sweeps.slots import choose_slots
     from tape_arith.arith.sweeps.sweep import Run
     from tape_arith.arith.terminal import say
 
@@ -66,11 +67,11 @@ def command(
     with stopper.handling_signals():
         check_runs(planned, options.compute if remote is None else AUTO)
         jobs = plan(planned, options, runs, data=datasets)
-        local = local_engine(slots or default_slots(), folder, stopper)
         for job in jobs:
             if grid := job.complete_grid():
                 say(grid.summary())
-        outcome = run_jobs(jobs, remote or local, stopper)
+        where = remote or local_engine(choose_slots(jobs, slots), folder, stopper)
+        outcome = run_jobs(jobs, where, stopper)
         figure = draw_comparison(planned)
     if figure is not None:
         print(figure)

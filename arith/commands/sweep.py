@@ -58,25 +58,26 @@ def command(
 
     from tape_arith.arith.figures.terminal import print_board, print_markdown
     from tape_arith.arith.sweeps import status
-    from tape_arith.arith.sweeps.engines.local import default_slots, local_engine
+    from tape_arith.arith.sweeps.engines.local import local_engine
     from tape_arith.arith.sweeps.estimate import forecast, forecast_text, forecast_total
     from tape_arith.arith.sweeps.jobs import plan
     from tape_arith.arith.sweeps.run_sweep import check_runs, leaderboard, run_sweep, write_tables
+    from tape_arith.arith.sweeps.slots import Slots, choose_slots
     from tape_arith.arith.terminal import say
 
     options = train_options(backend, compiled, no_curves, track)
-    slots = slots or default_slots()
     with stopper.handling_signals():
         planned = content.runs(runs)
         check_runs(planned, options.compute if remote is None else AUTO)
         jobs = plan(planned, options, runs, content.splits)
-        costs = forecast(content, jobs, slots, here=remote is None)
+        shares = choose_slots(jobs, slots) if remote is None else Slots(slots or 1, threads=1)
+        costs = forecast(content, jobs, shares, here=remote is None)
         if dry_run:
             print(json.dumps(costs, indent=1) if as_json else forecast_text(costs))
             return
         say(f"{content.name}: {forecast_total(costs)}")
-        local = local_engine(slots, folder, stopper)
-        outcome = run_sweep(content, runs, jobs, remote or local, stopper)
+        where = remote or local_engine(shares, folder, stopper)
+        outcome = run_sweep(content, runs, jobs, where, stopper)
         tables = write_tables(content, runs)
     if as_json:
         rows = status.content(status.status(folder)) | {"tables": list(map(str, tables))}

@@ -3,7 +3,6 @@
 A few steps of one encoding are timed here; the time of every job is extrapolated by its FLOPs.
 """
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,8 +21,8 @@ from tape_arith.arith.runs.build import (
     training_flops_a_token,
     training_tokens,
 )
-from tape_arith.arith.sweeps.engines.local import cores_per_slot, visible_gpus
 from tape_arith.arith.sweeps.jobs import Job, done_jobs
+from tape_arith.arith.sweeps.slots import Slots, usable_threads, visible_gpus
 from tape_arith.arith.sweeps.sweep import Run, Sweep
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
@@ -64,13 +63,13 @@ def _grid_tokens(config: Config, split: str) -> int:
     return int(block.lengths.sum()) * config.problems_per_cell
 
 
-def forecast(sweep: Sweep, jobs: Sequence[Job], slots: int, here: bool) -> dict[str, Any]:
+def forecast(sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool) -> dict[str, Any]:
     """Estimate what the jobs of a sweep cost, and how long they take if they run `here`.
 
     The keys are stable, because `sweep --dry-run --json` prints them.
     """
     done = done_jobs(jobs)
-    threads = cores_per_slot(slots) if slots > 1 else None  # one slot is this process
+    threads = slots.threads if slots.count > 1 else None  # one slot is this process
     to_do = [job for job in jobs if job.id not in done]
     probe, rate = _time_first(to_do if here else [], threads)
     rows: list[dict[str, Any]] = []
@@ -83,7 +82,7 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: int, here: bool) -> dict[
     waiting = [row for row in rows if row["state"] == "to do"]
     left = {key: sum(row[key] for row in waiting) for key in ("tokens", "flops", "seconds")}
     # More slots than GPUs (without GPUs: than cores) share them, and so save no time.
-    at_once = min(slots, len(visible_gpus()) or os.cpu_count() or 1)
+    at_once = min(slots.count, len(visible_gpus()) or usable_threads())
     # A run keeps its final weights, and its weights before the cool-down with their two moments.
     runs = [job.run for job in jobs if job.kind == "train"]
     parameters = [blueprint(run.config, Name(run.name.encoding)).num_parameters() for run in runs]
@@ -93,7 +92,7 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: int, here: bool) -> dict[
         "summary": sweep.summary,
         "preset": sweep.preset,
         "varied": sweep.varied,
-        "slots": slots,
+        "slots": slots.count,
         "jobs": rows,
         "left": {**left, "jobs": len(to_do), "seconds": round(left["seconds"] / at_once, 1)},
         "weights_bytes": 4 * (1 + 3) * sum(parameters),

@@ -16,7 +16,7 @@ def restored() -> Iterator[None]:
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
-    hardware._threads.cache_clear()
+    hardware.cpu_threads.cache_clear()
 
 
 def test_map_runs_side_by_side_with_one_thread_of_torch_each() -> None:
@@ -54,7 +54,7 @@ def test_the_first_alone(threads: int) -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_cpu_gives_its_threads_to_map(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    hardware._threads.cache_clear()
+    hardware.cpu_threads.cache_clear()
     torch.set_num_threads(threads)
     for _ in range(2):  # the second time torch itself has one thread
         assert detect().threads == threads and torch.get_num_threads() == 1

@@ -26,7 +26,7 @@ TRAIN = ("train", "--pe", "rope", *settings(), "--no-score")
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with --threads 1, which a process is told before it looks for the first time."""
-    monkeypatch.setattr("tape_arith.models.hardware._threads", lambda: 1)
+    monkeypatch.setattr("tape_arith.models.hardware.cpu_threads", lambda: 1)
 
 
 def test_without_a_compiler_or_with_an_older_torch_nothing_begins(

@@ -1,7 +1,6 @@
 """Sweeps from end to end, at sizes that take a second: estimates, files and resuming."""
 
 import json
-import os
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import TrainOptions, load_preset
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps import estimate
+from tape_arith.arith.sweeps import slots as slot_choice
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.run_sweep import choices, scored_grids
 from tape_arith.arith.sweeps.sweep import Run, load_sweep
@@ -49,7 +49,8 @@ def test_an_estimate_shares_the_cores_out_as_the_slots_do(
         return 1e-6
 
     monkeypatch.setattr(estimate, "seconds_per_flop", rate)
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(slot_choice, "cpu_threads", lambda: 4)
+    monkeypatch.setattr(slot_choice, "usable_cores", lambda: 4.0)
     dry_run = done("sweep", sweep_file("rope"), "--dry-run", "--json", "--slots", slots)
     content = json.loads(dry_run.out)
     assert received == [threads]

@@ -1,12 +1,9 @@
 """Jobs on this machine: one after another in this process, or side by side in subprocesses."""
 
-import os
 import subprocess
 import time
 import traceback
 from pathlib import Path
-
-import torch
 
 from tape_arith.arith.data.write_dataset import generate_dataset
 from tape_arith.arith.errors import (
@@ -22,17 +19,18 @@ from tape_arith.arith.runs.train import train_run
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.engines.worker import last_line, start_command
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, log_file
+from tape_arith.arith.sweeps.slots import Slots, visible_gpus
 from tape_arith.arith.terminal import Stopped, Stopper, say
 
-SECONDS_BETWEEN_LOOKS = 0.1
+SECONDS_BETWEEN_LOOKS, SECONDS_BETWEEN_LINES = 0.1, 30.0
 
 
-def local_engine(slots: int, folder: Path, stopper: Stopper) -> Engine:
+def local_engine(slots: Slots, folder: Path, stopper: Stopper) -> Engine:
     """Return the engine of this machine.
 
     With one slot, jobs run in this process: the terminal shows their bars, torch is imported once.
     """
-    return InProcess(stopper) if slots == 1 else Subprocesses(slots, folder)
+    return InProcess(stopper) if slots.count == 1 else Subprocesses(slots, folder)
 
 
 class InProcess:
@@ -102,27 +100,28 @@ def perform(job: Job, stopper: Stopper) -> bool:
 
 
 class Subprocesses:
-    """Runs up to `slots` jobs at a time as subprocesses, which log to `folder`.
+    """Runs as many jobs at a time as there are slots, as subprocesses, which log to `folder`.
 
-    Each slot has an equal part of the cores and, if there are GPUs, one of them, perhaps shared.
+    Each has its share of the threads and, if there are GPUs, one of them, perhaps with others.
     `stop` sends SIGTERM; children then save and exit with 75. They never outlive this process.
     """
 
-    def __init__(self, slots: int, folder: Path) -> None:
+    def __init__(self, slots: Slots, folder: Path) -> None:
         self.slots, self.folder, self.gpus = slots, folder, visible_gpus()
         self.children: dict[subprocess.Popen[bytes], tuple[Job, int]] = {}
         self.stopping = False
+        self.next_line = time.monotonic() + SECONDS_BETWEEN_LINES
 
     @property
     def free(self) -> int:
-        return self.slots - len(self.children)
+        return self.slots.count - len(self.children)
 
     def submit(self, job: Job, seconds: float | None) -> None:
-        slot = min(set(range(self.slots)) - {slot for _, slot in self.children.values()})
+        slot = min(set(range(self.slots.count)) - {slot for _, slot in self.children.values()})
         argv = job.argv
         if seconds is not None and job.kind in ("train", "score"):
             argv += ["--time-limit", f"{max(seconds, 1e-3):.3f}s"]
-        share = {"OMP_NUM_THREADS": str(cores_per_slot(self.slots))}
+        share = {"OMP_NUM_THREADS": str(self.slots.threads_of(job))}
         if self.gpus:
             share["CUDA_VISIBLE_DEVICES"] = self.gpus[slot % len(self.gpus)]
         process = start_command(argv, log_file(self.folder, job.id), share, own_session=True)
@@ -138,28 +137,20 @@ class Subprocesses:
                 job, _ = self.children.pop(process)
                 code, log = process.returncode, log_file(self.folder, job.id)
                 ended.append(JobEnd(job, code, last_line(log) or f"ended with {code}", log))
+        if time.monotonic() >= self.next_line:
+            self.next_line = time.monotonic() + SECONDS_BETWEEN_LINES
+            self._say_progress()
         return ended
+
+    def _say_progress(self) -> None:
+        """Print a line with the steps of the trainings that run."""
+        progress = {job.id: job.progress() for job, _ in self.children.values()}
+        lines = [f"{key} {now.step:,}/{now.steps:,}" for key, now in progress.items() if now.steps]
+        if lines:
+            say(f"running: {', '.join(lines)}")
 
     def stop(self) -> None:
         """Ask the children once: a second signal would end them before they have saved."""
         for process in self.children if not self.stopping else ():
             process.terminate()
         self.stopping = True
-
-
-def default_slots() -> int:
-    """Return the number of GPUs, or 1 without any."""
-    return max(1, len(visible_gpus()))
-
-
-def cores_per_slot(slots: int) -> int:
-    """Return the number of threads for each job if `slots` jobs run at a time."""
-    return max(1, (os.cpu_count() or 1) // slots)
-
-
-def visible_gpus() -> list[str]:
-    """List the GPUs that jobs may use, as CUDA_VISIBLE_DEVICES names them."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named is not None:
-        return [name for name in named.split(",") if name.strip()]
-    return [str(number) for number in range(torch.cuda.device_count())]

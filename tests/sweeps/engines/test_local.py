@@ -12,6 +12,7 @@ import pytest
 from tape_arith.arith.sweeps.engines import engine_names, remote_engine, worker
 from tape_arith.arith.sweeps.engines.local import Subprocesses
 from tape_arith.arith.sweeps.jobs import JobEnd, log_file
+from tape_arith.arith.sweeps.slots import Slots
 from tests.helpers.child_processes import wait_until
 from tests.helpers.sweeps import marked_jobs, sweep_file
 from tests.helpers.tiny_runs import refused, untouched
@@ -65,7 +66,6 @@ def test_an_engine_that_is_not_installed(here: Path, monkeypatch: pytest.MonkeyP
 def script(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Sets what every job does from now on."""
     monkeypatch.setattr(worker, "COMMAND_LINE", (str(here / "job.py"),))
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
 
     def write(body: str) -> None:
         (here / "job.py").write_text(SCRIPT.format(body=body))
@@ -89,7 +89,8 @@ def test_each_slot_has_its_share(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
     script("sys.exit('tape-arith: no luck' if 'fire' in job else 0)")
     jobs = marked_jobs("rope", "fire", "nope", "alibi")[::2]
-    engine = Subprocesses(4, Path("sweep"))
+    slots = Slots(4, threads=2, last={jobs[3].folder.path: 8})
+    engine = Subprocesses(slots, Path("sweep"))
     for job in jobs:
         engine.submit(job, 12.0)
     assert engine.free == 0
@@ -105,7 +106,8 @@ def test_each_slot_has_its_share(
         command, share, words = log.read_text().splitlines()[:3]
         assert command == f"$ tape-arith {words}" and words.endswith("--time-limit 12.000s")
         shares.append(share)
-    assert shares == [f"OMP 2 CUDA {gpu}" for gpu in (gpus * 2 or [""] * 4)]
+    devices = gpus * 2 or [""] * 4
+    assert shares == [f"OMP {n} CUDA {gpu}" for n, gpu in zip((2, 2, 2, 8), devices, strict=True)]
     engine.submit(jobs[0], None)  # its log goes on
     (end,) = ends(engine, 1)
     assert end.log is not None and end.log.read_text().count("$ tape-arith train") == 2
@@ -114,7 +116,7 @@ def test_each_slot_has_its_share(
 
 def test_children_are_asked_once_and_save(script: Callable[[str], None]) -> None:
     script(HANDLES_SIGNALS)
-    engine = Subprocesses(1, Path("sweep"))
+    engine = Subprocesses(Slots(1, threads=1), Path("sweep"))
     engine.submit(marked_jobs("rope")[0], None)
     wait_until(Path("child").exists)
     engine.stop()
@@ -130,7 +132,7 @@ def test_children_do_not_outlive_us(script: Callable[[str], None]) -> None:
     (job, _) = marked_jobs("rope")
     parent = os.fork()
     if parent == 0:
-        Subprocesses(1, Path("sweep")).submit(job, None)
+        Subprocesses(Slots(1, threads=1), Path("sweep")).submit(job, None)
         time.sleep(60)
         os._exit(0)
     wait_until(lambda: Path("child").exists() and Path("child").read_text())
