@@ -26,7 +26,6 @@ try:
     import torch
     from torch import Tensor
 
-    from tape_arith.arith.data.bucket import Bucket
     from tape_arith.arith.runs.build import blueprint
     from tape_arith.arith.runs.record import load_preset
     from tape_arith.models.attention import Backend, Needs
@@ -230,7 +229,7 @@ def _disk(preset: str, runs: Path, data: Path) -> Iterator[Check]:
     # A run keeps its final weights and three checkpoints (the two newest, and the one before the
     # cool-down); a checkpoint holds the weights and Adam's two moments.
     run_bytes = weights * (1 + 3 * 3)
-    lengths = Bucket(config.task, config.trained_digits, 0, "train").problems(0, 4096).lengths
+    lengths = config.bucket(0).problems(0, 4096).lengths
     data_bytes = int(config.num_problems * (lengths.mean() + 2))
     for option, folder, num_bytes in (
         ("--runs", runs, run_bytes),

@@ -150,7 +150,7 @@ def locate(kind: str, name: str) -> Location:
     """Locate a name or `FILE.py:CLASS`. Raises UsageError unless exactly one matches."""
     path, _, class_name = name.partition(":")
     if kind == "encoding" and path.endswith(".py"):
-        return _on_disk(path, class_name)
+        return on_disk(path, class_name)
     return select(kind, locations(kind), name)
 
 
@@ -272,7 +272,7 @@ def source_file(module: str) -> Path | None:
     return origin if origin.suffix == ".py" and origin.is_file() else None
 
 
-def _on_disk(path: str, class_name: str) -> Location:
+def on_disk(path: str, class_name: str) -> Location:
     """Locate a file; a path below the current folder becomes relative, so that it has one name."""
     if not os.path.isfile(path):
         raise UsageError(f"'{path}': there is no such file, as seen from this folder")

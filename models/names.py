@@ -5,8 +5,9 @@ files of its parts.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from tape_arith.models.errors import UsageError, unknown
 from tape_arith.models.locate import (
     KINDS,
     Declaration,
+    Location,
     Value,
     known_names,
     locate,
@@ -198,8 +200,13 @@ def _parse_joined(text: str) -> Name:
 
 
 def _part(kind: str, text: str) -> NamePart:
+    return read_part(text, partial(locate, kind))
+
+
+def read_part(text: str, find: Callable[[str], Location]) -> NamePart:
+    """Parse a name with its options, of what `find` locates. Raises UsageError."""
     name, settings = _split(text)
-    declared = locate(kind, name).declaration()
+    declared = find(name).declaration()
     values = read_options(text, settings, declared)
     changed = {k: v for k, v in values.items() if v != declared.options[k].default}
     return NamePart(declared.name, tuple(sorted(changed.items())))

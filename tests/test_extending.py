@@ -70,7 +70,8 @@ TASK = '''"""Repeating the first operand."""
 
 from pathlib import Path
 
-from tape_arith.arith.tasks.task import Digits, Task
+from tape_arith.arith.tasks.families.numbers import Digits
+from tape_arith.arith.tasks.task import Task
 
 Path("imported").touch()
 
@@ -199,7 +200,7 @@ def test_a_package_must_give_what_it_says(site: Path) -> None:
     files = {
         "raises": f"import no_such_module\n{ENCODING}",
         "symbol": TASK.replace('"x"', '"%"'),
-        "width": TASK.replace("return max_digits", "return 1"),
+        "width": TASK.replace("lengths[:, 0]", "lengths[:, 0] * 0 + 1"),
     }
     install(site, "theirs", points, mine=ENCODING, task=TASK, **files)
     (line,) = (line for line in done("list").out.splitlines() if line.split()[:1] == ["gone"])
@@ -209,8 +210,13 @@ def test_a_package_must_give_what_it_says(site: Path) -> None:
         ("--pe", "mine"): "(theirs.inner.task) is no encoding: it must be a subclass",
         ("--pe", "raises"): "(theirs.inner.raises) cannot be imported: ModuleNotFoundError: ",
         ("--pe", "rope", "--task", "not-one"): "must define exactly one task, not 0",
-        ("--pe", "rope", "--task", "no-symbol"): "symbol of task no-symbol: no token for '%'",
-        ("--pe", "rope", "--task", "too-long"): "gives an answer of 2 digits to operands of up to",
+        ("--pe", "rope", "--task", "no-symbol"): "task no-symbol: ValueError: no token for '%'",
+        (
+            "--pe",
+            "rope",
+            "--task",
+            "too-long",
+        ): "gives an answer of 2 tokens where its answer_bound says 1",
     }.items():
         assert message in refused("train", *options, *settings(), after=True)
 

@@ -24,7 +24,7 @@ _COUNT, _QUICK_COUNT = 5_000_000, 2_000
 def measure(options: Options) -> Iterator[Result]:
     """Measure the command beside the limit of this machine."""
     config = load_preset(options.preset or "paper-40").with_settings(options.settings)
-    bucket = Bucket(config.task, config.trained_digits, 0, "train")
+    bucket = config.bucket(0)
     count = options.count or (_QUICK_COUNT if options.quick else _COUNT)
     workers = options.cores
     least, limit_name = _least_seconds(bucket, count, workers, options.quick)
@@ -42,7 +42,7 @@ def _least_seconds(bucket: Bucket, count: int, workers: int, quick: bool) -> tup
     That limit is drawing the operands' digits, hashing the bytes or writing them to disk.
     """
     digits = count * (bucket.max_digits + 1)  # two operands, lengths uniform in 1 .. W
-    probe = bucket.problems(0, min(count, bucket.num_pairs))
+    probe = bucket.problems(0, min(count, bucket.num_cells))
     size = count * (len(probe.tokens) / len(probe.lengths) + LENGTH_TYPE.itemsize)
     disks = [limits.disk_limit(files, quick) for files in {1, workers}]
     amounts = [

@@ -37,7 +37,7 @@ from tape_arith.arith.bench.measure import (
 from tape_arith.arith.bench.train import Candidate, warm_up
 from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.runs.build import decoder_for
-from tape_arith.arith.tasks.task import SIZE
+from tape_arith.arith.tasks.families.tokens import Vocabulary
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.step import summed_loss
 from tape_arith.models.build import prepare
@@ -68,7 +68,7 @@ class _Contender(NamedTuple):
 def _llama(package: Any, config: Config, attention: str) -> Any:
     return package.LlamaForCausalLM(
         package.LlamaConfig(
-            vocab_size=SIZE,
+            vocab_size=len(Vocabulary()),
             hidden_size=config.hidden_size,
             intermediate_size=config.mlp_size,
             num_hidden_layers=config.num_layers,
@@ -100,7 +100,7 @@ def _x_transformer(package: Any, config: Config, flash: bool) -> Any:
         attn_flash=flash,
     )
     return package.TransformerWrapper(
-        num_tokens=SIZE, max_seq_len=_ROOM, use_abs_pos_emb=False, attn_layers=layers
+        num_tokens=len(Vocabulary()), max_seq_len=_ROOM, use_abs_pos_emb=False, attn_layers=layers
     )
 
 

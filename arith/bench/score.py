@@ -21,7 +21,8 @@ from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.weights import final_weights, trained_record
 from tape_arith.arith.scoring.score import PROBE_ROWS, low_precision_threshold, score
-from tape_arith.arith.tasks.task import EOS, PAD, Problems, concatenate
+from tape_arith.arith.tasks.families.tokens import EOS, PAD
+from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.models.build import prepare
 from tape_arith.models.decoder import Decoder, causal, matmuls
 from tape_arith.models.hardware import Hardware, detect
@@ -59,7 +60,7 @@ def measure(options: Options) -> Iterator[Result]:
                 end = config.tested_digits
                 reason = f"{options.run} ends at {end} digits: --lengths {end} measures it"
                 raise Failure(reason) from error
-            bucket = Bucket(config.task, digits, config.evaluation_seed, "evaluation")
+            bucket = config.evaluation_bucket(max_digits=digits)
             label = f"{name}, {digits} digits"
             yield from _compare(label, decoder.eval(), bucket, hardware, options)
 
@@ -74,7 +75,7 @@ def _compare(
     problems = concatenate([problems for problems, _ in samples])
     keys = np.concatenate([keys for _, keys in samples])
     cells = [pad(*sample, np.arange(rows)) for sample in samples]
-    probe = min(PROBE_ROWS, rows * bucket.num_pairs)
+    probe = min(PROBE_ROWS, rows * bucket.num_cells)
     prepare(decoder, hardware)
     threshold = low_precision_threshold(
         decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
@@ -116,7 +117,7 @@ def _sample_cells(
     bucket: Bucket, cells: Sequence[tuple[int, int]], count: int
 ) -> list[tuple[Problems, NDArray[np.int64]]]:
     """Return for each cell its first `count` problems, one from each block, and their keys."""
-    lengths = bucket.operand_lengths(0, count * bucket.num_pairs)
+    lengths = bucket.axis_lengths(0, count * bucket.num_cells)
     samples = []
     for cell in cells:
         indices = np.flatnonzero((lengths == cell).all(axis=1)).tolist()

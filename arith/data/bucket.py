@@ -1,28 +1,22 @@
 """Addition Bucket and similar data: an endless, balanced, indexed stream of problems.
 
-n  problems asked for      W  max_digits      P  pairs of operand lengths, W * W
+n  problems asked for      C  cells, the combinations of lengths on all axes of the task
 """
 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.arith.tasks.task import (
-    Digits,
-    Int64,
-    Problems,
-    below,
-    concatenate,
-    half_words,
-    load_task,
-    prefixes,
-    words,
-)
+from tape_arith.arith.tasks.families.numbers import Int64, UInt32
+from tape_arith.arith.tasks.families.random_words import half_words, words
+from tape_arith.arith.tasks.task import Problems, Task, concatenate, load_task
 
 EVALUATION, CARRY = "evaluation", "carry"
 SPLITS = (EVALUATION, CARRY)
@@ -41,22 +35,19 @@ _CACHED_TOKENS = 2**21  # size of the work arrays; larger ones exceed the proces
 _PIECE_TOKENS = 2**23  # size of what `pieces` yields at once
 _ORDERED = 2**14  # problems whose order is drawn at once
 
-_QUAD = 4  # decimal digits from one half word
-_QUADS = np.arange(10**_QUAD)[:, None] // 10 ** np.arange(_QUAD) % 10
-_QUADS_PACKED = np.ascontiguousarray(_QUADS, dtype=np.uint8).view(np.uint32).reshape(-1)
-
 
 @dataclass(frozen=True)
 class Bucket:
-    """Problems 0, 1, 2, ... whose operands have 1 to `max_digits` digits.
+    """Problems 0, 1, 2, ... of 1 to `max_digits` digits; lists of up to `max_operands` numbers.
 
-    Problem i is a pure function of the fields, the task's version and i. Problems k P to
-    k P + P - 1, a block, hold every pair of operand lengths once, in an order of their own. An
-    operand of d digits is uniform over 10**(d-1) .. 10**d - 1 (one digit: 1 .. 9), except in the
-    split "carry", whose operands the task chooses (`Task.carry_operands`).
+    Problem i is a pure function of the fields, the task's version and i. Problems k C to
+    k C + C - 1, a block, hold every cell once, in an order of their own: for addition, every pair
+    of operand lengths. A cell with fewer different problems than others, as that of the shortest,
+    is drawn as often, so that its problems come again. Operands are drawn by the task
+    (`Task.draw`), those of the split "carry" by `Task.draw_hard`.
 
-    Raises UsageError for an unknown task, a `max_digits` out of range, and the split "carry" if the
-    task has none.
+    Raises UsageError for an unknown task, lengths out of range or without a problem, and the split
+    "carry" if the task has none.
     """
 
     task: str
@@ -64,13 +55,22 @@ class Bucket:
     seed: int
     split: str
     """"train", one of SPLITS, or any other name, which gives an independent stream"""
+    max_operands: int = 0
+    """0 for a task without an axis of operands"""
 
     def __post_init__(self) -> None:
-        load_task(self.task)
+        task = load_task(self.task)
         if not 1 <= self.max_digits <= MOST_DIGITS:
             raise UsageError(f"operands have 1 to {MOST_DIGITS} digits, not {self.max_digits}")
+        _check_operands(task, self.max_operands)
+        if self.num_cells > MOST_DIGITS**2:
+            raise UsageError(
+                f"task {self.task} to {self.max_operands} operands of {self.max_digits} digits has "
+                f"{self.num_cells:,} cells: give lengths with {MOST_DIGITS**2:,} at most"
+            )
+        task.bounds(self.most)
         if self.split == CARRY:
-            self.operands(0, 0)
+            task.hard_halves(self.most)
 
     @property
     def version(self) -> int:
@@ -78,14 +78,26 @@ class Bucket:
         return load_task(self.task).version
 
     @property
-    def num_pairs(self) -> int:
-        """P: number of pairs of operand lengths."""
-        return self.max_digits**2
+    def most(self) -> tuple[int, ...]:
+        """The greatest length on each axis of the task."""
+        limits = {"digits": self.max_digits, "operands": self.max_operands}
+        return tuple(limits[axis.counts] for axis in load_task(self.task).axes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of lengths on each axis."""
+        axes = load_task(self.task).axes
+        return tuple(most - axis.shortest + 1 for most, axis in zip(self.most, axes, strict=True))
+
+    @property
+    def num_cells(self) -> int:
+        """C: number of combinations of lengths."""
+        return prod(self.shape)
 
     @property
     def longest(self) -> int:
         """Tokens of the longest problem, the end token included."""
-        return load_task(self.task).longest(self.max_digits)
+        return load_task(self.task).longest(self.most)
 
     def problems(self, start: int, stop: int) -> Problems:
         """Return problems start .. stop - 1, all in memory."""
@@ -101,24 +113,26 @@ class Bucket:
         for first in range(start, stop, rows):
             yield self.problems(first, min(first + rows, stop))
 
-    def operand_lengths(self, start: int, stop: int) -> Int64:
-        """Return both operands' numbers of digits in problems start .. stop - 1: int64[n, 2]."""
+    def axis_lengths(self, start: int, stop: int) -> Int64:
+        """Return the length on each axis of problems start .. stop - 1: int64[n, axes]."""
         _check(start, stop)
-        span_length = _blocks_together(self.num_pairs) * self.num_pairs
-        pairs = [np.zeros(0, dtype=np.int64)]
+        span_length = _blocks_together(self.num_cells) * self.num_cells
+        cells = [np.zeros(0, dtype=np.int64)]
         for span in range(start // span_length, -(-stop // span_length)):
             first = span * span_length
-            pairs.append(_pairs(self, span)[max(start - first, 0) : stop - first].astype(np.int64))
-        return np.stack(np.divmod(np.concatenate(pairs), self.max_digits), axis=1) + 1
+            cells.append(_cells(self, span)[max(start - first, 0) : stop - first].astype(np.int64))
+        shortest = [axis.shortest for axis in load_task(self.task).axes]
+        places = np.unravel_index(np.concatenate(cells), self.shape)
+        return np.stack(places, axis=1) + shortest
 
-    def operands(self, start: int, stop: int) -> tuple[Digits, Digits]:
-        """Return the operands of problems start .. stop - 1, in arrays of one shape."""
-        if self.split != CARRY:
-            return self._uniform_operands(start, stop)
-        each = 2 + self.max_digits
-        halves = half_words(words(self._key("digits"), start, stop - start, -(-each // 2)))
-        lengths = self.operand_lengths(start, stop)
-        return load_task(self.task).carry_operands(lengths, halves[:, :each])
+    def drawn(self, start: int, stop: int) -> Any:
+        """Return what the task draws for problems start .. stop - 1, as in two arrays of digits."""
+        task, lengths = load_task(self.task), self.axis_lengths(start, stop)
+        if self.split == CARRY:
+            halves = self._halves("digits", start, stop, task.hard_halves(self.most))
+            return task.draw_hard(lengths, halves)
+        halves = self._halves("digits", start, stop, 2 * task.words_each(self.most))
+        return task.draw(lengths, halves, self.most)
 
     def keys(self, start: int, stop: int, draw: int = 0) -> Int64:
         """Return a seed for a model's random choices about each problem, int64[n] >= 0.
@@ -138,33 +152,32 @@ class Bucket:
         return hashlib.sha256(tokens.digest() + lengths.digest()).hexdigest()
 
     def _key(self, purpose: str) -> tuple[str | int, ...]:
-        return (self.task, self.version, self.seed, self.split, self.max_digits, purpose)
+        lengths = (self.max_digits, *((self.max_operands,) if self.max_operands else ()))
+        return (self.task, self.version, self.seed, self.split, *lengths, purpose)
+
+    def _halves(self, purpose: str, start: int, stop: int, each: int) -> UInt32:
+        """Return random half words for a purpose: uint32[n, each]."""
+        return half_words(words(self._key(purpose), start, stop - start, -(-each // 2)))[:, :each]
 
     def _chunk(self, start: int, stop: int) -> Problems:
-        a, b = self.operands(start, stop)
-        return load_task(self.task).problems(a, b, self.max_digits)
+        task = load_task(self.task)
+        format_halves = self._halves("format", start, stop, task.num_format_halves)
+        return task.problems(self.drawn(start, stop), self.axis_lengths(start, stop), format_halves)
 
-    def _uniform_operands(self, start: int, stop: int) -> tuple[Digits, Digits]:
-        # The first two half words of a problem give the leading digits, the others four digits
-        # each: W digits for a, then W for b. Digits past a number's length are not used.
-        count, quads = stop - start, -(-self.max_digits // _QUAD)
-        halves = half_words(words(self._key("digits"), start, count, 1 + quads))
-        leading = (below(9, halves[:, :2]) + 1).astype(np.uint8)
-        packed = _QUADS_PACKED.take(below(10**_QUAD, halves[:, 2:]), mode="wrap")  # all in range
-        lengths = self.operand_lengths(start, stop)
 
-        width = _QUAD * quads
-        inside = prefixes(width)
-        rows = np.arange(count)
-        operands = []
-        for side in (0, 1):
-            own = packed[:, side * quads : (side + 1) * quads]
-            digits = np.ascontiguousarray(own).view(np.uint8).reshape(count, width)
-            length = lengths[:, side].copy()
-            digits *= inside.take(length, axis=0)
-            digits[rows, length - 1] = leading[:, side]
-            operands.append(Digits(digits, length))
-        return operands[0], operands[1]
+def _check_operands(task: Task[Any], max_operands: int) -> None:
+    """Raise UsageError unless the number of operands is one that the task has."""
+    shortest = [axis.shortest for axis in task.axes if axis.counts == "operands"]
+    if not shortest and max_operands:
+        raise UsageError(
+            f"task {task.name} has no number of operands: leave out trained_operands and "
+            "tested_operands"
+        )
+    if shortest and not shortest[0] <= max_operands <= MOST_DIGITS:
+        raise UsageError(
+            f"task {task.name} has {shortest[0]} to {MOST_DIGITS} operands, not {max_operands}: "
+            "set trained_operands and tested_operands"
+        )
 
 
 def check_size(size: int, per_cell: int, trained_digits: int) -> None:
@@ -186,20 +199,20 @@ def known_split(name: str) -> str:
     return name
 
 
-def _blocks_together(num_pairs: int) -> int:
-    return -(-_ORDERED // num_pairs)
+def _blocks_together(num_cells: int) -> int:
+    return -(-_ORDERED // num_cells)
 
 
 @lru_cache(maxsize=32)  # enough for as many threads, each in its own span
-def _pairs(bucket: Bucket, span: int) -> npt.NDArray[np.uint32]:
-    """Return the length pair, numbered 0 .. P - 1, of each problem of a span of blocks."""
-    num_pairs = bucket.num_pairs
-    together = _blocks_together(num_pairs)
-    raw = words(bucket._key("order"), span * together, together, num_pairs)
-    # Sorting random words that carry a pair's number in their low bits orders the pairs at random.
+def _cells(bucket: Bucket, span: int) -> npt.NDArray[np.uint32]:
+    """Return the cell, numbered 0 .. C - 1, of each problem of a span of blocks."""
+    num_cells = bucket.num_cells
+    together = _blocks_together(num_cells)
+    raw = words(bucket._key("order"), span * together, together, num_cells)
+    # Sorting random words that carry a cell's number in their low bits orders the cells at random.
     # All words differ, so that every sorting algorithm gives the same order.
-    low = np.uint64(2 ** (num_pairs - 1).bit_length() - 1)
-    tagged = (raw & ~low) | np.arange(num_pairs, dtype=np.uint64)
+    low = np.uint64(2 ** (num_cells - 1).bit_length() - 1)
+    tagged = (raw & ~low) | np.arange(num_cells, dtype=np.uint64)
     tagged.sort(axis=1)
     return (tagged & low).astype(np.uint32).reshape(-1)
 

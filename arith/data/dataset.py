@@ -6,7 +6,7 @@ manifest is written last, so that a folder with a manifest is complete.
 
 import hashlib
 from pathlib import Path
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -23,13 +23,16 @@ from tape_arith.arith.files import (
     sha256,
     write_document,
 )
-from tape_arith.arith.tasks.task import SPECIAL, SYMBOLS, Int64, Problems, UInt8, load_task
+from tape_arith.arith.tasks.families.numbers import Int64, UInt8
+from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, SYMBOLS
+from tape_arith.arith.tasks.task import Problems, load_task
 
 FILE = "manifest.json"
 REMEDY = (
     "tape-arith generate --fresh --out {folder}, with the options that made it (--preset, --set, "
     "--task, --count, --seed), writes it again"
 )
+_EQUALS = DIGIT_ZERO + SYMBOLS.index("=")
 HEADER_BYTES = 128
 """Bytes that numpy writes before a one-dimensional array, whatever its length."""
 _COMPARED = 1000  # problems of each shard that `verify` generates again
@@ -46,6 +49,8 @@ class Identity(Part):
     split: Text
     max_digits: Positive
     count: Positive
+    max_operands: Count = 0
+    """Not in the file of a task without an axis of operands."""
 
     @classmethod
     def of(cls, bucket: Bucket, count: int) -> "Identity":
@@ -58,14 +63,19 @@ class Identity(Part):
         """The fields of Identity alone, without those of a subclass."""
         return Identity(**{name: getattr(self, name) for name in Identity.model_fields})
 
+    def content(self) -> dict[str, Any]:
+        """Return the content of the file."""
+        return self.model_dump(exclude=set() if self.max_operands else {"max_operands"})
+
     @property
     def bucket(self) -> Bucket:
         """The stream whose first `count` problems the dataset holds."""
-        return Bucket(self.task, self.max_digits, self.seed, self.split)
+        return Bucket(self.task, self.max_digits, self.seed, self.split, self.max_operands)
 
     def __str__(self) -> str:
+        operands = f"{self.max_operands} operands of " if self.max_operands else ""
         return (
-            f"{self.count:,} problems of {self.task} up to {self.max_digits} digits "
+            f"{self.count:,} problems of {self.task} up to {operands}{self.max_digits} digits "
             f"(seed {self.seed}, split {self.split}, version {self.version})"
         )
 
@@ -116,13 +126,13 @@ class Manifest(Identity):
         """Write the manifest of a dataset whose shards are on disk."""
         manifest = cls(
             **identity.model_dump(),
-            pairs=identity.bucket.num_pairs,
-            vocabulary=_vocabulary(),
+            pairs=identity.bucket.num_cells,
+            vocabulary=_vocabulary(identity),
             num_tokens=sum(shard.num_tokens for shard in shards),
             sha256=_joint_sha256(shards),
             shards=shards,
         )
-        write_document(directory / FILE, manifest.model_dump(), cls.kind)
+        write_document(directory / FILE, manifest.content(), cls.kind)
         return manifest
 
     @classmethod
@@ -144,7 +154,7 @@ class Manifest(Identity):
             version = manifest.bucket.version
         except UsageError as error:
             raise Failure(f"{path}: {error}") from error
-        if (manifest.version, manifest.vocabulary) != (version, _vocabulary()):
+        if (manifest.version, manifest.vocabulary) != (version, _vocabulary(manifest)):
             raise Failure(
                 f"{path} is of version {manifest.version} of {manifest.task} or has another "
                 f"vocabulary; this tape-arith makes and reads version {version}: install the one "
@@ -195,14 +205,15 @@ class Dataset:
             tokens.append(shard_tokens[part[0] : part[-1]])
             lengths.append(np.diff(part))
             first = last
-        operand_lengths = self.bucket.operand_lengths(start, stop)
-        task = load_task(self.bucket.task)
+        axis_lengths = self.bucket.axis_lengths(start, stop)
+        read, read_lengths = np.concatenate(tokens), np.concatenate(lengths)
+        prompt_lengths = _prompt_lengths(read, read_lengths)
         return Problems(
-            tokens=np.concatenate(tokens),
-            lengths=np.concatenate(lengths),
-            prompt_lengths=task.prompt_lengths(operand_lengths),
-            operand_lengths=operand_lengths,
-            final_lengths=task.final_lengths(operand_lengths),
+            tokens=read,
+            lengths=read_lengths,
+            prompt_lengths=prompt_lengths,
+            axis_lengths=axis_lengths,
+            final_lengths=load_task(self.bucket.task).final_lengths(axis_lengths, prompt_lengths),
         )
 
     def check_hashes(self) -> None:
@@ -262,5 +273,12 @@ def _joint_sha256(shards: tuple[Shard, ...]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _vocabulary() -> list[str]:
-    return [*SPECIAL, *SYMBOLS]
+def _vocabulary(identity: Identity) -> list[str]:
+    return list(load_task(identity.task).vocabulary.names)
+
+
+def _prompt_lengths(tokens: UInt8, lengths: Int64) -> Int64:
+    """Return the tokens of each problem through its first '=', int64[n]."""
+    starts = np.cumsum(lengths) - lengths
+    equals = np.flatnonzero(tokens == _EQUALS)
+    return equals[np.searchsorted(equals, starts)] - starts + 1

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tape_arith.arith.tasks.task import BOS, PAD, Problems, below, half_words
+from tape_arith.arith.tasks.families.random_words import below, half_words
+from tape_arith.arith.tasks.families.tokens import BOS, PAD
+from tape_arith.arith.tasks.task import Problems
 
 Integers = NDArray[np.int64]
 CAPACITY_STEP = 4096

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from tape_arith.arith.files import (
     write_document,
 )
 from tape_arith.arith.lock import NAME, lock_folder
-from tape_arith.arith.tasks.task import TO_TEXT, Problems
+from tape_arith.arith.tasks.task import Problems, Task, load_task
 from tape_arith.arith.terminal import Stopped, bar
 
 SHARD_SIZE = 1_000_000
@@ -173,7 +173,7 @@ def _write_shards(
             # Those of an earlier call that are still to be looked at stay listed.
             listed = (*shards, *earlier[len(shards) :])
             document = Unfinished(**identity.model_dump(), shards=listed)
-            write_document(path, document.model_dump(), Unfinished.kind)
+            write_document(path, document.content(), Unfinished.kind)
             progress(sum(shard.count for shard in shards))
     finally:
         executor.shutdown(cancel_futures=True)
@@ -245,9 +245,10 @@ def write_problems(
             progress(done)
 
     write = {"text": _write_text, "parquet": _write_parquet}[form]
+    task = load_task(bucket.task)
     with atomic(path) as temporary:
         with open(temporary, "wb") as file:
-            write(file, pieces())
+            write(file, task, pieces())
         if path.exists() and not fresh and not filecmp.cmp(path, temporary, shallow=False):
             raise UsageError(
                 f"{path} is damaged or not of {Identity.of(bucket, count)} as {form}: choose "
@@ -256,24 +257,21 @@ def write_problems(
     return path
 
 
-def _write_text(file: BinaryIO, pieces: Iterator[Problems]) -> None:
+def _write_text(file: BinaryIO, task: Task[Any], pieces: Iterator[Problems]) -> None:
     for piece in pieces:
-        file.write(_lines(piece))
+        file.write(task.vocabulary.lines(piece.tokens).encode())
 
 
-def _write_parquet(file: BinaryIO, pieces: Iterator[Problems]) -> None:
+def _write_parquet(file: BinaryIO, task: Task[Any], pieces: Iterator[Problems]) -> None:
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
         raise UsageError("parquet needs pyarrow: pip install 'tape-arith[data]'") from error
-    types = {"text": arrow.string(), "first_length": arrow.int16(), "second_length": arrow.int16()}
+    types = {"text": arrow.string(), **{axis.column: arrow.int16() for axis in task.axes}}
     schema = arrow.schema(list(types.items()))
     with parquet.ParquetWriter(file, schema) as writer:
         for piece in pieces:
-            columns = [_lines(piece).decode().splitlines(), *piece.operand_lengths.T]
+            lines = task.vocabulary.lines(piece.tokens).split("\n")[:-1]
+            columns = [lines, *piece.axis_lengths.T]
             arrays = [arrow.array(c, t) for c, t in zip(columns, types.values(), strict=True)]
             writer.write_table(arrow.table(arrays, schema=schema))
-
-
-def _lines(piece: Problems) -> bytes:
-    return piece.tokens.tobytes().translate(TO_TEXT)

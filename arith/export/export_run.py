@@ -14,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from tape_arith.arith.data.bucket import EVALUATION, Bucket, check_size
+from tape_arith.arith.data.bucket import check_size
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.export.citations import bibtex
 from tape_arith.arith.export.folder import exported, render
@@ -27,9 +27,13 @@ from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
-from tape_arith.arith.scoring.grid import REGION_WORDS, Grid
+from tape_arith.arith.scoring.axes import REGION_WORDS
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.statistics import one_run
-from tape_arith.arith.tasks.task import BOS, EOS, PAD, SPECIAL, SYMBOLS, Task, load_task
+from tape_arith.arith.tasks.families.tokens import BOS, EOS, PAD, SPECIAL, SYMBOLS
+from tape_arith.arith.tasks.families.two_operands import TwoOperands
+from tape_arith.arith.tasks.families.writing import Format
+from tape_arith.arith.tasks.task import load_task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.locate import locate
 from tape_arith.models.names import Name, NamePart
@@ -84,7 +88,8 @@ def _export_problems(
     config = record.config
     count = per_cell or config.problems_per_cell
     check_size(config.tested_digits, count, config.trained_digits)
-    bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
+    task = _two_operands(config.task)
+    bucket = config.evaluation_bucket()
     facts = {
         "format": "lm-eval",
         "task": bucket.task,
@@ -92,11 +97,11 @@ def _export_problems(
         "trained_digits": config.trained_digits,
         "max_digits": bucket.max_digits,
         "problems_per_cell": count,
-        "sha256": bucket.sha256(count * bucket.num_pairs),
+        "sha256": bucket.sha256(count * bucket.num_cells),
     }
     out = out or _default_folder(record.preset, bucket.task, "lm-eval")
     with exported(out, facts, fresh) as target:
-        write_tasks(target, bucket, config.trained_digits, count)
+        write_tasks(target, task, bucket, config.trained_digits, count)
     return out
 
 
@@ -150,7 +155,7 @@ def _configs(name: Name, record: RunRecord, decoder: Decoder) -> dict[str, dict[
         "parts": [_part(part) for part in name.encoding.parts],
         "extrapolation": name.extrapolation and _part(name.extrapolation),
         "setting": asdict(setting),
-        "answer_width": answer_width(load_task(record.config.task)),
+        "answer_width": answer_width(_two_operands(record.config.task)),
         "vocab_size": sizes.vocabulary_size,
         "hidden_size": sizes.hidden_size,
         "num_hidden_layers": sizes.num_layers,
@@ -169,14 +174,26 @@ def _part(part: NamePart) -> dict[str, Any]:
     return {"name": part.name, "options": dict(part.options)}
 
 
-def answer_width(task: Task) -> tuple[int, int]:
-    """Return (a, b): an answer to operands of at most n digits has at most a n + b digits.
+def _two_operands(name: str) -> TwoOperands:
+    """Return the task of this name. Raises UsageError if an export cannot write its prompts."""
+    task = load_task(name)
+    if not isinstance(task, TwoOperands) or task.format != Format() or task.symbols:
+        raise UsageError(
+            f"task {task.name} cannot be exported: the exported tokenizer and bounds are those of "
+            "two numbers, least significant digit first"
+        )
+    return task
+
+
+def answer_width(task: TwoOperands) -> tuple[int, int]:
+    """Return (a, b): an answer has at most a n + b digits, n those of the longer operand.
 
     Raises UsageError if the task's bound has another form.
     """
-    one, two, many = map(task.answer_width, (1, 2, 128))
+    pairs = np.array([(1, 1), (2, 2), (128, 128), (1, 128), (128, 1)])
+    one, two, *many = task.answer_bound(pairs).tolist()
     slope, constant = two - one, 2 * one - two
-    if many != 128 * slope + constant:
+    if set(many) != {128 * slope + constant}:
         raise UsageError(
             f"task {task.name} bounds the length of an answer in another way than an export knows: "
             "a * (digits of the longer operand) + b"
@@ -195,8 +212,8 @@ def _model_card(folder: RunFolder, name: Name, record: RunRecord, decoder: Decod
     located = [locate("encoding", part.name) for part in name.encoding.parts]
     if name.extrapolation is not None:
         located.append(locate("extrapolation", name.extrapolation.name))
-    task = load_task(record.config.task)
-    prompt, _, answer = task.text(48, 5).partition("=")
+    task = _two_operands(record.config.task)
+    prompt, _, answer = task.text(f"48{task.symbol}5").partition("=")
     return render(
         "model_card.md",
         name=name,
@@ -214,7 +231,7 @@ def _model_card(folder: RunFolder, name: Name, record: RunRecord, decoder: Decod
         symbol=task.symbol,
         prompt=prompt,
         answer=answer,
-        other_prompt=task.text(1, 2).partition("=")[0],
+        other_prompt=task.text(f"1{task.symbol}2").partition("=")[0],
         citation=bibtex([name]),
     )
 

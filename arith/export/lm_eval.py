@@ -10,25 +10,30 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.export.folder import render
 from tape_arith.arith.files import atomic, write_text
-from tape_arith.arith.scoring.grid import Region, region_mask
-from tape_arith.arith.tasks.task import TO_TEXT, load_task
+from tape_arith.arith.scoring.axes import Region, digit_pairs, region_mask
+from tape_arith.arith.tasks.families.two_operands import TwoOperands
+from tape_arith.arith.tasks.task import load_task
 
 _LEAVES: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
 """Disjoint regions that cover a grid; the names of their tasks end in these."""
 
 
-def write_tasks(folder: Path, bucket: Bucket, trained_digits: int, per_cell: int) -> str:
+def write_tasks(
+    folder: Path, task: TwoOperands, bucket: Bucket, trained_digits: int, per_cell: int
+) -> str:
     """Write the first `per_cell` problems of each pair of lengths, their tasks and README.md;
     return the name of the group of all tasks."""
-    task, count = load_task(bucket.task), per_cell * bucket.num_pairs
-    longest = int(task.answer_width(bucket.max_digits)) + 1
+    count = per_cell * bucket.num_cells
+    longest = int(task.answer_bound(np.array([bucket.most]))[0]) + 1
     group = f"tape_arith_{bucket.task}_{trained_digits}_{bucket.max_digits}".replace("-", "_")
     names, files = [], {}
     for region in _LEAVES:
-        cells = region_mask(region, bucket.max_digits, trained_digits)
+        cells = region_mask(region, digit_pairs(trained_digits, bucket.max_digits))
         if cells.any():
             names.append(f"{group}_{region}")
             with atomic(folder / f"{region}.jsonl") as path, open(path, "w") as file:
@@ -44,7 +49,7 @@ def write_tasks(folder: Path, bucket: Bucket, trained_digits: int, per_cell: int
         names = [names[0], outside]
     files["all_cells.yaml"] = render("lm_eval_group.yaml", name=group, tasks=names)
     files["problems.py"] = render("problems.py")
-    prompt, _, answer = task.text(48, 5).partition("=")
+    prompt, _, answer = task.text(f"48{task.symbol}5").partition("=")
     facts = {"group": group, "bucket": bucket, "sha256": bucket.sha256(count)}
     example = {"per_cell": per_cell, "prompt": prompt, "answer": answer}
     files["README.md"] = render("lm_eval.md", **facts, **example)
@@ -58,9 +63,9 @@ def _problems(bucket: Bucket, count: int) -> Iterator[dict[str, Any]]:
     index = 0
     for piece in bucket.pieces(0, count):
         keys = bucket.keys(index, index + len(piece.lengths))
-        text = piece.tokens.tobytes().translate(TO_TEXT).decode()
+        text = load_task(bucket.task).vocabulary.lines(piece.tokens)
         for line, lengths, key in zip(
-            text.splitlines(), piece.operand_lengths.tolist(), keys.tolist(), strict=True
+            text.splitlines(), piece.axis_lengths.tolist(), keys.tolist(), strict=True
         ):
             prompt, equals, answer = line.partition("=")
             yield {

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from tape_arith.arith.data.bucket import CARRY, EVALUATION
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.scoring.axes import REGION_WORDS, Region
 from tape_arith.arith.scoring.comparable import check_comparable
-from tape_arith.arith.scoring.grid import CONVERGED, REGION_WORDS, SLACK, Grid, Region
+from tape_arith.arith.scoring.grid import CONVERGED, SLACK, Grid
 from tape_arith.arith.scoring.statistics import Interval, over_seeds
 
 Panel = Sequence[Grid]

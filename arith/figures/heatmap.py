@@ -20,7 +20,8 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions, style
 from tape_arith.arith.figures.captions import Panel
 from tape_arith.arith.figures.labels import display_names
-from tape_arith.arith.scoring.grid import REGION_WORDS, Bools, Floats, Region
+from tape_arith.arith.scoring.axes import REGION_WORDS, Bools, Region
+from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.scoring.statistics import false_discovery, two_proportion
 
 COLOURS = "viridis"

@@ -11,7 +11,7 @@ from matplotlib.text import Annotation
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.captions import NBSP, decimals
 from tape_arith.arith.figures.rows import Board, Row, Section
-from tape_arith.arith.scoring.grid import Region
+from tape_arith.arith.scoring.axes import Region
 
 _WIDTH, _ROW = 3.4, 0.135
 """Width of a paper's column and height of a row, in inches."""

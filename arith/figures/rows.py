@@ -11,7 +11,7 @@ import pandas as pd
 from tape_arith.arith.errors import unknown
 from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.captions import Panel
-from tape_arith.arith.scoring.grid import REGION_WORDS, REGIONS, Region
+from tape_arith.arith.scoring.axes import REGION_WORDS, REGIONS, Region
 from tape_arith.arith.scoring.statistics import SOLVED, Interval, Welch, over_seeds, solved_to
 
 LEVEL = 0.05

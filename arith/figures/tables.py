@@ -20,7 +20,7 @@ from tape_arith.arith.figures.rows import (
     flat,
     known_columns,
 )
-from tape_arith.arith.scoring.grid import REGIONS
+from tape_arith.arith.scoring.axes import REGIONS
 
 LEFT = ("encoding", "kind", "converged")
 """Columns that are aligned left."""

@@ -9,7 +9,8 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.build import user_errors
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
-from tape_arith.arith.tasks.task import EOS, decode, load_task
+from tape_arith.arith.tasks.families.tokens import EOS
+from tape_arith.arith.tasks.task import load_task
 from tape_arith.models.build import prepare
 from tape_arith.models.names import AttentionChoice, Name, NamePart
 from tape_arith.models.sequences import Sequences
@@ -83,8 +84,9 @@ def answer(folder: RunFolder, written: str, extrapolation: NamePart | None = Non
     """
     record = trained_record(folder)
     config, name = record.config, Name(record.name.encoding, extrapolation)
-    problem = load_task(config.task).parse(written)
-    if (digits := int(problem.operand_lengths.max())) > config.tested_digits:
+    task = load_task(config.task)
+    problem = task.parse(written)
+    if (digits := int(problem.axis_lengths.max())) > config.tested_digits:
         raise UsageError(
             f"'{written}' has an operand of {digits} digits, and {folder.path} takes up to "
             f"{config.tested_digits}: ask for a shorter one"
@@ -107,9 +109,9 @@ def answer(folder: RunFolder, written: str, extrapolation: NamePart | None = Non
         run=str(folder.path),
         encoding=str(name),
         problem="".join(written.split()),
-        tokens=tuple(decode([token]) for token in tokens[prompt:]),
+        tokens=tuple(task.vocabulary.names[token] for token in tokens[prompt:]),
         probabilities=tuple(probabilities),
-        expected=tuple(decode([token]) for token in problem.tokens[prompt:]),
+        expected=tuple(task.vocabulary.names[token] for token in problem.tokens[prompt:]),
     )
 
 

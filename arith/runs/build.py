@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.data.dataset import FILE, Dataset, Identity
 from tape_arith.arith.data.rows import prepend_bos
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.machine import commit, own_version
 from tape_arith.arith.runs.record import RunRecord, TrainOptions, load_preset
-from tape_arith.arith.tasks.task import DIGIT_ZERO, EOS, SIZE, Problems, load_task, token
+from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
+from tape_arith.arith.tasks.task import Problems, load_task
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.batches import Source
 from tape_arith.arith.training.config import DATASETS, Config
@@ -45,7 +45,7 @@ def check_trainable(config: Config, name: Name, compute: AttentionChoice = AUTO)
             f"num_heads x head_dim = {width} is not hidden_size={hidden}: set "
             f"{heads or f'hidden_size={width}'}"
         )
-    Bucket(config.task, config.tested_digits, config.evaluation_seed, EVALUATION)
+    config.evaluation_bucket()
     if sources := _sources(name.encoding):
         _check_promises(Encoding(name.encoding.parts), sources)
     resolve_attention(detect(*compute), blueprint(config, name).needs)
@@ -73,17 +73,17 @@ def setting_for(config: Config) -> Setting:
         num_heads=config.num_heads,
         head_dim=config.head_dim,
         hidden_size=config.hidden_size,
-        trained_length=task.longest(config.trained_digits) + config.leading_bos,
-        max_length=task.longest(config.tested_digits) + config.leading_bos,
+        trained_length=config.bucket(0).longest + config.leading_bos,
+        max_length=config.evaluation_bucket().longest + config.leading_bos,
         digit_ids=tuple(range(DIGIT_ZERO, DIGIT_ZERO + 10)),
-        separator_ids=(token(task.symbol), token("=")),
+        separator_ids=tuple(map(task.vocabulary.token, task.separators)),
         end_id=EOS,
     )
 
 
 def _sizes(config: Config) -> DecoderConfig:
     return DecoderConfig(
-        vocabulary_size=SIZE,
+        vocabulary_size=len(load_task(config.task).vocabulary),
         num_layers=config.num_layers,
         hidden_size=config.hidden_size,
         num_heads=config.num_heads,
@@ -260,7 +260,7 @@ def cost(name: Name, config: Config | None = None) -> Cost:
     """
     config = config or load_preset("paper-40")
     pe = blueprint(config, name).pe
-    tokens = load_task(config.task).longest(config.trained_digits) + config.leading_bos
+    tokens = config.bucket(0).longest + config.leading_bos
     extent = Workload(tokens=tokens, pairs=tokens**2, distances=tokens**2)
     with user_errors(name.encoding):
         flops = sum(product.forward for product in pe.products(extent))

@@ -14,6 +14,7 @@ from tape_arith.arith.runs.command_lines import why_no_weights
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.runs.weights import trained_decoder
+from tape_arith.arith.scoring.axes import scored_axes
 from tape_arith.arith.scoring.comparable import is_same_run
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
@@ -59,13 +60,13 @@ def score_run(
         raise UsageError(why_no_weights(folder))
     name = Name(record.name.encoding, extrapolation)
     decoder, hardware = trained_decoder(folder, name, record, compute)
-    num_problems = config.problems_per_cell * bucket.num_pairs
-    done = grid.blocks_done * bucket.num_pairs
+    num_problems = config.problems_per_cell * bucket.num_cells
+    done = grid.blocks_done * bucket.num_cells
     began = time.perf_counter()
     title = f"score {name} seed {record.seed}{evaluation_set}"
     with lock_folder(folder.path, f"score {file.name}"), bar(title, num_problems, done) as update:
         grid = _begun(file, empty, fresh)  # another process may have scored until now
-        done = grid.blocks_done * bucket.num_pairs
+        done = grid.blocks_done * bucket.num_cells
 
         def progress(count: int) -> None:
             nonlocal done
@@ -105,7 +106,7 @@ def empty_grid(
         extrapolation=str(extrapolation) if extrapolation else None,
         preset=record.preset,
         seed=record.seed,
-        trained_digits=record.config.trained_digits,
+        axes=scored_axes(record.config.bucket(0), bucket),
         budget=record.budget,
         evaluation={
             "task": bucket.task,
@@ -113,8 +114,9 @@ def empty_grid(
             **split,
             "seed": bucket.seed,
             "max_digits": bucket.max_digits,
+            **({"max_operands": bucket.max_operands} if bucket.max_operands else {}),
             "problems_per_cell": problems_per_cell,
-            "sha256": bucket.sha256(problems_per_cell * bucket.num_pairs),
+            "sha256": bucket.sha256(problems_per_cell * bucket.num_cells),
         },
         settings=record.settings,
     )

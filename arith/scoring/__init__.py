@@ -2,7 +2,8 @@
 
 score.py           exact match by one teacher-forced pass; the only module that imports torch
 evaluation_set.py  which problems are scored, as options and in words
-grid.py            counts by operand lengths, their means over regions, their file
+axes.py            the axes of a grid, and the regions of its cells
+grid.py            counts of each cell, their means over regions, their file
 comparable.py      which grids may stand in one figure
 statistics.py      intervals over seeds, tests between encodings, lengths solved
 """

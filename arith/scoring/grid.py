@@ -1,14 +1,14 @@
-"""The grid of exact match over operand lengths: counts of each cell, their means, their file.
+"""The grid of exact match over the lengths of problems: counts of each cell, means, the file.
 
-N is the longest operand scored. Cell (i, j) holds the problems whose first operand has i digits and
-whose second has j; it is `array[i - 1, j - 1]` everywhere.
+A grid has a dimension for each axis of its task. For two numbers, cell (i, j) holds the problems
+whose first operand has i digits and whose second has j; it is `array[i - 1, j - 1]` everywhere.
 """
 
 import json
 from dataclasses import dataclass, field
 from math import fsum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,19 +27,23 @@ from tape_arith.arith.files import (
     with_checksum,
     write_text,
 )
+from tape_arith.arith.scoring.axes import (
+    Axes,
+    Bools,
+    Ints,
+    Region,
+    ScoredAxis,
+    cell_lengths,
+    digit_pairs,
+    region_mask,
+    shape,
+)
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Region = Literal["in_distribution", "out_of_distribution", "one_longer", "both_longer", "all_cells"]
-
-REGIONS: tuple[Region, ...] = get_args(Region)
-REGION_WORDS: dict[Region, str] = {region: region.replace("_", " ") for region in REGIONS}
-"""Names of the regions for people."""
 CONVERGED = 0.99
 """In-distribution mean at or above which a run counts as converged."""
 # Each share of right tokens is rounded to a multiple of this before it is added, so that sums are
@@ -49,27 +53,9 @@ _SHARE_UNIT = 2.0**-30
 SLACK = 1e-12
 
 
-def region_mask(region: Region, max_digits: int, trained_digits: int) -> Bools:
-    """Return the cells of `region`: bool[N, N].
-
-    >>> region_mask("one_longer", 2, 1).astype(int).tolist()
-    [[0, 1], [1, 0]]
-    """
-    longer = np.arange(1, max_digits + 1) > trained_digits
-    number_longer = longer[:, None].astype(int) + longer
-    masks: dict[Region, Bools] = {
-        "in_distribution": number_longer == 0,
-        "out_of_distribution": number_longer > 0,
-        "one_longer": number_longer == 1,
-        "both_longer": number_longer == 2,
-        "all_cells": number_longer >= 0,
-    }
-    return masks[region]
-
-
 @dataclass(eq=False, kw_only=True, repr=False)
 class Grid:
-    """The score of one trained run: counts per pair of operand lengths."""
+    """The score of one trained run: counts per cell, arrays of the shape of its axes."""
 
     encoding: str
     """Canonical name with its options, without the extrapolation."""
@@ -78,39 +64,39 @@ class Grid:
     settings: dict[str, int | float | str] = field(default_factory=dict)
     """Settings that replace the preset's, for people: comparisons use their hash in `budget`."""
     seed: int
-    trained_digits: int
+    axes: Axes
     budget: dict[str, Any]
     """The cost of training (steps, batch size, ...): grids in a comparison must agree in it."""
     evaluation: dict[str, Any]
-    """The evaluation set: task, version, seed, max_digits (N), problems_per_cell, sha256; also its
-    split unless that is EVALUATION."""
+    """The evaluation set: task, version, seed, max_digits, problems_per_cell, sha256; its split
+    unless that is EVALUATION, and max_operands if the task has an axis of operands."""
     scoring: dict[str, Any] = field(default_factory=dict)
     """Facts of the scoring (dtype, threshold, ...): stored, but never compared."""
     blocks_done: int = 0
     """Number of leading blocks of the evaluation set that are counted; scoring resumes after them.
     A block holds one problem of every cell."""
     exact: Ints
-    """int64[N, N]: problems answered exactly."""
+    """int64: problems answered exactly."""
     total: Ints
-    """int64[N, N]: problems scored; in a saved grid, `blocks_done` in every cell."""
+    """int64: problems scored; in a saved grid, `blocks_done` in every cell."""
     right_sum: Floats
-    """float64[N, N]: sum over problems of the share of right answer tokens."""
+    """float64: sum over problems of the share of right answer tokens."""
     first_wrong_sum: Ints
-    """int64[N, N]: sum over wrong answers of the first wrong index; 0 is least significant."""
+    """int64: sum over wrong answers of the first wrong index; 0 is least significant."""
     usual: "Grid | None" = None
     """For a grid of another split, the run's grid on the split EVALUATION; None if not known."""
 
     @classmethod
-    def empty(cls, encoding: str, **facts: Any) -> Self:
-        """Return a grid without blocks; N is `evaluation["max_digits"]`."""
-        size = facts["evaluation"]["max_digits"]
-        exact, total, first_wrong_sum = np.zeros((3, size, size), np.int64)
+    def empty(cls, encoding: str, axes: Axes, **facts: Any) -> Self:
+        """Return a grid without blocks."""
+        exact, total, first_wrong_sum = np.zeros((3, *shape(axes)), np.int64)
         return cls(
             encoding=encoding,
+            axes=axes,
             **facts,
             exact=exact,
             total=total,
-            right_sum=np.zeros((size, size)),
+            right_sum=np.zeros(shape(axes)),
             first_wrong_sum=first_wrong_sum,
         )
 
@@ -118,12 +104,14 @@ class Grid:
     def load(cls, path: Path) -> Self:
         """Read a grid. Raises Failure, naming the file; Corrupt if it is damaged."""
         document = read_document(path, _GridDocument)
-        facts = document.model_dump(exclude=set(_CELLS), exclude_none=True)
+        excluded = {*_CELLS, "axes", "trained_digits"}
+        facts = document.model_dump(exclude=excluded, exclude_none=True)
         exact, total = np.array(document.exact), np.array(document.total)
         right_share = np.nan_to_num(np.array(document.right_share, np.float64))
         first_wrong = np.nan_to_num(np.array(document.first_wrong, np.float64))
         return cls(
             **facts,
+            axes=document.scored_axes,
             exact=exact,
             total=total,
             # Sums are multiples of a known unit, so that rounding restores them exactly.
@@ -152,7 +140,12 @@ class Grid:
         facts = [key for key in _GridDocument.model_fields if key not in _CELLS]
         if not self.settings:
             facts.remove("settings")
-        return {key: getattr(self, key) for key in facts} | cells
+        if self.axes == digit_pairs(self.trained_digits, self.max_digits):
+            facts.remove("axes")
+        content = {key: getattr(self, key) for key in facts} | cells
+        if "axes" in content:
+            content["axes"] = [axis._asdict() for axis in self.axes]
+        return content
 
     @property
     def name(self) -> str:
@@ -165,9 +158,14 @@ class Grid:
         return str(self.evaluation.get("split", EVALUATION))
 
     @property
+    def trained_digits(self) -> int:
+        """Most digits in training."""
+        return next(axis.trained for axis in self.axes if axis.counts == "digits")
+
+    @property
     def max_digits(self) -> int:
-        """N, the longest operand."""
-        return len(self.total)
+        """Most digits that are scored."""
+        return next(axis.tested for axis in self.axes if axis.counts == "digits")
 
     @property
     def complete(self) -> bool:
@@ -176,23 +174,22 @@ class Grid:
 
     @property
     def accuracy(self) -> Floats:
-        """float64[N, N]: exact match per cell, 0..1, if a block is counted."""
+        """float64: exact match per cell, 0..1, if a block is counted."""
         return self.exact / self.total
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return one row per cell: its run, the digits of both operands, and its score.
+        """Return one row per cell: its run, its length on each axis, and its score.
 
         exact_match, right_share   right problems and right answer tokens, 0..1; nan before scoring
-        in_distribution            whether both lengths were trained
+        in_distribution            whether all lengths were trained
         """
         import pandas as pd
 
-        lengths = np.indices(self.total.shape) + 1
+        lengths = cell_lengths(self.axes)
         with np.errstate(invalid="ignore"):
             exact_match, right_share = self.accuracy, self.right_sum / self.total
         cells: dict[str, NDArray[Any]] = {
-            "digits_a": lengths[0],
-            "digits_b": lengths[1],
+            **{axis.column: lengths[..., k] for k, axis in enumerate(self.axes)},
             "in_distribution": self.mask("in_distribution"),
             "exact": self.exact,
             "total": self.total,
@@ -204,8 +201,8 @@ class Grid:
         return pd.concat([pd.DataFrame(run, frame.index), frame], axis=1)
 
     def mask(self, region: Region) -> Bools:
-        """Return the cells of `region`: bool[N, N]."""
-        return region_mask(region, self.max_digits, self.trained_digits)
+        """Return the cells of `region`: bool, of the grid's shape."""
+        return region_mask(region, self.axes)
 
     def mean(self, region: Region) -> float | None:
         """Return the mean of exact match over the cells of `region`, each with the same weight.
@@ -238,7 +235,7 @@ class Grid:
             return "not scored" if mean is None else f"{mean:.1%}"
 
         longer = f"out of distribution {percent('out_of_distribution')}"
-        if self.trained_digits == self.max_digits:
+        if not self.mask("out_of_distribution").any():
             digits = f"trained and tested to {self.max_digits} digits"
             longer = f"nothing is out of distribution ({digits})"
         run = f"{self.name} seed {self.seed}{evaluation_set or EvaluationSet(self.split)}"
@@ -250,19 +247,19 @@ class Grid:
         )
 
     def add(
-        self, operand_lengths: Ints, num_correct: Ints, answer_tokens: Ints, first_wrong: Ints
+        self, axis_lengths: Ints, num_correct: Ints, answer_tokens: Ints, first_wrong: Ints
     ) -> None:
-        """Count a chunk of n scored problems: one array int[n, 2] and three arrays int[n].
+        """Count a chunk of n scored problems: one array int[n, axes] and three arrays int[n].
 
         `num_correct` of `answer_tokens` are right; `first_wrong` is the index of the first wrong
         one, -1 for an exact answer. The order and the size of chunks do not change the sums, not
         even in the last bit. The caller must raise `blocks_done`.
         """
-        size = self.max_digits
-        cells = np.ravel_multi_index(tuple((operand_lengths - 1).T), (size, size))
+        shortest = np.array([axis.shortest for axis in self.axes])
+        cells = np.ravel_multi_index(tuple((axis_lengths - shortest).T), self.total.shape)
 
         def summed(values: NDArray[Any] | None = None) -> NDArray[Any]:
-            return np.bincount(cells, values, size * size).reshape(size, size)
+            return np.bincount(cells, values, self.total.size).reshape(self.total.shape)
 
         share = np.rint(num_correct / answer_tokens / _SHARE_UNIT) * _SHARE_UNIT
         self.total += summed()
@@ -272,16 +269,18 @@ class Grid:
         assert self.total.max() <= self.evaluation["problems_per_cell"], "a chunk counted twice"
 
 
-def _nullable(sums: NDArray[Any], counts: Ints) -> list[list[float | None]]:
-    """Return means, None where nothing is counted."""
-    return [
-        [total / count if count else None for total, count in zip(*row, strict=True)]
-        for row in zip(sums.tolist(), counts.tolist(), strict=True)
-    ]
+def _nullable(sums: NDArray[Any], counts: Ints) -> Any:
+    """Return means as nested lists, None where nothing is counted."""
+    means = np.full(sums.shape, None, dtype=object)
+    counted = counts > 0
+    means[counted] = sums[counted] / counts[counted]
+    return means.tolist()
 
 
 _CELLS = ("exact", "total", "right_share", "first_wrong")
 _Scalar = int | float | Text
+_Value = TypeVar("_Value")
+_Cells = list[_Value] | list[list[_Value]]
 
 
 class _Evaluation(Part):
@@ -290,8 +289,24 @@ class _Evaluation(Part):
     split: Text | None = None
     seed: Count
     max_digits: Positive
+    max_operands: Positive | None = None
     problems_per_cell: Annotated[int, Field(ge=1, le=MOST_PER_CELL)]
     sha256: Sha256
+
+
+class _Axis(Part):
+    name: Text
+    column: Annotated[Text, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    counts: Literal["digits", "operands"]
+    shortest: Positive
+    trained: Positive
+    tested: Positive
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if not self.shortest <= self.trained <= self.tested:
+            raise ValueError("an axis has 'shortest' <= 'trained' <= 'tested'")
+        return self
 
 
 class _GridDocument(Part):
@@ -306,29 +321,52 @@ class _GridDocument(Part):
     """In the file only if settings replace those of the preset."""
     seed: Count
     trained_digits: Positive
+    axes: tuple[_Axis, ...] = ()
+    """In the file only if they are not the digits of two numbers."""
     budget: dict[Text, _Scalar]
     evaluation: _Evaluation
     scoring: dict[Text, NonNegative | Text]
     blocks_done: Count
-    exact: list[list[Count]]
-    total: list[list[Count]]
-    right_share: list[list[Share | None]]
-    first_wrong: list[list[Annotated[float, Field(ge=0, le=MOST_PER_CELL)] | None]]
+    exact: _Cells[Count]
+    total: _Cells[Count]
+    right_share: _Cells[Share | None]
+    first_wrong: _Cells[Annotated[float, Field(ge=0, le=MOST_PER_CELL)] | None]
+
+    @property
+    def scored_axes(self) -> Axes:
+        if not self.axes:
+            return digit_pairs(self.trained_digits, self.evaluation.max_digits)
+        return tuple(ScoredAxis(**axis.model_dump()) for axis in self.axes)
 
     @model_validator(mode="after")
     def _check_cells(self) -> Self:
-        size = self.evaluation.max_digits
+        digits = [axis for axis in self.scored_axes if axis.counts == "digits"]
+        if not digits or any(
+            (axis.trained, axis.tested) != (self.trained_digits, self.evaluation.max_digits)
+            for axis in digits
+        ):
+            raise ValueError("'axes', 'trained_digits' and 'max_digits' contradict each other")
+        expected = shape(self.scored_axes)
         for name in _CELLS:
-            rows = getattr(self, name)
-            if len(rows) != size or any(len(row) != size for row in rows):
-                raise ValueError(f"'{name}' must be {size} rows of {size}")
+            if _shape(getattr(self, name)) != expected:
+                size = " rows of ".join(map(str, expected))
+                raise ValueError(f"'{name}' must be {size}")
         exact, total = np.array(self.exact), np.array(self.total)
         # A block holds a problem of every cell.
         if (
-            self.trained_digits > size
+            self.trained_digits > self.evaluation.max_digits
             or self.blocks_done > self.evaluation.problems_per_cell
             or (total != self.blocks_done).any()
             or (exact > total).any()
         ):
             raise ValueError("'exact', 'total' and 'blocks_done' contradict each other")
         return self
+
+
+def _shape(cells: list[Any]) -> tuple[int, ...] | None:
+    """Return the shape of nested lists; None if rows differ in length."""
+    lengths = {len(row) if isinstance(row, list) else None for row in cells}
+    if len(lengths) > 1:
+        return None
+    (length,) = lengths or {None}
+    return (len(cells),) if length is None else (len(cells), length)

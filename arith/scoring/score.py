@@ -19,7 +19,8 @@ from torch import Tensor
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, groups_of_tokens
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.tasks.task import PAD, Problems
+from tape_arith.arith.tasks.families.tokens import PAD
+from tape_arith.arith.tasks.task import Problems
 from tape_arith.models.build import compile_state_changed, prepare
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
@@ -191,7 +192,7 @@ def score_grid(
     scoring, beside its precision; of a grid scored in several calls, the grid stores every value.
     """
     decoder.eval()
-    count, pairs = grid.evaluation["problems_per_cell"], bucket.num_pairs
+    count, pairs = grid.evaluation["problems_per_cell"], bucket.num_cells
     probe = min(PROBE_ROWS, count * pairs)
     threshold = low_precision_threshold(
         decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
@@ -205,7 +206,7 @@ def score_grid(
         problems = bucket.problems(start, stop)
         scores = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
         grid.add(
-            problems.operand_lengths, scores.num_correct, scores.answer_tokens, scores.first_wrong
+            problems.axis_lengths, scores.num_correct, scores.answer_tokens, scores.first_wrong
         )
         grid.blocks_done = last
         save(grid)

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special  # scipy.stats would take half a second to import
 
-from tape_arith.arith.scoring.grid import SLACK, Bools, Floats, Grid, Region
+from tape_arith.arith.scoring.axes import Bools, Region, cell_lengths, longest_digits
+from tape_arith.arith.scoring.grid import SLACK, Floats, Grid
 
 SOLVED = (0.9, 0.99)
 """Shares of exact answers at or above which a length counts as solved."""
@@ -176,14 +177,15 @@ def false_discovery(p: NDArray[Any], rate: float = 0.05) -> Bools:
 
 
 def by_length(grids: Sequence[Grid]) -> list[float]:
-    """Return exact match by the digits of the longer operand, averaged over the seeds in `grids`.
+    """Return exact match by the digits of the longest operand, averaged over the seeds in `grids`.
 
-    Entry L - 1 is the mean over the 2 L - 1 cells whose longer operand has L digits.
+    Entry L - 1 is the mean over all cells whose longest operand has L digits; for two operands
+    these are 2 L - 1 cells.
     """
     accuracy = np.mean([grid.accuracy for grid in grids], axis=0)
-    lengths = np.arange(1, len(accuracy) + 1)
-    longer = np.maximum.outer(lengths, lengths)
-    shells = [accuracy[longer == length] for length in lengths]
+    axes = grids[0].axes
+    longest = longest_digits(axes, cell_lengths(axes))
+    shells = [accuracy[longest == length] for length in range(1, grids[0].max_digits + 1)]
     return [fsum(shell) / len(shell) for shell in shells]
 
 

@@ -15,6 +15,7 @@ Rows of the study, by `measure`:
 T tokens, H heads, N layers, m pairs of a query and a key.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ from torch import Tensor
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.heatmap import COLOURS
 from tape_arith.arith.figures.style import LETTERS, finish, line_styles, page, series_styles, styled
-from tape_arith.arith.scoring.grid import REGION_WORDS, Floats
+from tape_arith.arith.scoring.axes import REGION_WORDS
+from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.studies.inputs import Integers, Sample, StudiedRuns, watched
 from tape_arith.arith.studies.study import (
@@ -40,7 +42,7 @@ from tape_arith.arith.studies.study import (
     markdown,
     mean_cell,
 )
-from tape_arith.arith.tasks.task import Problems, decode, load_task
+from tape_arith.arith.tasks.task import Problems, load_task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 
@@ -88,17 +90,18 @@ def measure(
         rows = pd.concat(parts)
         return rows.astype({name: "Int64" for name in _COUNTS if name in rows})
 
-    example = problem and _example(problem, layer)
+    names = load_task(config.task).vocabulary.names
+    example = problem and _example(problem, names, layer)
     return runs.measure("attention", regions, measured, example=example)
 
 
-def _example(problem: Problems, layer: int) -> dict[str, object]:
+def _example(problem: Problems, names: Sequence[str], layer: int) -> dict[str, object]:
     """Describe the problem of the maps: its tokens with the end token, the length of its prompt,
     and (query, key) of each pair of `_equal_places`."""
     prompts = problem.prompt_lengths
-    pairs = _equal_places(problem.operand_lengths, prompts, problem.lengths - prompts - 1)
+    pairs = _equal_places(problem.axis_lengths, prompts, problem.lengths - prompts - 1)
     return {
-        "tokens": [decode([token]) for token in problem.tokens],
+        "tokens": [names[token] for token in problem.tokens],
         "prompt": int(prompts[0]),
         "equal_places": np.stack(pairs[1:], axis=1).tolist(),
         "layer": layer,
@@ -117,7 +120,7 @@ def patterns(decoder: Decoder, sample: Sample, device: str) -> pd.DataFrame:
     for rows in sample.batches(decoder):
         count, tokens = rows.inputs.shape
         layers, _ = watched(decoder, sequences(rows, device))
-        operands = sample.problems.operand_lengths[rows.source_index]
+        operands = sample.problems.axis_lengths[rows.source_index]
         row, query, key = _equal_places(operands, rows.prompt_lengths, rows.answer_tokens - 1)
         pairs = tuple(torch.from_numpy(index).to(device) for index in (row, query, key))
         for layer, weights in enumerate(layers):
@@ -157,7 +160,7 @@ def _by_distance(weights: Tensor) -> Tensor:
 
 
 def _equal_places(
-    operand_lengths: Integers, prompt_lengths: Integers, answer_digits: Integers
+    axis_lengths: Integers, prompt_lengths: Integers, answer_digits: Integers
 ) -> tuple[Integers, Integers, Integers]:
     """Return row, query and key, int64 [m] each, of all pairs of a digit of the answer and an
     operand's digit of the same place.
@@ -170,9 +173,9 @@ def _equal_places(
     [(6, 0), (6, 4), (7, 1), (7, 5), (8, 2)]
     """
     place = np.arange(answer_digits.max())[:, None]
-    inside = (place < operand_lengths[:, None]) & (place < answer_digits[:, None, None])
+    inside = (place < axis_lengths[:, None]) & (place < answer_digits[:, None, None])
     row, places, operand = np.nonzero(inside)
-    second_start = operand_lengths[row, 0] + 1
+    second_start = axis_lengths[row, 0] + 1
     return row, prompt_lengths[row] - 1 + places, operand * second_start + places
 
 

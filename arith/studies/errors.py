@@ -21,6 +21,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.captions import NBSP
 from tape_arith.arith.figures.style import (
     LETTERS,
@@ -31,7 +32,7 @@ from tape_arith.arith.figures.style import (
     series_styles,
     styled,
 )
-from tape_arith.arith.scoring.grid import REGION_WORDS, Region
+from tape_arith.arith.scoring.axes import REGION_WORDS, Region
 from tape_arith.arith.scoring.score import (
     PROBE_ROWS,
     ROWS_A_CHUNK,
@@ -42,7 +43,8 @@ from tape_arith.arith.scoring.score import (
 from tape_arith.arith.scoring.statistics import wilson
 from tape_arith.arith.studies.inputs import Integers, StudiedRuns
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study, markdown
-from tape_arith.arith.tasks.task import DIGIT_ZERO, EOS, Problems, load_task
+from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
+from tape_arith.arith.tasks.task import Problems, load_task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names import AttentionChoice
@@ -101,7 +103,9 @@ def errors(
         stop = min(start + ROWS_A_CHUNK, count)
         problems = bucket.problems(start, stop)
         outcome = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
-        chains = task.carry_chains(*bucket.operands(start, stop))
+        chains = task.carry_chains(bucket.drawn(start, stop))
+        if chains is None:
+            raise UsageError(f"task {task.name} does not say what its carry chains are")
         parts.append(first_errors(problems, chains, outcome, trained_digits))
     columns = ["region", "chain", "error", "place"]
     counts = pd.concat(parts).value_counts(columns, sort=False, dropna=False)
@@ -112,7 +116,7 @@ def first_errors(
     problems: Problems, chains: Integers, outcome: Outcome, trained_digits: int
 ) -> pd.DataFrame:
     """Return one row per problem; `chains` int64[n] has the length of its longest carry chain."""
-    longer = (problems.operand_lengths > trained_digits).any(axis=1)
+    longer = (problems.axis_lengths > trained_digits).any(axis=1)
     starts = problems.starts + problems.prompt_lengths
     right = problems.tokens[starts + np.maximum(outcome.first_wrong, 0)].astype(np.int64)
     predicted, difference = outcome.predicted, (outcome.predicted - right) % 10

@@ -21,7 +21,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
-from tape_arith.arith.scoring.grid import Region
+from tape_arith.arith.scoring.axes import Region, number_longer, scored_axes
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
 from tape_arith.arith.tasks.task import Problems, take
 from tape_arith.arith.terminal import bar
@@ -75,20 +75,21 @@ class StudiedRuns:
     def bucket(self) -> Bucket:
         """The evaluation set."""
         config = self.record.config
-        return Bucket(config.task, config.tested_digits, config.evaluation_seed, self.split)
+        return config.evaluation_bucket(self.split)
 
     def regions(self, count: int | None = None) -> dict[Region, Integers]:
         """Return the indices of the first `count` problems (None: all), by region.
 
-        In distribution, both operands have trained lengths. A region without problems is absent.
+        In distribution, all lengths are trained ones. A region without problems is absent.
         Raises UsageError if there are fewer problems.
         """
         config, bucket = self.record.config, self.bucket
-        available = config.problems_per_cell * bucket.num_pairs
+        available = config.problems_per_cell * bucket.num_cells
         count = available if count is None else count
         if count > available:
             raise UsageError(f"the evaluation set has {available:,} problems: {count:,} are more")
-        trained = (bucket.operand_lengths(0, count) <= config.trained_digits).all(axis=1)
+        axes = scored_axes(config.bucket(0), bucket)
+        trained = number_longer(axes, bucket.axis_lengths(0, count)) == 0
         regions = {INSIDE: np.flatnonzero(trained), OUTSIDE: np.flatnonzero(~trained)}
         return {region: indices for region, indices in regions.items() if len(indices)}
 

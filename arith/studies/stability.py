@@ -29,7 +29,7 @@ from tape_arith.arith.figures.style import GREY, LETTERS, finish, page, series_s
 from tape_arith.arith.scoring.score import sequences
 from tape_arith.arith.studies.inputs import Sample, StudiedRuns, watched
 from tape_arith.arith.studies.study import SPREAD, Study, draw_runs, markdown, mean_cell
-from tape_arith.arith.tasks.task import BOS
+from tape_arith.arith.tasks.families.tokens import BOS
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from tape_arith.arith.figures.captions import SPLITS, describe_seeds, preset_words
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.tables import pipe_table
-from tape_arith.arith.scoring.grid import REGION_WORDS, Region
+from tape_arith.arith.scoring.axes import REGION_WORDS, Region
 from tape_arith.arith.scoring.statistics import student_t
 
 INSIDE: Region = "in_distribution"

@@ -12,7 +12,6 @@ from typing import Any
 
 import pandas as pd
 
-from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.runs.build import (
     as_user_error,
     blueprint,
@@ -58,8 +57,8 @@ def cost(job: Job) -> tuple[int, float]:
 @lru_cache(maxsize=64)
 def _grid_tokens(config: Config, split: str) -> int:
     """Count the tokens of all problems of a grid, extrapolated from its first block."""
-    bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, split)
-    block = bucket.problems(0, bucket.num_pairs)
+    bucket = config.evaluation_bucket(split)
+    block = bucket.problems(0, bucket.num_cells)
     return int(block.lengths.sum()) * config.problems_per_cell
 
 

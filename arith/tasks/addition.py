@@ -10,11 +10,15 @@ propagation in addition.
 
 from functools import lru_cache
 from itertools import product
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from tape_arith.arith.tasks.task import Digits, Int64, Task, UInt8, below
+from tape_arith.arith.tasks.families.numbers import Digits, Int64, UInt8, UInt32, added, widened
+from tape_arith.arith.tasks.families.random_words import below
+from tape_arith.arith.tasks.families.two_operands import Operands, TwoOperands, longer
+from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 
 # What an operand has at a place: nothing, a digit, or its leading digit, which is not 0.
 _ABSENT, _INSIDE, _LEADING = range(3)
@@ -23,43 +27,68 @@ _DIGITS = (range(1), range(10), range(1, 10))
 _ANYTHING, _GENERATE, _PASS, _NOT_PASS = range(4)
 
 
-class Addition(Task):
-    """The sum, all numbers written from their least significant digit on.
+class Addition(TwoOperands):
+    """The sum of two numbers; with a scratchpad, after the carry out of each place.
 
-    >>> Addition().text(48, 5)
+    >>> Addition().text("48+5")
     '84+5=35'
-    >>> Addition().text(999, 1)
+    >>> Addition().text("999+1")
     '999+1=0001'
+    >>> Addition(order="plain", pad=True).text("48+5")
+    '48+05=53'
+    >>> Addition(hints=True).text("48+5")
+    'a8b4+a5=a3b5'
+    >>> Addition(scratchpad=True).text("48+5")
+    '84+5=10>35'
+
+    order       "reversed": from the least significant digit on; "plain": as people write numbers
+    pad         zeros up to the longer operand
+    hints       a marker before each digit, in the order of places
+    markers     number of different markers
+    spaces      most blanks at random places of the prompt
+    scratchpad  the carry out of each place before the answer
     """
 
     version = 1
     symbol = "+"
+    example = "123+45"
 
-    def answer_width(self, max_digits: int) -> int:
-        return max_digits + 1
+    def __init__(
+        self,
+        *,
+        order: Literal["reversed", "plain"] = "reversed",
+        pad: bool = False,
+        hints: bool = False,
+        markers: int = 64,
+        spaces: int = 0,
+        scratchpad: bool = False,
+    ) -> None:
+        super().__init__(Format(order, pad, hints, markers, spaces, scratchpad))
+        self.symbols = ">" if scratchpad else ""
 
     def answer(self, a: Digits, b: Digits) -> Digits:
-        count, width = a.values.shape
-        total = np.zeros((count, width + 1), dtype=np.uint8)
-        np.add(a.values, b.values, out=total[:, :width])
-        # A round adds all carries at once, until none is left: some seven rounds, where going from
-        # digit to digit takes one per digit. In the flat array each digit is followed by the next
-        # higher one. No number spills into the next: its last place holds at most a carry.
-        flat = total.reshape(-1)
-        while (carries := (flat > 9).view(np.uint8)).any():
-            flat -= 10 * carries
-            flat[1:] += carries[:-1]
+        return added(a, b)
 
-        longer = np.maximum(a.lengths, b.lengths)
-        last_carry = total[np.arange(count), longer] != 0
-        return Digits(total, longer + last_carry)
+    def answer_digits(self, lengths: Int64) -> Int64:
+        return longer(lengths) + 1
 
-    def carry_chains(self, a: Digits, b: Digits) -> Int64:
+    def answer_fields(self, drawn: Operands, write: Writer) -> list[Field]:
+        total = write.number(added(*drawn))
+        if not self.format.scratchpad:
+            return [total]
+        return [write.number(carries(*drawn)), write.symbol(">"), total]
+
+    def answer_bound(self, lengths: Int64) -> Int64:
+        steps = longer(lengths) * self.format.tokens_per_digit + 1
+        return super().answer_bound(lengths) + (steps if self.format.scratchpad else 0)
+
+    def carry_chains(self, drawn: Operands) -> Int64:
         """Return the length of the longest carry chain of each sum, 0 if nothing is carried.
 
         95 + 15: 5 + 5 generates and 9 + 1 generates, two chains of length 1. 95 + 5: 5 + 5
         generates and 9 + nothing passes on, one chain of length 2.
         """
+        a, b = drawn
         running = np.zeros(len(a.lengths), dtype=np.int64)
         longest = running.copy()
         for column in (a.values + b.values).T:
@@ -67,10 +96,11 @@ class Addition(Task):
             np.maximum(longest, running, out=longest)
         return longest
 
-    def carry_operands(
-        self, operand_lengths: Int64, halves: npt.NDArray[np.uint32]
-    ) -> tuple[Digits, Digits]:
-        """Return operands whose longest carry chain is as likely short as long.
+    def hard_halves(self, most: tuple[int, ...]) -> int:
+        return 2 + max(most)
+
+    def draw_hard(self, lengths: Int64, halves: UInt32) -> Operands:
+        """Draw operands whose longest carry chain is as likely short as long.
 
         For operands of i and j digits, the length l of the longest chain is uniform over
         1 .. max(i, j). Its start is uniform over the places where it fits: both operands must have
@@ -85,16 +115,16 @@ class Addition(Task):
 
         Half words: the length, the start, then each place's pair, least significant first.
         """
-        shorter, longer = operand_lengths.min(axis=1), operand_lengths.max(axis=1)
-        length = 1 + below(longer, halves[:, 0])
-        start = below(1 + np.minimum(shorter - 1, longer - length), halves[:, 1])
+        shortest, longest = lengths.min(axis=1), lengths.max(axis=1)
+        length = 1 + below(longest, halves[:, 0])
+        start = below(1 + np.minimum(shortest - 1, longest - length), halves[:, 1])
 
         counts, pairs = _allowed_pairs()
         width = halves.shape[1] - 2
         values = np.empty((2, len(halves), width), dtype=np.uint8)
         running = np.zeros(len(halves), dtype=np.int64)
         for place in range(width):
-            left = operand_lengths - place
+            left = lengths - place
             content = np.where(left < 1, _ABSENT, np.where(left == 1, _LEADING, _INSIDE))
             must = np.where(running == length, _NOT_PASS, _ANYTHING)
             must[(start < place) & (place < start + length)] = _PASS
@@ -103,8 +133,19 @@ class Addition(Task):
             drawn = below(counts[key], halves[:, 2 + place])
             values[:, :, place] = pairs[(*key, drawn)].T
             running = _chain_after(values[:, :, place].sum(axis=0), running)
-        first, second = operand_lengths.T.copy()
+        first, second = lengths.T.copy()
         return Digits(values[0], first), Digits(values[1], second)
+
+
+def carries(a: Digits, b: Digits) -> Digits:
+    """Return the carry out of each place of a + b, for the places of the longer operand."""
+    length = np.maximum(a.lengths, b.lengths)
+    total, width = added(a, b).values, int(length.max(initial=0))
+    # The sum has at a place its two digits and the carry into it, less ten times the carry out of
+    # it, which is even: the lowest bit of the difference is the carry into it.
+    digits = widened(a.values, width + 1) + widened(b.values, width + 1)
+    into = (widened(total, width + 1) - digits) & 1
+    return Digits(np.ascontiguousarray(into[:, 1:]), length)
 
 
 def _chain_after(sums: npt.NDArray[np.integer], running: Int64) -> Int64:

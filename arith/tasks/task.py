@@ -1,61 +1,47 @@
-"""The interface of a task, how its problems become tokens, and the random words that draw them.
+"""The interface of a task, and the registry of tasks.
 
-A problem is `a OP b = c` and the end token. A task is one file of this folder, named like the value
-of --task, or an entry point of the group `tape_arith.tasks` in an installed package.
+A problem is a prompt that ends with '=', an answer and the end token. A task is one file of this
+folder, named like the value of --task, an entry point of the group `tape_arith.tasks` in an
+installed package, or FILE.py:CLASS.
 
-n  problems        W  most digits of an operand
-
-Digits are ordered least significant first, in arrays and in tokens. Token ids are those of the
-files published in this field, so that token files can be compared.
-
-Random words are a pure function of a key and an index: word j of index i needs no words before it,
-so that any slice of the data can be generated alone. The generator is
-Philox4x64-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"). Only numpy's raw
-words are used: what its Generator methods make of them may change between versions of numpy.
+n  problems
 """
 
-import hashlib
-import json
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.models.locate import Location, in_folder, installed, select
-
-Int64 = npt.NDArray[np.int64]
-UInt8 = npt.NDArray[np.uint8]
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.tasks.families.numbers import Int64, UInt8, UInt32
+from tape_arith.arith.tasks.families.random_words import below
+from tape_arith.arith.tasks.families.tokens import BLANK, EOS, PAD, Vocabulary
+from tape_arith.arith.tasks.families.writing import Field, Format, Writer
+from tape_arith.models.errors import USER_CODE_ERRORS, describe_error
+from tape_arith.models.locate import Location, Value, in_folder, installed, on_disk, select
+from tape_arith.models.names import NamePart, read_part
 
 _TASKS = Path(__file__).parent
-PAD, UNK, BOS, EOS = 0, 1, 2, 3
-SPECIAL = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
-SYMBOLS = "0123456789+-x= "
-SIZE = len(SPECIAL) + len(SYMBOLS)
-DIGIT_ZERO = len(SPECIAL)
-"""Digit d has the id DIGIT_ZERO + d."""
-
-_IDS = {symbol: number for number, symbol in enumerate(SYMBOLS, start=len(SPECIAL))}
-
-TO_TEXT = bytes.maketrans(bytes([EOS, *range(DIGIT_ZERO, SIZE)]), f"\n{SYMBOLS}".encode())
-"""For `bytes.translate`: ids to text, one problem per line (the end token ends the line)."""
-
-_WORDS_PER_COUNTER = 4  # of Philox4x64
-_MASK = 2**64 - 1
+Drawn = TypeVar("Drawn")
 
 
-class Digits(NamedTuple):
-    """Numbers of any length: digit k of number r is `values[r, k]`, 0 from `lengths[r]` on."""
+class Axis(NamedTuple):
+    """A length of a problem: what a grid's rows or columns count.
 
-    values: UInt8
-    """uint8[n, at least the longest length], in C order"""
-    lengths: Int64
-    """int64[n]: number of digits"""
+    name      for people, as in "digits of a"
+    column    in tables of cells, as in "digits_a"
+    counts    what of a preset limits it: trained_digits and tested_digits, or trained_operands and
+              tested_operands
+    shortest  the least length that has problems
+    """
+
+    name: str
+    column: str
+    counts: Literal["digits", "operands"] = "digits"
+    shortest: int = 1
 
 
 class Problems(NamedTuple):
@@ -67,8 +53,8 @@ class Problems(NamedTuple):
     """int64[n]: tokens of each problem, the end token included"""
     prompt_lengths: Int64
     """int64[n]: tokens of each problem through '='"""
-    operand_lengths: Int64
-    """int64[n, 2]: digits of the two operands"""
+    axis_lengths: Int64
+    """int64[n, axes]: the length of each problem on each axis of the task"""
     final_lengths: Int64
     """int64[n]: bounds on `lengths` from the prompts alone (true lengths reveal carries)"""
 
@@ -93,118 +79,201 @@ def take(problems: Problems, indices: Int64) -> Problems:
     return Problems(tokens, *(field[indices] for field in problems[1:]))
 
 
-class Task(ABC):
-    """One kind of problem. A subclass defines `version`, `symbol`, `answer_width` and `answer`."""
+class Task(ABC, Generic[Drawn]):
+    """One kind of problem. Its keyword-only arguments are its options.
+
+    `Drawn` holds what is drawn for n problems, as in two arrays of digits. A family (TwoOperands,
+    OneString, ListOfNumbers) defines most of the methods; a leaf says what the answer is.
+    """
 
     version: ClassVar[int]
     """Raised whenever a problem changes: datasets and results of two versions never mix."""
-    symbol: ClassVar[str]
-    """The operator, one symbol of the vocabulary."""
+    axes: ClassVar[tuple[Axis, ...]]
+    example: str
+    """A problem as people write it."""
+    symbols: str = ""
+    """Symbols that the vocabulary has for this task alone."""
+    separators: str = "="
+    """Symbols that end a part of the prompt."""
     name: str = ""
-    """Value of --task; `load_task` sets it."""
+    """Value of --task with the options that are not at their defaults; `load_task` sets it."""
+
+    def __init__(self, format: Format | None = None) -> None:
+        self.format = format or Format()
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary(self.symbols + self.format.symbols)
 
     @abstractmethod
-    def answer_width(self, max_digits: int) -> int:
-        """Return the digits of the longest answer to operands of at most `max_digits` digits."""
+    def words_each(self, most: tuple[int, ...]) -> int:
+        """Return the random words of 64 bits that a problem needs, up to these lengths."""
 
     @abstractmethod
-    def answer(self, a: Digits, b: Digits) -> Digits:
-        """Return the answers. Both arrays of values have one shape; their lengths may differ."""
+    def draw(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Drawn:
+        """Draw problems of given lengths.
 
-    def carry_operands(
-        self, operand_lengths: Int64, halves: npt.NDArray[np.uint32]
-    ) -> tuple[Digits, Digits]:
-        """Return operands of the split `carry`, made hard by their digits, not by their lengths.
-
-        operand_lengths  int64[n, 2]
-        halves           uint32[n, 2 + W]: random words, which alone decide the digits
-
-        Raises UsageError unless a subclass defines what is hard.
+        lengths  int64[n, axes]
+        halves   uint32[n, 2 * words_each(most)]: random half words, which alone decide
+        most     the greatest length on each axis
         """
-        raise UsageError(f"task {self.name} has no split 'carry': leave --split out")
 
-    def carry_chains(self, a: Digits, b: Digits) -> Int64:
-        """Return the length of the longest carry chain of each problem, int64[n].
+    @abstractmethod
+    def prompt(self, drawn: Drawn, write: Writer) -> list[Field]:
+        """Write the prompts without '='."""
 
-        Raises UsageError unless a subclass defines its carries.
+    @abstractmethod
+    def answer_fields(self, drawn: Drawn, write: Writer) -> list[Field]:
+        """Write the answers without the end token."""
+
+    @abstractmethod
+    def prompt_bound(self, lengths: Int64) -> Int64:
+        """Return the most tokens of a prompt, '=' included, int64[n], for int64[n, axes]."""
+
+    @abstractmethod
+    def answer_bound(self, lengths: Int64) -> Int64:
+        """Return the most tokens of an answer without its end token: int64[n], for int64[n, axes].
+
+        It must not depend on anything else: the true length would tell of a last carry.
         """
-        raise UsageError(f"task {self.name} does not say what its carry chains are")
 
-    def longest(self, max_digits: int) -> int:
-        """Return the number of tokens of the longest problem, the end token included."""
-        prompt = int(self.prompt_lengths(np.full((1, 2), max_digits))[0])
-        return prompt + self.answer_width(max_digits) + 1
+    @abstractmethod
+    def places(self, lengths: Int64) -> Int64:
+        """Return the most digits of a number in such a problem, which index hints must reach."""
 
-    def prompt_lengths(self, operand_lengths: Int64) -> Int64:
-        """Return the number of tokens through '=', int64[n], for operands of int64[n, 2] digits."""
-        return operand_lengths[:, 0] + operand_lengths[:, 1] + 2  # not sum(): 20 times slower
-
-    def final_lengths(self, operand_lengths: Int64) -> Int64:
-        """Return a bound on each problem's number of tokens, from its prompt alone: int64[n].
-
-        Addition: prompt + max(operand_lengths) + 2, for the last carry and the end token.
-        """
-        most = operand_lengths.max(axis=1)
-        answers = np.array([self.answer_width(digits) for digits in range(most.max(initial=0) + 1)])
-        bounds: Int64 = self.prompt_lengths(operand_lengths) + answers[most] + 1
-        return bounds
-
-    def problems(self, a: Digits, b: Digits, max_digits: int) -> Problems:
-        """Return n problems whose operands have at most `max_digits` digits.
-
-        Raises UsageError if an answer has more digits than `answer_width`: they would be cut off.
-        """
-        c = self.answer(a, b)
-        widest, room = int(c.lengths.max(initial=0)), self.answer_width(max_digits)
-        if widest > room:
-            raise UsageError(
-                f"task {self.name} gives an answer of {widest} digits to operands of up to "
-                f"{max_digits}, and its answer_width says {room} at most: mend one of the two"
-            )
-
-        def column(token_id: int) -> UInt8:
-            return np.full((len(a.lengths), 1), token_id, np.uint8)
-
-        # Each field has a slot of one width, with PAD after its last token, so that one selection
-        # drops the PADs of all problems. Computing each token's index takes twice as long.
-        fields = [
-            *(_tokens(a, max_digits), column(token(self.symbol))),
-            *(_tokens(b, max_digits), column(token("="))),
-            *(_tokens(c, room), column(EOS)),
-        ]
-        slots = np.concatenate(fields, axis=1)
-        operand_lengths = np.stack([a.lengths, b.lengths], axis=1)
-        prompt_lengths = self.prompt_lengths(operand_lengths)
-        return Problems(
-            tokens=slots[slots != PAD],
-            lengths=prompt_lengths + c.lengths + 1,
-            prompt_lengths=prompt_lengths,
-            operand_lengths=operand_lengths,
-            final_lengths=self.final_lengths(operand_lengths),
-        )
-
-    def problem(self, a: int, b: int) -> Problems:
-        """Return the problem of one pair of operands."""
-        width = len(str(max(a, b)))
-        return self.problems(_digits(a, width), _digits(b, width), width)
-
-    def parse(self, written: str) -> Problems:
-        """Return the problem that is written as in "123+45".
+    @abstractmethod
+    def read(self, written: str) -> tuple[Drawn, Int64]:
+        """Return the problem that is written as in `example`, and its lengths, int64[1, axes].
 
         Raises UsageError if it is not one of this task.
         """
-        operand = "([1-9][0-9]{0,999})"
-        match = re.fullmatch(f" *{operand} *{re.escape(self.symbol)} *{operand} *", written)
-        if match is None:
-            raise UsageError(
-                f"'{written}' is no problem of {self.name}: two numbers with '{self.symbol}' "
-                f"between them and without leading zeros, as in 123{self.symbol}45"
-            )
-        return self.problem(*map(int, match.groups()))
 
-    def text(self, a: int, b: int) -> str:
-        """Return the text of one problem, without its end token."""
-        return decode(self.problem(a, b).tokens[:-1])
+    def hard_halves(self, most: tuple[int, ...]) -> int:
+        """Return the half words that a problem of the split `carry` needs.
+
+        Raises UsageError unless a subclass defines what is hard.
+        """
+        raise self._no_hard_problems
+
+    def draw_hard(self, lengths: Int64, halves: UInt32) -> Drawn:
+        """Draw problems of the split `carry`, made hard by their digits, not by their lengths.
+
+        Raises UsageError as `hard_halves` does.
+        """
+        raise self._no_hard_problems
+
+    @property
+    def _no_hard_problems(self) -> UsageError:
+        return UsageError(f"task {self.name} has no split 'carry': leave --split out")
+
+    def carry_chains(self, drawn: Drawn) -> Int64 | None:
+        """Return the length of the longest carry chain of each problem; None without carries."""
+        return None
+
+    def bounds(self, most: tuple[int, ...]) -> tuple[int, int]:
+        """Return the most tokens of a prompt and of a whole problem, end token included.
+
+        Raises UsageError if the hints do not reach the longest number.
+        """
+        lengths = np.array([most])
+        places = int(self.places(lengths)[0])
+        if self.format.hints and places > self.format.markers:
+            raise UsageError(
+                f"task {self.name} has numbers of up to {places} digits, and {self.format.markers} "
+                f"markers do not reach them: give markers={places} or more, or fewer digits"
+            )
+        prompt = int(self.prompt_bound(lengths)[0])
+        return prompt, prompt + int(self.answer_bound(lengths)[0]) + 1
+
+    def longest(self, most: tuple[int, ...]) -> int:
+        """Return the number of tokens of the longest problem, the end token included."""
+        return self.bounds(most)[1]
+
+    def final_lengths(self, lengths: Int64, prompt_lengths: Int64) -> Int64:
+        """Return a bound on each problem's number of tokens, from its prompt alone: int64[n].
+
+        Addition: prompt + the longer operand + 2, for the last carry and the end token.
+        """
+        return prompt_lengths + self.answer_bound(lengths) + 1
+
+    @property
+    def num_format_halves(self) -> int:
+        """Half words that decide the first marker, the number of blanks and their places."""
+        blanks = 1 + self.format.spaces if self.format.spaces else 0
+        return int(self.format.hints) + blanks
+
+    def problems(self, drawn: Drawn, lengths: Int64, format_halves: UInt32) -> Problems:
+        """Write n problems.
+
+        lengths        int64[n, axes]
+        format_halves  uint32[n, num_format_halves]
+
+        Raises UsageError if an answer is longer than `answer_bound` says.
+        """
+        first_markers = np.zeros(len(lengths), np.int64)
+        if self.format.hints:
+            free = self.format.markers - self.places(lengths)
+            first_markers = below(1 + free, format_halves[:, 0])
+        write = Writer(self.format, self.vocabulary, first_markers)
+        prompt = [*self.prompt(drawn, write), write.symbol("=")]
+        answer = self.answer_fields(drawn, write)
+        prompt_lengths, answer_lengths = (
+            np.sum([field.lengths for field in fields], axis=0) for fields in (prompt, answer)
+        )
+        self._check_bound(answer_lengths, self.answer_bound(lengths))
+        # Each field has a slot of one width, with PAD where it has no token, so that one selection
+        # drops the PADs of all problems. Computing each token's index takes twice as long.
+        end = np.full((len(lengths), 1), EOS, np.uint8)
+        slots = np.concatenate([field.tokens for field in (*prompt, *answer)] + [end], axis=1)
+        problems = Problems(
+            tokens=slots[slots != PAD],
+            lengths=prompt_lengths + answer_lengths + 1,
+            prompt_lengths=prompt_lengths,
+            axis_lengths=lengths,
+            final_lengths=self.final_lengths(lengths, prompt_lengths),
+        )
+        if not self.format.spaces:
+            return problems
+        return _with_blanks(problems, format_halves[:, -1 - self.format.spaces :])
+
+    def _check_bound(self, answer_lengths: Int64, bounds: Int64) -> None:
+        if (answer_lengths > bounds).any():
+            worst = int(np.argmax(answer_lengths - bounds))
+            raise UsageError(
+                f"task {self.name} gives an answer of {answer_lengths[worst]} tokens where its "
+                f"answer_bound says {bounds[worst]} at most: mend one of the two"
+            )
+
+    def not_a_problem(self, written: str) -> UsageError:
+        """Return the error of `read`."""
+        return UsageError(f"'{written}' is no problem of {self.name}: write it as {self.example}")
+
+    def parse(self, written: str) -> Problems:
+        """Return the problem that is written as in `example`, with the first markers and no blanks.
+
+        Raises UsageError if it is not one of this task.
+        """
+        drawn, lengths = self.read(written)
+        self.bounds(tuple(lengths[0].tolist()))
+        return self.problems(drawn, lengths, np.zeros((1, self.num_format_halves), np.uint32))
+
+    def text(self, written: str) -> str:
+        """Return the tokens of one problem as text, without the end token."""
+        return self.vocabulary.decode(self.parse(written).tokens[:-1])
+
+
+def _with_blanks(problems: Problems, halves: UInt32) -> Problems:
+    """Put 0 to P blanks before random tokens of each prompt; halves: their number, P places."""
+    spaces = halves.shape[1] - 1
+    counts = below(spaces + 1, halves[:, 0])
+    places = problems.starts[:, None] + below(problems.prompt_lengths[:, None], halves[:, 1:])
+    places = places[np.arange(spaces) < counts[:, None]]
+    return problems._replace(
+        tokens=np.insert(problems.tokens, places, BLANK),
+        lengths=problems.lengths + counts,
+        prompt_lengths=problems.prompt_lengths + counts,
+        final_lengths=problems.final_lengths + counts,
+    )
 
 
 def task_places() -> list[Location]:
@@ -221,16 +290,34 @@ def tasks() -> list[str]:
     return sorted({place.name for place in task_places()})
 
 
-@lru_cache
-def load_task(name: str) -> Task:
-    """Return the task of this name.
+def locate_task(name: str) -> Location:
+    """Locate a task by name or FILE.py:CLASS. Raises UsageError unless exactly one matches."""
+    path, _, class_name = name.partition(":")
+    if path.endswith(".py"):
+        return on_disk(path, class_name)
+    return select("task", task_places(), name)
 
-    Raises UsageError if no task has this name (it suggests the nearest), if two have it, or if the
-    file or package does not define exactly one task.
+
+def parse_task(text: str) -> NamePart:
+    """Parse the name of a task with its options; options at their defaults are dropped.
+
+    Raises UsageError if the task or an option is unknown.
+
+    >>> str(parse_task("addition:spaces=0:order=plain"))
+    'addition:order=plain'
     """
-    if name not in tasks():
-        raise unknown("task", name, tasks())
-    place = select("task", task_places(), name)
+    return read_part(text, locate_task)
+
+
+@lru_cache
+def load_task(text: str) -> Task[Any]:
+    """Return the task of this name, with its options.
+
+    Raises UsageError if no task has this name (it suggests the nearest), if two have it, if an
+    option is wrong, or if the file or package does not define exactly one task.
+    """
+    part = parse_task(text)
+    place = locate_task(part.name)
     module = place.load()
     leaves = [
         value
@@ -242,86 +329,18 @@ def load_task(name: str) -> Task:
     if len(leaves) != 1:
         wanted = f"the task '{place.class_name}'" if place.class_name else "exactly one task"
         raise UsageError(f"{place} must define {wanted}, not {len(leaves)}")
-    task: Task = leaves[0]()
-    task.name = name
+    options: dict[str, Value] = dict(part.options)
     try:
-        token(task.symbol)
-    except ValueError as error:
-        raise UsageError(f"{place}: the symbol of task {name}: {error}") from error
+        task: Task[Any] = cast(Any, leaves[0])(**options)
+        task.name = str(part)
+        _check_example(task)
+    except UsageError as error:
+        raise UsageError(f"task {part}: {error}") from error
+    except USER_CODE_ERRORS as error:
+        raise UsageError(f"{place}: task {part}: {describe_error(error, place.file)}") from error
     return task
 
 
-def _tokens(digits: Digits, width: int) -> UInt8:
-    """Return the ids of digits, uint8[n, width], with PAD (0) after the last of each number."""
-    offsets = prefixes(width) * np.uint8(DIGIT_ZERO)
-    return digits.values[:, :width] + offsets.take(digits.lengths, axis=0)
-
-
-@lru_cache(maxsize=16)
-def prefixes(width: int) -> UInt8:
-    """Return uint8[width + 1, width]: row l has l ones, then zeros. Cached: do not write to it."""
-    return np.tri(width + 1, width, k=-1, dtype=np.uint8)
-
-
-def _digits(number: int, width: int) -> Digits:
-    text = str(number)[::-1]
-    values = np.array([[int(digit) for digit in text.ljust(width, "0")]], dtype=np.uint8)
-    return Digits(values, np.array([len(text)]))
-
-
-# ---- tokens and random words ---------------------------------------------------------------
-
-
-def token(symbol: str) -> int:
-    """Return the id of a symbol. Raises ValueError if the vocabulary lacks it."""
-    if symbol not in _IDS:
-        raise ValueError(f"no token for {symbol!r}: the vocabulary has {SYMBOLS!r}")
-    return _IDS[symbol]
-
-
-def decode(ids: Iterable[int]) -> str:
-    """Return the text of `ids`; tokens without a symbol appear by name.
-
-    >>> decode([5, 6, 14, 13, 17, 5, 6, 3])
-    '12+9=12[EOS]'
-    """
-    names = [*SPECIAL, *SYMBOLS]
-    return "".join(names[int(number)] for number in ids)
-
-
-def words(
-    key: tuple[str | int, ...], start: int, count: int, words_each: int
-) -> npt.NDArray[np.uint64]:
-    """Return random words uint64[count, words_each] of the indices start .. start + count - 1.
-
-    Different keys give independent streams. A word also depends on `words_each`: index i has the
-    counters from i * ceil(words_each / 4) on. So always use a key with the same `words_each`.
-    """
-    digest = hashlib.sha256(json.dumps(key).encode()).digest()
-    counters_each = -(-words_each // _WORDS_PER_COUNTER)
-    first = start * counters_each
-    generator = np.random.Philox(
-        key=np.frombuffer(digest, dtype="<u8", count=2).astype(np.uint64),
-        counter=np.array([first & _MASK, first >> 64, 0, 0], dtype=np.uint64),
-    )
-    row = counters_each * _WORDS_PER_COUNTER
-    raw: npt.NDArray[np.uint64] = generator.random_raw(count * row).reshape(count, row)
-    return raw[:, :words_each]
-
-
-def half_words(raw: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
-    """Return the 32-bit halves of words [n, m], the lower half first: uint32[n, 2 m]."""
-    # "<" gives the same halves in the same order on a big-endian machine.
-    return np.ascontiguousarray(raw, dtype="<u8").view("<u4")
-
-
-def below(
-    bound: int | npt.NDArray[np.int64], halves: npt.NDArray[np.uint32]
-) -> npt.NDArray[np.int64]:
-    """Return integers 0 .. bound - 1 from 32-bit words; one bound for all, or one per word.
-
-    Multiplying and shifting rejects no word, so each index needs a fixed number of words. In
-    return, probabilities have a relative error of up to bound / 2**32 (10**4: 2.4e-6).
-    """
-    product = np.multiply(halves, np.asarray(bound, np.uint64), dtype=np.uint64)
-    return (product >> np.uint64(32)).view(np.int64)  # below 2**32: the view is exact
+def _check_example(task: Task[Any]) -> None:
+    """Write the task's example, so that a missing symbol or method is known before training."""
+    task.text(task.example)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, few_shapes, groups_of_few_shapes, pack, prepend_bos
-from tape_arith.arith.tasks.task import Problems, concatenate, load_task
+from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.arith.training.config import Config
 
 # Tokens per group on a CPU: larger groups leave its caches, smaller ones are mostly overhead.
@@ -107,8 +107,7 @@ class Batches:
     @property
     def longest(self) -> int:
         """Length of the longest row of inputs."""
-        config = self.config
-        return load_task(config.task).longest(config.trained_digits) - 1 + config.leading_bos
+        return self.bucket.longest - 1 + self.config.leading_bos
 
     def _capacity(self, rows: int) -> int:
         """Return the tokens reserved for `rows` packed rows, enough in almost every step."""

@@ -9,7 +9,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tape_arith.arith.data.bucket import MOST_DIGITS, MOST_PER_CELL, Bucket, check_size
+from tape_arith.arith.data.bucket import (
+    EVALUATION,
+    MOST_DIGITS,
+    MOST_PER_CELL,
+    Bucket,
+    check_size,
+)
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import Count, Strict, validated
 
@@ -23,6 +29,7 @@ DATASETS = Path("data")
 
 # Upper limits: a larger value is a mistake or a broken file, and would fill the memory.
 _Digits = Annotated[int, Field(ge=1, le=MOST_DIGITS)]
+_Operands = Annotated[int, Field(ge=0, le=MOST_DIGITS)]
 _Size = Annotated[int, Field(ge=1, le=2**20)]
 _Steps = Annotated[int, Field(ge=1, le=10**12)]
 _AboveZero = Annotated[float, Field(gt=0)]
@@ -61,9 +68,10 @@ class Schedule:
 class Config(Strict):
     """One recipe: task, size of the decoder, optimization, evaluation.
 
-    Operand lengths are in digits; `warmup` and `cooldown` are shares of `steps`. A batch is cut
-    into `groups` length-sorted groups (their number changes rounding, not the gradient). Training
-    puts 0 to `leading_bos` [BOS] in front of each problem, at random; scoring puts none.
+    Operand lengths are in digits; only tasks on lists have numbers of operands. `warmup` and
+    `cooldown` are shares of `steps`. A batch is cut into `groups` length-sorted groups (their
+    number changes rounding, not the gradient). Training puts 0 to `leading_bos` [BOS] in front of
+    each problem, at random; scoring puts none.
     """
 
     task: str
@@ -95,6 +103,8 @@ class Config(Strict):
     # A field added later has a default, and the hash leaves it out at this value: older results
     # keep their hashes, and older files can be read.
     leading_bos: Annotated[int, Field(ge=0, le=MOST_DIGITS)] = 0
+    trained_operands: _Operands = 0
+    tested_operands: _Operands = 0
 
     def __post_init__(self) -> None:
         if self.warmup + self.cooldown > 1:
@@ -103,6 +113,11 @@ class Config(Strict):
                 "together at most 1"
             )
         check_size(self.tested_digits, self.problems_per_cell, self.trained_digits)
+        if self.tested_operands < self.trained_operands:
+            raise UsageError(
+                f"tested_operands={self.tested_operands} does not cover the "
+                f"{self.trained_operands} trained operands: test with as many or more"
+            )
 
     def with_settings(self, settings: Mapping[str, Any]) -> "Config":
         """Return this config with new values, each a number or its text. Raises UsageError."""
@@ -113,7 +128,12 @@ class Config(Strict):
 
     def bucket(self, seed: int) -> Bucket:
         """Return the problems that a run of `seed` is trained on."""
-        return Bucket(self.task, self.trained_digits, seed, "train")
+        return Bucket(self.task, self.trained_digits, seed, "train", self.trained_operands)
+
+    def evaluation_bucket(self, split: str = EVALUATION, max_digits: int | None = None) -> Bucket:
+        """Return the problems that grids are scored on, by default to `tested_digits`."""
+        digits, operands = max_digits or self.tested_digits, self.tested_operands
+        return Bucket(self.task, digits, self.evaluation_seed, split, operands)
 
     def dataset_folder(self, root: Path, seed: int) -> Path:
         """Return the folder of a seed's training problems, as in data/addition-bucket-40-seed-1."""

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import pack, pad
+from tape_arith.arith.scoring.axes import Axes, longest_digits, number_longer, scored_axes
 from tape_arith.arith.scoring.score import score, sequences
 from tape_arith.arith.tasks.task import Problems, concatenate, take
 from tape_arith.arith.training.config import Config
@@ -32,7 +32,7 @@ STATE_PROBLEMS = 32
 
 @dataclass(frozen=True)
 class SmallGrid:
-    """A few problems for each pair of some operand lengths, in and out of distribution.
+    """A few problems for each cell of some lengths, in and out of distribution.
 
     It is the same for every run of a config and serves for curves and for the spread over the last
     checkpoints. It selects no checkpoint: results are always those of the last step.
@@ -40,31 +40,33 @@ class SmallGrid:
 
     problems: Problems
     keys: NDArray[np.int64]
-    trained_digits: int
+    axes: Axes
 
     @classmethod
     def of(cls, config: Config) -> "SmallGrid":
         """Return the chosen cells' problems from the first blocks of a separate stream."""
-        bucket = Bucket(config.task, config.tested_digits, config.evaluation_seed, _SPLIT)
-        count = _PROBLEMS_A_CELL * bucket.num_pairs
-        lengths = _chosen_lengths(config.trained_digits, config.tested_digits)
+        bucket = config.evaluation_bucket(_SPLIT)
+        count = _PROBLEMS_A_CELL * bucket.num_cells
+        axes = scored_axes(config.bucket(0), bucket)
+        lengths = [_chosen_lengths(axis.trained, axis.tested) for axis in axes]
         # Few of the generated cells are chosen: only one piece at a time is in memory.
         parts, chosen = [], []
         for piece in bucket.pieces(0, count):
-            chosen.append(np.isin(piece.operand_lengths, lengths).all(axis=1))
+            inside = [np.isin(*each) for each in zip(piece.axis_lengths.T, lengths, strict=True)]
+            chosen.append(np.all(inside, axis=0))
             parts.append(take(piece, np.flatnonzero(chosen[-1])))
         keys = bucket.keys(0, count)[np.concatenate(chosen)]
-        return cls(concatenate(parts), keys, config.trained_digits)
+        return cls(concatenate(parts), keys, axes)
 
     def exact_match(self, decoder: Decoder, hardware: Hardware) -> dict[str, Any]:
-        """Return exact match in distribution, out of distribution and by the longer operand.
+        """Return exact match in distribution, out of distribution and by the longest operand.
 
         Every cell has the same weight. Out of distribution is None if no longer length is tested.
         """
         decoder.eval()
         exact = score(decoder, self.problems, self.keys, hardware).exact
-        longer = self.problems.operand_lengths.max(axis=1)
-        outside = longer > self.trained_digits
+        longer = longest_digits(self.axes, self.problems.axis_lengths)
+        outside = number_longer(self.axes, self.problems.axis_lengths) > 0
         return {
             "in_distribution": float(exact[~outside].mean()),
             "out_of_distribution": float(exact[outside].mean()) if outside.any() else None,

@@ -37,9 +37,9 @@ def test_the_limit_is_the_slowest_of_three(monkeypatch: pytest.MonkeyPatch) -> N
             limits, name, lambda *_, name=name: Result("limits", name, rates[name], "")
         )
     bucket, count = Bucket("addition", 4, 0, "train"), 1600
-    problems = bucket.problems(0, bucket.num_pairs)
+    problems = bucket.problems(0, bucket.num_cells)
     size = 100 * len(problems.tokens) + 2 * count
-    digits = 100 * int(problems.operand_lengths.sum())
+    digits = 100 * int(problems.axis_lengths.sum())
     for name, amount in (("digit_limit", digits), ("hash_limit", size), ("disk_limit", size)):
         rates.update(dict.fromkeys(rates, 1e9))
         rates[name] = 10.0

@@ -22,6 +22,7 @@ from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.files import write_document
 from tape_arith.arith.runs.folder import RunFolder, slug
 from tape_arith.arith.runs.record import RunRecord, load_preset
+from tape_arith.arith.scoring.axes import digit_pairs
 from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.documents import ENVIRONMENT, METRICS
 from tests.helpers.tiny_runs import done, refused, untouched
@@ -56,7 +57,7 @@ def write(
         extrapolation="yarn" if name.endswith("+yarn") else None,
         preset="mini",
         seed=seed,
-        trained_digits=TRAINED,
+        axes=digit_pairs(TRAINED, 16),
         budget=record.budget,
         evaluation={**EVALUATION, **evaluation},
         settings=record.settings,

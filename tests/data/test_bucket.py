@@ -33,8 +33,8 @@ def test_golden_hashes(fields: tuple[int, int, str]) -> None:
 @pytest.mark.parametrize("max_digits", [1, 2, 8, 40])
 def test_each_block_holds_every_pair_once_in_an_order_of_its_own(max_digits: int) -> None:
     bucket = Bucket("addition", max_digits, 0, "train")
-    pairs, blocks = bucket.num_pairs, 12
-    lengths = bucket.operand_lengths(0, blocks * pairs).reshape(blocks, pairs, 2)
+    pairs, blocks = bucket.num_cells, 12
+    lengths = bucket.axis_lengths(0, blocks * pairs).reshape(blocks, pairs, 2)
     numbers = (lengths[:, :, 0] - 1) * max_digits + lengths[:, :, 1] - 1
     assert (np.sort(numbers, axis=1) == np.arange(pairs)).all()
     if max_digits >= 8:
@@ -52,7 +52,7 @@ def test_any_slicing_gives_the_same(max_digits: int, monkeypatch: pytest.MonkeyP
     parts = [bucket.problems(a, b) for a, b in pairwise(cuts)]
     joined = Problems(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
     assert same(expected, joined)
-    assert np.array_equal(expected.operand_lengths, bucket.operand_lengths(start, stop))
+    assert np.array_equal(expected.axis_lengths, bucket.axis_lengths(start, stop))
     monkeypatch.setattr(bucket_module, "_CACHED_TOKENS", 5000)
     monkeypatch.setattr(bucket_module, "_PIECE_TOKENS", 20_000)
     assert same(expected, bucket.problems(start, stop))
@@ -64,7 +64,7 @@ def test_no_problems_and_no_such_problems() -> None:
     bucket = Bucket("addition", 8, 0, "train")
     empty = bucket.problems(70, 70)
     assert [len(array) for array in empty] == [0, 0, 0, 0, 0]
-    assert empty.operand_lengths.shape == (0, 2) and empty.tokens.dtype == np.uint8
+    assert empty.axis_lengths.shape == (0, 2) and empty.tokens.dtype == np.uint8
     assert len(bucket.keys(5, 5)) == 0 and list(bucket.pieces(5, 5)) == []
     with pytest.raises(ValueError, match="from 0 on"):
         bucket.problems(-1, 3)

@@ -48,7 +48,7 @@ def test_parquet(tmp_path: Path) -> None:
     check(lines)
     columns = (table[name].to_pylist() for name in table.column_names[1:])
     pairs = [list(pair) for pair in zip(*columns, strict=True)]
-    assert pairs == BUCKET.operand_lengths(0, COUNT).tolist()
+    assert pairs == BUCKET.axis_lengths(0, COUNT).tolist()
     write_problems(tmp_path / "problems.txt", BUCKET, COUNT, "text")
     assert (tmp_path / "problems.txt").read_text().splitlines() == lines
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tape_arith.arith.data import rows as batches
 from tape_arith.arith.data.rows import Rows, groups_of_few_shapes, groups_of_tokens, pack, pad
-from tape_arith.arith.tasks.task import EOS, PAD, Problems
+from tape_arith.arith.tasks.families.tokens import EOS, PAD
+from tape_arith.arith.tasks.task import Problems
 
 SHAPES = st.lists(st.tuples(st.integers(2, 12), st.integers(1, 9)), min_size=1, max_size=25)
 
@@ -23,7 +24,7 @@ def made(shapes: list[tuple[int, int]]) -> tuple[Problems, list[list[int]]]:
         tokens=np.concatenate([np.array(row, dtype=np.uint8) for row in rows]),
         lengths=np.array([len(row) for row in rows], dtype=np.int64),
         prompt_lengths=prompts,
-        operand_lengths=np.stack([prompts, prompts], axis=1),
+        axis_lengths=np.stack([prompts, prompts], axis=1),
         final_lengths=prompts + 20,
     )
     return problems, rows

@@ -13,7 +13,8 @@ import pytest
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.export.export_run import export_run
 from tape_arith.arith.export.lm_eval import write_tasks
-from tape_arith.arith.tasks.task import EOS, SYMBOLS, decode, token
+from tape_arith.arith.tasks.addition import Addition
+from tape_arith.arith.tasks.families.tokens import EOS, SYMBOLS, Vocabulary
 from tape_arith.models.decoder import Decoder
 from tests.helpers.exported_runs import greedy, made_run
 
@@ -38,7 +39,7 @@ def rows(file: Path) -> list[dict[str, Any]]:
 
 
 def test_each_pair_of_lengths_has_its_problems_in_its_region(tmp_path: Path) -> None:
-    assert write_tasks(tmp_path, BUCKET, trained_digits=3, per_cell=2) == GROUP
+    assert write_tasks(tmp_path, Addition(), BUCKET, trained_digits=3, per_cell=2) == GROUP
     counts = {"in_distribution": 9 * 2, "one_longer": 12 * 2, "both_longer": 4 * 2}
     by_region = {name: rows(tmp_path / f"{name}.jsonl") for name in counts}
     assert {name: len(listed) for name, listed in by_region.items()} == counts
@@ -55,20 +56,22 @@ def test_each_pair_of_lengths_has_its_problems_in_its_region(tmp_path: Path) -> 
     all_cells = (tmp_path / "all_cells.yaml").read_text()
     assert f"- {GROUP}_in_distribution\n  - {GROUP}_out_of_distribution" in all_cells
     alone = tmp_path / "without longer problems"
-    write_tasks(alone, BUCKET, trained_digits=5, per_cell=1)
+    write_tasks(alone, Addition(), BUCKET, trained_digits=5, per_cell=1)
     assert [file.name for file in alone.glob("*.jsonl")] == ["in_distribution.jsonl"]
     assert (alone / "all_cells.yaml").read_text().count("  - tape_arith") == 1
 
 
 def answers(decoder: Decoder, row: dict[str, Any]) -> str | None:
     """Return an answer, None if it has no end or a token without a symbol."""
-    ids = [token(symbol) for symbol in row["prompt"]]
+    ids = [Vocabulary().token(symbol) for symbol in row["prompt"]]
     most = len(ids) + max(row["first_length"], row["second_length"]) + 2
     predicted = greedy(decoder, ids, most, row["key"])
     ends = (
-        predicted[-1] == EOS and set(decode(predicted[:-1])) <= set(SYMBOLS) and len(predicted) > 1
+        predicted[-1] == EOS
+        and set(Vocabulary().decode(predicted[:-1])) <= set(SYMBOLS)
+        and len(predicted) > 1
     )
-    return decode(predicted[:-1]) if ends and min(predicted[:-1]) > EOS else None
+    return Vocabulary().decode(predicted[:-1]) if ends and min(predicted[:-1]) > EOS else None
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.export.export_run import answer_width
 from tape_arith.arith.export.source_files import source_files
 from tape_arith.arith.tasks.addition import Addition
-from tape_arith.arith.tasks.task import load_task
+from tape_arith.arith.tasks.families.numbers import Int64
+from tape_arith.arith.tasks.families.two_operands import longer
 from tape_arith.models.locate import locations
 from tape_arith.models.names import Encoding, Name, parse
 
@@ -71,13 +72,13 @@ def test_imports_that_cannot_go_along_are_refused(
 
 
 def test_the_longest_answer_is_linear_in_the_operands() -> None:
-    assert answer_width(load_task("addition")) == (1, 1)
+    assert answer_width(Addition()) == (1, 1)
 
     class Odd(Addition):
         name = "odd"
 
-        def answer_width(self, max_digits: int) -> int:
-            return max_digits * max_digits
+        def answer_digits(self, lengths: Int64) -> Int64:
+            return longer(lengths) ** 2
 
     with pytest.raises(UsageError, match="task odd bounds the length"):
         answer_width(Odd())

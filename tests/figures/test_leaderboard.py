@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, compose, heights
 from tape_arith.arith.figures.rows import Board, Comparison, Row, Section
-from tape_arith.arith.scoring.grid import REGIONS
+from tape_arith.arith.scoring.axes import REGIONS
 from tape_arith.arith.scoring.statistics import Interval, student_t
 from tests.helpers.figures import assert_texts_are_apart
 

@@ -13,7 +13,7 @@ from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.score import empty_grid
 from tape_arith.arith.runs.weights import identity
 from tape_arith.arith.scoring.score import score_grid
-from tape_arith.arith.tasks.task import EOS
+from tape_arith.arith.tasks.families.tokens import EOS
 from tape_arith.arith.training.config import Config
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware

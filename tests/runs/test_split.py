@@ -69,7 +69,7 @@ def test_a_grid_beside_the_usual_one(comparison: Path) -> None:
     outcome = score(decoder.eval(), problems, bucket.keys(0, 27), hardware)
     right, total = np.zeros((3, 3)), np.zeros((3, 3))
     for (i, j), share in zip(
-        problems.operand_lengths - 1, outcome.num_correct / outcome.answer_tokens, strict=True
+        problems.axis_lengths - 1, outcome.num_correct / outcome.answer_tokens, strict=True
     ):
         right[i, j] += share
         total[i, j] += 1

@@ -11,15 +11,18 @@ from hypothesis import strategies as st
 
 from tape_arith.arith.data.bucket import check_size
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.scoring.axes import REGIONS, digit_pairs, region_mask
 from tape_arith.arith.scoring.comparable import check_comparable, differences, is_same_run
-from tape_arith.arith.scoring.grid import REGIONS, Grid, region_mask
+from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.made_grids import blank, filled, scored
 
 RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_masks_by_hand() -> None:
-    masks = {region: region_mask(region, 3, 1).astype(int).tolist() for region in REGIONS}
+    masks = {
+        region: region_mask(region, digit_pairs(1, 3)).astype(int).tolist() for region in REGIONS
+    }
     assert masks == {
         "in_distribution": [[1, 0, 0], [0, 0, 0], [0, 0, 0]],
         "one_longer": [[0, 1, 1], [1, 0, 0], [1, 0, 0]],

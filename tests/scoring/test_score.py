@@ -20,6 +20,7 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import Rows, groups_of_tokens, pad
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.scoring import score as module
+from tape_arith.arith.scoring.axes import digit_pairs
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import (
     Outcome,
@@ -28,7 +29,8 @@ from tape_arith.arith.scoring.score import (
     score,
     score_grid,
 )
-from tape_arith.arith.tasks.task import EOS, SIZE, Problems, take
+from tape_arith.arith.tasks.families.tokens import EOS, Vocabulary
+from tape_arith.arith.tasks.task import Problems, take
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names import parse
@@ -43,7 +45,7 @@ FAMILIES = (
 )
 CONFIG = small(trained_digits=3, tested_digits=6)
 BUCKET = Bucket("addition", 6, 0, "evaluation")  # to twice the trained digits
-ONE_DIGIT = small(trained_digits=1, tested_digits=2, hidden_size=32, mlp_size=32)
+ONE_DIGIT = small(axes=digit_pairs(1, 2), tested_digits=2, hidden_size=32, mlp_size=32)
 ONE_DIGIT = replace(ONE_DIGIT, batch_size=64, steps=80, learning_rate=0.01)
 FLOAT32, BFLOAT16 = cpu(), cpu(torch.bfloat16)
 Keys = NDArray[np.int64]
@@ -169,7 +171,7 @@ def test_what_it_decodes_is_exact_and_nothing_else(name: str) -> None:
         altered = [list(answer) for answer in answers]
         changed = [place % len(answer) for answer in answers]
         for answer, at in zip(altered, changed, strict=True):
-            answer[at] = (answer[at] + 1 + place) % SIZE
+            answer[at] = (answer[at] + 1 + place) % len(Vocabulary())
         wrong = with_answers(problems, altered)
         outcome = score(decoder, wrong, keys, FLOAT32)
         assert not outcome.exact.any() and (outcome.margin < 0).all()
@@ -292,7 +294,7 @@ def test_only_finite_logits_answer(
     """Every right token has the logit `value` and the last of the vocabulary has `other`."""
 
     def logits(decoder: object, rows: Rows, hardware: object) -> Tensor:
-        right = F.one_hot(torch.from_numpy(rows.targets[rows.is_answer]), SIZE).bool()
+        right = F.one_hot(torch.from_numpy(rows.targets[rows.is_answer]), len(Vocabulary())).bool()
         result = torch.zeros(right.shape).masked_fill(right, value)
         result[:, -1] = other
         return result
@@ -313,7 +315,7 @@ def empty() -> Grid:
         "rope",
         preset="mini",
         seed=0,
-        trained_digits=1,
+        axes=digit_pairs(1, 2),
         budget={"steps": 120},
         evaluation={
             "task": "addition",
@@ -337,7 +339,7 @@ def test_the_grid_counts_what_is_decoded(trained: Decoder) -> None:
     answers = greedy(trained, problems, keys)
     exact, total = np.zeros((2, 2), int), np.zeros((2, 2), int)
     for own, (_, true, _), (a, b) in zip(
-        answers, rows_of(problems), problems.operand_lengths.tolist(), strict=True
+        answers, rows_of(problems), problems.axis_lengths.tolist(), strict=True
     ):
         total[a - 1, b - 1] += 1
         exact[a - 1, b - 1] += own == true

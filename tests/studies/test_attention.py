@@ -92,7 +92,7 @@ def test_agrees_with_loops(name: str, batch: int, monkeypatch: pytest.MonkeyPatc
 
 
 def test_maps_of_one_problem() -> None:
-    problem = load_task("addition").problem(123, 45)
+    problem = load_task("addition").parse("123+45")
     assert as_text(rows_of(problem)[0]) == "321+54=861"
     decoder = varied("tape")
     expected, _ = one_by_one(decoder, rows_of(problem)[0], int(problem.final_lengths[0]), 0)

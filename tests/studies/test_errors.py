@@ -19,7 +19,8 @@ from tape_arith.arith.scoring.score import score
 from tape_arith.arith.studies import errors as module
 from tape_arith.arith.studies.errors import KINDS, errors, figures, first_errors, to_markdown
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
-from tape_arith.arith.tasks.task import DIGIT_ZERO, EOS, Problems, decode, load_task
+from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS, Vocabulary
+from tape_arith.arith.tasks.task import Problems, load_task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names import parse
 from tests.helpers.exported_runs import greedy
@@ -65,7 +66,7 @@ def longest_chain(first: str, second: str) -> int:
 def kind(own: list[int], right: list[int]) -> tuple[int, str]:
     """Return place and kind of the first error of an answer that is not right."""
     place = next(k for k, (a, b) in enumerate(zip(own, right, strict=False)) if a != b)
-    predicted, meant = decode([own[place]]), decode([right[place]])
+    predicted, meant = Vocabulary().decode([own[place]]), Vocabulary().decode([right[place]])
     if predicted == "[EOS]":
         return place, "ended_early"
     if predicted not in "0123456789":
@@ -81,9 +82,9 @@ def count_by_loops(problems: Problems, answers: list[list[int]]) -> Counter[tupl
     """The counts from whole answers; `problems` may call other answers right than arithmetic."""
     counted: Counter[tuple[Any, ...]] = Counter()
     for own, (prompt, right), lengths in zip(
-        answers, rows_of(problems), problems.operand_lengths.tolist(), strict=True
+        answers, rows_of(problems), problems.axis_lengths.tolist(), strict=True
     ):
-        chain = longest_chain(*decode(prompt)[:-1].split("+"))
+        chain = longest_chain(*Vocabulary().decode(prompt)[:-1].split("+"))
         place, error = (None, "exact") if own == right else kind(own, right)
         counted[OUTSIDE if max(lengths) > TRAINED else INSIDE, chain, error, place] += 1
     return counted
@@ -139,7 +140,8 @@ def test_every_kind_of_error(decoder: Decoder) -> None:
         tokens=np.concatenate(rows).astype(np.uint8), lengths=np.array([len(row) for row in rows])
     )
     outcome = score(decoder, changed_problems, keys, cpu())
-    chains = load_task("addition").carry_chains(*BUCKET.operands(0, COUNT))
+    chains = load_task("addition").carry_chains(BUCKET.drawn(0, COUNT))
+    assert chains is not None
     counted = first_errors(changed_problems, chains, outcome, TRAINED)
     assert as_counter(counted) == count_by_loops(changed_problems, answers)
     assert set(counted.error) == {"exact", *KINDS}

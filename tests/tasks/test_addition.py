@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.tasks import task as vocabulary
-from tape_arith.arith.tasks.task import Problems, concatenate, load_task, take, tasks, words
+from tape_arith.arith.tasks.families import tokens
+from tape_arith.arith.tasks.families.random_words import words
+from tape_arith.arith.tasks.families.tokens import Vocabulary
+from tape_arith.arith.tasks.task import Problems, concatenate, load_task, take, tasks
 
 SIZES = {1: 2000, 2: 4000, 8: 4000, 40: 3200, 300: 600}
 
 
 def split(problems: Problems) -> list[str]:
     ends = np.cumsum(problems.lengths)
-    text = vocabulary.decode(problems.tokens)
+    text = Vocabulary().decode(problems.tokens)
     assert text.endswith("[EOS]") and len(problems.tokens) == ends[-1]
     return text.split("[EOS]")[:-1]
 
@@ -36,7 +38,7 @@ def test_every_answer_is_pythons(max_digits: int) -> None:
         assert answer == str(int(first[::-1]) + int(second[::-1]))[::-1]
         assert problems.lengths[number] == len(line) + 1
         assert problems.prompt_lengths[number] == len(prompt) + 1
-        assert problems.operand_lengths[number].tolist() == [len(first), len(second)]
+        assert problems.axis_lengths[number].tolist() == [len(first), len(second)]
         bound = len(prompt) + 1 + max(len(first), len(second)) + 2
         assert problems.final_lengths[number] == bound >= problems.lengths[number]
 
@@ -48,14 +50,18 @@ def test_every_answer_is_pythons(max_digits: int) -> None:
 @example(1, 10**300 - 1)
 def test_addition_of_chosen_numbers(a: int, b: int) -> None:
     task = load_task("addition")
-    assert task.text(a, b) == f"{str(a)[::-1]}+{str(b)[::-1]}={str(a + b)[::-1]}"
+    assert task.text(f"{a}+{b}") == f"{str(a)[::-1]}+{str(b)[::-1]}={str(a + b)[::-1]}"
 
 
 def test_the_longest_problem_is_as_long_as_said() -> None:
     task = load_task("addition")
     for digits in (1, 8, 40):
         nines = 10**digits - 1
-        assert len(task.text(nines, nines)) + 1 == task.longest(digits) == 3 * digits + 4
+        assert (
+            len(task.text(f"{nines}+{nines}")) + 1
+            == task.longest((digits, digits))
+            == 3 * digits + 4
+        )
 
 
 def test_tasks_are_the_files_of_the_folder() -> None:
@@ -66,10 +72,10 @@ def test_tasks_are_the_files_of_the_folder() -> None:
 
 def test_vocabulary_is_the_fields() -> None:
     symbols = "0123456789+-x= "
-    assert [vocabulary.token(symbol) for symbol in symbols] == list(range(4, 19))
-    assert (vocabulary.PAD, vocabulary.UNK, vocabulary.BOS, vocabulary.EOS) == (0, 1, 2, 3)
-    assert vocabulary.SIZE == 19
-    assert vocabulary.decode(range(19)) == f"[PAD][UNK][BOS][EOS]{symbols}"
+    assert [Vocabulary().token(symbol) for symbol in symbols] == list(range(4, 19))
+    assert (tokens.PAD, tokens.UNK, tokens.BOS, tokens.EOS) == (0, 1, 2, 3)
+    assert len(Vocabulary()) == 19
+    assert Vocabulary().decode(range(19)) == f"[PAD][UNK][BOS][EOS]{symbols}"
 
 
 def test_problems_joined_and_taken() -> None:

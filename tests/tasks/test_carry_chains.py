@@ -10,9 +10,11 @@ from scipy import stats
 
 from tape_arith.arith.data.bucket import CARRY, Bucket
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.tasks import task as vocabulary
 from tape_arith.arith.tasks.addition import Addition
-from tape_arith.arith.tasks.task import Digits, Problems, Task
+from tape_arith.arith.tasks.copy import Copy
+from tape_arith.arith.tasks.families.numbers import Digits
+from tape_arith.arith.tasks.families.tokens import Vocabulary
+from tape_arith.arith.tasks.task import Problems
 
 ADDITION = Addition()
 # The first 10,000 problems: as in test_bucket.py.
@@ -56,7 +58,7 @@ def test_chains_of_any_numbers(pairs: list[tuple[int, int]]) -> None:
     pairs += [(a, max(1, 10 ** len(str(a)) - 1 - a + b % 10)) for a, b in pairs]
     first, second = (as_digits(list(side), 31) for side in zip(*pairs, strict=True))
     expected = [longest_chain(a, b) for a, b in pairs]
-    assert ADDITION.carry_chains(first, second).tolist() == expected
+    assert ADDITION.carry_chains((first, second)).tolist() == expected
 
 
 # The split
@@ -72,10 +74,10 @@ def test_golden_hashes(fields: tuple[int, int]) -> None:
 def test_every_problem_is_right_and_balanced(max_digits: int) -> None:
     bucket, count = Bucket("addition", max_digits, 4, CARRY), 2 * max(max_digits**2, 300)
     problems = bucket.problems(0, count)
-    lines = vocabulary.decode(problems.tokens).split("[EOS]")[:-1]
-    longest = ADDITION.carry_chains(*bucket.operands(0, count))
+    lines = Vocabulary().decode(problems.tokens).split("[EOS]")[:-1]
+    longest = ADDITION.carry_chains(bucket.drawn(0, count))
     for line, lengths, chain in zip(
-        lines, problems.operand_lengths.tolist(), longest.tolist(), strict=True
+        lines, problems.axis_lengths.tolist(), longest.tolist(), strict=True
     ):
         prompt, answer = line.split("=")
         first, second = prompt.split("+")
@@ -84,7 +86,7 @@ def test_every_problem_is_right_and_balanced(max_digits: int) -> None:
         a, b = int(first[::-1]), int(second[::-1])
         assert answer == str(a + b)[::-1]
         assert 1 <= chain == longest_chain(a, b) <= max(lengths)
-    cells = (problems.operand_lengths - 1) @ [max_digits, 1]
+    cells = (problems.axis_lengths - 1) @ [max_digits, 1]
     blocks = cells[: count // max_digits**2 * max_digits**2].reshape(-1, max_digits**2)
     assert (np.sort(blocks, axis=1) == np.arange(max_digits**2)).all()
 
@@ -94,9 +96,9 @@ def test_the_longest_chain_is_as_long_as_drawn_and_uniform(cell: tuple[int, int]
     """Thresholds: one sound stream in 1,000 exceeds them."""
     count, width, most = 9_000, 9, max(cell)
     halves = np.random.default_rng(0).integers(0, 2**32, (count, 2 + width), dtype=np.uint32)
-    a, b = ADDITION.carry_operands(np.tile(cell, (count, 1)), halves)
+    a, b = ADDITION.draw_hard(np.tile(cell, (count, 1)), halves)
     drawn = 1 + (halves[:, 0].astype(np.int64) * most >> 32)
-    assert ADDITION.carry_chains(a, b).tolist() == drawn.tolist()
+    assert ADDITION.carry_chains((a, b)).tolist() == drawn.tolist()
     limits = {1: 1e-9, 2: 10.8, 5: 18.5, 6: 20.5, 9: 26.1}
     counts = np.bincount(drawn, minlength=most + 1)[1:]
     assert stats.chisquare(counts).statistic < limits[most]
@@ -114,27 +116,12 @@ def test_any_slicing_gives_the_same_and_no_other_split_does() -> None:
         assert np.array_equal(array, part)
     splits = [Bucket("addition", 9, 1, split) for split in ("train", "evaluation")]
     for split in splits:
-        assert not np.array_equal(split.operand_lengths(80, 400), expected.operand_lengths)
+        assert not np.array_equal(split.axis_lengths(80, 400), expected.axis_lengths)
     keys = [each.keys(0, 500) for each in (bucket, *splits)]
     assert len(np.unique(np.concatenate(keys))) == 1500
 
 
-class Plain(Task):
-    """A task that says nothing of carries."""
-
-    version, symbol = 1, "-"
-
-    def answer_width(self, max_digits: int) -> int:
-        return max_digits
-
-    def answer(self, a: Digits, b: Digits) -> Digits:
-        return a
-
-
-def test_a_task_without_hard_problems(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tape_arith.arith.data.bucket.load_task", lambda name: Plain())
-    with pytest.raises(UsageError, match="has no split 'carry'"):
-        Bucket("plain", 3, 0, CARRY)
-    one = as_digits([1], 1)
-    with pytest.raises(UsageError, match="does not say what its carry chains are"):
-        Plain().carry_chains(one, one)
+def test_a_task_without_hard_problems() -> None:
+    with pytest.raises(UsageError, match="copy has no split 'carry'"):
+        Bucket("copy", 3, 0, CARRY)
+    assert Copy().carry_chains(as_digits([1], 1)) is None

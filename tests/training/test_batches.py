@@ -13,7 +13,8 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import prepend_bos
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.tasks.task import BOS, concatenate, load_task
+from tape_arith.arith.tasks.families.tokens import BOS
+from tape_arith.arith.tasks.task import concatenate, load_task
 from tape_arith.models.attention import Eager
 from tests.helpers.small_training import small, trainer
 from tests.helpers.tiny_runs import done, refused, settings
@@ -36,7 +37,9 @@ def test_groups_are_about_equal_with_few_shapes_and_little_padding(
     assert len({len(step) for step in steps}) == 1 and len(steps[0]) >= 4
     groups = [rows for step in steps for rows in step]
     # A table of positions may end with the longest problem.
-    assert max(rows.inputs.shape[1] for rows in groups) < load_task("addition").longest(digits)
+    assert max(rows.inputs.shape[1] for rows in groups) < load_task("addition").longest(
+        (digits, digits)
+    )
     if device == "cpu":
         sizes = np.array([[rows.inputs.size for rows in step] for step in steps])
         unequal = sizes.max(1) / sizes.mean(1)
@@ -100,7 +103,7 @@ def test_bos_in_front_is_that_of_a_loop() -> None:
     assert set(counts) == {0, 1, 2, 3} and led.tokens.tolist() == tokens
     for field in ("lengths", "prompt_lengths", "final_lengths"):
         assert np.array_equal(getattr(led, field), getattr(problems, field) + counts), field
-    assert led.operand_lengths is problems.operand_lengths
+    assert led.axis_lengths is problems.axis_lengths
 
 
 def test_each_number_of_bos_is_as_probable() -> None:
@@ -111,7 +114,7 @@ def test_each_number_of_bos_is_as_probable() -> None:
     assert counts.keys() == {0, 1, 2, 3} and all(abs(n - 2000) < 195 for n in counts.values())
     again = trainer(small(leading_bos=MOST, num_problems=16)).batches
     (first, _), (second, _) = again.problems(0), again.problems(1)
-    assert first.operand_lengths.tolist() == second.operand_lengths.tolist()
+    assert first.axis_lengths.tolist() == second.axis_lengths.tolist()
     assert first.lengths.tolist() != second.lengths.tolist()
 
 

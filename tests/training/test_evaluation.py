@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.tasks.task import EOS, Problems, decode, token
+from tape_arith.arith.tasks.families.tokens import EOS, Vocabulary
+from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.training import evaluation
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.evaluation import (
@@ -54,11 +55,11 @@ def test_each_chosen_cell_has_its_problems(config: Config) -> None:
     assert len(lengths) <= evaluation._MOST_LENGTHS + 1
     cells: dict[tuple[int, int], int] = {}
     for tokens, prompt in zip(each(grid.problems), grid.problems.prompt_lengths, strict=True):
-        text = decode(tokens[:-1])
+        text = Vocabulary().decode(tokens[:-1])
         first, second = text.split("=")[0].split("+")
         total = int(first[::-1]) + int(second[::-1])
         assert text == f"{first}+{second}={str(total)[::-1]}" and tokens[-1] == EOS
-        assert tokens[prompt - 1] == token("=")
+        assert tokens[prompt - 1] == Vocabulary().token("=")
         cells[len(first), len(second)] = cells.get((len(first), len(second)), 0) + 1
     assert cells == {(i, j): _PROBLEMS_A_CELL for i in lengths for j in lengths}
 
@@ -88,7 +89,7 @@ def test_exact_match_is_that_of_a_plain_loop(learning: Trainer) -> None:
     answers = greedy(learning.decoder, grid.problems, grid.keys)
     rows = zip(answers, rows_of(grid.problems), strict=True)
     exact = [answer == right for answer, (_, right, _) in rows]
-    longer = [max(pair) for pair in grid.problems.operand_lengths.tolist()]
+    longer = [max(pair) for pair in grid.problems.axis_lengths.tolist()]
     assert 0 < sum(exact) < len(exact)
 
     def mean(lengths: tuple[int, ...]) -> float:

@@ -37,7 +37,7 @@ from tape_arith.arith.figures.heatmap import (
 from tape_arith.arith.figures.rows import Board, known_columns
 from tape_arith.arith.figures.style import scale_end
 from tape_arith.arith.files import write_text
-from tape_arith.arith.scoring.grid import REGION_WORDS, Region, region_mask
+from tape_arith.arith.scoring.axes import REGION_WORDS, Region, region_mask
 from tape_arith.arith.scoring.statistics import over_seeds, wilson
 
 _PARTS: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
@@ -176,7 +176,7 @@ def content(report: Report) -> dict[str, Any]:
     """
     panels = captions.checked_panels(report.panels)
     first = panels[0][0]
-    parts = [region_mask(region, first.max_digits, first.trained_digits) for region in _PARTS]
+    parts = [region_mask(region, first.axes) for region in _PARTS]
     chosen = {"mean": panels} | {
         str(seed): [[grid for grid in panel if grid.seed == seed] for panel in panels]
         for seed in report.seeds

@@ -1,0 +1,102 @@
+"""The axes of a grid, and the regions of its cells."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.tasks.task import load_task
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Region = Literal["in_distribution", "out_of_distribution", "one_longer", "both_longer", "all_cells"]
+
+REGIONS: tuple[Region, ...] = get_args(Region)
+REGION_WORDS: dict[Region, str] = {region: region.replace("_", " ") for region in REGIONS}
+"""Names of the regions for people."""
+
+
+class ScoredAxis(NamedTuple):
+    """An axis of a grid: its task's name and column, its shortest, trained and tested length."""
+
+    name: str
+    column: str
+    counts: str
+    shortest: int
+    trained: int
+    tested: int
+
+    @property
+    def lengths(self) -> Ints:
+        """int64: the lengths along the axis."""
+        return np.arange(self.shortest, self.tested + 1)
+
+
+Axes = tuple[ScoredAxis, ...]
+
+
+def digit_pairs(trained: int, tested: int) -> Axes:
+    """Return the axes of two numbers.
+
+    >>> [axis.column for axis in digit_pairs(8, 16)]
+    ['digits_a', 'digits_b']
+    """
+    return tuple(
+        ScoredAxis(f"digits of {side}", f"digits_{side}", "digits", 1, trained, tested)
+        for side in "ab"
+    )
+
+
+def scored_axes(trained: Bucket, tested: Bucket) -> Axes:
+    """Return the axes of a grid over the cells of `tested`, after training on `trained`."""
+    axes = load_task(tested.task).axes
+    return tuple(
+        ScoredAxis(axis.name, axis.column, axis.counts, axis.shortest, *most)
+        for axis, *most in zip(axes, trained.most, tested.most, strict=True)
+    )
+
+
+def shape(axes: Axes) -> tuple[int, ...]:
+    """Return the number of lengths on each axis."""
+    return tuple(len(axis.lengths) for axis in axes)
+
+
+def number_longer(axes: Axes, lengths: NDArray[Any]) -> NDArray[Any]:
+    """Return on how many axes each problem is longer than trained: [..., axes] to [...]."""
+    trained = np.array([axis.trained for axis in axes])
+    return np.count_nonzero(lengths > trained, axis=-1)
+
+
+def cell_lengths(axes: Axes) -> Ints:
+    """Return the length of each cell on each axis: int64[*shape, axes]."""
+    return np.stack(np.meshgrid(*(axis.lengths for axis in axes), indexing="ij"), axis=-1)
+
+
+def region_mask(region: Region, axes: Axes) -> Bools:
+    """Return the cells of `region`: bool[*shape].
+
+    >>> region_mask("one_longer", digit_pairs(1, 2)).astype(int).tolist()
+    [[0, 1], [1, 0]]
+    """
+    longer = number_longer(axes, cell_lengths(axes))
+    masks: dict[Region, Bools] = {
+        "in_distribution": longer == 0,
+        "out_of_distribution": longer > 0,
+        "one_longer": longer == 1,
+        "both_longer": longer == 2,
+        "all_cells": longer >= 0,
+    }
+    return masks[region]
+
+
+def longest_digits(axes: Axes, lengths: NDArray[Any]) -> Ints:
+    """Return the greatest length of each problem on the axes that count digits.
+
+    >>> longest_digits(digit_pairs(4, 8), np.array([[3, 5]])).tolist()
+    [5]
+    """
+    columns: Sequence[int] = [k for k, axis in enumerate(axes) if axis.counts == "digits"]
+    longest: Ints = lengths[..., columns].max(axis=-1)
+    return longest

@@ -1,0 +1,118 @@
+"""Tasks on a list of numbers.
+
+n  problems      K  numbers of the longest list      W  places of the longest number
+"""
+
+import re
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from tape_arith.arith.tasks.families.numbers import (
+    Digits,
+    Int64,
+    UInt8,
+    UInt32,
+    digits_of,
+    drawn_numbers,
+    num_quads,
+)
+from tape_arith.arith.tasks.families.random_words import below
+from tape_arith.arith.tasks.families.writing import Field, Writer
+from tape_arith.arith.tasks.task import Axis, Task
+
+
+class NumberList(NamedTuple):
+    """Lists of numbers: digit w of number k of list r is `values[r, k, w]`."""
+
+    values: UInt8
+    """uint8[n, K, W]"""
+    lengths: Int64
+    """int64[n, K]: digits of each number; 0 where the list has no such number"""
+
+    @property
+    def counts(self) -> Int64:
+        """int64[n]: numbers of each list."""
+        return np.count_nonzero(self.lengths, axis=1)
+
+    def number(self, k: int) -> Digits:
+        """Return number k of each list."""
+        return Digits(np.ascontiguousarray(self.values[:, k]), self.lengths[:, k])
+
+
+class ListOfNumbers(Task[NumberList]):
+    """A list and what is made of it. A subclass defines `symbol`, `answer_fields`, the bounds.
+
+    A problem of k numbers and d digits: one number, any of them, has d digits; each other has 1 to
+    d, all equally likely.
+    """
+
+    axes: ClassVar[tuple[Axis, ...]] = (
+        Axis("operands", "operands", counts="operands", shortest=2),
+        Axis("digits", "digits"),
+    )
+    symbol: str
+    """The symbol between two numbers."""
+
+    @property
+    def separators(self) -> str:  # type: ignore[override]
+        return f"{self.symbol}="
+
+    def words_each(self, most: tuple[int, ...]) -> int:
+        numbers, digits = most
+        return -(-(1 + numbers * (2 + num_quads(digits))) // 2)
+
+    def draw(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> NumberList:
+        # One half word says which number is longest; then each number has one for its length, one
+        # for its leading digit, and one for each four digits.
+        counts, digits = lengths.T.copy()
+        each = 2 + num_quads(most[1])
+        longest = below(counts, halves[:, 0])
+        values, number_lengths = [], []
+        for k in range(most[0]):
+            own = halves[:, 1 + k * each : 1 + (k + 1) * each]
+            length = np.where(longest == k, digits, 1 + below(digits, own[:, 0]))
+            number = drawn_numbers(length, own[:, 1], own[:, 2:])
+            present = counts > k
+            values.append(number.values * present[:, None])
+            number_lengths.append(length * present)
+        return NumberList(np.stack(values, axis=1), np.stack(number_lengths, axis=1))
+
+    def prompt(self, drawn: NumberList, write: Writer) -> list[Field]:
+        if self.format.pad:
+            longest = drawn.lengths.max(axis=1, initial=0)[:, None]
+            drawn = drawn._replace(lengths=np.where(drawn.lengths > 0, longest, 0))
+        return self.listed(drawn, write)
+
+    def listed(self, numbers: NumberList, write: Writer, symbol: str | None = None) -> list[Field]:
+        """Write numbers with a symbol between them, by default the task's."""
+        fields = []
+        for k in range(numbers.values.shape[1]):
+            number = numbers.number(k)
+            if k:
+                fields.append(write.symbol(symbol or self.symbol, number.lengths > 0))
+            fields.append(write.number(number))
+        return fields
+
+    def prompt_bound(self, lengths: Int64) -> Int64:
+        counts, digits = lengths.T
+        bound: Int64 = counts * (digits * self.format.tokens_per_digit + 1) + self.format.spaces
+        return bound
+
+    def read(self, written: str) -> tuple[NumberList, Int64]:
+        numbers = written.replace(" ", "").split(self.symbol)
+        if len(numbers) < 2 or not all(re.fullmatch("[1-9][0-9]*", text) for text in numbers):
+            raise self.not_a_problem(written)
+        digits = digits_of(numbers)
+        lengths = np.array([[len(numbers), int(digits.lengths.max())]])
+        return NumberList(digits.values[None], digits.lengths[None]), lengths
+
+
+def decimal_digits(numbers: Int64) -> Int64:
+    """Return the decimal digits of integers above 0.
+
+    >>> decimal_digits(np.array([1, 9, 10, 999, 1000])).tolist()
+    [1, 1, 2, 3, 4]
+    """
+    powers = 10 ** np.arange(1, 19, dtype=np.int64)
+    return 1 + np.searchsorted(powers, numbers, side="right")

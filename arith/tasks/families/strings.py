@@ -1,0 +1,70 @@
+"""Tasks on one string of digits or bits, which has no most significant end."""
+
+import re
+from abc import abstractmethod
+from typing import ClassVar
+
+from tape_arith.arith.tasks.families.numbers import (
+    Digits,
+    Int64,
+    UInt32,
+    digits_of,
+    drawn_digits,
+    num_quads,
+)
+from tape_arith.arith.tasks.families.writing import Field, Writer
+from tape_arith.arith.tasks.task import Axis, Task
+
+
+class OneString(Task[Digits]):
+    """A string and what is made of it. A subclass defines `answer` and `answer_digits`.
+
+    Digit k of `values` is the k-th of the string, from the left.
+    """
+
+    axes: ClassVar[tuple[Axis, ...]] = (Axis("digits", "digits"),)
+    base: ClassVar[int] = 10
+    """Digits are 0 to base - 1, all equally likely; 2, 5 or 10."""
+
+    @abstractmethod
+    def answer(self, string: Digits) -> Digits:
+        """Return the answers."""
+
+    @abstractmethod
+    def answer_digits(self, lengths: Int64) -> Int64:
+        """Return the most digits of an answer, int64[n], to strings of int64[n, 1] digits."""
+
+    def words_each(self, most: tuple[int, ...]) -> int:
+        return -(-num_quads(most[0]) // 2)
+
+    def draw(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Digits:
+        string = drawn_digits(lengths[:, 0], halves)
+        string.values[:] %= self.base
+        return string
+
+    def prompt(self, drawn: Digits, write: Writer) -> list[Field]:
+        return [write.string(drawn)]
+
+    def answer_fields(self, drawn: Digits, write: Writer) -> list[Field]:
+        return [write.string(self.answer(drawn))]
+
+    def places(self, lengths: Int64) -> Int64:
+        return lengths[:, 0]
+
+    def prompt_bound(self, lengths: Int64) -> Int64:
+        bound: Int64 = lengths[:, 0] * self.format.tokens_per_digit + 1 + self.format.spaces
+        return bound
+
+    def answer_bound(self, lengths: Int64) -> Int64:
+        return self.answer_digits(lengths) * self.format.tokens_per_digit
+
+    def read(self, written: str) -> tuple[Digits, Int64]:
+        digits = self.digits_in(written.replace(" ", ""))
+        if not re.fullmatch(f"[0-{self.base - 1}]+", digits):
+            raise self.not_a_problem(written)
+        string = digits_of([digits[::-1]])
+        return string, string.lengths[None]
+
+    def digits_in(self, written: str) -> str:
+        """Return the digits of a problem that is written without blanks."""
+        return written

@@ -1,0 +1,108 @@
+"""Formats of problems: how numbers become tokens, index hints, blanks.
+
+n  problems
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.tasks.families.numbers import Digits, Int64, UInt8, prefixes
+from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, MARKERS, Vocabulary
+
+Order = Literal["reversed", "plain"]
+MOST_SPACES = 100
+
+
+@dataclass(frozen=True)
+class Format:
+    """Options that several tasks share. Each task declares those that make sense for it.
+
+    order       "reversed": digits from the least significant on; "plain": as people write them
+    pad         zeros are written up to the longest operand
+    hints       before each digit stands the marker of its place, from a random marker on
+                (Zhou et al. 2023, "What Algorithms can Transformers Learn?", index hints)
+    markers     number of different markers: a number can have as many digits
+    spaces      0 to so many blanks stand at random places of the prompt (McLeish et al. 2024)
+    scratchpad  the steps of the calculation stand before the answer
+
+    Raises UsageError for values out of range.
+    """
+
+    order: Order = "reversed"
+    pad: bool = False
+    hints: bool = False
+    markers: int = 64
+    spaces: int = 0
+    scratchpad: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.markers <= len(MARKERS):
+            raise UsageError(f"markers={self.markers}: hints have 1 to {len(MARKERS)} markers")
+        if not 0 <= self.spaces <= MOST_SPACES:
+            raise UsageError(f"spaces={self.spaces}: give 0 to {MOST_SPACES}")
+
+    @property
+    def symbols(self) -> str:
+        """The markers that the vocabulary of the task needs."""
+        return MARKERS[: self.markers] if self.hints else ""
+
+    @property
+    def tokens_per_digit(self) -> int:
+        return 2 if self.hints else 1
+
+
+class Field(NamedTuple):
+    """A part of n problems: tokens [n, width] with PAD where there are none, and their number."""
+
+    tokens: UInt8
+    lengths: Int64
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Write the parts of n problems as tokens.
+
+    first_markers  int64[n]: the marker of the first place, counted from 0
+    """
+
+    format: Format
+    vocabulary: Vocabulary
+    first_markers: Int64
+
+    def symbol(self, symbol: str, present: npt.NDArray[np.bool_] | None = None) -> Field:
+        """Write a symbol, in all problems or where it is present."""
+        lengths = np.ones(len(self.first_markers), np.int64)
+        if present is not None:
+            lengths *= present
+        return Field((lengths * self.vocabulary.token(symbol)).astype(np.uint8)[:, None], lengths)
+
+    def number(self, digits: Digits) -> Field:
+        """Write numbers in the order of the format; a number of no digits is left out."""
+        return self._written(digits, self.format.order == "plain")
+
+    def string(self, digits: Digits) -> Field:
+        """Write digits as they stand, in any format."""
+        return self._written(digits, False)
+
+    def _written(self, digits: Digits, backwards: bool) -> Field:
+        width = int(digits.lengths.max(initial=0))
+        tokens = digits.values[:, :width] + _digit_ids(width).take(digits.lengths, axis=0)
+        lengths = digits.lengths
+        if self.format.hints:
+            first = self.vocabulary.token(MARKERS[0]) + self.first_markers
+            markers = (first[:, None] + np.arange(width)).astype(np.uint8)
+            markers *= prefixes(width).take(lengths, axis=0)
+            pairs = np.stack([markers, tokens], axis=2)
+            pairs = pairs[:, ::-1] if backwards else pairs
+            return Field(pairs.reshape(len(lengths), 2 * width), 2 * lengths)
+        return Field(tokens[:, ::-1] if backwards else tokens, lengths)
+
+
+@lru_cache(maxsize=16)
+def _digit_ids(width: int) -> UInt8:
+    return prefixes(width) * np.uint8(DIGIT_ZERO)

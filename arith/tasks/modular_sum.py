@@ -1,0 +1,59 @@
+"""Sums of digits modulo a number."""
+
+import numpy as np
+
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.tasks.families.numbers import Digits, Int64, digits_of
+from tape_arith.arith.tasks.families.strings import OneString
+from tape_arith.arith.tasks.families.writing import Field, Format, Writer
+from tape_arith.arith.tasks.task import Axis
+
+
+class ModularSum(OneString):
+    """The sum of digits modulo m, from its least significant digit on.
+
+    >>> ModularSum().text("3+5+9")
+    '3+5+9=7'
+    >>> ModularSum(modulus=97).text("9+9")
+    '9+9=81'
+
+    modulus  m, 2 to 10,000
+    spaces   most blanks at random places of the prompt
+    """
+
+    version = 1
+    axes = (Axis("terms", "terms"),)
+    example = "3+5+9"
+    separators = "+="
+
+    def __init__(self, *, modulus: int = 10, spaces: int = 0) -> None:
+        if not 2 <= modulus <= 10_000:
+            raise UsageError(f"modulus={modulus}: give 2 to 10,000")
+        super().__init__(Format(spaces=spaces))
+        self.modulus = modulus
+
+    def prompt(self, drawn: Digits, write: Writer) -> list[Field]:
+        fields = []
+        for place in range(int(drawn.lengths.max(initial=0))):
+            present = drawn.lengths > place
+            if place:
+                fields.append(write.symbol("+", present))
+            values = np.ascontiguousarray(drawn.values[:, place : place + 1])
+            fields.append(write.string(Digits(values, present.astype(np.int64))))
+        return fields
+
+    def answer(self, string: Digits) -> Digits:
+        sums = string.values.sum(axis=1, dtype=np.int64) % self.modulus
+        table = digits_of([str(number) for number in range(self.modulus)])
+        return Digits(table.values[sums], table.lengths[sums])
+
+    def answer_digits(self, lengths: Int64) -> Int64:
+        return np.full(len(lengths), len(str(self.modulus - 1)))
+
+    def prompt_bound(self, lengths: Int64) -> Int64:
+        bound: Int64 = 2 * lengths[:, 0] + self.format.spaces
+        return bound
+
+    def digits_in(self, written: str) -> str:
+        terms = written.split("+")
+        return "".join(terms) if all(len(term) == 1 for term in terms) else ""

@@ -1,0 +1,81 @@
+"""Multiplication of two numbers of any length."""
+
+from typing import Literal
+
+import numpy as np
+
+from tape_arith.arith.tasks.families.numbers import Digits, Int64, added, products, widened
+from tape_arith.arith.tasks.families.two_operands import Operands, TwoOperands
+from tape_arith.arith.tasks.families.writing import Field, Format, Writer
+
+
+class Multiplication(TwoOperands):
+    """The product of two numbers; with a scratchpad, after partial products and running totals.
+
+    >>> Multiplication().text("48x5")
+    '84x5=042'
+    >>> Multiplication(order="plain", scratchpad=True).text("48x25")
+    '48x25=240,960>240,1200'
+
+    A partial product is a times one digit of b at its place: 48x5, 48x20. A running total is the
+    sum of the partial products so far; the last is the answer (Cho et al. 2024, arXiv 2410.15787).
+
+    order       "reversed": from the least significant digit on; "plain": as people write numbers
+    pad         zeros up to the longer operand
+    spaces      most blanks at random places of the prompt
+    scratchpad  partial products and running totals, of which the last is the answer
+    """
+
+    version = 1
+    symbol = "x"
+    example = "123x45"
+
+    def __init__(
+        self,
+        *,
+        order: Literal["reversed", "plain"] = "reversed",
+        pad: bool = False,
+        spaces: int = 0,
+        scratchpad: bool = False,
+    ) -> None:
+        super().__init__(Format(order, pad, spaces=spaces, scratchpad=scratchpad))
+        self.symbols = ",>" if scratchpad else ""
+
+    def answer(self, a: Digits, b: Digits) -> Digits:
+        return products(a, b)
+
+    def answer_digits(self, lengths: Int64) -> Int64:
+        return lengths[:, 0] + lengths[:, 1]
+
+    def answer_fields(self, drawn: Operands, write: Writer) -> list[Field]:
+        a, b = drawn
+        if not self.format.scratchpad:
+            return [write.number(self.answer(a, b))]
+        width = int(a.lengths.max(initial=0) + b.lengths.max(initial=0))
+        total = Digits(np.zeros((len(a.lengths), width), np.uint8), np.ones_like(a.lengths))
+        partial_products: list[Field] = []
+        totals: list[Field] = []
+        for place in range(int(b.lengths.max(initial=0))):
+            present = b.lengths > place
+            digit = b.values[:, place : place + 1]
+            ones = np.ones_like(b.lengths)
+            partial = products(a, Digits(digit, ones))
+            # A digit 0 gives 0, which is written once, wherever it stands.
+            zero = digit[:, 0] == 0
+            shifted = np.pad(partial.values, ((0, 0), (place, 0)))
+            partial = Digits(shifted, np.where(zero, 1, partial.lengths + place))
+            total = added(total, Digits(widened(shifted, width), partial.lengths))
+            total = Digits(widened(total.values, width), total.lengths)
+            for fields, number in ((partial_products, partial), (totals, total)):
+                if place:
+                    fields.append(write.symbol(",", present))
+                fields.append(write.number(Digits(number.values, number.lengths * present)))
+        return [*partial_products, write.symbol(">"), *totals]
+
+    def answer_bound(self, lengths: Int64) -> Int64:
+        if not self.format.scratchpad:
+            return super().answer_bound(lengths)
+        first, second = lengths.T
+        # Partial products and totals at place p have up to first + p + 1 digits, with a separator.
+        digits: Int64 = second * (first + 1) + second * (second - 1) // 2
+        return 2 * (digits + second) - 1

@@ -1,0 +1,62 @@
+"""Sorting numbers of any length."""
+
+from typing import Literal
+
+import numpy as np
+
+from tape_arith.arith.tasks.families.lists import ListOfNumbers, NumberList
+from tape_arith.arith.tasks.families.numbers import Int64, ascending
+from tape_arith.arith.tasks.families.writing import Field, Format, Writer
+from tape_arith.arith.tasks.task import Axis
+
+
+class Sort(ListOfNumbers):
+    """Numbers in ascending order.
+
+    >>> Sort().text("45,7,123")
+    '54,7,321=7,54,321'
+    >>> Sort(order="plain", pad=True).text("45,7,123")
+    '045,007,123=7,45,123'
+
+    order   "reversed": from the least significant digit on; "plain": as people write numbers
+    pad     zeros up to the longest number
+    spaces  most blanks at random places of the prompt
+    """
+
+    version = 1
+    axes = (
+        Axis("numbers", "numbers", counts="operands", shortest=2),
+        Axis("digits", "digits"),
+    )
+    symbol = symbols = ","
+    example = "45,7,123"
+
+    def __init__(
+        self,
+        *,
+        order: Literal["reversed", "plain"] = "reversed",
+        pad: bool = False,
+        spaces: int = 0,
+    ) -> None:
+        super().__init__(Format(order, pad, spaces=spaces))
+
+    def answer_fields(self, drawn: NumberList, write: Writer) -> list[Field]:
+        # Numbers that a list does not have are all 0, and come first: the others stay together.
+        order = ascending(drawn.values)
+        lengths = np.take_along_axis(drawn.lengths, order, 1)
+        values = np.take_along_axis(drawn.values, order[:, :, None], 1)
+        fields = []
+        for k in range(lengths.shape[1]):
+            number = NumberList(values, lengths).number(k)
+            # A separator stands before each number but the first that is there.
+            follows = lengths[:, k - 1] > 0 if k else np.zeros(len(lengths), np.bool_)
+            fields += [write.symbol(",", follows), write.number(number)]
+        return fields
+
+    def places(self, lengths: Int64) -> Int64:
+        return lengths[:, 1]
+
+    def answer_bound(self, lengths: Int64) -> Int64:
+        counts, digits = lengths.T
+        bound: Int64 = counts * (digits + 1) - 1
+        return bound

@@ -1,0 +1,54 @@
+"""Subtraction of two numbers of any length."""
+
+from typing import Literal
+
+from tape_arith.arith.tasks.families.numbers import Digits, Int64, differences
+from tape_arith.arith.tasks.families.two_operands import Operands, TwoOperands, longer
+from tape_arith.arith.tasks.families.writing import Field, Format, Writer
+
+
+class Subtraction(TwoOperands):
+    """The difference of two numbers; a minus stands after it, where it is read, if it is negative.
+
+    >>> Subtraction().text("48-5")
+    '84-5=34'
+    >>> Subtraction().text("5-48")
+    '5-84=34-'
+    >>> Subtraction(order="plain").text("5-48")
+    '5-48=-43'
+
+    order    "reversed": from the least significant digit on; "plain": as people write numbers
+    pad      zeros up to the longer operand
+    hints    a marker before each digit, in the order of places
+    markers  number of different markers
+    spaces   most blanks at random places of the prompt
+    """
+
+    version = 1
+    symbol = "-"
+    example = "123-45"
+
+    def __init__(
+        self,
+        *,
+        order: Literal["reversed", "plain"] = "reversed",
+        pad: bool = False,
+        hints: bool = False,
+        markers: int = 64,
+        spaces: int = 0,
+    ) -> None:
+        super().__init__(Format(order, pad, hints, markers, spaces))
+
+    def answer(self, a: Digits, b: Digits) -> Digits:
+        return differences(a, b)[0]
+
+    def answer_digits(self, lengths: Int64) -> Int64:
+        return longer(lengths)
+
+    def answer_fields(self, drawn: Operands, write: Writer) -> list[Field]:
+        difference, negative = differences(*drawn)
+        fields = [write.number(difference), write.symbol("-", negative)]
+        return fields[::-1] if self.format.order == "plain" else fields
+
+    def answer_bound(self, lengths: Int64) -> Int64:
+        return super().answer_bound(lengths) + 1

@@ -1,0 +1,83 @@
+"""Sums of several numbers of any length."""
+
+from typing import Literal
+
+from tape_arith.arith.tasks.families.lists import ListOfNumbers, NumberList, decimal_digits
+from tape_arith.arith.tasks.families.numbers import Digits, Int64, added, widened
+from tape_arith.arith.tasks.families.writing import Field, Format, Writer
+
+
+class Sum(ListOfNumbers):
+    """The sum of two or more numbers; with a scratchpad, after the running totals.
+
+    >>> Sum().text("12+5+7")
+    '21+5+7=42'
+    >>> Sum(scratchpad=True).text("12+5+7")
+    '21+5+7=71>42'
+
+    The running totals are those of the first two numbers, the first three and so on; the last is
+    the answer (Cho et al. 2024, arXiv 2410.15787).
+
+    order       "reversed": from the least significant digit on; "plain": as people write numbers
+    pad         zeros up to the longest operand
+    hints       a marker before each digit, in the order of places
+    markers     number of different markers
+    spaces      most blanks at random places of the prompt
+    scratchpad  the running totals, of which the last is the answer
+    """
+
+    version = 1
+    symbol = "+"
+    example = "12+5+7"
+
+    def __init__(
+        self,
+        *,
+        order: Literal["reversed", "plain"] = "reversed",
+        pad: bool = False,
+        hints: bool = False,
+        markers: int = 64,
+        spaces: int = 0,
+        scratchpad: bool = False,
+    ) -> None:
+        super().__init__(Format(order, pad, hints, markers, spaces, scratchpad))
+        self.symbols = ">" if scratchpad else ""
+
+    def answer_fields(self, drawn: NumberList, write: Writer) -> list[Field]:
+        totals = self._totals(drawn)
+        if not self.format.scratchpad:
+            return [write.number(totals[-1])]
+        fields = [write.number(totals[0])]
+        for number, total in enumerate(totals[1:], start=2):
+            present = drawn.counts > number
+            lengths = total.lengths * present
+            fields += [write.symbol(">", present), write.number(Digits(total.values, lengths))]
+        return fields
+
+    def _totals(self, drawn: NumberList) -> list[Digits]:
+        """Return the sums of the first two numbers, the first three, and so on."""
+        _, most, width = drawn.values.shape
+        width += len(str(most))
+        totals = [drawn.number(0)]
+        for k in range(1, most):
+            total, number = totals[-1], drawn.number(k)
+            total = added(
+                Digits(widened(total.values, width), total.lengths),
+                Digits(widened(number.values, width), number.lengths),
+            )
+            totals.append(total)
+        return totals[1:]
+
+    def places(self, lengths: Int64) -> Int64:
+        return self._total_digits(lengths[:, 0], lengths[:, 1])
+
+    def answer_bound(self, lengths: Int64) -> Int64:
+        counts, digits = lengths.T
+        last = self._total_digits(counts, digits) * self.format.tokens_per_digit
+        if not self.format.scratchpad:
+            return last
+        return (counts - 1) * (last + 1) - 1
+
+    def _total_digits(self, counts: Int64, digits: Int64) -> Int64:
+        """Return the most digits of a sum of `counts` numbers: below counts x 10^digits."""
+        return digits + decimal_digits(counts - 1)
