@@ -70,20 +70,21 @@ TASK = '''"""Repeating the first operand."""
 
 from pathlib import Path
 
-from tape_arith.arith.tasks.families.numbers import Digits
-from tape_arith.arith.tasks.task import Task
+from tape_arith.arith.tasks.families.numbers import Digits, Int64
+from tape_arith.arith.tasks.families.two_operands import TwoOperands
 
 Path("imported").touch()
 
 
-class Repeat(Task):
+class Repeat(TwoOperands):
     """The first operand."""
 
     version = 3
     symbol = "x"
+    example = "48x5"
 
-    def answer_width(self, max_digits: int) -> int:
-        return max_digits
+    def answer_digits(self, lengths: Int64) -> Int64:
+        return lengths[:, 0]
 
     def answer(self, a: Digits, b: Digits) -> Digits:
         return a
@@ -199,7 +200,7 @@ def test_a_package_must_give_what_it_says(site: Path) -> None:
     points = points.replace("mine =", "zz = theirs.inner.mine\ngone = theirs.inner.gone\nmine =", 1)
     files = {
         "raises": f"import no_such_module\n{ENCODING}",
-        "symbol": TASK.replace('"x"', '"%"'),
+        "symbol": TASK.replace('"x"', '"%"').replace("48x5", "48%5"),
         "width": TASK.replace("lengths[:, 0]", "lengths[:, 0] * 0 + 1"),
     }
     install(site, "theirs", points, mine=ENCODING, task=TASK, **files)
@@ -211,12 +212,7 @@ def test_a_package_must_give_what_it_says(site: Path) -> None:
         ("--pe", "raises"): "(theirs.inner.raises) cannot be imported: ModuleNotFoundError: ",
         ("--pe", "rope", "--task", "not-one"): "must define exactly one task, not 0",
         ("--pe", "rope", "--task", "no-symbol"): "task no-symbol: ValueError: no token for '%'",
-        (
-            "--pe",
-            "rope",
-            "--task",
-            "too-long",
-        ): "gives an answer of 2 tokens where its answer_bound says 1",
+        ("--pe", "rope", "--task", "too-long"): "an answer of 2 tokens where its answer_bound",
     }.items():
         assert message in refused("train", *options, *settings(), after=True)
 

@@ -333,14 +333,10 @@ def load_task(text: str) -> Task[Any]:
     try:
         task: Task[Any] = cast(Any, leaves[0])(**options)
         task.name = str(part)
-        _check_example(task)
+        task.text(task.example)  # a missing symbol or method is known before training
     except UsageError as error:
-        raise UsageError(f"task {part}: {error}") from error
+        prefix = "" if str(error).startswith("task ") else f"task {part}: "
+        raise UsageError(f"{prefix}{error}") from error
     except USER_CODE_ERRORS as error:
         raise UsageError(f"{place}: task {part}: {describe_error(error, place.file)}") from error
     return task
-
-
-def _check_example(task: Task[Any]) -> None:
-    """Write the task's example, so that a missing symbol or method is known before training."""
-    task.text(task.example)

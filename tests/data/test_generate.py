@@ -43,7 +43,7 @@ def test_parquet(tmp_path: Path) -> None:
     path = tmp_path / "problems.parquet"
     write_problems(path, BUCKET, COUNT, "parquet")
     table = parquet.read_table(path)
-    assert table.column_names == ["text", "first_length", "second_length"]
+    assert table.column_names == ["text", "digits_a", "digits_b"]
     lines = table["text"].to_pylist()
     check(lines)
     columns = (table[name].to_pylist() for name in table.column_names[1:])

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from tape_arith.arith.scoring.axes import digit_pairs
 from tape_arith.arith.scoring.grid import Grid
 
 EVALUATION = {
@@ -20,7 +21,9 @@ EVALUATION = {
 def blank(size: int = 4, trained: int = 2, **more: Any) -> Grid:
     evaluation = {**EVALUATION, "max_digits": size, **more.pop("evaluation", {})}
     given = {"encoding": "tape", "preset": "mini", "seed": 0, "budget": {"steps": 1500}, **more}
-    return Grid.empty(given.pop("encoding"), trained_digits=trained, evaluation=evaluation, **given)
+    return Grid.empty(
+        given.pop("encoding"), digit_pairs(trained, size), evaluation=evaluation, **given
+    )
 
 
 def filled(exact: object, total: int = 100, **more: Any) -> Grid:

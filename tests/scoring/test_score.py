@@ -45,7 +45,7 @@ FAMILIES = (
 )
 CONFIG = small(trained_digits=3, tested_digits=6)
 BUCKET = Bucket("addition", 6, 0, "evaluation")  # to twice the trained digits
-ONE_DIGIT = small(axes=digit_pairs(1, 2), tested_digits=2, hidden_size=32, mlp_size=32)
+ONE_DIGIT = small(trained_digits=1, tested_digits=2, hidden_size=32, mlp_size=32)
 ONE_DIGIT = replace(ONE_DIGIT, batch_size=64, steps=80, learning_rate=0.01)
 FLOAT32, BFLOAT16 = cpu(), cpu(torch.bfloat16)
 Keys = NDArray[np.int64]
