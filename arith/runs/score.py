@@ -48,7 +48,7 @@ def score_run(
     evaluation_set = evaluation_set.normalized(config.tested_digits)
     digits = evaluation_set.max_digits or config.tested_digits
     file = folder.grid_file(extrapolation, evaluation_set)
-    bucket = Bucket(config.task, digits, config.evaluation_seed, evaluation_set.split)
+    bucket = config.evaluation_bucket(evaluation_set.split, digits)
     empty = empty_grid(record, bucket, config.problems_per_cell, extrapolation)
     grid = _begun(file, empty, fresh)
     if grid.complete:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeV
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from tape_arith.arith.data.bucket import EVALUATION, MOST_PER_CELL
 from tape_arith.arith.files import (
@@ -106,9 +106,13 @@ class Grid:
         document = read_document(path, _GridDocument)
         excluded = {*_CELLS, "axes", "trained_digits"}
         facts = document.model_dump(exclude=excluded, exclude_none=True)
-        exact, total = np.array(document.exact), np.array(document.total)
-        right_share = np.nan_to_num(np.array(document.right_share, np.float64))
-        first_wrong = np.nan_to_num(np.array(document.first_wrong, np.float64))
+        cells = {
+            name: np.array(getattr(document, name)).reshape(shape(document.scored_axes))
+            for name in _CELLS
+        }
+        exact, total = cells["exact"], cells["total"]
+        right_share = np.nan_to_num(cells["right_share"].astype(np.float64))
+        first_wrong = np.nan_to_num(cells["first_wrong"].astype(np.float64))
         return cls(
             **facts,
             axes=document.scored_axes,
@@ -280,7 +284,18 @@ def _nullable(sums: NDArray[Any], counts: Ints) -> Any:
 _CELLS = ("exact", "total", "right_share", "first_wrong")
 _Scalar = int | float | Text
 _Value = TypeVar("_Value")
-_Cells = list[_Value] | list[list[_Value]]
+
+
+def _as_rows(cells: Any) -> Any:
+    """Return the cells of a grid of one axis as one row; those of two axes as they are."""
+    return (
+        [cells]
+        if isinstance(cells, list) and not isinstance(next(iter(cells), []), list)
+        else cells
+    )
+
+
+_Cells = Annotated[list[list[_Value]], BeforeValidator(_as_rows)]
 
 
 class _Evaluation(Part):
@@ -346,11 +361,12 @@ class _GridDocument(Part):
             for axis in digits
         ):
             raise ValueError("'axes', 'trained_digits' and 'max_digits' contradict each other")
-        expected = shape(self.scored_axes)
+        *first, columns = shape(self.scored_axes)
+        num_rows = first[0] if first else 1
         for name in _CELLS:
-            if _shape(getattr(self, name)) != expected:
-                size = " rows of ".join(map(str, expected))
-                raise ValueError(f"'{name}' must be {size}")
+            rows = getattr(self, name)
+            if len(rows) != num_rows or any(len(row) != columns for row in rows):
+                raise ValueError(f"'{name}' must be {num_rows} rows of {columns}")
         exact, total = np.array(self.exact), np.array(self.total)
         # A block holds a problem of every cell.
         if (
@@ -361,12 +377,3 @@ class _GridDocument(Part):
         ):
             raise ValueError("'exact', 'total' and 'blocks_done' contradict each other")
         return self
-
-
-def _shape(cells: list[Any]) -> tuple[int, ...] | None:
-    """Return the shape of nested lists; None if rows differ in length."""
-    lengths = {len(row) if isinstance(row, list) else None for row in cells}
-    if len(lengths) > 1:
-        return None
-    (length,) = lengths or {None}
-    return (len(cells),) if length is None else (len(cells), length)

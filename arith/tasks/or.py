@@ -32,6 +32,7 @@ class Or(TwoOperands):
     version = 1
     axes = (Axis("bits of a", "bits_a"), Axis("bits of b", "bits_b"))
     operand = "[01]+"
+    writing_rule = ", with bits 0 and 1"
 
     def __init__(
         self, *, op: Literal["or", "and", "xor"] = "or", pad: bool = False, spaces: int = 0

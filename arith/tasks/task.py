@@ -93,6 +93,8 @@ class Task(ABC, Generic[Drawn]):
     """A problem as people write it."""
     symbols: str = ""
     """Symbols that the vocabulary has for this task alone."""
+    writing_rule: ClassVar[str] = ""
+    """What `example` does not show, for the error of a problem that is not one."""
     separators: str = "="
     """Symbols that end a part of the prompt."""
     name: str = ""
@@ -246,7 +248,10 @@ class Task(ABC, Generic[Drawn]):
 
     def not_a_problem(self, written: str) -> UsageError:
         """Return the error of `read`."""
-        return UsageError(f"'{written}' is no problem of {self.name}: write it as {self.example}")
+        return UsageError(
+            f"'{written}' is no problem of {self.name}: write it as in {self.example}"
+            f"{self.writing_rule}"
+        )
 
     def parse(self, written: str) -> Problems:
         """Return the problem that is written as in `example`, with the first markers and no blanks.

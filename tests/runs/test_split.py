@@ -141,6 +141,6 @@ def test_a_longer_budget_keeps_the_earlier_grids_apart(hard: Path) -> None:
 
 
 def test_a_task_without_hard_sums(comparison: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(type(load_task("addition")), "carry_operands")
+    monkeypatch.delattr(type(load_task("addition")), "hard_halves")
     with untouched(comparison):
         assert "task addition has no split 'carry'" in refused("score", ROPE, "--split", CARRY)

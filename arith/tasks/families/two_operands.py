@@ -35,6 +35,7 @@ class TwoOperands(Task[Operands]):
     axes = (Axis("digits of a", "digits_a"), Axis("digits of b", "digits_b"))
     symbol: str
     """The operator, one symbol of the vocabulary."""
+    writing_rule = ", without leading zeros"
     operand: ClassVar[str] = "[1-9][0-9]*"
     """How an operand is written."""
 
