@@ -66,10 +66,12 @@ def _describe(name: str) -> tuple[dict[str, Any], str]:
 
     if name == _SWEEPS:
         sweeps = [load_sweep(name) for name in sweep_names()]
-        rows = [(s.name, s.preset, len(s.runs(Path("runs"))), s.summary) for s in sweeps]
-        lines = [
-            f"{name:<16}{preset:<10}{runs:>4} runs  {text}" for name, preset, runs, text in rows
-        ]
+        rows = [(s.name, ",".join(s.presets), len(s.runs(Path("runs"))), s.summary) for s in sweeps]
+        lines = []
+        for name, chosen, runs, text in rows:
+            several = chosen.count(",") + 1
+            chosen = chosen if several == 1 else f"{several} presets"
+            lines.append(f"{name:<16}{chosen:<12}{runs:>4} runs  {text}")
         lines.append(f"Files: {BUNDLED}")
         keys = ("name", "preset", "runs", "summary")
         return {_SWEEPS: [dict(zip(keys, row, strict=True)) for row in rows]}, "\n".join(lines)

@@ -46,11 +46,19 @@ def known_preset(name: str | None) -> str | None:
 
 
 def load_preset(name: str) -> Config:
-    """Return the config of a preset. Raises UsageError for an unknown name."""
+    """Return the config of a preset. Raises UsageError for an unknown name.
+
+    A preset may name another as its `base` and give only what differs from it.
+    """
     known_preset(name)
     path = PRESETS_FOLDER / f"{name}.toml"
     try:
-        return validated(parse_toml(path)[1], Config)
+        content = parse_toml(path)[1]
+        base = content.pop("base", None)
+        settings = {} if base is None else load_preset(base).as_dict()
+        return validated({**settings, **content}, Config)
+    except RecursionError:
+        raise Failure(f"{path}: its base leads back to itself: name another preset") from None
     except ValueError as error:  # not TOML, or UsageError
         raise Failure(f"{path}: {error}") from error
 

@@ -89,7 +89,7 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool) -> dic
         "schema": 1,
         "sweep": sweep.name,
         "summary": sweep.summary,
-        "preset": sweep.preset,
+        "preset": ",".join(sweep.presets),
         "varied": sweep.varied,
         "slots": slots.count,
         "jobs": rows,

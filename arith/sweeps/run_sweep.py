@@ -112,16 +112,18 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
         table: list[Row] = []
         for combination in sweep.combinations:
             panels: dict[Config, list[list[Grid]]] = {}
-            for config, panel in choices(sweep, combination, scored):
+            for config, panel in choices(sweep, combination.configs, scored):
                 panels.setdefault(config, []).append(panel)
+            preset = {"preset": combination.preset} if len(sweep.presets) > 1 else {}
             table += ranked(  # ranks hold within a combination
-                replace(row, settings=sweep.settings(config))
+                replace(row, settings=preset | sweep.settings(config))
                 for config, alike in panels.items()
                 for row in rows(alike)
             )
-            if panels and split == EVALUATION and len(combination) == 1 and _is_family(sweep):
-                label = sweep.label(combination[0])
-                families["ablations" + f"@{label}" * bool(label)] = panels[combination[0]]
+            configs = combination.configs
+            if panels and split == EVALUATION and len(configs) == 1 and _is_family(sweep):
+                label = ",".join(filter(None, [*preset.values(), sweep.label(configs[0])]))
+                families["ablations" + f"@{label}" * bool(label)] = panels[configs[0]]
         if table:
             write("table" if split == EVALUATION else f"table@{split}", table, _FORMATS)
     for stem, alike in families.items():
@@ -140,22 +142,25 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
 def leaderboard(sweep: Sweep, out: Path) -> Board | None:
     """Return the leaderboard of what is scored, on the first split.
 
-    None if nothing is, or if settings vary: such runs are not ranked against each other.
+    None if nothing is, or if presets or settings vary: such runs are not ranked against each other.
     """
-    if sweep.varied:
+    if sweep.varied or len(sweep.presets) > 1:
         return None
-    ((config,),) = sweep.combinations
+    (combination,) = sweep.combinations
+    (config,) = combination.configs
     scored = scored_grids(sweep, out, EvaluationSet(sweep.splits[0]))
     if not scored:
         return None
-    return board_of(list(scored.values()), read_runs(sweep.root(out, config)))[0]
+    return board_of(list(scored.values()), read_runs(sweep.root(out, combination.preset, config)))[
+        0
+    ]
 
 
 def _is_family(sweep: Sweep) -> bool:
     """Return whether most encodings differ only in options from another one of the sweep."""
-    counts = Counter(str(name).split(":")[0] for name in sweep.seeds)
+    counts = Counter(str(name).split(":")[0] for name in sweep.names)
     related = sum(count for count in counts.values() if count > 1)
-    return 2 * related > len(sweep.seeds)
+    return 2 * related > len(sweep.names)
 
 
 def scored_grids(
@@ -171,7 +176,7 @@ def scored_grids(
 
 def choices(
     sweep: Sweep,
-    combination: Sequence[Config],
+    configs: Sequence[Config],
     scored: Mapping[tuple[Name, Config], list[Grid]],
 ) -> Iterator[tuple[Config, list[Grid]]]:
     """Yield, for each encoding, its config in a combination of settings, with the grids.
@@ -180,10 +185,10 @@ def choices(
     equals), never by a result out of distribution. Skips an encoding unless all its rates have the
     same seeds with a mean in distribution: otherwise the choice would not be fair.
     """
-    for name in sweep.seeds:
-        panels = {config: scored.get((name, config), []) for config in combination}
-        best = combination[0]
-        if len(combination) > 1:
+    for name in sweep.names:
+        panels = {config: scored.get((name, config), []) for config in configs}
+        best = configs[0]
+        if len(configs) > 1:
             for config, panel in panels.items():
                 panels[config] = [grid for grid in panel if grid.converged is not None]
             seeds = {tuple(grid.seed for grid in panel) for panel in panels.values()}

@@ -1,8 +1,8 @@
 """A sweep: a TOML file that names encodings to train and their seeds. Never imports torch.
 
     # What is compared here: the line that `tape-arith sweep` shows.
-    preset = "mini"
-    encodings = ["rope", "tape+yarn"]     # or [[groups]], each with its encodings and seeds
+    preset = "mini"                       # or presets = ["mini-copy", "mini-sort"]
+    encodings = ["rope", "tape+yarn"]     # or [[groups]], each with encodings, seeds and presets
     seeds = [0, 1, 2]                     # the outer loop: all encodings are trained with 0 first
     splits = ["evaluation", "carry"]      # what is scored (default: evaluation)
 
@@ -19,7 +19,8 @@
 weights of rope; tape@only-positional-from=rope does too, but trains tape's own parameters alone.
 For both, rope is trained first, and not scored. Runs whose settings are not
 the preset's go to a folder named after the sweep, with a subfolder for each combination, never
-among the preset's runs. Only the learning rate can be tuned.
+among the preset's runs. Several presets, as of several tasks, are each ranked by themselves, and a
+group may have fewer of them. Only the learning rate can be tuned.
 """
 
 from collections import Counter
@@ -98,22 +99,44 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Combination:
+    """A preset and a combination of settings.
+
+    It has one config or, if learning rates are tuned, one for each rate: tables take, for each
+    encoding, the config that is best in distribution.
+    """
+
+    preset: str
+    configs: tuple[Config, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Encodings with their seeds, in the file's order, and the presets they are trained with."""
+
+    presets: tuple[str, ...]
+    seeds: dict[Name, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
 class Sweep:
     """The content of a sweep's file, checked: every name is known."""
 
     name: str
     summary: str
-    preset: str
-    combinations: tuple[tuple[Config, ...], ...]
-    """For each combination of settings its config or, if learning rates are tuned, one config for
-    each rate: tables take, for each encoding, the config that is best in distribution."""
-    seeds: dict[Name, tuple[int, ...]]
-    """The seeds of each encoding, in the file's order."""
+    presets: tuple[str, ...]
+    combinations: tuple[Combination, ...]
+    groups: tuple[Group, ...]
     splits: tuple[str, ...] = (EVALUATION,)
     varied: tuple[str, ...] = ()
     """The names of the settings in which configs differ."""
     text: str = ""
     """The text of the file."""
+
+    @property
+    def names(self) -> list[Name]:
+        """The encodings, in the file's order."""
+        return list(dict.fromkeys(name for group in self.groups for name in group.seeds))
 
     def settings(self, config: Config) -> dict[str, Any]:
         """Return the values of the varied settings."""
@@ -123,20 +146,26 @@ class Sweep:
         """Format varied settings as part of a path: "hidden_size=128,learning_rate=0.001"."""
         return ",".join(f"{key}={slug(str(v))}" for key, v in self.settings(config).items())
 
-    def root(self, out: Path, config: Config) -> Path:
+    def root(self, out: Path, preset: str, config: Config) -> Path:
         """Return the folder of the runs of `config` below `out`."""
-        own = self.varied or config != load_preset(self.preset)
+        own = self.varied or config != load_preset(preset)
         return out / self.name / self.label(config) if own else out
 
     def runs(self, out: Path) -> list[Run]:
         """List the runs, seed by seed."""
-        roots = {config: self.root(out, config) for config in chain(*self.combinations)}
+        places = [
+            (combination.preset, config, self.root(out, combination.preset, config))
+            for combination in self.combinations
+            for config in combination.configs
+        ]
+        every_seed = chain.from_iterable(chain(*(group.seeds.values() for group in self.groups)))
         return [
-            Run(name, seed, self.preset, config, root, self.settings(config))
-            for seed in dict.fromkeys(seed for own in self.seeds.values() for seed in own)
-            for name, own in self.seeds.items()
-            for config, root in roots.items()
-            if seed in own
+            Run(name, seed, preset, config, root, self.settings(config))
+            for seed in dict.fromkeys(every_seed)
+            for group in self.groups
+            for name, own in group.seeds.items()
+            for preset, config, root in places
+            if seed in own and preset in group.presets
         ]
 
 
@@ -174,9 +203,13 @@ def load_sweep(name: str) -> Sweep:
         raise UsageError(f"{path}: {error}") from error
 
 
+_Presets = Annotated[list[str], Field(min_length=1)]
+
+
 class _GroupTable(Part):
     encodings: Annotated[list[str], Field(min_length=1)]
     seeds: Annotated[list[Count], Field(min_length=1, max_length=_MOST)]
+    presets: _Presets | None = None
 
 
 class _Tune(Part):
@@ -190,7 +223,8 @@ _Grid = Annotated[dict[str, _Values], Field(min_length=1)]
 class SweepFile(Part):
     """The keys of a sweep's file."""
 
-    preset: str
+    preset: str | None = None
+    presets: _Presets | None = None
     encodings: list[str] | None = None
     seeds: list[Count] | None = None
     groups: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
@@ -216,8 +250,12 @@ def _table(name: str, content: Mapping[str, Any], model: type[_Model]) -> _Model
 
 def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
     file = validated(content, SweepFile)
-    settings = {**load_preset(file.preset).as_dict(), **file.settings}
-    validated(settings, Config)
+    if (file.preset is None) == (file.presets is None):
+        raise UsageError("give preset, or presets that each have a table of their own")
+    presets = tuple(file.presets or [file.preset or ""])
+    bases = {preset: {**load_preset(preset).as_dict(), **file.settings} for preset in presets}
+    for settings in bases.values():
+        validated(settings, Config)
     grids, rates = file.grid or [{}], list[dict[str, Any]]([{}])
     if file.tune is not None:
         rates = [{"learning_rate": rate} for rate in _table("tune", file.tune, _Tune).learning_rate]
@@ -226,7 +264,7 @@ def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
     if sum(prod(map(len, grid.values())) for grid in grids) > _MOST:
         raise UsageError(f"[grid] has more than {_MOST} combinations")
 
-    def config(changed: dict[str, Any]) -> Config:
+    def config(settings: dict[str, Any], changed: dict[str, Any]) -> Config:
         config = validated({**settings, **changed}, Config)
         named = {*file.settings, *changed}
         if {"hidden_size", "head_dim"}.isdisjoint(named) or "num_heads" in named:
@@ -235,22 +273,27 @@ def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
         return validated({**settings, **changed, "num_heads": heads}, Config)
 
     combinations = tuple(
-        tuple(config(dict(zip(grid, values, strict=True)) | rate) for rate in rates)
+        Combination(
+            preset,
+            tuple(config(base, dict(zip(grid, values, strict=True)) | rate) for rate in rates),
+        )
+        for preset, base in bases.items()
         for grid in grids
         for values in product(*grid.values())
     )
     varied = tuple(dict.fromkeys(key for table in (*grids, *rates) for key in table))
     summary = text.split("\n")[0].removeprefix("#").strip() if text.startswith("#") else ""
     splits = tuple(map(known_split, file.splits))
-    sweep = Sweep(name, summary, file.preset, combinations, _seeds(file), splits, varied, text)
-    for same, count in Counter(chain.from_iterable(combinations)).items():
+    groups = _groups(file, presets)
+    sweep = Sweep(name, summary, presets, combinations, groups, splits, varied, text)
+    for same, count in Counter(chain(*(each.configs for each in combinations))).items():
         if count > 1:
-            raise UsageError(f"{sweep.label(same)} is named twice")
+            raise UsageError(f"{sweep.label(same) or 'a preset'} is named twice")
     return sweep
 
 
-def _seeds(file: SweepFile) -> dict[Name, tuple[int, ...]]:
-    """Return the seeds of each encoding; "*" stands for those that the file does not name."""
+def _groups(file: SweepFile, presets: tuple[str, ...]) -> tuple[Group, ...]:
+    """Return the groups; "*" stands for the encodings that the file does not name."""
     if (file.groups is None) == (file.encodings is None and file.seeds is None):
         raise UsageError("give encodings and seeds, or [[groups]] that have them")
     if file.groups is None:
@@ -259,18 +302,25 @@ def _seeds(file: SweepFile) -> dict[Name, tuple[int, ...]]:
         tables = [_table("groups", group, _GroupTable) for group in file.groups]
     named = {str(parse(text)) for table in tables for text in table.encodings if text != "*"}
     rest = [name for name in known_names("encoding") if name not in named]
-    seeds: dict[Name, tuple[int, ...]] = {}
+    groups, named_with = [], set[tuple[str, Name]]()
     for table in tables:
+        own = tuple(table.presets or presets)
+        if unlisted := [preset for preset in own if preset not in presets]:
+            raise unknown("preset of this sweep", unlisted[0], presets)
+        seeds: dict[Name, tuple[int, ...]] = {}
         for text in table.encodings:
             for name in map(parse, rest if text == "*" else [text]):
-                if name in seeds:
+                pairs = {(preset, name) for preset in own}
+                if pairs & named_with:
                     raise UsageError(f"{name} is named twice")
+                named_with |= pairs
                 seeds[name] = tuple(dict.fromkeys(table.seeds))
-    first, *more = seeds
+        groups.append(Group(own, seeds))
+    first, *more = (name for group in groups for name in group.seeds)
     for name in more:  # each "from=" is one training before
         if str(name).count("from=") != str(first).count("from="):
             raise UsageError(
                 f"{first} and {name} do not begin alike, so they never stand in one table: give "
                 "each a sweep of its own (what a run begins from is trained in any case)"
             )
-    return seeds
+    return tuple(groups)

@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tape_arith.arith.runs import record
+from tape_arith.arith.tasks.task import tasks
 from tests.helpers.tiny_runs import SETTINGS, contents, done, refused, settings
 
 MINE = "# As small as can be.\n" + "\n".join(
@@ -27,7 +29,13 @@ MINE = "# As small as can be.\n" + "\n".join(
 
 
 def test_the_presets() -> None:
-    assert record.presets() == ["mini", "paper-20", "paper-40", "small-20"]
+    assert {"mini", "paper-20", "paper-40", "small-20"} <= set(record.presets())
+    for name in tasks():  # one for each, at mini's recipe
+        preset = record.load_preset("mini" if name == "addition" else f"mini-{name}")
+        lengths = ("trained_digits", "tested_digits", "trained_operands", "tested_operands")
+        own = {**dict.fromkeys(lengths), "task": name, "problems_per_cell": None}
+        assert preset.task == name and preset.tested_digits == 2 * preset.trained_digits
+        assert record.changed_settings(preset, "mini").keys() <= own.keys()
     paper = record.load_preset("paper-40")
     assert (paper.trained_digits, paper.tested_digits, paper.num_problems) == (40, 80, 20_000_000)
     assert (paper.steps, paper.batch_size, paper.clip) == (20_000, 512, 0.5)
@@ -57,7 +65,7 @@ def test_a_preset_in_one_file(mine: Path) -> None:
     assert Path("runs/mine/rope.png").exists()
     assert "mine         As small as can be." in done("list").out
     listed = {preset["name"] for preset in json.loads(done("list", "--json").out)["presets"]}
-    assert listed == {"mine", "mini", "paper-20", "paper-40", "small-20"}
+    assert listed == set(record.presets()) > {"mine", "mini"}
     mine.write_text(MINE.replace("steps = 4", "steps = true"))
     line = refused("train", "--pe", "rope", "--preset", "mine", code=1)
     assert "mine.toml" in line and "'steps' must be a valid integer, not True" in line
@@ -85,3 +93,11 @@ def test_settings_that_are_wrong(here: Path, setting: str, message: str) -> None
     changed = [word for pair in setting.split(" ") for word in ("--set", pair)]
     assert message in refused("run", "--pe", "rope", *settings(), *changed)
     assert contents(here) == {}  # refused before a problem is made
+
+
+def test_a_preset_on_another(mine: Path) -> None:
+    mine.write_text('# Longer.\nbase = "mini"\nsteps = 1_500\n')
+    mini = record.load_preset("mini")
+    assert record.load_preset("mine") == replace(mini, steps=1_500)
+    mine.write_text('base = "mine"\n')
+    assert "its base leads back to itself" in refused("list", "mine", code=1)

@@ -25,14 +25,15 @@ def test_bundled_sweeps_are_sound(name: str) -> None:
     content = load_sweep(name)
     assert content.summary.endswith((".", "runs"))
     runs = content.runs(OUT)
-    assert len({(str(run.name), run.seed, run.root) for run in runs}) == len(runs)
+    assert len({(str(run.name), run.seed, run.root, run.preset) for run in runs}) == len(runs)
 
 
 @pytest.mark.parametrize("name", [name for name in sweep_names() if name.startswith("tuned")])
 def test_the_tuned_track_searches_the_same_for_all(name: str) -> None:
     content = load_sweep(name)
-    usual = load_preset(content.preset)
-    ((first, *others),) = content.combinations
+    usual = load_preset(content.presets[0])
+    (combination,) = content.combinations
+    first, *others = combination.configs
     assert first == usual and len(others) == 2
     for config, share in zip(others, (1 / 3, 3), strict=True):
         assert config.learning_rate == pytest.approx(share * usual.learning_rate, rel=2e-4)
@@ -51,7 +52,7 @@ def test_groups_have_their_own_seeds_and_a_star_is_what_is_not_named(here: Path)
     pairs = [(str(run.name), run.seed) for run in content.runs(OUT)]
     assert pairs == [("rope", 0), ("fire", 0), ("rope", 1), ("fire", 1), ("nope", 1), ("nope", 2)]
     starred = sweep('encodings = ["rope+yarn", "fire", "*", "abacus+rope"]\nseeds = [0]\n')
-    names = [str(name) for name in starred.seeds]
+    names = [str(name) for name in starred.names]
     assert names[:2] == ["rope+yarn", "fire"] and names.count("fire") == 1
     assert set(known_names("encoding")) <= set(names)
 
@@ -101,7 +102,7 @@ GOOD = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n'
 BAD = {
     GOOD + "[grid]\nlearning_rate = [0.5]\n[tune]\nlearning_rate = [0.1, 0.2]": "leave it out of",
     "encodngs = []": "unknown key 'encodngs': did you mean 'encodings'?",
-    'encodings = ["rope"]\nseeds = [0]': "'preset' is missing",
+    'encodings = ["rope"]\nseeds = [0]': "give preset, or presets that each",
     GOOD.replace("mini", "minni"): "unknown preset 'minni': did you mean 'mini'?",
     GOOD.replace("rope", "rpoe"): "unknown encoding 'rpoe': did you mean",
     GOOD.replace('"rope"', '"rope", "rope"'): "rope is named twice",
