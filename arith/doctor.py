@@ -176,7 +176,7 @@ def _compiler(device: str) -> Check:
     if path is not None:
         return Check("compiler", "ok", path)
     if device == "cpu":
-        fix = "only --compile needs one for C++: install g++, or name one in CXX"
+        fix = "long trainings are slower without one for C++: install g++, or name one in CXX"
         return Check("compiler", "missing", f"no {names[0]}", fix)
     fix = "install gcc, or name one in CC; --no-compile --backend sdpa works without, slowly"
     return Check("compiler", "broken", f"no {' and no '.join(names)}", fix)

@@ -5,7 +5,9 @@ import logging
 import os
 import shutil
 import sys
+import sysconfig
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -38,6 +40,9 @@ CPU_OPTIONS: dict[str, Any] = {
     "options": {
         # Runs a graph as one C++ call, so that other threads can run at the same time.
         "cpp_wrapper": True,
+        # One thread in generated loops, as in all that is done for a group of rows: so bits do not
+        # depend on the number of threads. The default is torch's number at the time of compiling.
+        "cpp.threads": 1,
         # Caches traced graphs on disk although blocks leave autocast for a while. This is safe
         # because autocast's arguments are part of the graph and so of the cache key; a default type
         # is not, so code that enters autocast inside a block must name one.
@@ -199,16 +204,21 @@ def compile_state_changed(decoder: Decoder, dtype: torch.dtype) -> bool:
 
 
 def check_compiler(hardware: Hardware) -> None:
-    """Raises UsageError if compiling on a CPU is requested but torch is too old or C++ missing."""
-    if hardware.device != "cpu" or not hardware.compiles:
-        return
+    """Raises UsageError if compiling on a CPU is requested but cannot be done."""
+    if hardware.device == "cpu" and hardware.compiles and (reason := why_not_compilable()):
+        raise UsageError(f"--compile on a CPU {reason}, or do without")
+
+
+def why_not_compilable() -> str | None:
+    """Return what compiling on this CPU lacks, and the remedy; None if it lacks nothing."""
     if not ISOLATES:
-        raise UsageError("--compile on a CPU needs torch 2.13 or newer: install it, or do without")
+        return "needs torch 2.13 or newer: install it"
     if shutil.which(cxx()) is None:
-        raise UsageError(
-            f"--compile needs a C++ compiler, and there is no {cxx()}: install one, or name it in "
-            "CXX"
-        )
+        return f"needs a C++ compiler, and there is no {cxx()}: install one, or name it in CXX"
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    if not header.exists():
+        return f"needs Python's headers, and there is no {header}: install them (python3-dev)"
+    return None
 
 
 def cxx() -> str:

@@ -85,7 +85,7 @@ class AttentionChoice(NamedTuple):
     """The options --backend and --compile.
 
     attention  "auto" or one of BACKENDS
-    compiled   whether blocks are compiled; None means on a GPU only
+    compiled   whether blocks are compiled; None means on a GPU only, unless a training chooses
     """
 
     attention: str = "auto"

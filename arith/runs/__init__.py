@@ -2,6 +2,7 @@
 
 record.py folder.py metrics.py  presets and run.json; where each file is; metrics and trackers
 build.py weights.py             decoder, trainer and costs of a run; weights and checkpoints
+environment.py                  versions and machine of a run; whether it is compiled
 train.py init_from.py score.py  train or extend a run, begin it from another, score its grid
 answer.py command_lines.py      answers to single problems; the commands that messages advise
 """

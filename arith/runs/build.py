@@ -1,20 +1,16 @@
 """Build the decoder and trainer of a run, count its costs, report errors of users' encodings."""
 
-import platform
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from tape_arith.arith.data.dataset import FILE, Dataset, Identity
 from tape_arith.arith.data.rows import prepend_bos
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.machine import commit, own_version
 from tape_arith.arith.runs.record import RunRecord, TrainOptions, load_preset
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.task import Problems, load_task
@@ -280,6 +276,11 @@ def training_tokens(config: Config) -> int:
     return round(float(lengths.mean()) * config.batch_size * config.steps)
 
 
+def training_flops(config: Config) -> float:
+    """Estimate the useful FLOPs of a training, which no encoding changes by much."""
+    return training_flops_a_token(parse("nope"), config) * training_tokens(config)
+
+
 @lru_cache(maxsize=256)
 def training_flops_a_token(name: Name, config: Config) -> float:
     """Return the useful training FLOPs per input token, averaged over the first problems."""
@@ -290,33 +291,6 @@ def training_flops_a_token(name: Name, config: Config) -> float:
     with user_errors(name.encoding):
         flops = useful_training_flops(decoder.config, decoder.pe, lengths, answers)
     return flops / sum(lengths)
-
-
-_OF_SCORING = ("tape-arith", "commit", "torch", "hardware", "attention", "compiled")
-
-
-def scoring_facts(hardware: Hardware) -> dict[str, str]:
-    """Return what a grid records of the software and machine that score it."""
-    facts = environment(hardware)
-    return {key: str(facts[key]) for key in _OF_SCORING if facts[key] is not None}
-
-
-def environment(hardware: Hardware) -> dict[str, Any]:
-    """Return the content of environment.json: versions, commit, command, machine."""
-    return {
-        "tape-arith": own_version(),
-        "commit": commit(),
-        "command": " ".join(["tape-arith", *sys.argv[1:]]),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "device": hardware.device,
-        "hardware": hardware.name,
-        "dtype": hardware.dtype_name,
-        "threads": hardware.threads,
-        "attention": hardware.attention,
-        "compiled": hardware.compiles,
-        "system": f"{platform.system()} {platform.machine()}",
-    }
 
 
 _EFFICIENCY = 0.5
@@ -335,9 +309,7 @@ def default_preset() -> tuple[str, str]:
         return "paper-40", f"preset paper-40: there is a GPU ({hardware.name})"
     timer = Timer("a @ a", globals={"a": torch.ones(size, size, dtype=hardware.dtype)})
     rate = 2.0 * size**3 / timer.blocked_autorange(min_run_time=0.2).median * hardware.threads
-    config = load_preset("paper-40")
-    flops = training_flops_a_token(parse("nope"), config) * training_tokens(config)
-    days = flops / (_EFFICIENCY * rate) / 86_400
+    days = training_flops(load_preset("paper-40")) / (_EFFICIENCY * rate) / 86_400
     return "mini", (
         f"preset mini: there is no GPU, and paper-40 would take at least {days:.1f} days of "
         "training here (--preset chooses)"

@@ -9,8 +9,9 @@ from tape_arith.arith.data.bucket import EVALUATION, Bucket, check_size
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.lock import NAME as LOCK
 from tape_arith.arith.lock import check_lock, lock_folder
-from tape_arith.arith.runs.build import scoring_facts, user_errors
+from tape_arith.arith.runs.build import user_errors
 from tape_arith.arith.runs.command_lines import why_no_weights
+from tape_arith.arith.runs.environment import scoring_facts
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.runs.weights import trained_decoder

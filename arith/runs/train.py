@@ -5,28 +5,29 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.files import write_document
 from tape_arith.arith.lock import check_lock, lock_folder
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.build import (
     build_trainer,
     check_trainable,
-    environment,
     open_training_data,
     user_errors,
     usual_dataset,
 )
 from tape_arith.arith.runs.command_lines import why_no_weights
+from tape_arith.arith.runs.environment import (
+    choose_compiling,
+    environment,
+    record_environment,
+)
 from tape_arith.arith.runs.folder import RunFolder, run_folder
 from tape_arith.arith.runs.init_from import init_from_record, with_origin, write_first_state
 from tape_arith.arith.runs.metrics import tracked
 from tape_arith.arith.runs.record import (
     DEFAULTS,
-    Environment,
     RunRecord,
     TrainOptions,
     check_can_continue,
@@ -35,22 +36,9 @@ from tape_arith.arith.runs.weights import TrainingCheckpoints, load_state, save,
 from tape_arith.arith.terminal import bar, say
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup
-from tape_arith.arith.training.step import is_out_of_memory
+from tape_arith.arith.training.step import NotCompilable, is_out_of_memory
 from tape_arith.arith.training.trainer import Line, NotFinite
 from tape_arith.models.names import Name, source_hashes
-
-# A resumed training equals an unbroken one bit for bit if these facts are equal. The commit is not
-# among them: most commits change no bit, and one that does comes with a new version.
-_DECIDES_BITS = (
-    "tape-arith",
-    "torch",
-    "device",
-    "hardware",
-    "dtype",
-    "attention",
-    "compiled",
-    "processes",
-)
 
 
 def train_run(
@@ -220,9 +208,13 @@ def continue_run(
         if options.data is None:
             data = usual_dataset(record.config, record.seed, record.data)
             options = replace(options, data=data)
+        requested = options.compute
+        if processes.size == 1:
+            compute = choose_compiling(folder, record, requested)
+            options = replace(options, compute=compute)
         trainer = build_trainer(record, options, processes)
         hardware = trainer.hardware
-        _record_environment(folder, environment(hardware) | {"processes": processes.size})
+        record_environment(folder, environment(hardware) | {"processes": processes.size})
         checkpoints = TrainingCheckpoints(folder, record, trainer)
         checkpoints.resume()
         processes.broadcast_text(str(folder.path.absolute()))
@@ -232,25 +224,34 @@ def continue_run(
         say(
             f"training {record.encoding}, seed {record.seed}, preset {record.preset}: "
             f"{trainer.decoder.num_parameters():,} parameters, {hardware.dtype_name} on "
-            f"{hardware.device}, {hardware.attention} attention"
+            f"{hardware.device}, {hardware.attention} attention, "
+            + ("compiled (the first step takes a minute)" if hardware.compiles else "not compiled")
             + (f", {processes.size} processes" if processes.size > 1 else "")
             + (f", from step {trainer.step}" if trainer.step else "")
             + (f", on the problems of {options.data}" if options.data else "")
         )
         title = f"train {record.encoding} seed {record.seed}"
-        with (
-            tracked(options.trackers, folder.tracking, record, trainer.step) as track,
-            bar(title, record.config.steps, trainer.step) as update,
-            user_errors(record.name.encoding),
-            _explained(checkpoints),
-        ):
-            finished = trainer.run(
-                should_stop,
-                log=log,
-                tick=lambda step: update(step, note),
-                save=checkpoints.save,
-                keep=checkpoints.keep,
-            )
+        try:
+            with (
+                tracked(options.trackers, folder.tracking, record, trainer.step) as track,
+                bar(title, record.config.steps, trainer.step) as update,
+                user_errors(record.name.encoding),
+                _explained(checkpoints),
+            ):
+                finished = trainer.run(
+                    should_stop,
+                    log=log,
+                    tick=lambda step: update(step, note),
+                    save=checkpoints.save,
+                    keep=checkpoints.keep,
+                )
+        except NotCompilable as error:
+            chosen = requested.compiled is None and hardware.device == "cpu"
+            if not chosen or trainer.step:  # later it would change bits
+                raise
+            say(f"note: {error}, which is taken now")
+            options = replace(options, compute=requested._replace(compiled=False))
+            return continue_run(folder, options, processes=processes, should_stop=should_stop)
         if finished:
             # Written before the final weights, so that no kill leaves a finished run without it.
             folder.write_timing("train", trainer.seconds)
@@ -301,23 +302,6 @@ def train_as_worker(
     except (PeerLost, NotFinite):  # the first process reports it
         return False
     return True
-
-
-def _record_environment(folder: RunFolder, now: dict[str, Any]) -> None:
-    """Write environment.json, and keep the environments of earlier calls in it.
-
-    Reports on stderr the changes that may make a resumed run differ from an unbroken one.
-    """
-    earlier: list[dict[str, Any]] = []
-    if folder.environment_file.exists():
-        last = folder.environment().model_dump(by_alias=True)
-        earlier = [each for each in (*last.pop("earlier"), last) if each != now]
-        changed = [key for key in _DECIDES_BITS if last[key] != now[key]]
-        if changed and folder.unfinished():
-            changes = ", ".join(f"{key} {last[key]}, now {now[key]}" for key in changed)
-            say(f"note: this will not be bit for bit an unbroken run: it began with {changes}")
-    content = {**now, "earlier": earlier} if earlier else now
-    write_document(folder.environment_file, content, Environment.kind)
 
 
 def _delete_run(folder: RunFolder) -> None:

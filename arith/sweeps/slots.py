@@ -12,7 +12,7 @@ from statistics import fmean
 import torch
 
 from tape_arith.arith.machine import available_memory, usable_cores
-from tape_arith.arith.runs.build import blueprint, training_flops_a_token, training_tokens
+from tape_arith.arith.runs.build import blueprint, training_flops
 from tape_arith.arith.sweeps.jobs import Job, done_jobs
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
@@ -26,7 +26,7 @@ MOST_FLOPS_A_STEP = 1e12
 """Training FLOPs of a step up to which one core is enough for a run: some ten seconds at 1e11
 FLOP/s. A run that is asked to stop first ends its step, and schedulers kill it after about thirty
 seconds; and with longer steps the first result of a sweep would come after weeks, together with the
-last. A step of `mini` has 1.6e10, of `small-20` 5.7e10, of `paper-20` 1.4e13."""
+last. A step of `mini` has 1.6e10, of `small-20` 6.8e10, of `paper-20` 1.4e13."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,6 @@ def _fitting(configs: Collection[Config], most: int, cores: int) -> tuple[int, s
         free = f"{memory / 1e9:.1f} GB of memory are free, and each needs about {need / 1e9:.1f}"
         return max(1, int(memory // need)), free
     return most, f"{cores} cores"
-
-
-def training_flops(config: Config) -> float:
-    """Estimate the training FLOPs of a run, which no encoding changes by much."""
-    return training_flops_a_token(parse("nope"), config) * training_tokens(config)
 
 
 def _memory(config: Config) -> float:

@@ -58,12 +58,18 @@ def explain_failures(work: str) -> Iterator[None]:
         raise
 
 
-def _compilation_failure(error: BaseException) -> Failure:
+class NotCompilable(Failure):
+    """The decoder's blocks cannot be compiled on this machine."""
+
+
+def _compilation_failure(error: BaseException) -> NotCompilable:
     """Make a Failure that quotes the compiler's error line, or else the first line."""
     cause = getattr(error, "inner_exception", error)  # unwrap torch's exception
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
     reason = next((line.strip() for line in lines if "error: " in line), lines[0])
-    return Failure(f"the decoder cannot be compiled here ({reason}): --no-compile does without")
+    return NotCompilable(
+        f"the decoder cannot be compiled here ({reason}): --no-compile does without"
+    )
 
 
 class Stepper:

@@ -1,7 +1,10 @@
 """Compiled blocks equal plain ones, in few graphs, without a break."""
 
+import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +21,15 @@ from tape_arith.models.build import (
     compile_state_changed,
 )
 from tape_arith.models.hardware import Hardware
-from tests.helpers.small_training import cpu, perturbed, small, trainer
+from tests.helpers.small_training import (
+    assert_same_bits,
+    cpu,
+    perturbed,
+    small,
+    train,
+    trainer,
+    weights,
+)
 
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=24, num_layers=4)
 COMPILED = Hardware("cpu", torch.float32, compiled=True)
@@ -79,6 +90,28 @@ def test_compiled_blocks(name: str, packs: bool, monkeypatch: pytest.MonkeyPatch
     if not packs:  # traced graphs can be kept on disk, and are hits if an earlier run kept them
         assert not counters["aot_autograd"]["autograd_cache_bypass"]
         assert sum(counters["aot_autograd"][f"autograd_cache_{word}"] for word in ("hit", "miss"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+@pytest.mark.skipif(not build.ISOLATES, reason="needs torch 2.13")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+def test_the_number_of_threads_changes_no_bit_of_compiled_blocks(one_thread: None) -> None:
+    """Even if torch has two threads when blocks are compiled: generated loops would use both."""
+    from torch._inductor.utils import fresh_cache  # older versions of torch have none
+
+    config, outcomes = replace(CONFIG, num_layers=1, steps=4), []
+    for threads in (1, 2):
+        one = trainer(config, "tape", hardware=replace(COMPILED, threads=threads))
+        torch.set_num_threads(threads)
+        with fresh_cache():
+            one.train_step()
+            files = [*Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).rglob("*.cpp")]
+            assert files and not any("#pragma omp" in file.read_text() for file in files)
+        torch.set_num_threads(1)
+        outcomes.append(weights(train(one)))
+    assert_same_bits(*outcomes)
 
 
 @pytest.mark.slow

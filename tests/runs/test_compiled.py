@@ -1,18 +1,25 @@
-"""--compile: the record of it, and one line where it cannot be done."""
+"""--compile: when it is done by itself, the record of it, and one line where it cannot be done."""
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.runs import build
+from tape_arith.arith.files import write_document
+from tape_arith.arith.runs import build, environment
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.record import Environment, RunRecord, load_preset
 from tape_arith.arith.training.step import explain_failures
 from tape_arith.models.build import compiling_failed
 from tape_arith.models.decoder import Block
 from tape_arith.models.hardware import Hardware
+from tape_arith.models.names import AttentionChoice
+from tests.helpers.documents import ENVIRONMENT
 from tests.helpers.tiny_runs import done, refused, settings, untouched
 
 # torch's own, in compiling
@@ -36,7 +43,7 @@ def test_without_a_compiler_or_with_an_older_torch_nothing_begins(
     with monkeypatch.context() as patch, untouched(here):
         patch.setattr(shutil, "which", lambda name: None)
         message = refused(*TRAIN, "--compile")
-        assert "--compile needs a C++ compiler, and there is no" in message
+        assert "--compile on a CPU needs a C++ compiler, and there is no" in message
     with monkeypatch.context() as patch, untouched(here):
         patch.setattr("tape_arith.models.build.ISOLATES", False)
         assert "needs torch 2.13 or newer" in refused(*TRAIN, "--compile")
@@ -45,24 +52,38 @@ def test_without_a_compiler_or_with_an_older_torch_nothing_begins(
     assert environment["compiled"] is False
 
 
+def _failing_compile(self: Block, **options: object) -> None:
+    def broken(graph: object, inputs: object) -> None:
+        raise ValueError("Failed to find C compiler\nand so on")
+
+    torch.nn.Module.compile(self, backend=broken)
+
+
 def test_a_compiler_that_fails_is_told_in_a_line(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a GPU's compiler finds no C compiler."""
-
-    def compiled(self: Block, **options: object) -> None:
-        torch.nn.Module.compile(self, backend=broken)
-
-    def broken(graph: object, inputs: object) -> None:
-        raise ValueError("Failed to find C compiler\nand so on")
-
-    monkeypatch.setattr(Block, "compile", compiled)
+    monkeypatch.setattr(Block, "compile", _failing_compile)
     message = refused(*TRAIN, "--compile", code=1, after=True)
     assert "the decoder cannot be compiled here (Failed to find C compiler): " in message
     assert message.endswith("--no-compile does without")
     assert done(*TRAIN, "--no-compile").code == 0  # goes on where the other could not
     with untouched(here):
         done(*TRAIN)
+
+
+def test_a_compiler_that_fails_ends_no_training_that_did_not_ask_for_it(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "COMPILED_FROM", 0)
+    monkeypatch.setattr(environment, "why_not_compilable", lambda: None)
+    done(*TRAIN, "--no-compile", "--out", "plain")
+    with monkeypatch.context() as patch:
+        patch.setattr(Block, "compile", _failing_compile)
+        assert "--no-compile does without, which is taken now" in done(*TRAIN).err
+    run, plain = (RunFolder(Path(root, "mini/rope/seed-0")) for root in ("runs", "plain"))
+    assert run.final.read_bytes() == plain.final.read_bytes()
+    assert not run.environment().compiled
 
 
 def test_errors_of_compiling_are_told_from_others() -> None:
@@ -101,3 +122,46 @@ def test_a_resumed_run_is_compiled_again(here: Path, monkeypatch: pytest.MonkeyP
     assert Path("whole", weights).read_bytes() == Path("parts", weights).read_bytes()
     environment = json.loads(Path("parts/mini/rope/seed-0/environment.json").read_text())
     assert environment["compiled"] is True
+
+
+@pytest.mark.parametrize(
+    ("facts", "changes", "expected"),
+    [
+        ({}, {}, True),
+        ({}, {"steps": 100}, False),
+        ({"asked": False}, {}, False),
+        ({"asked": True}, {"steps": 100}, True),
+        ({"device": "cuda"}, {}, None),  # where it is the default in any case
+        ({"lacks": "needs a C++ compiler"}, {}, False),
+        # A run that has begun goes on as it began, however long it is.
+        ({"began": {"compiled": False}}, {}, False),
+        ({"began": {"compiled": True}}, {"steps": 100}, True),
+        ({"began": {"compiled": True}, "lacks": "needs a C++ compiler"}, {}, False),
+        ({"began": {"compiled": True, "device": "cuda"}}, {}, False),
+        ({"pe": "mine.py:Mine"}, {}, False),
+    ],
+)
+def test_long_trainings_are_compiled(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    facts: dict[str, Any],
+    changes: dict[str, Any],
+    expected: bool | None,
+) -> None:
+    Path("mine.py").write_text(
+        "from tape_arith.models.encoding import PositionalEncoding\n\n\n"
+        'class Mine(PositionalEncoding):\n    """Mine."""\n\n    kind = "none"\n'
+    )
+    device = Hardware(facts.get("device", "cpu"), torch.float32)
+    monkeypatch.setattr(environment, "detect", lambda: device)
+    monkeypatch.setattr(environment, "why_not_compilable", lambda: facts.get("lacks"))
+    config = replace(load_preset("small-20"), **changes)
+    record = RunRecord(facts.get("pe", "rope"), 0, "small-20", config, 1, config.steps, None, "1")
+    folder = RunFolder(here / "run")
+    if "began" in facts:
+        write_document(folder.environment_file, ENVIRONMENT | facts["began"], Environment.kind)
+    compute = AttentionChoice("eager", facts.get("asked"))
+    chosen = environment.choose_compiling(folder, record, compute)
+    assert chosen == ("eager", expected)
+    assert ("note: not compiled: that needs" in capsys.readouterr().err) == ("lacks" in facts)

@@ -112,7 +112,7 @@ def test_a_run_keeps_its_earlier_environments(here: Path, monkeypatch: pytest.Mo
     folder = RunFolder(Path(ROPE))
     first = json.loads(folder.environment_file.read_text())
     assert "earlier" not in first
-    monkeypatch.setattr("tape_arith.arith.runs.build.own_version", lambda: "9.9.9")
+    monkeypatch.setattr("tape_arith.arith.runs.environment.own_version", lambda: "9.9.9")
     for steps in (6, 8):  # an equal environment is not listed twice
         done("train", ROPE, "--steps", steps, "--no-score")
         now = json.loads(folder.environment_file.read_text())
