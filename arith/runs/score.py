@@ -18,8 +18,10 @@ from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring.axes import scored_axes
 from tape_arith.arith.scoring.comparable import is_same_run
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.scoring.greedy import final_answer_shares
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score_grid
+from tape_arith.arith.tasks.task import load_task
 from tape_arith.arith.terminal import bar
 from tape_arith.arith.training.step import explain_failures
 from tape_arith.models.names import AUTO, AttentionChoice, Name, NamePart
@@ -81,6 +83,9 @@ def score_run(
         stage = file.stem.replace("grid", "score", 1)
         earlier = folder.timings().get(stage, 0.0) if grid is not empty else 0.0
         with explain_failures(f"scoring {name}"), user_errors(name.encoding):
+            facts: dict[str, str | float] = {**scoring_facts(hardware)}
+            if load_task(config.task).step_symbols and not grid.blocks_done:
+                facts |= final_answer_shares(decoder, bucket, grid.axes, num_problems, hardware)
             grid = score_grid(
                 decoder,
                 bucket,
@@ -89,7 +94,7 @@ def score_run(
                 save=save,
                 progress=progress,
                 should_stop=should_stop,
-                facts=scoring_facts(hardware),
+                facts=facts,
             )
         folder.write_timing(stage, earlier + time.perf_counter() - began)
     return grid

@@ -1,6 +1,7 @@
 """Exact answers, grids of them, and their statistics.
 
-score.py           exact match by one teacher-forced pass; the only module that imports torch
+score.py           exact match by one teacher-forced pass; like greedy.py it imports torch
+greedy.py          greedy decoding, final answers after a scratchpad
 evaluation_set.py  which problems are scored, as options and in words
 axes.py            the axes of a grid, and the regions of its cells
 grid.py            counts of each cell, their means over regions, their file

@@ -184,7 +184,7 @@ def score_grid(
     save: Callable[[Grid], None],
     progress: Callable[[int], None] = lambda rows: None,
     should_stop: Callable[[], bool] = lambda: False,
-    facts: Mapping[str, str] | None = None,
+    facts: Mapping[str, str | float] | None = None,
 ) -> Grid:
     """Fill `grid` from its first missing block on; a block holds one problem of every cell.
 
@@ -225,7 +225,7 @@ def _joined_facts(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> dict[st
     for key, value in earlier.items():
         if key == "threshold":
             joined[key] = max(value, joined[key])
-        elif joined[key] in value.split(", "):  # several already
+        elif not isinstance(value, str) or joined[key] in value.split(", "):  # several already
             joined[key] = value
         else:
             joined[key] = f"{value}, {joined[key]}"

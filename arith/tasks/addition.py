@@ -64,7 +64,7 @@ class Addition(TwoOperands):
         scratchpad: bool = False,
     ) -> None:
         super().__init__(Format(order, pad, hints, markers, spaces, scratchpad))
-        self.symbols = ">" if scratchpad else ""
+        self.symbols = self.step_symbols = ">" if scratchpad else ""
 
     def answer(self, a: Digits, b: Digits) -> Digits:
         return added(a, b)

@@ -39,7 +39,7 @@ class Multiplication(TwoOperands):
         scratchpad: bool = False,
     ) -> None:
         super().__init__(Format(order, pad, spaces=spaces, scratchpad=scratchpad))
-        self.symbols = ",>" if scratchpad else ""
+        self.symbols = self.step_symbols = ",>" if scratchpad else ""
 
     def answer(self, a: Digits, b: Digits) -> Digits:
         return products(a, b)

@@ -41,7 +41,7 @@ class Sum(ListOfNumbers):
         scratchpad: bool = False,
     ) -> None:
         super().__init__(Format(order, pad, hints, markers, spaces, scratchpad))
-        self.symbols = ">" if scratchpad else ""
+        self.symbols = self.step_symbols = ">" if scratchpad else ""
 
     def answer_fields(self, drawn: NumberList, write: Writer) -> list[Field]:
         totals = self._totals(drawn)

@@ -93,6 +93,8 @@ class Task(ABC, Generic[Drawn]):
     """A problem as people write it."""
     symbols: str = ""
     """Symbols that the vocabulary has for this task alone."""
+    step_symbols: str = ""
+    """Symbols that end a step of a scratchpad; after the last of them stands the final answer."""
     writing_rule: ClassVar[str] = ""
     """What `example` does not show, for the error of a problem that is not one."""
     separators: str = "="
@@ -245,6 +247,12 @@ class Task(ABC, Generic[Drawn]):
                 f"task {self.name} gives an answer of {answer_lengths[worst]} tokens where its "
                 f"answer_bound says {bounds[worst]} at most: mend one of the two"
             )
+
+    def final_answer(self, answer: Sequence[int]) -> list[int]:
+        """Return the tokens of an answer that stand after the steps of its scratchpad."""
+        steps = [self.vocabulary.token(symbol) for symbol in self.step_symbols]
+        ends = [place + 1 for place, token in enumerate(answer) if token in steps]
+        return list(answer[max(ends, default=0) :])
 
     def not_a_problem(self, written: str) -> UsageError:
         """Return the error of `read`."""

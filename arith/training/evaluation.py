@@ -25,7 +25,8 @@ _SPLIT = "small grid"
 """Name of a stream independent of those of training and evaluation. (Each of them contains the
 shortest problems, since these are so few.)"""
 _MOST_LENGTHS = 16
-_PROBLEMS_A_CELL = 3
+_PROBLEMS_A_CELL = {1: 48, 2: 3}
+"""By the number of axes: one axis has few cells."""
 STATE_PROBLEMS = 32
 """Number of problems over which each measure of the state is averaged."""
 
@@ -46,8 +47,8 @@ class SmallGrid:
     def of(cls, config: Config) -> "SmallGrid":
         """Return the chosen cells' problems from the first blocks of a separate stream."""
         bucket = config.evaluation_bucket(_SPLIT)
-        count = _PROBLEMS_A_CELL * bucket.num_cells
         axes = scored_axes(config.bucket(0), bucket)
+        count = _PROBLEMS_A_CELL[len(axes)] * bucket.num_cells
         lengths = [_chosen_lengths(axis.trained, axis.tested) for axis in axes]
         # Few of the generated cells are chosen: only one piece at a time is in memory.
         parts, chosen = [], []

@@ -61,7 +61,7 @@ def test_each_chosen_cell_has_its_problems(config: Config) -> None:
         assert text == f"{first}+{second}={str(total)[::-1]}" and tokens[-1] == EOS
         assert tokens[prompt - 1] == Vocabulary().token("=")
         cells[len(first), len(second)] = cells.get((len(first), len(second)), 0) + 1
-    assert cells == {(i, j): _PROBLEMS_A_CELL for i in lengths for j in lengths}
+    assert cells == {(i, j): _PROBLEMS_A_CELL[2] for i in lengths for j in lengths}
 
 
 def test_the_small_grid_is_its_own() -> None:

@@ -1,0 +1,106 @@
+"""Greedy decoding, token by token, and the share of right final answers after a scratchpad.
+
+Grids need none of it: one pass scores a problem (score.py). With a scratchpad a grid counts an
+answer as exact if every step is. The final answer may be right even if a step is not, and only
+decoding tells.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.scoring.axes import Axes, number_longer
+from tape_arith.arith.scoring.score import TOKENS_A_BATCH
+from tape_arith.arith.tasks.families.tokens import EOS, PAD
+from tape_arith.arith.tasks.task import Problems, concatenate, load_task, take
+from tape_arith.models.build import prepare
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.hardware import Hardware
+from tape_arith.models.sequences import Sequences
+
+FINAL_ANSWERS = 200
+"""Problems of each region whose final answers are decoded."""
+
+
+def greedy_answers(
+    decoder: Decoder, problems: Problems, keys: NDArray[np.int64], hardware: Hardware
+) -> list[list[int]]:
+    """Return the greedy answer to each prompt, in float32.
+
+    An answer ends with the end token, or where its problem's `final_length` is reached.
+    """
+    prepare(decoder, hardware.in_float32()).eval()
+    rows_a_batch = max(1, TOKENS_A_BATCH[hardware.device] // int(problems.final_lengths.max()))
+    answers: list[list[int]] = []
+    for start in range(0, len(keys), rows_a_batch):
+        rows = np.arange(start, min(start + rows_a_batch, len(keys)))
+        answers += _answers(decoder, take(problems, rows), keys[rows], hardware.device)
+    return answers
+
+
+def _answers(
+    decoder: Decoder, problems: Problems, keys: NDArray[np.int64], device: str
+) -> list[list[int]]:
+    prompts, most = problems.prompt_lengths, problems.final_lengths
+    width = int(most.max())
+    inside = np.arange(width) < prompts[:, None]
+    source = np.minimum(problems.starts[:, None] + np.arange(width), len(problems.tokens) - 1)
+    tokens = np.where(inside, problems.tokens[source], PAD).astype(np.int64)
+    lengths = prompts.copy()
+    unfinished = np.arange(len(keys))
+
+    def tensor(array: NDArray[np.int64]) -> torch.Tensor:
+        return torch.from_numpy(array).to(device)
+
+    while len(unfinished):
+        ends = lengths[unfinished]
+        columns = int(ends.max())
+        seqs = Sequences(
+            tensor(tokens[unfinished, :columns]),
+            tensor(most[unfinished]),
+            tensor(keys[unfinished]),
+            bound=width,
+        )
+        last = np.arange(len(unfinished)) * columns + ends - 1
+        with torch.no_grad():
+            following = decoder(seqs, tensor(last)).argmax(-1).cpu().numpy()
+        tokens[unfinished, ends] = following
+        lengths[unfinished] += 1
+        unfinished = unfinished[(following != EOS) & (ends + 1 < most[unfinished])]
+    return [
+        row[prompt:end].tolist() for row, prompt, end in zip(tokens, prompts, lengths, strict=True)
+    ]
+
+
+def final_answer_shares(
+    decoder: Decoder, bucket: Bucket, axes: Axes, count: int, hardware: Hardware
+) -> dict[str, float]:
+    """Return the share of right final answers in and out of distribution, and of how many problems.
+
+    They are the first FINAL_ANSWERS of each region among the first `count` of `bucket`. A region
+    without problems is left out.
+    """
+    task = load_task(bucket.task)
+    outside = number_longer(axes, bucket.axis_lengths(0, count)) > 0
+    shares: dict[str, float] = {}
+    for region, members in (("in", ~outside), ("out_of", outside)):
+        indices = np.flatnonzero(members)[:FINAL_ANSWERS].tolist()
+        if not indices:
+            continue
+        problems = concatenate([bucket.problems(index, index + 1) for index in indices])
+        keys = np.concatenate([bucket.keys(index, index + 1) for index in indices])
+        decoded = greedy_answers(decoder, problems, keys, hardware)
+        right = [
+            task.final_answer(answer) == task.final_answer(expected)
+            for answer, expected in zip(decoded, _expected(problems), strict=True)
+        ]
+        shares[f"final_answers_{region}_distribution"] = float(np.mean(right))
+        shares[f"final_answers_{region}_distribution_of"] = float(len(right))
+    return shares
+
+
+def _expected(problems: Problems) -> list[list[int]]:
+    firsts = problems.starts + problems.prompt_lengths
+    lasts = problems.starts + problems.lengths
+    return [problems.tokens[first:last].tolist() for first, last in zip(firsts, lasts, strict=True)]

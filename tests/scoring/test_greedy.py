@@ -1,0 +1,91 @@
+"""Greedy answers against a loop over single problems; final answers after a scratchpad."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from tape_arith.arith.runs.build import decoder_for
+from tape_arith.arith.scoring import greedy
+from tape_arith.arith.scoring.axes import scored_axes
+from tape_arith.arith.scoring.greedy import final_answer_shares, greedy_answers
+from tape_arith.arith.scoring.score import TOKENS_A_BATCH
+from tape_arith.arith.tasks.families.tokens import EOS
+from tape_arith.arith.tasks.task import Problems, load_task
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.names import parse
+from tape_arith.models.sequences import Sequences
+from tests.helpers.small_training import cpu, small
+
+Keys = NDArray[np.int64]
+CONFIG = small(trained_digits=2, tested_digits=4, hidden_size=32, mlp_size=32)
+
+
+def random_decoder(name: str, task: str) -> Decoder:
+    """Return a decoder of random weights, large enough that answers differ and some end early."""
+    decoder = decoder_for(replace(CONFIG, task=task), parse(name), 0)
+    with torch.no_grad():
+        for weight in decoder.parameters():
+            weight.normal_(0, 0.3, generator=torch.Generator().manual_seed(len(weight)))
+    return decoder.eval()
+
+
+def one_by_one(decoder: Decoder, problems: Problems, keys: Keys) -> list[list[int]]:
+    answers = []
+    for start, prompt, most, key in zip(
+        problems.starts, problems.prompt_lengths, problems.final_lengths, keys, strict=True
+    ):
+        tokens = problems.tokens[start : start + prompt].tolist()
+        while tokens[-1] != EOS and len(tokens) < most:
+            row, final_length, own_key = ([tokens], [int(most)], [int(key)])
+            seqs = Sequences(torch.tensor(row), torch.tensor(final_length), torch.tensor(own_key))
+            tokens.append(int(decoder(seqs)[0, -1].argmax()))
+        answers.append(tokens[prompt:])
+    return answers
+
+
+@pytest.mark.parametrize("name", ["rope", "rand-rope", "tape"])
+@pytest.mark.parametrize("task", ["addition", "copy", "multiplication:scratchpad=true:spaces=2"])
+def test_greedy_answers(name: str, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder, bucket = random_decoder(name, task), replace(CONFIG, task=task).evaluation_bucket()
+    problems, keys = bucket.problems(0, 24), bucket.keys(0, 24)
+    monkeypatch.setitem(TOKENS_A_BATCH, "cpu", 10 * int(problems.final_lengths.max()))
+    answers = greedy_answers(decoder, problems, keys, cpu())
+    assert answers == one_by_one(decoder, problems, keys)
+    lengths = {len(answer) for answer in answers}
+    assert len(lengths) > 1 and len({tuple(answer) for answer in answers}) > 2
+
+
+def test_final_answers_count_whatever_the_steps_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each six answers one has a wrong step, one a wrong final digit, one no final answer."""
+    config = replace(CONFIG, task="sum:scratchpad=true", trained_operands=2, tested_operands=4)
+    trained, bucket = config.bucket(0), config.evaluation_bucket()
+    task = load_task(config.task)
+    step = task.vocabulary.token(">")
+
+    def spoiled(decoder: object, problems: Problems, *rest: object) -> list[list[int]]:
+        answers = []
+        firsts = problems.starts + problems.prompt_lengths
+        lasts = problems.starts + problems.lengths
+        for number, (first, last) in enumerate(zip(firsts, lasts, strict=True)):
+            answer = problems.tokens[first:last].tolist()
+            if number % 6 == 0:
+                answer = [5, step, *answer]
+            elif number % 6 == 1:
+                answer[-2] = 4 + (answer[-2] - 3) % 10
+            elif number % 6 == 2:
+                answer = [*answer[:-1], step]
+            answers.append(answer)
+        return answers
+
+    monkeypatch.setattr(greedy, "greedy_answers", spoiled)
+    axes = scored_axes(trained, bucket)
+    shares = final_answer_shares(random_decoder("nope", "addition"), bucket, axes, 120, cpu())
+    lengths = bucket.axis_lengths(0, 120)
+    inside = int((lengths <= np.array([2, 2])).all(axis=1).sum())
+    for region, count in (("in", inside), ("out_of", 120 - inside)):
+        wrong = sum(number % 6 in (1, 2) for number in range(count))
+        assert shares[f"final_answers_{region}_distribution"] == pytest.approx(1 - wrong / count)
+        assert shares[f"final_answers_{region}_distribution_of"] == count
