@@ -1,4 +1,4 @@
-"""Find the file that a name stands for, and read what it declares. Never imports torch.
+"""Find the file that a name stands for. Never imports torch.
 
 A name is a file of models/encodings, a class of models/extrapolations.py, an entry point of a
 package, or `FILE.py:CLASS`. Only `Location.load` runs code; listing never runs a user's.
@@ -9,80 +9,23 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.abc import SourceLoader
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec, spec_from_loader
-from math import isfinite
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tape_arith.models.declarations import Declaration, read_declaration, text_attributes
 from tape_arith.models.errors import USER_CODE_ERRORS, UsageError, describe_error, unknown
 
 KINDS = ("encoding", "extrapolation")
 
-Value = str | int | float | bool | None
 FOLDER = Path(__file__).with_name("encodings")
 _EXTRAPOLATIONS = Path(__file__).with_name("extrapolations.py")
-
-
-@dataclass(frozen=True)
-class Option:
-    """A keyword-only argument: its annotation as written, its default, or else its `problem`."""
-
-    annotation: str
-    default: Value
-    problem: str = ""
-
-    @property
-    def choices(self) -> dict[str, Value]:
-        """The accepted values by their text; empty if it is a free number or text."""
-        kind = self.annotation.split(" |")[0]
-        accepted = "[True, False]" if kind == "bool" else kind.removeprefix("Literal")
-        if not accepted.startswith("["):
-            return {}
-        return {value_text(choice): choice for choice in ast.literal_eval(accepted)}
-
-    def read(self, text: str) -> Value:
-        """Convert `text` to a value. Raises ValueError that says what is accepted."""
-        kind = self.annotation.split(" |")[0]
-        if choices := self.choices:
-            if text not in choices:
-                raise ValueError(f"one of {', '.join(choices)}")
-            return choices[text]
-        try:
-            if kind == "int":
-                return int(text)
-            if kind == "float" and isfinite(number := float(text)):
-                return number
-        except ValueError:
-            pass
-        if kind in ("int", "float"):
-            raise ValueError("a whole number" if kind == "int" else "a number")
-        return text
-
-
-@dataclass(frozen=True)
-class Declaration:
-    """The facts that a file declares; `problem`, if not empty, says why they cannot be used.
-
-    `label` is the name in figures, by default that of the class. `summary` is the first line of
-    `description`, the docstring of the class.
-    """
-
-    name: str
-    class_name: str = ""
-    label: str = ""
-    summary: str = ""
-    kind: str = ""
-    paper: str = ""
-    options: dict[str, Option] = field(default_factory=dict)
-    package: str = ""
-    problem: str = ""
-    description: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,7 +74,8 @@ class Location:
 
     def declaration(self) -> Declaration:
         """Parse the file. Raises UsageError if that is no Python or has no such public class."""
-        return _declaration(self, self.source())
+        path = str(self) if self.is_builtin else str(self.file)
+        return read_declaration(self.source(), path, self.name, self.class_name, self.package)
 
     def load(self) -> ModuleType:
         """Import the file, which runs its code. Raises UsageError if a user's file fails."""
@@ -183,20 +127,9 @@ def _named_classes(file: Path, module: str) -> list[Location]:
     """Return the classes of a file that have a `name`, by these names."""
     locations = []
     for node in ast.parse(file.read_bytes()).body:
-        if isinstance(node, ast.ClassDef) and (name := _texts(node).get("name")):
+        if isinstance(node, ast.ClassDef) and (name := text_attributes(node).get("name")):
             locations.append(Location(name, file, module, node.name))
     return locations
-
-
-def _texts(node: ast.ClassDef) -> dict[str, str]:
-    """Return the attributes in the body of a class that are given as plain text."""
-    texts: dict[str, str] = {}
-    for line in node.body:
-        if isinstance(line, ast.Assign | ast.AnnAssign) and isinstance(line.value, ast.Constant):
-            targets = line.targets if isinstance(line, ast.Assign) else [line.target]
-            if isinstance(line.value.value, str):
-                texts |= {ast.unparse(target): line.value.value for target in targets}
-    return texts
 
 
 def known_names(kind: str) -> list[str]:
@@ -250,14 +183,6 @@ def normalized(name: str) -> str:
     return name.replace("_", "-").lower()
 
 
-def value_text(value: Value) -> str:
-    """Write the value of an option as it stands in a name."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    # All digits are kept, so that no two values share a name; a plus would start another part.
-    return str(value).removesuffix(".0").replace("e+", "e")
-
-
 def source_file(module: str) -> Path | None:
     """Find the file of `module` without importing it or its packages; None if there is none."""
     outermost, *inner = module.split(".")
@@ -281,60 +206,6 @@ def on_disk(path: str, class_name: str) -> Location:
     file = Path(os.path.abspath(path))
     short = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
     return Location(f"{short.as_posix()}:{class_name}", file, class_name=class_name)
-
-
-@cache
-def _declaration(location: Location, source: bytes) -> Declaration:
-    path = str(location) if location.is_builtin else str(location.file)
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        # ValueError: a null byte; the last two: nested deeper than the parser goes
-        reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
-        raise UsageError(f"{path} is not Python: {line}{reason}") from error
-    classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
-    public = [name for name in classes if not name.startswith("_")]
-    if not public:
-        raise UsageError(f"{path} defines no class for '{location.name}'")
-    name = location.class_name or public[-1]  # helpers are defined above it
-    if name not in public:
-        raise UsageError(
-            f"{path} defines no public class '{name}', only {', '.join(public)}: names and options "
-            "are read from where the class is written"
-        )
-    facts = _texts(classes[name])
-    options: dict[str, Option] = {}
-    for node in classes[name].body:
-        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-            pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-            options = {arg.arg: _option(arg.annotation, default) for arg, default in pairs}
-    description = ast.get_docstring(classes[name]) or ""
-    return Declaration(
-        name=location.name,
-        class_name=name,
-        label=facts.get("label") or name,
-        summary=description.split("\n")[0],
-        description=description,
-        kind=facts.get("kind", ""),
-        paper=facts.get("paper", ""),
-        options=options,
-        package=location.package,
-    )
-
-
-def _option(annotation: ast.expr | None, default: ast.expr | None) -> Option:
-    written = ast.unparse(annotation) if annotation else "str"
-    if default is None:
-        return Option(written, None, "has no default, so that no name without it can be built")
-    try:
-        value = ast.literal_eval(default)
-    except (ValueError, TypeError):
-        value = ...
-    if isinstance(value, Value):
-        return Option(written, value)
-    problem = f"has the default `{ast.unparse(default)}`, which is read without running the file: "
-    return Option(written, None, problem + "write it as a plain number, text, True, False or None")
 
 
 class _Loader(SourceLoader):

@@ -11,16 +11,14 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
+from tape_arith.models.declarations import Declaration, Value, value_text
 from tape_arith.models.errors import UsageError, unknown
 from tape_arith.models.locate import (
     KINDS,
-    Declaration,
     Location,
-    Value,
     known_names,
     locate,
     normalized,
-    value_text,
 )
 
 BACKENDS = ("eager", "flash-attn", "fused", "sdpa")

@@ -11,7 +11,8 @@ from tape_arith.arith.runs.folder import RunFolder, find_runs, read_grids
 from tape_arith.arith.runs.record import describe_preset, load_preset, presets
 from tape_arith.arith.tasks.task import task_places, tasks
 from tape_arith.arith.terminal import escape_control
-from tape_arith.models.locate import Declaration, declarations, locate
+from tape_arith.models.declarations import Declaration
+from tape_arith.models.locate import declarations, locate
 from tape_arith.models.names import parse
 
 _JOINED = ("abacus+fire", "abacus+rope")

@@ -3,7 +3,8 @@
 `python -m tests.models.test_encodings_readme` writes it anew.
 """
 
-from tape_arith.models.locate import FOLDER, Declaration, declarations
+from tape_arith.models.declarations import Declaration
+from tape_arith.models.locate import FOLDER, declarations
 
 FILE = FOLDER / "README.md"
 INTRODUCTION = """# Positional encodings

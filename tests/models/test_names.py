@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tape_arith.models.declarations import Option, Value
 from tape_arith.models.errors import UsageError
-from tape_arith.models.locate import KINDS, Option, Value, declarations, source_file
+from tape_arith.models.locate import KINDS, declarations, source_file
 from tape_arith.models.names import (
     Encoding,
     Name,

@@ -1,0 +1,147 @@
+"""What a file declares about its class: options, summary, paper. Never imports torch.
+
+A file is parsed, never run.
+"""
+
+import ast
+from dataclasses import dataclass, field
+from functools import cache
+from math import isfinite
+
+from tape_arith.models.errors import UsageError
+
+Value = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Option:
+    """A keyword-only argument: its annotation as written, its default, or else its `problem`."""
+
+    annotation: str
+    default: Value
+    problem: str = ""
+
+    @property
+    def choices(self) -> dict[str, Value]:
+        """The accepted values by their text; empty if it is a free number or text."""
+        kind = self.annotation.split(" |")[0]
+        accepted = "[True, False]" if kind == "bool" else kind.removeprefix("Literal")
+        if not accepted.startswith("["):
+            return {}
+        return {value_text(choice): choice for choice in ast.literal_eval(accepted)}
+
+    def read(self, text: str) -> Value:
+        """Convert `text` to a value. Raises ValueError that says what is accepted."""
+        kind = self.annotation.split(" |")[0]
+        if choices := self.choices:
+            if text not in choices:
+                raise ValueError(f"one of {', '.join(choices)}")
+            return choices[text]
+        try:
+            if kind == "int":
+                return int(text)
+            if kind == "float" and isfinite(number := float(text)):
+                return number
+        except ValueError:
+            pass
+        if kind in ("int", "float"):
+            raise ValueError("a whole number" if kind == "int" else "a number")
+        return text
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The facts that a file declares; `problem`, if not empty, says why they cannot be used.
+
+    `label` is the name in figures, by default that of the class. `summary` is the first line of
+    `description`, the docstring of the class.
+    """
+
+    name: str
+    class_name: str = ""
+    label: str = ""
+    summary: str = ""
+    kind: str = ""
+    paper: str = ""
+    options: dict[str, Option] = field(default_factory=dict)
+    package: str = ""
+    problem: str = ""
+    description: str = ""
+
+
+@cache
+def read_declaration(
+    source: bytes, path: str, name: str, class_name: str = "", package: str = ""
+) -> Declaration:
+    """Parse a class in the `source` of the file at `path`, by default its last public one.
+
+    Raises UsageError if that is no Python or has no such public class.
+    """
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # ValueError: a null byte; the last two: nested deeper than the parser goes
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
+        raise UsageError(f"{path} is not Python: {line}{reason}") from error
+    classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
+    public = [name for name in classes if not name.startswith("_")]
+    if not public:
+        raise UsageError(f"{path} defines no class for '{name}'")
+    class_name = class_name or public[-1]  # helpers are defined above it
+    if class_name not in public:
+        raise UsageError(
+            f"{path} defines no public class '{class_name}', only {', '.join(public)}: names and "
+            "options are read from where the class is written"
+        )
+    facts = text_attributes(classes[class_name])
+    options: dict[str, Option] = {}
+    for node in classes[class_name].body:
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            options = {arg.arg: _option(arg.annotation, default) for arg, default in pairs}
+    description = ast.get_docstring(classes[class_name]) or ""
+    return Declaration(
+        name=name,
+        class_name=class_name,
+        label=facts.get("label") or class_name,
+        summary=description.split("\n")[0],
+        description=description,
+        kind=facts.get("kind", ""),
+        paper=facts.get("paper", ""),
+        options=options,
+        package=package,
+    )
+
+
+def _option(annotation: ast.expr | None, default: ast.expr | None) -> Option:
+    written = ast.unparse(annotation) if annotation else "str"
+    if default is None:
+        return Option(written, None, "has no default, so that no name without it can be built")
+    try:
+        value = ast.literal_eval(default)
+    except (ValueError, TypeError):
+        value = ...
+    if isinstance(value, Value):
+        return Option(written, value)
+    problem = f"has the default `{ast.unparse(default)}`, which is read without running the file: "
+    return Option(written, None, problem + "write it as a plain number, text, True, False or None")
+
+
+def text_attributes(node: ast.ClassDef) -> dict[str, str]:
+    """Return the attributes in the body of a class that are given as plain text."""
+    texts: dict[str, str] = {}
+    for line in node.body:
+        if isinstance(line, ast.Assign | ast.AnnAssign) and isinstance(line.value, ast.Constant):
+            targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+            if isinstance(line.value.value, str):
+                texts |= {ast.unparse(target): line.value.value for target in targets}
+    return texts
+
+
+def value_text(value: Value) -> str:
+    """Write the value of an option as it stands in a name."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    # All digits are kept, so that no two values share a name; a plus would start another part.
+    return str(value).removesuffix(".0").replace("e+", "e")
