@@ -4,7 +4,8 @@ A file is parsed, never run.
 """
 
 import ast
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import isfinite
 
@@ -15,11 +16,15 @@ Value = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Option:
-    """A keyword-only argument: its annotation as written, its default, or else its `problem`."""
+    """A keyword-only argument: its annotation as written, its default, or else its `problem`.
+
+    `meaning` is what the class's docstring says of it in a table, a line `name  meaning`.
+    """
 
     annotation: str
     default: Value
     problem: str = ""
+    meaning: str = ""
 
     @property
     def choices(self) -> dict[str, Value]:
@@ -54,7 +59,7 @@ class Declaration:
     """The facts that a file declares; `problem`, if not empty, says why they cannot be used.
 
     `label` is the name in figures, by default that of the class. `summary` is the first line of
-    `description`, the docstring of the class.
+    `description`, the docstring of the class without its table of options.
     """
 
     name: str
@@ -100,7 +105,9 @@ def read_declaration(
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
             options = {arg.arg: _option(arg.annotation, default) for arg, default in pairs}
-    description = ast.get_docstring(classes[class_name]) or ""
+    docstring = ast.get_docstring(classes[class_name]) or ""
+    description, meanings = _split_table(docstring, options)
+    options = {name: replace(o, meaning=meanings.get(name, "")) for name, o in options.items()}
     return Declaration(
         name=name,
         class_name=class_name,
@@ -112,6 +119,22 @@ def read_declaration(
         options=options,
         package=package,
     )
+
+
+def _split_table(docstring: str, names: Collection[str]) -> tuple[str, dict[str, str]]:
+    """Return a docstring without its table, the paragraph of lines `name  meaning`, and that."""
+    paragraphs, meanings = [], dict[str, str]()
+    for paragraph in docstring.split("\n\n"):
+        if paragraph.split("  ")[0] not in names:
+            paragraphs.append(paragraph)
+            continue
+        for line in paragraph.splitlines():
+            name, gap, meaning = line.partition("  ")
+            if gap and name:
+                meanings[name] = meaning.strip()
+            else:  # the line goes on
+                meanings[next(reversed(meanings))] += f" {line.strip()}"
+    return "\n\n".join(paragraphs), meanings
 
 
 def _option(annotation: ast.expr | None, default: ast.expr | None) -> Option:

@@ -8,9 +8,9 @@ import ast
 import hashlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.abc import SourceLoader
 from importlib.machinery import PathFinder
@@ -138,14 +138,19 @@ def known_names(kind: str) -> list[str]:
 
 
 def declarations(kind: str) -> list[Declaration]:
-    """List all declarations of a kind.
+    """List all declarations of a kind, as `declared` does."""
+    return declared(locations(kind), partial(locate, kind))
+
+
+def declared(locations: Iterable[Location], find: Callable[[str], Location]) -> list[Declaration]:
+    """List the declarations at `locations`, sorted by name; `find` refuses names of two things.
 
     A package's file that cannot be read is listed with a `problem`, and so hides no others.
     """
     listed = []
-    for each in sorted(locations(kind), key=lambda location: location.name):
+    for each in sorted(locations, key=lambda location: location.name):
         try:
-            listed.append((each if each.is_builtin else locate(kind, each.name)).declaration())
+            listed.append((each if each.is_builtin else find(each.name)).declaration())
         except UsageError as error:
             if each.is_builtin:
                 raise

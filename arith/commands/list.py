@@ -15,7 +15,7 @@ _SWEEPS = "sweeps"
 
 def _complete_name(incomplete: str) -> list[str]:
     names = [_SWEEPS, *option.complete_from("runs.record", "presets")("")]
-    names += option.complete_encoding("")
+    names += option.complete_encoding("") + option.complete_task("")
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -24,7 +24,7 @@ def command(
         str | None,
         typer.Argument(
             metavar="[NAME]",
-            help="Show one thing in full: an encoding with its options, a preset, or `sweeps`.",
+            help="Show one thing in full: an encoding, a task, a preset, or `sweeps`.",
             autocompletion=_complete_name,
         ),
     ] = None,
@@ -80,17 +80,20 @@ def _describe(name: str) -> tuple[dict[str, Any], str]:
         lines = [summary, *(f"  {key:<18}{value}" for key, value in config.items())]
         return {"preset": name, "summary": summary, "config": config}, "\n".join(lines)
     from tape_arith.arith.compare.catalogue import part_facts, part_text
+    from tape_arith.arith.tasks.task import tasks
     from tape_arith.models.locate import known_names, normalized
-    from tape_arith.models.names import parse, parse_extrapolation
+    from tape_arith.models.names import parse
 
     encodings, extrapolations = map(known_names, ("encoding", "extrapolation"))
     if name in extrapolations:
-        parts = [("extrapolation", parse_extrapolation(name))]
+        parts = [("extrapolation", name)]
+    elif normalized(name.partition(":")[0]) in tasks():
+        parts = [("task", name)]
     elif not {"+", ":", "@"} & set(name) and normalized(name) not in encodings:
-        raise unknown("name", name, [_SWEEPS, *presets(), *encodings, *extrapolations])
+        raise unknown("name", name, [_SWEEPS, *presets(), *encodings, *extrapolations, *tasks()])
     else:
         parsed = parse(name)
-        parts = [("encoding", part) for part in parsed.encoding.parts]
-        parts += [("extrapolation", parsed.extrapolation)] if parsed.extrapolation else []
-    facts = [part_facts(kind, part.name) for kind, part in parts]
+        parts = [("encoding", part.name) for part in parsed.encoding.parts]
+        parts += [("extrapolation", parsed.extrapolation.name)] if parsed.extrapolation else []
+    facts = [part_facts(kind, name) for kind, name in parts]
     return {"parts": facts}, "\n\n".join(map(part_text, facts))

@@ -43,6 +43,29 @@ def complete_from(module: str, function: str) -> Callable[[str], list[str]]:
     return complete
 
 
+def complete_task(incomplete: str) -> list[str]:
+    """Complete a task, or after a colon an option of it."""
+    from tape_arith.arith.tasks.task import locate_task, tasks
+
+    name, *options = incomplete.split(":")
+    if not options:
+        return [task for task in tasks() if task.startswith(name)]
+    try:
+        declared = locate_task(name).declaration().options
+    except UsageError:
+        return []
+    *earlier, last = options
+    used = {option.partition("=")[0] for option in earlier}
+    endings = [
+        f"{key}={value}"
+        for key, option in declared.items()
+        if key not in used
+        for value in option.choices or [""]
+    ]
+    head = ":".join([name, *earlier])
+    return [f"{head}:{ending}" for ending in endings if ending.startswith(last)]
+
+
 complete_sweep = complete_from("sweeps.sweep", "sweep_names")
 
 
@@ -113,8 +136,9 @@ TaskName = Annotated[
     str | None,
     typer.Option(
         "--task",
-        help="A task of `tape-arith list`.",
-        autocompletion=complete_from("tasks.task", "tasks"),
+        metavar="NAME[:OPTION=VALUE...]",
+        help="A task of `tape-arith list`, or FILE.py:CLASS.",
+        autocompletion=complete_task,
     ),
 ]
 Seed = Annotated[

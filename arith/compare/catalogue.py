@@ -9,9 +9,15 @@ from tape_arith.arith.compare.panels import or_default
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.folder import RunFolder, find_runs, read_grids
 from tape_arith.arith.runs.record import describe_preset, load_preset, presets
-from tape_arith.arith.tasks.task import task_places, tasks
+from tape_arith.arith.tasks.task import (
+    load_task,
+    locate_task,
+    parse_task,
+    task_declarations,
+    task_places,
+)
 from tape_arith.arith.terminal import escape_control
-from tape_arith.models.declarations import Declaration
+from tape_arith.models.declarations import Declaration, value_text
 from tape_arith.models.locate import declarations, locate
 from tape_arith.models.names import parse
 
@@ -38,7 +44,8 @@ def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
             {"name": name, "summary": describe_preset(name), "config": load_preset(name).as_dict()}
             for name in presets()
         ],
-        "tasks": tasks(),
+        "tasks": [declaration.name for declaration in task_declarations()],
+        "task_entries": [_entry(declaration) for declaration in task_declarations()],
         "task_packages": {p.name: p.package for p in task_places() if p.package},
         "runs": [_run(folder) for folder in find_runs(root)],
     }
@@ -51,14 +58,14 @@ def _cost(name: str) -> dict[str, Any]:
 
 
 def _entry(declaration: Declaration) -> dict[str, Any]:
-    """Describe an encoding or an extrapolation."""
+    """Describe an encoding, an extrapolation or a task."""
     return {
         "name": declaration.name,
         "kind": declaration.kind,
         "summary": declaration.summary,
         "paper": declaration.paper,
         "options": {
-            name: {"type": option.annotation, "default": option.default}
+            name: {"type": option.annotation, "default": option.default, "meaning": option.meaning}
             for name, option in declaration.options.items()
         },
         "package": declaration.package,
@@ -67,25 +74,37 @@ def _entry(declaration: Declaration) -> dict[str, Any]:
 
 
 def part_facts(kind: str, name: str) -> dict[str, Any]:
-    """Describe an encoding or an extrapolation in full, for `list NAME --json`."""
-    location = locate(kind, name)
+    """Describe an encoding, an extrapolation or a task in full, for `list NAME --json`.
+
+    Of a task, the axes and the example are those with the options of its name.
+    """
+    location = locate_task(parse_task(name).name) if kind == "task" else locate(kind, name)
     declaration = location.declaration()
     facts = _entry(declaration) | {"file": str(location), "description": declaration.description}
     for option, declared in declaration.options.items():
         facts["options"][option] |= {"choices": list(declared.choices)}
+    if kind == "task" and location.is_builtin:  # listing runs no code of others
+        task = load_task(name)
+        facts |= {"kind": "task", "axes": [axis._asdict() for axis in task.axes]}
+        facts |= {"example": task.example, "tokens": task.text(task.example)}
     return facts
 
 
 def part_text(facts: dict[str, Any]) -> str:
-    """Format what `part_facts` returns: the formula, then each option with choices and default."""
+    """Format what `part_facts` returns: the docstring, then each option with choices, default and
+    meaning."""
     lines = [f"{facts['name']} ({facts['kind']}; {facts['file']}){_package(facts['package'])}"]
     lines += [f"paper: {facts['paper']}"] if facts["paper"] else []
     lines += ["", facts["description"]]
+    if "axes" in facts:
+        lines += ["", f"lengths: {'; '.join(axis['name'] for axis in facts['axes'])}"]
+        lines += [f"example: {facts['example']} is the tokens {facts['tokens']}"]
     lines += ["", f"OPTIONS ({facts['name']}:option=value)"] if facts["options"] else []
     for name, option in facts["options"].items():
         kind = ", ".join(option["choices"]) or option["type"].removesuffix(" | None")
-        default = "from the preset, see above" if option["default"] is None else option["default"]
-        lines.append(f"  {name:<12} {kind}; default: {default}")
+        default = _default(option, "from the preset, see above")
+        meaning = f"; {option['meaning']}" if option["meaning"] else ""
+        lines.append(f"  {name:<12} {kind}; default: {default}{meaning}")
     return escape_control("\n".join(lines))
 
 
@@ -137,9 +156,8 @@ def to_text(content: dict[str, Any]) -> str:
     lines += ["", "AT TEST TIME (NAME+...)", *map(_line, content["extrapolations"])]
     lines += ["", "PRESETS (--preset)"]
     lines += [f"  {preset['name']:<12} {preset['summary']}" for preset in content["presets"]]
-    packages = content["task_packages"]
-    lines += ["", "TASKS (--task)"]
-    lines += [f"  {task}{_package(packages.get(task))}" for task in content["tasks"]]
+    lines += ["", "TASKS (--task NAME[:option=value...], list NAME: one in full)"]
+    lines += map(_line, content["task_entries"])
     lines += ["", "RUNS"]
     for run in content["runs"]:
         grids = ", ".join(run.get("grids", [])) or "not scored"
@@ -147,13 +165,17 @@ def to_text(content: dict[str, Any]) -> str:
     return escape_control("\n".join(lines if content["runs"] else [*lines, "  none yet"]))
 
 
+def _default(option: dict[str, Any], automatic: str) -> str:
+    """Return the default of an option as its name has it, or `automatic` for None."""
+    return automatic if option["default"] is None else value_text(option["default"])
+
+
 def _package(name: str | None) -> str:
     return f" (package {name})" if name else ""
 
 
 def _line(entry: dict[str, Any]) -> str:
-    defaults = {name: option["default"] for name, option in entry["options"].items()}
-    options = ", ".join(f"{k}={'auto' if v is None else v}" for k, v in defaults.items())
+    options = ", ".join(f"{k}={_default(o, 'auto')}" for k, o in entry["options"].items())
     paper = f"{entry['paper']}." if entry["paper"] else ""
     summary = entry["problem"] or f"{entry['summary']} {paper}".strip()
     text = f"  {entry['name']:<15} {summary}{_package(entry['package'])}"

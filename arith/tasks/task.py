@@ -20,9 +20,9 @@ from tape_arith.arith.tasks.families.numbers import Int64, UInt8, UInt32
 from tape_arith.arith.tasks.families.random_words import below
 from tape_arith.arith.tasks.families.tokens import BLANK, EOS, PAD, Vocabulary
 from tape_arith.arith.tasks.families.writing import Field, Format, Writer
-from tape_arith.models.declarations import Value
+from tape_arith.models.declarations import Declaration, Value
 from tape_arith.models.errors import USER_CODE_ERRORS, describe_error
-from tape_arith.models.locate import Location, in_folder, installed, on_disk, select
+from tape_arith.models.locate import Location, declared, in_folder, installed, on_disk, select
 from tape_arith.models.names import NamePart, read_part
 
 _TASKS = Path(__file__).parent
@@ -297,6 +297,11 @@ def task_places() -> list[Location]:
         *(place for place in files if place.name != "task"),
         *installed("tape_arith.tasks"),
     ]
+
+
+def task_declarations() -> list[Declaration]:
+    """Return what each task declares, by name, importing none."""
+    return declared(task_places(), locate_task)
 
 
 def tasks() -> list[str]:

@@ -16,7 +16,7 @@ def test_list_as_json(comparison: Path) -> None:
     content = json.loads(done("list", "--json").out)
     assert list(content) == [
         *("schema", "encodings", "combinations", "extrapolations", "presets", "tasks"),
-        *("task_packages", "runs"),
+        *("task_entries", "task_packages", "runs"),
     ]
     assert content["schema"] == 1 and content["tasks"][0] == "addition"
     assert content["task_packages"] == {}
@@ -28,7 +28,7 @@ def test_list_as_json(comparison: Path) -> None:
             assert list(entry) == keys
             assert entry["kind"] and entry["summary"].endswith(".") and "arXiv" in entry["paper"]
             for option in entry["options"].values():
-                assert list(option) == ["type", "default"]
+                assert list(option) == ["type", "default", "meaning"]
     both = {entry["name"]: entry["kind"] for entry in content["combinations"]}
     assert both == {
         "abacus+fire": "task-structured + relative bias",
@@ -61,6 +61,17 @@ def test_one_thing_in_full() -> None:
     text = done("list", "tape:width=3+yarn").out
     assert "  width        int; default: 48" in text and "arXiv 2501.00712" in text
     assert "  ramp         code, paper; default: code" in text
+    (sums,) = json.loads(done("list", "modular-sum:modulus=97", "--json").out)["parts"]
+    assert sums["options"]["modulus"] == {
+        "type": "int",
+        "default": 10,
+        "meaning": "m, 2 to 10,000",
+        "choices": [],
+    }
+    assert [axis["name"] for axis in sums["axes"]] == ["terms"] and sums["tokens"] == "3+5+9=71"
+    text = done("list", "sort").out
+    assert "  pad          true, false; default: false; zeros up to the longest number" in text
+    assert "lengths: numbers; digits\n" in text and text.count("most blanks") == 1
     assert load_preset("mini").as_dict() == json.loads(done("list", "mini", "--json").out)["config"]
     sweeps = json.loads(done("list", "sweeps", "--json").out)["sweeps"]
     assert [sweep["name"] for sweep in sweeps] == sweep_names()
