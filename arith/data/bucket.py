@@ -23,6 +23,7 @@ SPLITS = (EVALUATION, CARRY)
 """Splits that a run can be scored on: uniform operands as in training, or the task's hard ones."""
 LENGTH_TYPE = np.dtype("<u2")
 """Type of a problem's length as it is stored and hashed."""
+_MOST_TOKENS = int(np.iinfo(LENGTH_TYPE).max)
 MOST_DIGITS = 700
 """Limit of `max_digits`. Its square is the length of a block, whose order is drawn in memory, and
 the number of cells of a grid, whose file must stay short enough to be read back."""
@@ -46,8 +47,8 @@ class Bucket:
     is drawn as often, so that its problems come again. Operands are drawn by the task
     (`Task.draw`), those of the split "carry" by `Task.draw_hard`.
 
-    Raises UsageError for an unknown task, lengths out of range or without a problem, and the split
-    "carry" if the task has none.
+    Raises UsageError for an unknown task, lengths out of range or without a problem, problems too
+    long to store, and the split "carry" if the task has none.
     """
 
     task: str
@@ -68,7 +69,11 @@ class Bucket:
                 f"task {self.task} to {self.max_operands} operands of {self.max_digits} digits has "
                 f"{self.num_cells:,} cells: give lengths with {MOST_DIGITS**2:,} at most"
             )
-        task.bounds(self.most)
+        if self.longest > _MOST_TOKENS:
+            raise UsageError(
+                f"task {self.task} has problems of up to {self.longest:,} tokens at these lengths: "
+                f"give lengths with {_MOST_TOKENS:,} at most"
+            )
         if self.split == CARRY:
             task.hard_halves(self.most)
 

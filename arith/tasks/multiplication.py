@@ -69,7 +69,7 @@ class Multiplication(TwoOperands):
             for fields, number in ((partial_products, partial), (totals, total)):
                 if place:
                     fields.append(write.symbol(",", present))
-                fields.append(write.number(Digits(number.values, number.lengths * present)))
+                fields.append(write.number(number.where(present)))
         return [*partial_products, write.symbol(">"), *totals]
 
     def answer_bound(self, lengths: Int64) -> Int64:

@@ -50,8 +50,7 @@ class Sum(ListOfNumbers):
         fields = [write.number(totals[0])]
         for number, total in enumerate(totals[1:], start=2):
             present = drawn.counts > number
-            lengths = total.lengths * present
-            fields += [write.symbol(">", present), write.number(Digits(total.values, lengths))]
+            fields += [write.symbol(">", present), write.number(total.where(present))]
         return fields
 
     def _totals(self, drawn: NumberList) -> list[Digits]:

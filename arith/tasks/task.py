@@ -237,6 +237,11 @@ class Task(ABC, Generic[Drawn]):
             axis_lengths=lengths,
             final_lengths=self.final_lengths(lengths, prompt_lengths),
         )
+        if len(problems.tokens) != problems.lengths.sum():
+            raise UsageError(
+                f"task {self.name} has a number with digits beyond its length: make its values 0 "
+                "from its length on"
+            )
         if not self.format.spaces:
             return problems
         return _with_blanks(problems, format_halves[:, -1 - self.format.spaces :])

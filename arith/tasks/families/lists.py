@@ -73,10 +73,9 @@ class ListOfNumbers(Task[NumberList]):
         for k in range(most[0]):
             own = halves[:, 1 + k * each : 1 + (k + 1) * each]
             length = np.where(longest == k, digits, 1 + below(digits, own[:, 0]))
-            number = drawn_numbers(length, own[:, 1], own[:, 2:])
-            present = counts > k
-            values.append(number.values * present[:, None])
-            number_lengths.append(length * present)
+            number = drawn_numbers(length, own[:, 1], own[:, 2:]).where(counts > k)
+            values.append(number.values)
+            number_lengths.append(number.lengths)
         return NumberList(np.stack(values, axis=1), np.stack(number_lengths, axis=1))
 
     def prompt(self, drawn: NumberList, write: Writer) -> list[Field]:

@@ -31,6 +31,10 @@ class Digits(NamedTuple):
     lengths: Int64
     """int64[n]: number of digits"""
 
+    def where(self, present: npt.NDArray[np.bool_]) -> "Digits":
+        """Return the numbers that are `present`, bool[n], and no digits in place of the others."""
+        return Digits(self.values * present[:, None], self.lengths * present)
+
 
 @lru_cache(maxsize=16)
 def prefixes(width: int) -> UInt8:

@@ -1,0 +1,518 @@
+"""Every task in every format against strings and integers of plain Python, a problem at a time."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise, product
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.data.dataset import Dataset
+from tape_arith.arith.data.write_dataset import generate
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.tasks.addition import Addition
+from tape_arith.arith.tasks.families.numbers import Digits
+from tape_arith.arith.tasks.families.tokens import MARKERS
+from tape_arith.arith.tasks.families.writing import Field, Writer
+from tape_arith.arith.tasks.task import Problems, concatenate, load_task, tasks
+from tests.helpers.tiny_runs import refused, settings
+
+FORMATS = {
+    "addition": [
+        "",
+        "order=plain",
+        "pad=true",
+        "order=plain:pad=true",
+        "spaces=3",
+        "hints=true",
+        "order=plain:hints=true",
+        "hints=true:markers=9:pad=true",
+        "scratchpad=true",
+        "order=plain:scratchpad=true",
+        "hints=true:scratchpad=true",
+        "order=plain:pad=true:hints=true:spaces=2:scratchpad=true",
+    ],
+    "subtraction": [
+        "",
+        "order=plain",
+        "pad=true",
+        "spaces=3",
+        "hints=true",
+        "order=plain:hints=true:markers=8",
+        "order=plain:pad=true:hints=true:spaces=2",
+    ],
+    "multiplication": [
+        "",
+        "order=plain",
+        "pad=true",
+        "spaces=3",
+        "scratchpad=true",
+        "order=plain:pad=true:spaces=2:scratchpad=true",
+    ],
+    "sum": [
+        "",
+        "order=plain",
+        "pad=true",
+        "spaces=3",
+        "hints=true",
+        "hints=true:order=plain",
+        "scratchpad=true",
+        "order=plain:scratchpad=true",
+        "hints=true:scratchpad=true",
+        "order=plain:pad=true:hints=true:markers=9:spaces=2:scratchpad=true",
+    ],
+    "sort": ["", "order=plain", "pad=true", "order=plain:pad=true:spaces=2"],
+    "modular-sum": ["", "modulus=2", "modulus=97", "modulus=10000:spaces=2"],
+    "or": ["", "op=and", "op=xor", "pad=true", "op=and:spaces=3", "op=xor:pad=true:spaces=2"],
+    "copy": ["", "hints=true", "hints=true:markers=8"],
+    "reverse": [""],
+    "parity": [""],
+}
+NAMES = [f"{task}:{text}".rstrip(":") for task, texts in FORMATS.items() for text in texts]
+
+
+# The oracle: what a problem looks like, from the documentation of the tasks alone.
+
+
+class Options(NamedTuple):
+    """The value of --task, read by hand."""
+
+    task: str
+    order: str = "reversed"
+    pad: bool = False
+    hints: bool = False
+    markers: int = 64
+    spaces: int = 0
+    scratchpad: bool = False
+    op: str = "or"
+    modulus: int = 10
+
+    @property
+    def symbol(self) -> str:
+        symbols = {"subtraction": "-", "multiplication": "x", "sort": ","}
+        symbols["or"] = {"or": "|", "and": "&", "xor": "^"}[self.op]
+        return symbols.get(self.task, "+")
+
+
+def options(name: str) -> Options:
+    task, *texts = name.split(":")
+    given = dict(text.split("=") for text in texts)
+    values: dict[str, Any] = {}
+    for key, text in given.items():
+        values[key] = int(text) if text.isdigit() else text == "true" or text
+    return Options(task, **values)
+
+
+def has_operands(name: str) -> bool:
+    return options(name).task in ("sum", "sort")
+
+
+Write = Callable[[str], str]
+
+
+def addition(operands: list[str], o: Options, write: Write) -> str:
+    a, b = map(int, operands)
+    if not o.scratchpad:
+        return write(str(a + b))
+    powers = [10 ** (place + 1) for place in range(max(map(len, operands)))]
+    carries = [str((a % power + b % power) // power) for power in powers]
+    return write("".join(carries[::-1])) + ">" + write(str(a + b))
+
+
+def subtraction(operands: list[str], o: Options, write: Write) -> str:
+    a, b = map(int, operands)
+    sign, digits = "-" if a < b else "", write(str(abs(a - b)))
+    return sign + digits if o.order == "plain" else digits + sign
+
+
+def multiplication(operands: list[str], o: Options, write: Write) -> str:
+    a, b = map(int, operands)
+    if not o.scratchpad:
+        return write(str(a * b))
+    partials = [a * int(digit) * 10**place for place, digit in enumerate(operands[1][::-1])]
+    lists = partials, accumulate(partials)
+    return ">".join(",".join(write(str(number)) for number in numbers) for numbers in lists)
+
+
+def total(operands: list[str], o: Options, write: Write) -> str:
+    totals = [write(str(number)) for number in accumulate(map(int, operands))][1:]
+    return ">".join(totals) if o.scratchpad else totals[-1]
+
+
+def bitwise(operands: list[str], o: Options, write: Write) -> str:
+    a, b = (int(bits, 2) for bits in operands)
+    value = {"or": a | b, "and": a & b, "xor": a ^ b}[o.op]
+    return write(f"{value:0{max(map(len, operands))}b}")
+
+
+ANSWERS: dict[str, Callable[[list[str], Options, Write], str]] = {
+    "addition": addition,
+    "subtraction": subtraction,
+    "multiplication": multiplication,
+    "sum": total,
+    "sort": lambda operands, o, write: ",".join(map(write, sorted(operands, key=int))),
+    "modular-sum": lambda operands, o, write: write(str(sum(map(int, operands)) % o.modulus)),
+    "or": bitwise,
+    "copy": lambda operands, o, write: write(operands[0]),
+    "reverse": lambda operands, o, write: operands[0][::-1],
+    "parity": lambda operands, o, write: str(operands[0].count("1") % 2),
+}
+
+
+def expected_text(operands: list[str], o: Options, first: int) -> tuple[str, str]:
+    """Write the prompt and the answer to operands in the usual order, from marker `first` on."""
+
+    def write(number: str) -> str:
+        digits = number if o.task in ("copy", "reverse", "parity") else number[::-1]
+        if o.hints:
+            tokens = [MARKERS[first + place] + digit for place, digit in enumerate(digits)]
+        else:
+            tokens = list(digits)
+        return "".join(tokens[::-1] if o.order == "plain" else tokens)
+
+    width = max(map(len, operands)) if o.pad else 0
+    prompt = o.symbol.join(write(operand.zfill(width)) for operand in operands)
+    return prompt + "=", ANSWERS[o.task](operands, o, write)
+
+
+def most_tokens(lengths: list[int], o: Options) -> int:
+    """Count the tokens of the longest answer to operands of these lengths: to nines, mostly."""
+    if o.task == "modular-sum":
+        return len(str(o.modulus - 1))
+    counts = [lengths[1]] * lengths[0] if has_operands(o.task) else lengths
+    worst = [("1" if o.task in ("or", "parity") else "9") * count for count in counts]
+    if o.task == "subtraction":
+        worst = ["1", max(worst)]
+    return len(expected_text(worst, o, 0)[1])
+
+
+def read_operands(prompt: str, lengths: list[int], o: Options) -> tuple[list[str], int]:
+    """Read the operands, in the usual order, and the first marker from a prompt without '='."""
+    markers = [MARKERS.index(char) for char in prompt if char in MARKERS] if o.hints else []
+    digits = "".join(char for char in prompt if not (o.hints and char in MARKERS))
+    texts = digits.split(o.symbol)
+    if o.order == "reversed" and o.task not in ("copy", "reverse", "parity"):
+        texts = [text[::-1] for text in texts]
+    if o.pad and o.task == "or":  # zeros in front may belong to the string
+        texts = [text[-length:] for text, length in zip(texts, lengths, strict=True)]
+    elif o.pad:
+        texts = [text.lstrip("0") for text in texts]
+    return texts, min(markers, default=0)
+
+
+def lengths_of(operands: list[str], o: Options) -> list[int]:
+    if o.task == "modular-sum":
+        return [len(operands)]
+    sizes = [len(operand) for operand in operands]
+    return [len(operands), max(sizes)] if has_operands(o.task) else sizes
+
+
+def lines(problems: Problems, name: str) -> list[str]:
+    names = load_task(name).vocabulary.names
+    text = "".join(names[token] for token in problems.tokens.tolist())
+    assert text.endswith("[EOS]") and len(problems.tokens) == problems.lengths.sum()
+    return text.split("[EOS]")[:-1]
+
+
+class Problem(NamedTuple):
+    operands: list[str]
+    first_marker: int
+    blanks: str
+    """The prompt, in which blanks stand."""
+    slack: int
+    """Tokens that the bound on the length has to spare."""
+    lengths: tuple[int, ...]
+
+
+def checked(problems: Problems, name: str) -> list[Problem]:
+    """Compare all of the problems with the oracle and return how it reads them."""
+    o, checked_problems = options(name), []
+    texts = lines(problems, name)
+    numbers = zip(*(array.tolist() for array in problems[1:]), strict=True)
+    for text, (length, prompt_length, lengths, final_length) in zip(texts, numbers, strict=True):
+        prompt, answer = text.split("=")
+        without_blanks = prompt.replace(" ", "")
+        operands, first = read_operands(without_blanks, lengths, o)
+        assert (without_blanks + "=", answer) == expected_text(operands, o, first)
+        pattern = {"or": "[01]+", "parity": "[01]+", "copy": "[0-9]+", "reverse": "[0-9]+"}
+        pattern["modular-sum"] = "[0-9]"
+        for operand in operands:
+            assert re.fullmatch(pattern.get(o.task, "[1-9][0-9]*"), operand)
+        assert lengths == lengths_of(operands, o)
+        assert length == len(text) + 1 and prompt_length == len(prompt) + 1
+        assert final_length == prompt_length + most_tokens(lengths, o) + 1 >= length
+        assert len(prompt) - len(without_blanks) <= o.spaces
+        slack = final_length - length
+        checked_problems.append(Problem(operands, first, prompt, slack, tuple(lengths)))
+    return checked_problems
+
+
+def bucket(name: str, digits: int, operands: int = 4, split: str = "train") -> Bucket:
+    return Bucket(name, digits, 5, split, operands if has_operands(name) else 0)
+
+
+# Texts and lengths
+
+
+def test_every_task_has_names() -> None:
+    assert {options(name).task for name in NAMES} == set(ANSWERS) == set(tasks())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_problems_are_as_documented(name: str) -> None:
+    o, task = options(name), load_task(name)
+    checked(task.parse(task.example), name)
+    trained = checked(bucket(name, 8).problems(0, 400), name)
+    small = checked(bucket(name, 2, 3).problems(0, 2500), name)
+    checked(bucket(name, 1, 10).problems(0, 300), name)
+    assert bucket(name, 8).longest >= max(map(len, lines(bucket(name, 8).problems(0, 64), name)))
+    # A problem depends on its operands, its first marker and its blanks alone.
+    for problem in trained[:5]:
+        written = o.symbol.join(problem.operands)
+        assert checked(task.parse(written), name)[0].operands == problem.operands
+        assert task.text(written) == "".join(expected_text(problem.operands, o, 0))
+    # The bound is reached in every cell, apart from the minus after a longer number.
+    slack: dict[tuple[int, ...], int] = {}
+    for problem in small:
+        slack[problem.lengths] = min(problem.slack, slack.get(problem.lengths, 99))
+    if o.task == "subtraction":
+        assert {cell: int(cell[0] > cell[1]) for cell in slack} == slack
+    elif o.task != "modular-sum":
+        assert set(slack.values()) == {0}
+
+
+CHOSEN: dict[str, list[tuple[str, ...]]] = {
+    "two numbers": [
+        ("9" * 300, "1"),
+        ("1", "9" * 300),
+        ("1" + "0" * 299, "1"),
+        ("1", "1" + "0" * 299),
+        ("9" * 300, "9" * 300),
+        ("12" * 150, "12" * 150),
+        ("1" + "0" * 150 + "7", "1" + "0" * 150 + "8"),
+        ("90" * 75, "909"),
+    ],
+    "list": [
+        ("9" * 300,) * 3,
+        ("1" + "0" * 299, "9" * 299, "9" * 299 + "8", "9" * 299 + "7"),
+        # More numbers than numpy sorts by insertion, alike in the first digits or in the last.
+        tuple(
+            f"{prefix}{'5' * 20}{suffix}" for prefix in (2, 1, 11) for suffix in range(19, 9, -1)
+        ),
+        tuple(f"{prefix}{'5' * 40}" for prefix in (10, 2, 1, 7, 70, 12) for _ in range(4)),
+        ("7",) * 40,
+    ],
+}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "hints" not in name])
+def test_300_digits(name: str) -> None:
+    o = options(name)
+    # Multiplication's scratchpad would have 270,000 tokens.
+    digits = 60 if o.task == "multiplication" and o.scratchpad else 300
+    checked(bucket(name, digits).problems(0, digits // 5), name)
+    kinds = {"addition", "subtraction", "multiplication"}
+    for operands in CHOSEN["two numbers" if o.task in kinds else "list"]:
+        if o.task in kinds or has_operands(name):
+            numbers = [operand[:digits] for operand in operands]
+            text = load_task(name).text(o.symbol.join(numbers))
+            assert text == "".join(expected_text(numbers, o, 0))
+
+
+def test_numbers_as_long_as_the_markers_reach() -> None:
+    for name, digits in [("addition", 63), ("subtraction", 64), ("copy", 64), ("sum", 63)]:
+        checked(bucket(f"{name}:hints=true", digits).problems(0, 100), f"{name}:hints=true")
+
+
+# The stream
+
+
+def same(left: Problems, right: Problems) -> bool:
+    pairs = zip(map(np.asarray, left), map(np.asarray, right), strict=True)
+    return all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in pairs)
+
+
+@pytest.mark.parametrize("task", ANSWERS)
+def test_each_block_holds_every_cell_once(task: str) -> None:
+    stream = bucket(task, 5)
+    axes = load_task(task).axes
+    ranges = [range(2, 5) if axis.counts == "operands" else range(1, 6) for axis in axes]
+    cells, blocks = sorted(product(*ranges)), 30
+    assert len(cells) == stream.num_cells == prod(stream.shape)
+    lengths = stream.problems(0, blocks * len(cells)).axis_lengths.tolist()
+    orders = [lengths[start : start + len(cells)] for start in range(0, len(lengths), len(cells))]
+    assert all(sorted(map(tuple, order)) == cells for order in orders)
+    assert len({str(order) for order in orders}) > blocks / 2
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.count("=") != 1])
+def test_any_slicing_gives_the_same(name: str) -> None:
+    stream = bucket(name, 6)
+    expected = stream.problems(95, 500)
+    cuts = [95, 96, 100, 100, 300, 500]
+    joined = concatenate([stream.problems(*span) for span in pairwise(cuts)])
+    assert same(expected, joined)
+    empty = stream.problems(300, 300)
+    assert same(concatenate([empty, expected, empty]), expected) and empty.tokens.size == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name in NAMES if name.count("=") >= 3] + ["sort", "modular-sum:spaces=3"],
+)
+def test_a_dataset_on_disk_is_the_stream(name: str, tmp_path: Path) -> None:
+    stream = bucket(name, 6)
+    generate(tmp_path, stream, 300, shard_size=128)
+    dataset = Dataset(tmp_path)
+    assert dataset.bucket == stream
+    for start, stop in [(0, 300), (127, 129)]:
+        assert same(dataset.problems(start, stop), stream.problems(start, stop))
+
+
+# Chance. One sound stream in 10,000 falls below each threshold; the seeds are fixed.
+
+
+def check_frequencies(values: Sequence[Any], expected: Mapping[Any, float]) -> None:
+    counts = Counter(values)
+    assert set(counts) <= set(expected)
+    observed = [counts[value] for value in expected]
+    shares = np.array(list(expected.values())) / sum(expected.values())
+    assert len(expected) == 1 or stats.chisquare(observed, shares * len(values)).pvalue > 1e-4
+
+
+def check_uniform(values: Sequence[Any], outcomes: Iterable[Any]) -> None:
+    check_frequencies(values, dict.fromkeys(outcomes, 1.0))
+
+
+@pytest.mark.parametrize("task", ANSWERS)
+def test_digits_are_uniform_and_independent(task: str) -> None:
+    problems = checked(bucket(task, 6).problems(0, 9000), task)
+    numbers = task in ("addition", "subtraction", "multiplication", "sum", "sort")
+    digits = "01" if task in ("or", "parity") else "0123456789"
+    joined = ["".join(op[numbers:] for op in problem.operands) for problem in problems]
+    for place in range(3):
+        check_uniform([text[place] for text in joined if len(text) > place], digits)
+    neighbours = [
+        text[place : place + 2] for text in joined for place in range(0, len(text) - 1, 2)
+    ]
+    check_uniform(neighbours, ["".join(pair) for pair in product(digits, repeat=2)])
+    ends = [text[0] + text[-1] for text in joined if len(text) > 1]
+    check_uniform(ends, ["".join(pair) for pair in product(digits, repeat=2)])
+    if numbers:
+        leading = [tuple(op[0] for op in problem.operands[:2]) for problem in problems]
+        check_uniform(leading, product("123456789", repeat=2))
+
+
+@pytest.mark.parametrize("task", ["sum", "sort"])
+def test_lengths_in_a_list(task: str) -> None:
+    """One number, any, is as long as the cell says; the others have 1 to so many digits."""
+    problems = checked(bucket(task, 3).problems(0, 9 * 1000), task)
+    for count, digits in product((2, 3, 4), (1, 2, 3)):
+        cell = [problem for problem in problems if problem.lengths == (count, digits)]
+        sizes = [tuple(map(len, problem.operands)) for problem in cell]
+        possible = product(range(1, digits + 1), repeat=count)
+        weights = {size: float(size.count(digits)) for size in possible if digits in size}
+        check_frequencies(sizes, weights)
+
+
+@pytest.mark.parametrize(
+    ("name", "digits", "choices"),
+    [
+        ("addition:hints=true:markers=11", 4, 7),
+        ("subtraction:hints=true:markers=11:spaces=1", 4, 8),
+        ("sum:hints=true:markers=12", 4, 8),
+        ("copy:hints=true:markers=9", 4, 6),
+    ],
+)
+def test_first_markers_are_uniform_and_reach_the_last(name: str, digits: int, choices: int) -> None:
+    """`choices` for the longest problems, one more for each digit less."""
+    problems = checked(bucket(name, digits).problems(0, 6000), name)
+    for longest in range(1, digits + 1):
+        firsts = [
+            problem.first_marker
+            for problem in problems
+            if max(problem.lengths[has_operands(name) :]) == longest
+        ]
+        check_uniform(firsts, range(choices + digits - longest))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "spaces" in name])
+def test_blanks_are_uniform(name: str) -> None:
+    spaces = options(name).spaces
+    problems = checked(bucket(name, 3).problems(0, 6000), name)
+    check_uniform([problem.blanks.count(" ") for problem in problems], range(spaces + 1))
+    # With one blank, all places before a token of the prompt, '=' among them, are as likely.
+    single = [problem.blanks for problem in problems if problem.blanks.count(" ") == 1]
+    for length in Counter(map(len, single)):
+        places = [blanks.index(" ") for blanks in single if len(blanks) == length]
+        if len(places) > 20 * length:
+            check_uniform(places, range(length))
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ("sorts", ["sorts", "sort"]),
+        ("sum:oder=plain", ["oder", "order"]),
+        ("sum:op=and", ["op", "order", "pad", "hints", "scratchpad"]),
+        ("copy:spaces=1", ["spaces", "hints", "markers"]),
+        ("or:op=nor", ["nor", "or", "and", "xor"]),
+        ("addition:order=backwards", ["backwards", "reversed", "plain"]),
+        ("addition:pad=yes", ["yes", "true", "false"]),
+        ("modular-sum:modulus=1", ["modulus=1", "2 to 10,000"]),
+        ("addition:spaces=101", ["spaces=101", "0 to 100"]),
+        ("addition:hints=true:markers=0", ["markers=0"]),
+        ("addition:hints=true:markers=2", ["4 digits", "markers=4"]),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(task: str, words: list[str], tmp_path: Path) -> None:
+    line = refused("generate", *settings(), "--task", task, "--out", tmp_path / "data")
+    assert all(word in line for word in words), line
+
+
+@pytest.mark.parametrize(
+    ("task", "written"),
+    [
+        ("addition", "12-3"),
+        ("addition", "012+3"),
+        ("addition", "12+3+4"),
+        ("subtraction", "12-"),
+        ("multiplication", "12*3"),
+        ("sum", "12"),
+        ("sum", "12+03"),
+        ("sort", "12,,3"),
+        ("modular-sum", "3+15"),
+        ("or", "012|1"),
+        ("or:op=and", "01|1"),
+        ("copy", ""),
+        ("parity", "102"),
+    ],
+)
+def test_what_is_no_problem_is_refused(task: str, written: str) -> None:
+    with pytest.raises(UsageError, match="write it as in"):
+        load_task(task).parse(written)
+
+
+def test_digits_beyond_a_number_are_refused() -> None:
+    class Beyond(Addition):
+        def answer_fields(self, drawn: tuple[Digits, Digits], write: Writer) -> list[Field]:
+            return [write.number(Digits(drawn[0].values, drawn[0].lengths - 1))]
+
+    stream = bucket("addition", 3)
+    no_format = np.zeros((9, 0), np.uint32)
+    with pytest.raises(UsageError, match="digits beyond its length"):
+        Beyond().problems(stream.drawn(0, 9), stream.axis_lengths(0, 9), no_format)
+
+
+def test_problems_too_long_to_store_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"271,502 tokens.* give lengths with 65,535 at most"):
+        bucket("multiplication:scratchpad=true", 300)
