@@ -12,6 +12,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,13 +35,17 @@ BFLOAT16_TOLERANCE = 0.1
 
 
 def decoder_for(
-    name: Name | str, num_layers: int = 3, max_length: int = 4 * TRAINED_LENGTH
+    name: Name | str, num_layers: int = 3, max_length: int = 4 * TRAINED_LENGTH, **variant: Any
 ) -> Decoder:
-    """Build a small float64 decoder in evaluation mode, with noise added to every parameter."""
+    """Build a small float64 decoder in evaluation mode, with noise added to every parameter.
+
+    `variant`: norm, loops and input_injection of its config.
+    """
     heads, head_dim, hidden = 2, 8, 16
     tokens = DIGITS, (PLUS, EQUALS), END
-    setting = Setting(num_layers, heads, head_dim, hidden, TRAINED_LENGTH, max_length, *tokens)
-    config = DecoderConfig(VOCABULARY, num_layers, hidden, heads, head_dim, mlp_size=24)
+    config = DecoderConfig(VOCABULARY, num_layers, hidden, heads, head_dim, 24, **variant)
+    sizes = num_layers, heads, head_dim, hidden, TRAINED_LENGTH, max_length
+    setting = Setting(*sizes, *tokens, config.loops)
     decoder = build_decoder(config, name, setting, seed=0).double().eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():

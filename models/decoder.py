@@ -1,6 +1,24 @@
 """A decoder-only transformer in which nothing but the positional encoding varies.
 
-Pre-norm RMSNorm, gated GELU, no biases, no dropout, untied output in float32.
+RMSNorm, gated GELU, no biases, no dropout, untied output in float32. `norm` says where the norms
+stand. N is the number of applied layers, num_layers x loops:
+
+    pre       x + f(norm(x)), and a norm before the output; f's last matrix starts narrower by
+              (2N)^-1/2 (Radford et al. 2019)
+    post      norm(x + f(x)), as in the original Transformer (Vaswani et al. 2017, 1706.03762)
+    deepnorm  norm(alpha x + f(x)), alpha = (2N)^1/4; the matrices of v, of the attention's output
+              and of the MLP start narrower by beta = (8N)^-1/4 (Wang et al. 2022, 2203.00555, for
+              decoders; it scales Xavier's weights so, we those of our recipe)
+
+The authors' code of TAPE (zhuconv/arithmetic) and that of McLeish et al. (mcleish7/arithmetic) take
+`post` with alpha = 1, but start from Xavier's weights narrowed by that beta. They have LayerNorm.
+
+Looped decoders are those of McLeish et al. 2024, 2405.17399: the layers are applied `loops` times
+with the same weights. An encoding's state goes on from loop to loop. `input_injection` adds the
+embedded input x0 at the start of each loop ("add" in their code). Their first loop starts from
+N(0, 0.02) in place of x0 and adds x0, normalized; ours starts from x0, to which nothing is added.
+Every loop has its gradient; they train on a random number of loops.
+
 Legend: B batch, T tokens, D hidden, H heads, K head dim, M MLP, V vocabulary.
 """
 
@@ -28,7 +46,11 @@ NORM_EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """Sizes of a decoder. `mlp_size` is M: the MLP's input projection has M gates and M values."""
+    """Sizes and variant of a decoder.
+
+    `mlp_size` is M: the MLP's input projection has M gates and M values. `norm` is "pre", "post" or
+    "deepnorm".
+    """
 
     vocabulary_size: int
     num_layers: int
@@ -36,24 +58,38 @@ class DecoderConfig:
     num_heads: int
     head_dim: int
     mlp_size: int
+    norm: str = "pre"
+    loops: int = 1
+    input_injection: bool = False
+
+    @property
+    def applied_layers(self) -> int:
+        """N, the layers that a token passes: each counts once a loop."""
+        return self.num_layers * self.loops
+
+    @property
+    def alpha(self) -> float:
+        """Factor of x in a residual connection."""
+        return (2 * self.applied_layers) ** 0.25 if self.norm == "deepnorm" else 1.0
 
 
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) * weight over the last axis (Zhang and Sennrich 2019, 1910.07467).
 
-    Under autocast the result has autocast's type, so that the next product casts nothing. The mean
-    is computed in float32 or wider.
+    Under autocast the result has autocast's type, so that the next product casts nothing; or with
+    `residual` the type of x, so that the residual stream is not rounded. The mean is computed in
+    float32 or wider.
     """
 
-    def __init__(self, size: int, eps: float) -> None:
+    def __init__(self, size: int, eps: float, *, residual: bool = False) -> None:
         super().__init__()
-        self.eps = eps
+        self.eps, self.residual = eps, residual
         self.weight = nn.Parameter(torch.ones(size))
 
     def forward(self, x: Tensor) -> Tensor:
         device = x.device.type
         # Autocast leaves float64 alone.
-        casts = torch.is_autocast_enabled(device) and x.dtype != torch.float64
+        casts = torch.is_autocast_enabled(device) and x.dtype != torch.float64 and not self.residual
         dtype = torch.get_autocast_dtype(device) if casts else x.dtype
         if use_custom_backward(x):
             return rms_norm(x, self.weight, self.eps, dtype)
@@ -61,16 +97,17 @@ class RMSNorm(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then the MLP, each after a norm and inside a residual connection."""
+    """Attention, then the MLP, each in a residual connection with a norm before or after it."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         self.config = config
+        self.pre, self.alpha = config.norm == "pre", config.alpha
         width = config.num_heads * config.head_dim
-        self.attention_norm = RMSNorm(config.hidden_size, NORM_EPSILON)
+        self.attention_norm = RMSNorm(config.hidden_size, NORM_EPSILON, residual=not self.pre)
         self.qkv = nn.Linear(config.hidden_size, 3 * width, bias=False)
         self.output = nn.Linear(width, config.hidden_size, bias=False)
-        self.mlp_norm = RMSNorm(config.hidden_size, NORM_EPSILON)
+        self.mlp_norm = RMSNorm(config.hidden_size, NORM_EPSILON, residual=not self.pre)
         self.gate_value = nn.Linear(config.hidden_size, 2 * config.mlp_size, bias=False)
         self.down = nn.Linear(config.mlp_size, config.hidden_size, bias=False)
 
@@ -87,18 +124,26 @@ class Block(nn.Module):
         With `chosen` (int64 [m]) only those tokens pass through the MLP: the result is x [m, D] and
         the state before the MLP. The last block does this, since its other tokens are not read.
         """
-        normed = self.attention_norm(x)
-        qkv = self.qkv(normed).unflatten(-1, (3, self.config.num_heads, self.config.head_dim))
+        attention_in = self.attention_norm(x) if self.pre else x
+        qkv = self.qkv(attention_in).unflatten(-1, (3, self.config.num_heads, self.config.head_dim))
         q, k, v = qkv.unbind(-3)
-        heads, state = layer.attend(normed, q, k, v, state, seqs)
+        heads, state = layer.attend(attention_in, q, k, v, state, seqs)
         heads = heads.flatten(-2)
         if chosen is not None:
             heads = heads.flatten(0, 1).index_select(0, chosen)
             x = x.flatten(0, 1).index_select(0, chosen)
-        x = x + self.output(heads)
-        gate, value = self.gate_value(self.mlp_norm(x)).chunk(2, -1)
+        x = self._add(x, self.output(heads), self.attention_norm)
+        gate, value = self.gate_value(self.mlp_norm(x) if self.pre else x).chunk(2, -1)
         mlp_out = self.down(F.gelu(gate) * value)
-        return x + mlp_out, state if chosen is not None else layer.update(mlp_out, state, seqs)
+        x = self._add(x, mlp_out, self.mlp_norm)
+        unread = seqs.last or chosen is not None
+        return x, state if unread else layer.update(mlp_out, state, seqs)
+
+    def _add(self, x: Tensor, change: Tensor, norm: RMSNorm) -> Tensor:
+        if self.pre:
+            return x + change
+        added: Tensor = norm(self.alpha * x + change)
+        return added
 
 
 class Decoder(nn.Module):
@@ -109,7 +154,10 @@ class Decoder(nn.Module):
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary_size, config.hidden_size)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
-        self.final_norm = RMSNorm(config.hidden_size, NORM_EPSILON)
+        # After a post-norm the output needs none.
+        self.final_norm = (
+            RMSNorm(config.hidden_size, NORM_EPSILON) if config.norm == "pre" else nn.Identity()
+        )
         self.head = nn.Linear(config.hidden_size, config.vocabulary_size, bias=False)
         self.pe = pe
         self.packs = False
@@ -133,16 +181,25 @@ class Decoder(nn.Module):
         self.packs = backend.packs and self.pe.needs.packed
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw weights from N(0, 0.02); divide those of residual outputs by sqrt(2 x layers).
+        """Draw weights from N(0, 0.02), some of them narrower as `norm` asks.
 
         The encoding initialized its own parameters when it was built.
         """
-        residual_std = INITIAL_STD / (2 * self.config.num_layers) ** 0.5
+        config, applied = self.config, self.config.applied_layers
+        outputs, beta = ("output.weight", "down.weight"), (8 * applied) ** -0.25
+        narrow: tuple[str, ...]
+        narrow, narrow_std = {
+            "pre": (outputs, INITIAL_STD / (2 * applied) ** 0.5),
+            "post": ((), INITIAL_STD),
+            "deepnorm": ((*outputs, "gate_value.weight"), INITIAL_STD * beta),
+        }[config.norm]
         for name, parameter in self.named_parameters():
             if name.startswith("pe.") or parameter.ndim < 2:
                 continue
-            std = residual_std if name.endswith(("output.weight", "down.weight")) else INITIAL_STD
+            std = narrow_std if name.endswith(narrow) else INITIAL_STD
             nn.init.normal_(parameter, std=std, generator=generator)
+            if config.norm == "deepnorm" and name.endswith("qkv.weight"):
+                parameter.data.chunk(3)[2].mul_(beta)  # v
 
     def forward(self, seqs: Sequences, chosen: Tensor | None = None) -> Tensor:
         """Return logits [B, T, V], or [m, V] of tokens `chosen` (int64 [m], indices into B x T).
@@ -152,9 +209,12 @@ class Decoder(nn.Module):
         index = self.pe.indices(seqs)
         x = self.pe.embed(self.embedding(seqs.tokens), index, seqs)
         state = self.pe.start(x, index, seqs)
-        last = len(self.blocks) - 1
-        for i, (block, layer) in enumerate(zip(self.blocks, self.pe.layers, strict=True)):
-            here = seqs.at(i)
+        x0, last = x, self.config.applied_layers - 1
+        pairs = list(zip(self.blocks, self.pe.layers, strict=True))
+        for i, (block, layer) in enumerate(self.config.loops * pairs):
+            if self.config.input_injection and i and i % len(pairs) == 0:
+                x = x + x0
+            here = seqs.at(i, last=i == last and self.config.loops > 1)
             here.show("state", state)
             run = block if self.compiled else block.forward
             x, state = run(x, layer, state, here, chosen if i == last else None)
@@ -205,8 +265,8 @@ def matmuls(
     answers = workload.tokens if answers is None else answers
     width = config.num_heads * config.head_dim
     after = width * config.hidden_size + 3 * config.hidden_size * config.mlp_size
-    for block in range(config.num_layers):
-        last = block == config.num_layers - 1
+    for block in range(config.applied_layers):
+        last = block == config.applied_layers - 1
         yield MatMul(workload.tokens * config.hidden_size * 3 * width)
         yield MatMul(workload.pairs * width)  # scores
         yield MatMul(workload.pairs * width)  # weights times values

@@ -39,7 +39,8 @@ class Setting:
     """Plain values that an encoding is built from; they follow from the run's config.
 
     `trained_length` and `max_length` are the lengths, in tokens, of the longest sequences in
-    training and test (L0 and L1 in the docstrings of the encodings).
+    training and test (L0 and L1 in the docstrings of the encodings). The decoder applies its layers
+    `loops` times, one after the other: the first follows the last.
     """
 
     num_layers: int
@@ -51,6 +52,12 @@ class Setting:
     digit_ids: tuple[int, ...]
     separator_ids: tuple[int, ...]
     end_id: int
+    loops: int = 1
+
+    @property
+    def applied_layers(self) -> int:
+        """Number of layers that a token passes: each counts once a loop."""
+        return self.num_layers * self.loops
 
     @property
     def width(self) -> int:
@@ -113,8 +120,8 @@ class PositionalLayer(nn.Module):
     ) -> tuple[Tensor, State]:
         """Compute the attention of one block; a subclass rotates, biases or gates here.
 
-        x [B, T, D] is the block's normalized input; q, k, v [B, T, H, K]. Returns the heads
-        [B, T, H, K] before the output projection, and the state.
+        x [B, T, D] is what q, k, v [B, T, H, K] are computed from. Returns the heads [B, T, H, K]
+        before the output projection, and the state.
         """
         (heads,) = self.attention(q, k, (v,), seqs)
         return heads, state
@@ -185,7 +192,7 @@ class PositionalEncoding(nn.Module):
         By default each layer adds one product of `multiply_adds`.
         """
         added = self.multiply_adds(extent)
-        return [MatMul(added)] * self.setting.num_layers if added else ()
+        return [MatMul(added)] * self.setting.applied_layers if added else ()
 
     def multiply_adds(self, extent: Workload) -> int:
         """Count the multiply-adds that one layer adds to plain attention over `extent.pairs`."""

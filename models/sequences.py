@@ -30,7 +30,9 @@ class Sequences:
                   with (i, "weights", weights), the attention weights [B, H, T, T] of block i
                   (packed: [n, H, longest, longest], with values of other sequences past an end)
     bound         upper bound of all final_length, a plain number like `longest`; 0 if unknown
-    layer         the current block; the decoder sets it if there is a `watch`
+    layer         the current block, counted on through all loops; the decoder sets it if there is a
+                  `watch`
+    last          whether a looped block is applied for the last time: nobody reads its state
     starts        int32 [n + 1]  start of each packed sequence, then T; None if rows are padded
     longest       upper bound of the lengths of packed sequences; a plain number, so that nothing
                   waits for the device
@@ -45,10 +47,11 @@ class Sequences:
     longest: int = 0
     bound: int = 0
     layer: int = 0
+    last: bool = False
 
-    def at(self, layer: int) -> "Sequences":
+    def at(self, layer: int, *, last: bool = False) -> "Sequences":
         """Return the batch for block `layer`, so that `watch` learns which block calls it."""
-        return self if self.watch is None else replace(self, layer=layer)
+        return replace(self, layer=layer, last=last) if self.watch or last else self
 
     def show(self, kind: str, value: Any) -> None:
         """Pass a "state" or "weights" of the current block to `watch`, if there is one."""

@@ -44,6 +44,8 @@ _SPELLINGS = {
     "--train-iters --epochs --num-epochs --num-train-epochs",
     "--set batch_size=": "--bs --train-batch-size --per-device-train-batch-size",
     "--set num_layers=": "--n-layer --n-layers --layers --depth --num-hidden-layers",
+    "--set loops=": "--recurrence --num-loops --n-loops --maximal-recurrence",
+    "--set norm=": "--norm-scheme --pre-norm --post-norm --deepnorm",
     "--set num_heads=": "--n-head --n-heads --heads --num-attention-heads",
     "--set hidden_size=": "--n-embd --d-model --dim --embed-dim --width",
     "--set head_dim=": "--d-head --head-size",

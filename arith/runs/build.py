@@ -74,6 +74,7 @@ def setting_for(config: Config) -> Setting:
         digit_ids=tuple(range(DIGIT_ZERO, DIGIT_ZERO + 10)),
         separator_ids=tuple(map(task.vocabulary.token, task.separators)),
         end_id=EOS,
+        loops=config.loops,
     )
 
 
@@ -85,6 +86,9 @@ def _sizes(config: Config) -> DecoderConfig:
         num_heads=config.num_heads,
         head_dim=config.head_dim,
         mlp_size=config.mlp_size,
+        norm=config.norm,
+        loops=config.loops,
+        input_injection=config.input_injection,
     )
 
 

@@ -20,6 +20,7 @@ from tape_arith.models.names import Name, Origin
 _SHARED_SETTINGS = (
     *("task", "trained_digits", "trained_operands"),
     *("num_layers", "hidden_size", "num_heads", "head_dim", "mlp_size"),
+    *("norm", "loops", "input_injection"),
 )
 """Settings that must be equal in a run and in the run that it begins from."""
 

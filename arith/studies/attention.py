@@ -69,9 +69,10 @@ def measure(
     for a corrupt file or weights that are not finite.
     """
     config = runs.record.config
-    layer = config.num_layers if layer is None else layer
-    if not 1 <= layer <= config.num_layers:
-        raise UsageError(f"there is no layer {layer}: they are 1 to {config.num_layers}")
+    applied_layers = config.num_layers * config.loops
+    layer = applied_layers if layer is None else layer
+    if not 1 <= layer <= applied_layers:
+        raise UsageError(f"there is no layer {layer}: they are 1 to {applied_layers}")
     problem = None if written is None else load_task(config.task).parse(written)
     regions = {region: indices[:count] for region, indices in runs.regions().items()}
     samples = {region: runs.sample(indices) for region, indices in regions.items()}
@@ -112,7 +113,7 @@ def patterns(decoder: Decoder, sample: Sample, device: str) -> pd.DataFrame:
     """Return the rows `distance` and `place` of at least one problem. Raises as `watched` does."""
     config = decoder.config
     longest = int(sample.problems.lengths.max()) - 1  # the end token is no input
-    shape = (config.num_layers, config.num_heads)
+    shape = (config.applied_layers, config.num_heads)
     back = torch.zeros(*shape, longest, dtype=torch.float64)
     place = torch.zeros(*shape, dtype=torch.float64)
     queries, uniform = np.zeros(longest), np.zeros(longest)
@@ -136,7 +137,7 @@ def patterns(decoder: Decoder, sample: Sample, device: str) -> pd.DataFrame:
         positions += len(np.unique(row * tokens + query))
     back /= torch.from_numpy(queries)
     distances = _rows(back.mean(1).numpy(), "layer", "distance")
-    distances["uniform"] = np.tile(uniform / queries, config.num_layers)
+    distances["uniform"] = np.tile(uniform / queries, config.applied_layers)
     places = _rows((place / positions).numpy(), "layer", "head").assign(uniform=chance / positions)
     return pd.concat([distances.assign(measure="distance"), places.assign(measure="place")])
 

@@ -48,7 +48,7 @@ class Sample(NamedTuple):
     def batches(self, decoder: Decoder) -> Iterator[Rows]:
         """Yield batches of one length each, so that nothing is padded, small enough to keep the
         attention weights of all layers in memory."""
-        maps = decoder.config.num_layers * decoder.config.num_heads
+        maps = decoder.config.applied_layers * decoder.config.num_heads
         for length in np.unique(self.problems.lengths):
             same = np.flatnonzero(self.problems.lengths == length)
             size = max(1, NUMBERS_A_BATCH // (maps * int(length) ** 2))
@@ -179,10 +179,10 @@ def _settings(record: RunRecord) -> dict[str, Any]:
 def watched(decoder: Decoder, seqs: Sequences) -> tuple[list[Tensor], list[Tensor | None]]:
     """Run a forward pass of padded rows, in the precision of the decoder's parameters.
 
-    Returns, for each layer, the attention weights [B, H, T, T] and the inner products [B or 1,
-    H or 1, T, T] of the positional state that it used (None for an encoding without such a state).
-    The backend must be `eager`, which alone exposes its weights. Raises UsageError where the
-    encoding does; Failure if weights are not finite.
+    Returns, for each layer (once a loop), the attention weights [B, H, T, T] and the inner products
+    [B or 1, H or 1, T, T] of the positional state that it used (None for an encoding without such a
+    state). The backend must be `eager`, which alone exposes its weights. Raises UsageError where
+    the encoding does; Failure if weights are not finite.
     """
     weights: list[Tensor] = []
     products: list[Tensor | None] = []

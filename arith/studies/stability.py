@@ -134,7 +134,7 @@ def _deviations(
                 moved = moved[..., original, original]
                 pairs[_PRODUCTS] = (products.expand(shape), moved.expand(shape))
             for measure, (x, y) in pairs.items():
-                zeros = torch.zeros(decoder.config.num_layers, 2, dtype=torch.float64)
+                zeros = torch.zeros(decoder.config.applied_layers, 2, dtype=torch.float64)
                 both = [z.abs().tril().sum(dtype=torch.float64) for z in (x - y, x)]
                 sums.setdefault(measure, zeros)[layer] += torch.stack(both).cpu()
     return {measure: total[:, 0] / total[:, 1] for measure, total in sums.items()}

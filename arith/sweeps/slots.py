@@ -103,7 +103,7 @@ def _memory(config: Config) -> float:
     a group, whose number of tokens is the same for all sizes.
     """
     parameters = blueprint(config, parse("nope")).num_parameters()
-    return 0.5e9 + 24 * parameters + 3e5 * config.num_layers * config.hidden_size
+    return 0.5e9 + 24 * parameters + 3e5 * config.num_layers * config.loops * config.hidden_size
 
 
 def usable_threads() -> int:

@@ -70,8 +70,9 @@ class Config(Strict):
 
     Operand lengths are in digits; only tasks on lists have numbers of operands. `warmup` and
     `cooldown` are shares of `steps`. A batch is cut into `groups` length-sorted groups (their
-    number changes rounding, not the gradient). Training puts 0 to `leading_bos` [BOS] in front of
-    each problem, at random; scoring puts none.
+    number changes rounding, not the gradient). models/decoder.py explains `norm`,
+    `loops` and `input_injection`. Training puts 0 to `leading_bos` [BOS] in front of each problem,
+    at random; scoring puts none.
     """
 
     task: str
@@ -105,12 +106,20 @@ class Config(Strict):
     leading_bos: Annotated[int, Field(ge=0, le=MOST_DIGITS)] = 0
     trained_operands: _Operands = 0
     tested_operands: _Operands = 0
+    norm: Literal["pre", "post", "deepnorm"] = "pre"
+    loops: Annotated[int, Field(ge=1, le=1024)] = 1
+    input_injection: bool = False
 
     def __post_init__(self) -> None:
         if self.warmup + self.cooldown > 1:
             raise UsageError(
                 f"warmup={self.warmup:g} and cooldown={self.cooldown:g} are shares of the steps: "
                 "together at most 1"
+            )
+        if self.input_injection and self.loops == 1:
+            raise UsageError(
+                "input_injection adds the embedded input at the start of each further loop: set "
+                "loops=2 or more, or leave it out"
             )
         check_size(self.tested_digits, self.problems_per_cell, self.trained_digits)
         if self.tested_operands < self.trained_operands:

@@ -86,7 +86,7 @@ class DAPE(FromScores):
         numbers = self.setting.num_heads * self.width
         yield from self.base.products(extent)
         gradients = 2 if self.base.needs.bias == "learned" else 1
-        for _ in range(self.setting.num_layers):
+        for _ in range(self.setting.applied_layers):
             yield MatMul(2 * extent.pairs * numbers)
             yield MatMul(extent.distances * numbers, gradients)
 

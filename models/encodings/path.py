@@ -92,7 +92,7 @@ class PaTH(FromScores):
         width = heads * self.setting.head_dim
         numbers = (hidden + width) * self.rank + hidden * heads
         triples = extent.pairs**2 // max(extent.tokens, 1)
-        for _ in range(self.setting.num_layers):
+        for _ in range(self.setting.applied_layers):
             yield MatMul(extent.tokens * numbers)
             yield MatMul(3 * extent.pairs * width)
             # Solving is no product, but its backward takes one more.

@@ -48,7 +48,10 @@ def clamp_norm(state: State, clamp: float, copies: int = 1) -> State:
 
 
 class ContextualLayer(PositionalLayer):
-    """Attention with e applied to q and k. The last layer does only this: no layer reads its e."""
+    """Attention with e applied to q and k. The last layer does only this: no layer reads its e.
+
+    In a looped decoder the last layer updates e for the next loop; the last loop spares it.
+    """
 
     #: Whether attention gathers e too.
     gathers = False
@@ -60,9 +63,11 @@ class ContextualLayer(PositionalLayer):
     ) -> tuple[Tensor, State]:
         scale = q.shape[-1] ** -0.5  # `apply` may widen q and k
         q, k = state.apply(q, k)
-        carried = state if self.gathers else ()
-        heads, *parts = self.attention(q, k, (v, *carried), seqs, scale=scale)
-        mixed = type(state)(*parts) if self.gathers else state
+        gathers = self.gathers and not seqs.last
+        heads, *parts = self.attention(q, k, (v, *(state if gathers else ())), seqs, scale=scale)
+        if seqs.last:
+            return heads, state
+        mixed = type(state)(*parts) if gathers else state
         return heads, self.contextualize(heads, mixed, state)
 
     def contextualize(self, heads: Tensor, mixed: State, state: State) -> State:
@@ -143,7 +148,7 @@ class ContextualRotary(Rotary, ABC):
         vars(self)["needs"] = Needs(values=1 + gathered, query=self.query)
 
     def layer(self, i: int) -> PositionalLayer:
-        if i == self.setting.num_layers - 1:
+        if i == self.setting.applied_layers - 1:
             return ContextualLayer()
         layer = self.updating_layer()
         layer.gathers = self.context != "no-attention"
@@ -179,11 +184,13 @@ class ContextualRotary(Rotary, ABC):
         return self.state.from_matrix(table[index][:, :, None])
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
-        """List wider scores for each layer; A e and the update for each but the last."""
+        """List wider scores for each applied layer; A e and the update for each but the last."""
         heads = self.setting.num_heads
         pairs = extent.pairs * heads * self.setting.head_dim
-        yield MatMul(self.setting.num_layers * pairs * (self.query - 1))
-        for i, layer in enumerate(self.layers[:-1]):
+        applied = self.setting.applied_layers
+        yield MatMul(applied * pairs * (self.query - 1))
+        for i in range(applied - 1):
+            layer = self.layers[i % len(self.layers)]
             assert isinstance(layer, ContextualLayer)
             # The first e depends on no parameter, unless a table is learned.
             known = not i and self.first != "learned"

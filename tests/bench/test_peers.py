@@ -56,6 +56,12 @@ def test_what_is_not_installed_is_said_and_the_rest_measured(
         assert line.limit == peer.value and line.limit_name == "there Table"
 
 
+@pytest.mark.parametrize("setting", [{"norm": "post"}, {"loops": "2"}])
+def test_another_decoder_than_theirs_is_not_compared(setting: dict[str, str]) -> None:
+    (line,) = peers.measure(Options(seconds=0, settings=setting))
+    assert line.value is None and "leave norm and loops out" in line.note
+
+
 @pytest.mark.parametrize("step", [0, 3])
 def test_all_train_on_the_problems_of_the_suite(step: int) -> None:
     config = tiny()

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,12 +19,14 @@ from tape_arith.arith.scoring.score import sequences
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.locate import locations
 from tape_arith.models.names import parse
-from tests.helpers.exported_runs import greedy, made_run, problems
+from tests.helpers.exported_runs import SMALL, greedy, made_run, problems
 
 EVERY = [place.name for place in locations("encoding") if place.is_builtin]
 JOINED = ["abacus+fire", "abacus+rope", "rope+yarn", "tape+yarn:ramp=paper", "rope+pi", "rope+ntk"]
 JOINED += ["rope+ntk-dynamic", "rand-rope+redraw", "fox:b_f=5", "dape:base=fire"]
 JOINED += ["tape:form=vector", "coupling+t5"]
+VARIED = ["rope", "tape", "abacus+fire"]  # exported once more, as this decoder
+VARIANT = replace(SMALL, norm="deepnorm", loops=3, input_injection=True)
 COUNT = 18
 
 MINE = '''"""A file of the user's."""
@@ -72,10 +75,12 @@ def test_every_encoding_computes_the_same_without_tape_arith(tmp_path: Path) -> 
     cases, user_file = tmp_path / "cases", tmp_path / "mine.py"
     cases.mkdir()
     user_file.write_text(MINE)
-    names = [*EVERY, *JOINED, f"{user_file}:Mine"]
+    names = [*EVERY, *JOINED, f"{user_file}:Mine", *VARIED]
     uniform = []
     for number, name in enumerate(names):
-        folder, decoder = made_run(tmp_path / "runs", name)
+        varied = number >= len(names) - len(VARIED)
+        root = tmp_path / ("varied" if varied else "runs")
+        folder, decoder = made_run(root, name, VARIANT if varied else SMALL)
         added = parse(name).extrapolation
         export_run(folder, "transformers", extrapolation=added, out=cases / f"case_{number}")
         case = expected(decoder)

@@ -42,6 +42,7 @@ def setting_of(config: DecoderConfig, **changes: Any) -> Setting:
         num_heads=config.num_heads,
         head_dim=config.head_dim,
         hidden_size=config.hidden_size,
+        loops=config.loops,
         **changes,
     )
 

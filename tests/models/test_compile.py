@@ -13,6 +13,7 @@ from torch._dynamo.utils import counters
 
 from tape_arith.arith.data.rows import pack
 from tape_arith.arith.scoring.score import logits_of_answers, score
+from tape_arith.arith.training.config import Config
 from tape_arith.models import build
 from tape_arith.models.attention import Eager
 from tape_arith.models.build import (
@@ -32,6 +33,7 @@ from tests.helpers.small_training import (
 )
 
 CONFIG = small(trained_digits=4, tested_digits=6, batch_size=24, num_layers=4)
+LOOPED = replace(CONFIG, num_layers=2, norm="deepnorm", loops=3, input_injection=True)
 COMPILED = Hardware("cpu", torch.float32, compiled=True)
 
 
@@ -52,18 +54,22 @@ GXX = [
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")  # torch's own
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 @pytest.mark.parametrize(
-    ("name", "packs"),
+    ("name", "packs", "config"),
     [
-        *((name, True) for name in ("rand-rope", "fire", "tape", "tape-heads")),
-        pytest.param("tape", False, marks=GXX),
+        *((name, True, CONFIG) for name in ("rand-rope", "fire", "tape", "tape-heads")),
+        *((name, True, LOOPED) for name in ("rope", "tape")),
+        pytest.param("tape", False, CONFIG, marks=GXX),
+        pytest.param("tape", False, LOOPED, marks=GXX),
     ],
 )
-def test_compiled_blocks(name: str, packs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_blocks(
+    name: str, packs: bool, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Traced as for a GPU, packed if the encoding can be; or with generated code, as on a CPU."""
     if packs:
         monkeypatch.setattr(Eager, "packs", True)
         monkeypatch.setattr(build, "CPU_OPTIONS", {"backend": "aot_eager"})
-    plain, compiled = trainer(CONFIG, name), trainer(CONFIG, name, hardware=COMPILED)
+    plain, compiled = trainer(config, name), trainer(config, name, hardware=COMPILED)
     perturbed(plain.decoder)
     perturbed(compiled.decoder)
     weights = set(compiled.decoder.state_dict())

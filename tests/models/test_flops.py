@@ -33,6 +33,10 @@ NAMES = [
 ]
 # Rows and tokens; of those, answers or None for all.
 BATCHES = [(3, 20, None), (1, 9, 4), (5, 33, 37), (2, 1, None)]
+LOOPED = {
+    "looped": DecoderConfig(19, 2, 16, 2, 8, 24, "deepnorm", 3, True),
+    "one looped block": DecoderConfig(19, 1, 24, 3, 8, 16, loops=2),
+}
 # One of each way to count; these meet every size and every batch.
 FAMILIES = ["fire", "tape-heads"]
 
@@ -69,6 +73,11 @@ def forward_flops(products: Iterable[MatMul]) -> int:
     [
         *((name, "three blocks", 5, 33, 37) for name in NAMES),
         *(
+            (name, "looped", 3, 20, None)
+            for name in (*FAMILIES, *ABLATIONS, "dape", "path", "pope")
+        ),
+        *((name, "one looped block", 1, 9, 4) for name in FAMILIES),
+        *(
             (name, size, *batch)
             for name in FAMILIES
             for size, batch in zip([*SIZES, "one block"], [*BATCHES, BATCHES[1]], strict=True)
@@ -78,7 +87,7 @@ def forward_flops(products: Iterable[MatMul]) -> int:
 def test_formula_and_counter_agree(
     name: str, size: str, rows: int, tokens: int, answers: int | None
 ) -> None:
-    config = SIZES[size]
+    config = {**SIZES, **LOOPED}[size]
     decoder = build_decoder(config, name, setting(config), seed=0)
     seqs, places = batch(rows, tokens, answers)
     parameters = list(decoder.parameters())

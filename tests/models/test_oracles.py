@@ -45,14 +45,18 @@ class Case:
     head_dim: int = 8
     # So many tokens instead of ROWS, to reach far.
     length: int = 0
+    # The decoder's norm, loops and input_injection.
+    variant: tuple[str, int, bool] = ("pre", 1, False)
 
     def __str__(self) -> str:
         mode = "training" if self.training else "evaluation"
-        return f"{self.name}-{mode}-{self.offset}-{self.trained_length}-{self.heads}"
+        name = f"{self.name}-{mode}-{self.offset}-{self.trained_length}-{self.heads}"
+        return name if self.variant == ("pre", 1, False) else f"{name}-{self.variant}"
 
 
 def decoder_for(case: Case) -> Decoder:
-    config = DecoderConfig(VOCABULARY, case.layers, HIDDEN, case.heads, case.head_dim, 10)
+    sizes = VOCABULARY, case.layers, HIDDEN, case.heads, case.head_dim, 10
+    config = DecoderConfig(*sizes, *case.variant)
     setting = setting_of(
         config,
         trained_length=case.trained_length,
@@ -175,6 +179,8 @@ PAPER: dict[str, Any] = {"trained_length": 124, "final_lengths": (244, 124)}
 # To compare what grows with distance or heads.
 FOUR: dict[str, Any] = {"layers": 1, "heads": 4, "head_dim": 2}
 SIX: dict[str, Any] = {"layers": 1, "heads": 6, "head_dim": 2}
+# More than one loop after the first, where x0 is added again and TAPE's state goes on.
+VARIANTS = (("post", 1, False), ("pre", 3, False), ("pre", 3, True), ("deepnorm", 3, True))
 # sqrt 2 is the norm of a rotation, 1 that of a vector, so that a clamp acts.
 ABLATIONS = (
     "tape:context=no-attention",
@@ -277,6 +283,14 @@ CASES = [
     Case("rope+yarn", **LONGER),
     Case("rope+yarn:ramp=paper", **PAPER),
     Case("rope+ntk", training=True, **LONG),  # in training an extrapolation does nothing
+    *(
+        Case(name, variant=variant)
+        for name in ("rope", "fire", "alibi", "tape", "tape-heads", "abacus", "selective-rope")
+        for variant in VARIANTS
+    ),
+    Case("tape", layers=1, variant=("pre", 3, False)),
+    Case("abacus+tape", training=True, variant=("deepnorm", 2, True)),
+    *(Case(name, variant=("deepnorm", 1, False)) for name in ("nope", "fox", "tape:clamp=1.5")),
 ]
 
 
@@ -294,7 +308,7 @@ def test_logits_and_gradients_equal_the_oracle(case: Case) -> None:
     total = torch.zeros((), dtype=torch.float64)
     for i in range(len(seqs.tokens)):
         row = Row(parse(case.name), weights, decoder.pe, seqs, i)
-        expected = decode(row, oracle_of(row))
+        expected = decode(row, oracle_of(row), *case.variant)
         assert error(logits[i, : len(expected)].detach(), expected.detach()) < LOGITS_TOLERANCE, i
         total = total + (expected * projection[i, : len(expected)]).sum()
     torch.autograd.backward(total)

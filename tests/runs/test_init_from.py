@@ -246,6 +246,8 @@ def test_wrong_sources_are_refused(tmp_path: Path, source: RunFolder) -> None:
     assert "hidden_size=16 and the new run 24" in message("tape", wider, source=source)
     digits = replace(SMALL, trained_digits=3)
     assert "trained_digits=2 and the new run 3" in message("tape", digits, source=source)
+    looped = replace(SMALL, loops=2)
+    assert "loops=1 and the new run 2" in message("tape", looped, source=source)
     assert "is of seed 0, not 1" in message("tape", seed=1, source=source)
     assert "is not trained to its end" in message("tape", source=unfinished)
     assert "no place for pe.layers.0" in message("rope", source=tape)

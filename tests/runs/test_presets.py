@@ -83,6 +83,10 @@ def test_a_preset_in_one_file(mine: Path) -> None:
         # For its hash each would be made, for years, before the first is scored.
         ("tested_digits=700 problems_per_cell=1048576", "to 700 digits: give 1 to 136"),
         ("learning_rate=nan", "'learning_rate' must be a finite number, not 'nan'"),
+        ("norm=layer", "'norm' must be 'pre', 'post' or 'deepnorm', not 'layer'"),
+        ("loops=0", "'loops' must be at least 1, not '0'"),
+        ("input_injection=true", "set loops=2 or more, or leave it out"),
+        ("input_injection=maybe loops=2", "'input_injection' must be a valid boolean"),
         ("warmup=1", "'warmup' must be less than 1, not '1'"),
         ("num_heads=3", "num_heads x head_dim = 24 is not hidden_size=16: set num_heads=2"),
         ("head_dim=7 hidden_size=14", "even head_dim, not 7"),

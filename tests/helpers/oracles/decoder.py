@@ -111,20 +111,42 @@ def gelu(x: Tensor) -> Tensor:
     return x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))
 
 
-def decode(row: Row, pe: NoPE) -> Tensor:
-    """Logits [T, V] of one row; `pe` is used up."""
+def decode(
+    row: Row, pe: NoPE, norm: str = "pre", loops: int = 1, input_injection: bool = False
+) -> Tensor:
+    """Logits [T, V] of one row; `pe` is used up.
+
+    Post-norm: x = LN(x + f(x)) (1706.03762, section 3.1). DeepNorm: x = LN(alpha x + f(x)),
+    alpha = (2N)^1/4 for a decoder of N layers (2203.00555, Figure 2). Loops: x = layers(x + x0) in
+    each, from x = 0 (2405.17399, Figure 2).
+    """
     weights, setting, tokens = row.weights, row.pe.setting, row.tokens
+    depth = setting.num_layers * loops
+    alpha = math.sqrt(math.sqrt(2.0 * depth)) if norm == "deepnorm" else 1.0
+
+    def before(x: Tensor, weight: Tensor) -> Tensor:
+        return rms_norm(x, weight) if norm == "pre" else x
+
+    def after(x: Tensor, change: Tensor, weight: Tensor) -> Tensor:
+        return x + change if norm == "pre" else rms_norm(alpha * x + change, weight)
+
     length, heads = len(tokens), range(setting.num_heads)
-    x = torch.stack([pe.embed(t, weights["embedding.weight"][n]) for t, n in enumerate(tokens)])
-    for layer in range(setting.num_layers):
+    x0 = torch.stack([pe.embed(t, weights["embedding.weight"][n]) for t, n in enumerate(tokens)])
+    x = torch.zeros_like(x0) if input_injection else x0
+    for step in range(depth):
+        layer = step % setting.num_layers
+        if input_injection and layer == 0:
+            x = x + x0
         block = {
             name: weights[f"blocks.{layer}.{name}.weight"]
             for name in ("attention_norm", "qkv", "output", "mlp_norm", "gate_value", "down")
         }
-        normed = rms_norm(x, block["attention_norm"])
-        qkv = (normed @ block["qkv"].T).reshape(length, 3, setting.num_heads, setting.head_dim)
+        attention_in = before(x, block["attention_norm"])
+        qkv = (attention_in @ block["qkv"].T).reshape(
+            length, 3, setting.num_heads, setting.head_dim
+        )
         q, k, v = qkv.permute(1, 2, 0, 3)
-        pe.before_attention(layer, normed, q, k)
+        pe.before_attention(layer, attention_in, q, k)
         attention = torch.stack(
             [
                 torch.stack([_weights(pe, layer, h, t, q[h], k[h]) for t in range(length)])
@@ -133,12 +155,13 @@ def decode(row: Row, pe: NoPE) -> Tensor:
         )
         mixed = attention @ v
         pe.after_attention(layer, attention, mixed)
-        x = x + mixed.transpose(0, 1).flatten(1) @ block["output"].T
-        gate, value = (rms_norm(x, block["mlp_norm"]) @ block["gate_value"].T).chunk(2, 1)
+        x = after(x, mixed.transpose(0, 1).flatten(1) @ block["output"].T, block["attention_norm"])
+        gate, value = (before(x, block["mlp_norm"]) @ block["gate_value"].T).chunk(2, 1)
         mlp_out = (gelu(gate) * value) @ block["down"].T
         pe.after_mlp(layer, mlp_out)
-        x = x + mlp_out
-    return rms_norm(x, weights["final_norm.weight"]) @ weights["head.weight"].T
+        x = after(x, mlp_out, block["mlp_norm"])
+    final = rms_norm(x, weights["final_norm.weight"]) if norm == "pre" else x
+    return final @ weights["head.weight"].T
 
 
 def _weights(pe: NoPE, layer: int, head: int, t: int, q: Tensor, k: Tensor) -> Tensor:

@@ -231,7 +231,7 @@ class Contextual(NoPE):
 
     def is_last(self, layer: int) -> bool:
         """Tell whether no layer reads the state after this one, which therefore has no update."""
-        return layer == self.setting.num_layers - 1
+        return self.setting.loops == 1 and layer == self.setting.num_layers - 1
 
     def gathered(self, weights: Tensor) -> Tensor:
         """sum_i A_ti e_i (Eq. 7)."""
