@@ -62,15 +62,20 @@ def usable_cores() -> float:
 def available_memory() -> int | None:
     """Return the bytes that this process may still take, by system and cgroup; None if unknown."""
     try:
-        lines = dict(line.split(":", 1) for line in _MEMINFO.read_text("ascii").splitlines())
-        available = 1024 * int(lines["MemAvailable"].split()[0])
+        available = 1024 * int(_field(_MEMINFO, "MemAvailable:"))
     except (OSError, ValueError, KeyError):  # not Linux
         return None
     try:
         limit, used = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
-        return min(available, limit - used)
-    except (OSError, ValueError):  # "max": no limit
+        # Files that were read count as used, and give way.
+        return min(available, limit - used + int(_field(_CGROUP / "memory.stat", "inactive_file")))
+    except (OSError, ValueError, KeyError):  # "max": no limit
         return available
+
+
+def _field(file: Path, name: str) -> str:
+    """Return the word after `name` in a file that has a name on each line. Raises KeyError."""
+    return dict(line.split()[:2] for line in file.read_text("ascii").splitlines())[name]
 
 
 def project() -> dict[str, Any] | None:

@@ -121,3 +121,21 @@ def test_cores(
     monkeypatch.setattr(machine, "_CGROUP", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
     assert machine.usable_cores() == cores
+
+
+@pytest.mark.parametrize(
+    ("limit", "available"), [("max", 2048), ("5000", 2048), ("2500", 1700), (None, 2048)]
+)
+def test_memory_that_may_still_be_taken(
+    tmp_path: Path, monkeypatch: Patch, limit: str | None, available: int
+) -> None:
+    """1,000 bytes are used, of which 200 are of files that were read."""
+    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
+    monkeypatch.setattr(machine, "_MEMINFO", tmp_path / "meminfo")
+    assert machine.available_memory() is None
+    (tmp_path / "meminfo").write_text("MemTotal:  9 kB\nMemAvailable:  2 kB\nHugePages_Total:  0\n")
+    if limit is not None:
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        (tmp_path / "memory.current").write_text("1000\n")
+        (tmp_path / "memory.stat").write_text("anon 700\ninactive_file 200\n")
+    assert machine.available_memory() == available
