@@ -106,6 +106,11 @@ def _host() -> str:
     return hashlib.sha256(host_id().encode()).hexdigest()[:8]
 
 
+def slug(name: str) -> str:
+    """Return `name` as one component of a path, valid on every file system."""
+    return re.sub(r"[^A-Za-z0-9.+=_-]", "@", name)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a file, whole or not at all. Raises Failure if writing fails."""
     with atomic(path) as temporary:

@@ -51,8 +51,9 @@ def _find(
 ) -> "tuple[RunFolder, NamePart | None]":
     """Return the run in the folder `target`, or the run of the encoding `target` below `root` with
     the name's extrapolation. Raises UsageError unless exactly one run matches."""
+    from tape_arith.arith.files import slug
     from tape_arith.arith.runs.command_lines import train_command
-    from tape_arith.arith.runs.folder import RunFolder, existing_run, slug
+    from tape_arith.arith.runs.folder import RunFolder, existing_run
     from tape_arith.models.names import parse
 
     if Path(target).is_dir() or ("/" in target and ".py:" not in target):
@@ -62,7 +63,7 @@ def _find(
             )
         return existing_run(Path(target)), None
     name = parse(target)
-    pattern = f"{preset or '*'}/{slug(str(name.encoding))}/seed-{seed or 0}"
+    pattern = f"{slug(preset) if preset else '*'}/{slug(str(name.encoding))}/seed-{seed or 0}"
     folders = [RunFolder(file.parent) for file in sorted(root.glob(f"{pattern}/run.json"))]
     if not folders:
         seeded = f" --seed {seed}" if seed else ""

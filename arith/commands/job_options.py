@@ -26,20 +26,24 @@ def chosen_config(
 ) -> "tuple[str, Config]":
     """Return the preset's name, and its config changed by the settings of the command line.
 
+    With a task that is not the preset's own, the name is PRESET@TASK.
+
     If `preset` is None, name and config are those of the run `like`; if `like` is None too, the
     preset is the one that suits this machine.
     """
-    from tape_arith.arith.runs.record import load_preset, parse_settings
+    from tape_arith.arith.runs.record import load_preset, parse_settings, preset_of
 
     chosen = parse_settings(settings or []) | ({"task": task} if task else {})
     if preset is None and like is not None:
-        return like.preset, like.config.with_settings(chosen)
+        config = like.config.with_settings(chosen)
+        return preset_of(like.preset, config.task), config
     if preset is None:
         from tape_arith.arith.runs.build import default_preset
 
         preset, reason = default_preset()
         say(reason)
-    return preset, load_preset(preset).with_settings(chosen)
+    config = load_preset(preset).with_settings(chosen)
+    return preset_of(preset, config.task), config
 
 
 def whole_numbers(option: str, text: str) -> list[int]:

@@ -32,9 +32,11 @@ def command(
         raise UsageError(f"cannot write {out.name}: a report's name ends in .html")
     from tape_arith.arith.compare.report import collect
     from tape_arith.arith.figures.report.page import write
+    from tape_arith.arith.runs.folder import preset_folder
 
     evaluation_set = EvaluationSet(split, max_digits)
     report = collect(runs, pe, preset, evaluation_set, costs=costs)
-    path = out or runs / report.panels[0][0].preset / f"report{evaluation_set.name}.html"
+    folder = preset_folder(runs, report.panels[0][0].preset)
+    path = out or folder / f"report{evaluation_set.name}.html"
     write(report, path)
     print(path)

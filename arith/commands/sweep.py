@@ -85,7 +85,7 @@ def command(
     else:
         root, console = planned[0].root, Console(stderr=True, highlight=False)
         if board := leaderboard(content, runs):
-            command = f"tape-arith leaderboard --runs {root} --preset {content.presets[0]} --wide"
+            command = f"tape-arith leaderboard --runs {root} --preset {planned[0].preset} --wide"
             print_board(board, advice=f"`{command}` shows all.", console=console)
         elif tables:
             print_markdown(tables[0].read_text("utf-8"), console)

@@ -18,7 +18,7 @@ from tape_arith.arith.compare.panels import (
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.curves import COLUMNS, Study
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
-from tape_arith.arith.runs.folder import check_one_source
+from tape_arith.arith.runs.folder import check_one_source, preset_folder
 from tape_arith.models.names import Name, parse
 
 
@@ -119,4 +119,4 @@ def _numbers(line: Mapping[str, Any]) -> Iterator[tuple[str, int, float | None]]
 
 def figure_path(root: Path, study: Study) -> Path:
     """Return the default path of a figure of curves: beside the runs of its preset."""
-    return root / study.preset / f"curves-{join_names(list(study.seeds))}.png"
+    return preset_folder(root, study.preset) / f"curves-{join_names(list(study.seeds))}.png"

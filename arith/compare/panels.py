@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.files import slug
 from tape_arith.arith.runs.command_lines import (
     completing_command,
     other_run_roots,
     score_command,
     train_command,
 )
-from tape_arith.arith.runs.folder import RunFolder, find_grids, find_runs, slug
-from tape_arith.arith.runs.record import Environment, RunRecord, load_preset, presets
+from tape_arith.arith.runs.folder import RunFolder, find_grids, find_runs, preset_folder
+from tape_arith.arith.runs.record import Environment, RunRecord, is_preset, load_preset
 from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
@@ -224,7 +225,7 @@ def choose_group(
 def budget_preference(preset: str, budget: Mapping[str, object]) -> tuple[bool, bool]:
     """Return whether a budget is its preset's, and whether its runs drew their own weights."""
     own_weights = budget.get("steps_before") is None
-    if preset not in presets():
+    if not is_preset(preset):
         return False, own_weights
     config = load_preset(preset)
     steps = config.steps == budget.get("steps") == budget.get("first_steps")
@@ -256,7 +257,7 @@ def _nothing_scored(
     closest = max(scored, key=lambda name: len(scored[name] & wanted))
     missing = [name for name in named if str(name) not in scored[closest]]
     commands = "; ".join(score_command(root, closest, name, evaluation_set) for name in missing)
-    place = f"{', '.join(map(str, missing))} in {root}/{closest}{evaluation_set}"
+    place = f"{', '.join(map(str, missing))} in {preset_folder(root, closest)}{evaluation_set}"
     return UsageError(f"no scored run of {place}: {commands}{other_run_roots(root)}")
 
 
@@ -276,7 +277,7 @@ def figure_path(
 ) -> Path:
     """Return the default path of a heatmap: beside the runs of its preset."""
     names = join_names([panel[0].name for panel in panels])
-    return root / panels[0][0].preset / f"{names}{evaluation_set.name}.png"
+    return preset_folder(root, panels[0][0].preset) / f"{names}{evaluation_set.name}.png"
 
 
 def join_names(names: Sequence[str]) -> str:

@@ -21,10 +21,10 @@ from tape_arith.arith.export.folder import exported, render
 from tape_arith.arith.export.lm_eval import write_tasks
 from tape_arith.arith.export.source_files import source_files
 from tape_arith.arith.figures.captions import percent
-from tape_arith.arith.files import write_text
+from tape_arith.arith.files import slug, write_text
 from tape_arith.arith.machine import own_version
 from tape_arith.arith.runs.build import setting_for
-from tape_arith.arith.runs.folder import RunFolder, slug
+from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.scoring.axes import REGION_WORDS

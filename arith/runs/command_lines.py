@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.runs.folder import RunFolder, run_folder, slug
-from tape_arith.arith.runs.record import RunRecord, changed_settings, presets
+from tape_arith.arith.runs.folder import RunFolder, run_folder
+from tape_arith.arith.runs.record import RunRecord, changed_settings, is_preset
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.models.names import Name, NamePart
@@ -20,7 +20,7 @@ def train_command(name: Name, preset: str | None, root: Path) -> str:
     origin = name.encoding.origin
     words = ["train", "--pe", str(name) if origin is None else name.encoding.own]
     if origin is not None:
-        source = root / (preset or "PRESET") / slug(str(origin.encoding)) / "seed-0"
+        source = run_folder(root, preset or "PRESET", origin.encoding, 0).path
         words += init_from_options(name, source)
     elif preset is not None:
         words += ["--preset", preset]
@@ -41,7 +41,8 @@ def resume_command(folder: RunFolder) -> str:
 
 def score_command(root: Path, preset: str, name: Name, evaluation_set: EvaluationSet) -> str:
     """Return the next command for a missing grid: to train, resume or score the first run."""
-    for record in sorted((root / preset / slug(str(name.encoding))).glob("seed-*/run.json")):
+    encoding = run_folder(root, preset, name.encoding, 0).path.parent
+    for record in sorted(encoding.glob("seed-*/run.json")):
         folder = RunFolder(record.parent)
         if folder.unfinished():
             return resume_command(folder)
@@ -83,7 +84,7 @@ def reproduction_commands(root: Path, record: RunRecord, grids: Sequence[Grid]) 
 
 
 def _training_lines(root: Path, record: RunRecord) -> list[list[str]]:
-    if record.preset not in presets():
+    if not is_preset(record.preset):
         return []
     lines: list[list[str]] = []
     words = ["train", "--pe", record.encoding]

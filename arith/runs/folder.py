@@ -1,6 +1,6 @@
 """Find runs and their files on disk, and tell how far each run is.
 
-    RUNS/PRESET/PE/seed-S/
+    RUNS/PRESET/PE/seed-S/    (RUNS/PRESET@TASK/... where the task is not the preset's own)
         run.json          the request: encoding, seed, config, data
         environment.json  the machine and software that trained it
         metrics.jsonl     one line every few steps
@@ -13,7 +13,6 @@ Facts are read from the files, never from their names. Never imports torch.
 """
 
 import json
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,10 +21,10 @@ from typing import Any, NamedTuple
 
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
-from tape_arith.arith.files import append_line, read_document, write_document, write_text
+from tape_arith.arith.files import append_line, read_document, slug, write_document, write_text
 from tape_arith.arith.lock import activity
 from tape_arith.arith.runs.metrics import read_lines
-from tape_arith.arith.runs.record import Environment, RunRecord, Timings
+from tape_arith.arith.runs.record import TASK, Environment, RunRecord, Timings
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import say
@@ -257,14 +256,14 @@ class RunFolder:
                 path.unlink()
 
 
+def preset_folder(root: Path, preset: str) -> Path:
+    """Return the folder of the runs of a preset, as in runs/mini@modular-sum@modulus=97."""
+    return root / slug(preset)
+
+
 def run_folder(root: Path, preset: str, encoding: Encoding | str, seed: int) -> RunFolder:
     """Return the folder of a run. Its parts are plain names, so it is always below `root`."""
-    return RunFolder(root / preset / slug(str(encoding)) / f"seed-{seed}")
-
-
-def slug(name: str) -> str:
-    """Return `name` as one component of a path, valid on every file system."""
-    return re.sub(r"[^A-Za-z0-9.+=_-]", "@", name)
+    return RunFolder(preset_folder(root, preset) / slug(str(encoding)) / f"seed-{seed}")
 
 
 def existing_run(path: Path) -> RunFolder:
@@ -289,27 +288,25 @@ def find_grids(
     """Return the grids below `root` on `evaluation_set`: all, or those of `names`.
 
     A corrupt grid is named on stderr and left out. With `names`, runs of other encodings are not
-    opened. Raises UsageError if runs of one encoding used different versions of the user's file.
+    opened. Raises UsageError as `check_one_source` does.
     """
     slugs = ["*"] if names is None else [slug(str(name.encoding)) for name in names]
     wanted = None if names is None else set(map(str, names))
     result = []
-    for encoding in dict.fromkeys(slugs):
-        folders = [RunFolder(p) for p in sorted(root.glob(f"{preset or '*'}/{encoding}/seed-*"))]
-        check_one_source(folders)
-        for folder in folders:
-            grids = [
-                grid
-                for grid in read_grids(folder).values()
-                if wanted is None or grid.name in wanted
-            ]
-            selected = _on_set(evaluation_set, folder, grids)
-            if selected and evaluation_set.split != EVALUATION:
-                complete = [grid for grid in grids if grid.complete]
-                standard = {grid.name: grid for grid in _on_set(DEFAULT_SET, folder, complete)}
-                for grid in selected:
-                    grid.usual = standard.get(grid.name)
-            result += selected
+    patterns = [f"{slug(preset) if preset else '*'}/{each}/seed-*" for each in dict.fromkeys(slugs)]
+    folders = [RunFolder(path) for pattern in patterns for path in sorted(root.glob(pattern))]
+    check_one_source(folders)
+    for folder in folders:
+        grids = [
+            grid for grid in read_grids(folder).values() if wanted is None or grid.name in wanted
+        ]
+        selected = _on_set(evaluation_set, folder, grids)
+        if selected and evaluation_set.split != EVALUATION:
+            complete = [grid for grid in grids if grid.complete]
+            standard = {grid.name: grid for grid in _on_set(DEFAULT_SET, folder, complete)}
+            for grid in selected:
+                grid.usual = standard.get(grid.name)
+        result += selected
     return result
 
 
@@ -330,19 +327,22 @@ def _on_set(evaluation_set: EvaluationSet, folder: RunFolder, grids: list[Grid])
 def check_one_source(folders: Sequence[RunFolder]) -> None:
     """Raise UsageError if runs of one encoding and preset were trained with different source files.
 
-    Their seeds would be averaged as if they were of one encoding.
+    Their seeds would be averaged as if they were of one encoding. All runs of a preset must have
+    one file of its task.
     """
     first: dict[Path, tuple[RunFolder, dict[str, str]]] = {}
     for folder in folders:
         with suppress(Failure):  # reported by whoever reads the record
             sources = folder.record().sources
-            other, other_sources = first.setdefault(folder.path.parent, (folder, sources))
-            if sources != other_sources:
-                raise UsageError(
-                    f"{other.path} and {folder.path} were trained with different versions of "
-                    f"{', '.join(sources | other_sources)}: train the older anew with --fresh, or "
-                    "keep the versions apart with --runs"
-                )
+            tasks = {part: sha256 for part, sha256 in sources.items() if part.startswith(TASK)}
+            for alike, own in ((folder.path.parent, sources), (folder.path.parent.parent, tasks)):
+                other, other_own = first.setdefault(alike, (folder, own))
+                if own != other_own:
+                    raise UsageError(
+                        f"{other.path} and {folder.path} were trained with different versions of "
+                        f"{', '.join(own | other_own)}: train the older anew with --fresh, or "
+                        "keep the versions apart with --runs"
+                    )
 
 
 def read_grids(folder: RunFolder) -> dict[str, Grid]:

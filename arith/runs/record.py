@@ -4,7 +4,8 @@ Never imports torch.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,11 +26,13 @@ from tape_arith.arith.files import (
     validated,
 )
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.tasks.task import load_task
+from tape_arith.arith.tasks.task import load_task, locate_task, parse_task, task_hash
 from tape_arith.arith.training.config import Config, Policy, Schedule
 from tape_arith.models.locate import locate
 from tape_arith.models.names import AUTO, AttentionChoice, Name, parse, source_hashes
 
+TASK = "task "
+"""Begins the name of a task in `RunRecord.sources`, where an encoding may have the same."""
 PRESETS_FOLDER = Path(__file__).parent / "presets"
 
 
@@ -39,17 +42,41 @@ def presets() -> list[str]:
 
 
 def known_preset(name: str | None) -> str | None:
-    """Return `name`. Raises UsageError unless it is None or a preset."""
-    if name is not None and name not in presets():
-        raise unknown("preset", name, presets())
-    return name
+    """Return the name of a preset, with the canonical name of the task in PRESET@TASK; or None.
+
+    A task that this machine does not have keeps its text, so that its results can be read. Raises
+    UsageError for an unknown preset.
+    """
+    if name is None:
+        return None
+    own, at, task = name.partition("@")
+    if own not in presets():
+        raise unknown("preset", own, presets())
+    with suppress(UsageError):
+        task = str(parse_task(task))
+    return preset_of(own, task) if at else own
+
+
+def is_preset(name: str) -> bool:
+    """Tell whether this installation has the preset of a PRESET or PRESET@TASK."""
+    return name.partition("@")[0] in presets()
+
+
+def preset_of(preset: str, task: str) -> str:
+    """Return PRESET@TASK, or PRESET if the task is its own: runs of two tasks share no folder."""
+    own = preset.partition("@")[0]
+    return own if load_preset(own).task == task else f"{own}@{task}"
 
 
 def load_preset(name: str) -> Config:
-    """Return the config of a preset. Raises UsageError for an unknown name.
+    """Return the config of a preset, for PRESET@TASK with that task. Raises UsageError for an
+    unknown preset.
 
     A preset may name another as its `base` and give only what differs from it.
     """
+    own, at, task = name.partition("@")
+    if at:  # the task's file is not read: a record tells of a task that is not on this machine
+        return replace(load_preset(own), task=task)
     known_preset(name)
     path = PRESETS_FOLDER / f"{name}.toml"
     try:
@@ -81,6 +108,15 @@ def changed_settings(config: Config, preset: str) -> dict[str, Any]:
     """Return the settings of `config` that differ from those of `preset`."""
     standard = load_preset(preset).as_dict()
     return {key: value for key, value in config.as_dict().items() if value != standard[key]}
+
+
+def run_sources(name: Name, config: Config) -> dict[str, str]:
+    """Hash the file of the task and of each part of the encoding that is not built in.
+
+    Raises UsageError if one is unknown or cannot be read.
+    """
+    tasks = {f"{TASK}{name}": sha256 for name, sha256 in task_hash(config.task).items()}
+    return source_hashes(name.encoding) | tasks
 
 
 @dataclass(frozen=True)
@@ -127,7 +163,7 @@ class RunRecord(Strict):
     `config.steps` is the present budget; `first_steps` is the first budget, which fixed the
     warm-up. `data` is the hash of the dataset that the run began on, or None if problems are
     generated as needed; both give the same run. `version` is the version of tape-arith. `sources`
-    holds the SHA-256 of the file of each part of the encoding that is not built in. `init_from` is
+    holds the SHA-256 of each file of `run_sources`. `init_from` is
     None for a run with random first weights. `on_nonfinite` is the policy for a loss or gradient
     that is not finite; `skipped_steps` is how many steps of a trained run it left out.
     """
@@ -186,20 +222,20 @@ class RunRecord(Strict):
         If the preset is unknown, as one of another version may be, no difference is listed.
         """
         before = {} if self.init_from is None else {"steps_before": self.init_from.steps}
-        known = self.preset in presets()
+        known = is_preset(self.preset)
         return {**before, **(changed_settings(self.config, self.preset) if known else {})}
 
     @property
     def is_current(self) -> bool:
         """Tell whether the task and the encoding's files are unchanged since the training.
 
-        An encoding that is not on this machine counts as unchanged, so its results can be read.
+        If one of them is not on this machine, they count as unchanged, so results can be read.
         """
         try:
-            sources = source_hashes(self.name.encoding)
+            sources = run_sources(self.name, self.config)
+            version = load_task(self.config.task).version
         except UsageError:
-            sources = self.sources
-        version = load_task(self.config.task).version
+            return True
         return (self.task_version, self.sources) == (version, sources)
 
     def to_dict(self) -> dict[str, Any]:
@@ -246,23 +282,18 @@ class Timings(Part):
 def check_can_continue(path: Path, record: RunRecord) -> None:
     """Check that this installation has the same task and encoding as the run at `path`.
 
-    Raises UsageError if either differs, Failure if the encoding's file is inside the run's folder:
+    Raises UsageError if either differs, Failure if a file of theirs is inside the run's folder:
     code that comes with a run is never executed.
     """
-    task = load_task(record.config.task)
-    if record.task_version != task.version:
-        raise UsageError(
-            f"{path} was trained on version {record.task_version} of {task.name}, and this "
-            f"tape-arith makes version {task.version}: go on with tape-arith {record.version}, or "
-            "train it anew, with --fresh or into another folder with --runs"
-        )
     try:
-        encoding = record.name.encoding
-        sources = source_hashes(encoding)
-        files = [locate("encoding", part.name).file for part in encoding.parts]
+        sources = run_sources(record.name, record.config)
+        places = [locate("encoding", part.name) for part in record.name.encoding.parts]
+        places.append(locate_task(parse_task(record.config.task).name))
     except UsageError as error:
-        raise UsageError(f"{path} was trained with {record.encoding}: {error}") from None
-    for file in files:
+        raise UsageError(
+            f"{path} was trained with {record.encoding} on {record.config.task}: {error}"
+        ) from None
+    for file in (place.file for place in places):
         if file is not None and file.resolve().is_relative_to(path.resolve()):
             raise Failure(f"{path} brings its own code ({file}): nothing of it is run")
     for part in sorted(sources.keys() | record.sources.keys()):
@@ -272,3 +303,10 @@ def check_can_continue(path: Path, record: RunRecord) -> None:
                 f"{path} was trained with another {part} (SHA-256 {before[:12]}, now {now[:12]}): "
                 "nothing of it is run; put that one back, or train anew with --fresh or --runs"
             )
+    task = load_task(record.config.task)
+    if record.task_version != task.version:
+        raise UsageError(
+            f"{path} was trained on version {record.task_version} of {task.name}, and this "
+            f"tape-arith makes version {task.version}: go on with tape-arith {record.version}, or "
+            "train it anew, with --fresh or into another folder with --runs"
+        )

@@ -31,6 +31,8 @@ from tape_arith.arith.runs.record import (
     RunRecord,
     TrainOptions,
     check_can_continue,
+    preset_of,
+    run_sources,
 )
 from tape_arith.arith.runs.weights import TrainingCheckpoints, load_state, save, trained_record
 from tape_arith.arith.terminal import bar, say
@@ -38,7 +40,7 @@ from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup
 from tape_arith.arith.training.step import NotCompilable, is_out_of_memory
 from tape_arith.arith.training.trainer import Line, NotFinite
-from tape_arith.models.names import Name, source_hashes
+from tape_arith.models.names import Name
 
 
 def train_run(
@@ -67,6 +69,7 @@ def train_run(
     origin = None if source is None else trained_record(source)
     if origin is not None:
         name = with_origin(name, origin, only_positional)
+    preset = preset_of(preset, config.task)
     folder = run_folder(root, preset, name.encoding, seed)
     check_trainable(config, name, options.compute)
     anew, dataset = fresh or not folder.exists(), None
@@ -91,7 +94,7 @@ def train_run(
         first_steps=config.steps,
         data=dataset,
         version=own_version(),
-        sources=source_hashes(name.encoding),
+        sources=run_sources(name, config),
         init_from=init_from,
         on_nonfinite=options.on_nonfinite or "stop",
     )

@@ -330,8 +330,8 @@ class _GridDocument(Part):
 
     encoding: Text
     extrapolation: Text | None
-    # The preset names a folder.
-    preset: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+=@-]*$")]
+    # The preset names a folder, PRESET or PRESET@TASK with the task in any letters (`slug`).
+    preset: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+=-]*(@.*)?$")]
     settings: dict[Text, _Scalar] = Field(default={})
     """In the file only if settings replace those of the preset."""
     seed: Count

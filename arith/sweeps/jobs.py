@@ -20,8 +20,9 @@ from tape_arith.arith.errors import (
     EXIT_PARTLY,
     EXIT_USAGE,
 )
+from tape_arith.arith.files import slug
 from tape_arith.arith.runs.command_lines import init_from_options, score_options
-from tape_arith.arith.runs.folder import Progress, RunFolder, slug
+from tape_arith.arith.runs.folder import Progress, RunFolder
 from tape_arith.arith.runs.record import TrainOptions, changed_settings
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid

@@ -24,7 +24,7 @@ group may have fewer of them. Only the learning rate can be tuned.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from math import prod
@@ -35,9 +35,9 @@ from pydantic import BeforeValidator, Field
 
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import Failure, UsageError, unknown
-from tape_arith.arith.files import Count, InvalidValue, Part, parse_toml, validated
-from tape_arith.arith.runs.folder import ExpectedRun, Progress, RunFolder, run_folder, slug
-from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.files import Count, InvalidValue, Part, parse_toml, slug, validated
+from tape_arith.arith.runs.folder import ExpectedRun, Progress, RunFolder, run_folder
+from tape_arith.arith.runs.record import known_preset, load_preset, preset_of
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.training.config import Config
@@ -148,7 +148,7 @@ class Sweep:
 
     def root(self, out: Path, preset: str, config: Config) -> Path:
         """Return the folder of the runs of `config` below `out`."""
-        own = self.varied or config != load_preset(preset)
+        own = self.varied or config != load_preset(preset_of(preset, config.task))
         return out / self.name / self.label(config) if own else out
 
     def runs(self, out: Path) -> list[Run]:
@@ -160,7 +160,7 @@ class Sweep:
         ]
         every_seed = chain.from_iterable(chain(*(group.seeds.values() for group in self.groups)))
         return [
-            Run(name, seed, preset, config, root, self.settings(config))
+            Run(name, seed, preset_of(preset, config.task), config, root, self.settings(config))
             for seed in dict.fromkeys(every_seed)
             for group in self.groups
             for name, own in group.seeds.items()
@@ -252,7 +252,7 @@ def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
     file = validated(content, SweepFile)
     if (file.preset is None) == (file.presets is None):
         raise UsageError("give preset, or presets that each have a table of their own")
-    presets = tuple(file.presets or [file.preset or ""])
+    presets = tuple(_known_presets(file.presets or [file.preset or ""]))
     bases = {preset: {**load_preset(preset).as_dict(), **file.settings} for preset in presets}
     for settings in bases.values():
         validated(settings, Config)
@@ -265,12 +265,12 @@ def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
         raise UsageError(f"[grid] has more than {_MOST} combinations")
 
     def config(settings: dict[str, Any], changed: dict[str, Any]) -> Config:
-        config = validated({**settings, **changed}, Config)
+        config = validated({**settings, **changed}, Config).with_settings({})
         named = {*file.settings, *changed}
         if {"hidden_size", "head_dim"}.isdisjoint(named) or "num_heads" in named:
             return config
         heads = max(1, config.hidden_size // config.head_dim)
-        return validated({**settings, **changed, "num_heads": heads}, Config)
+        return config.with_settings({"num_heads": heads})
 
     combinations = tuple(
         Combination(
@@ -292,6 +292,11 @@ def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
     return sweep
 
 
+def _known_presets(names: Iterable[str]) -> list[str]:
+    """Return the canonical names of presets. Raises UsageError if one is unknown."""
+    return list(filter(None, map(known_preset, names)))
+
+
 def _groups(file: SweepFile, presets: tuple[str, ...]) -> tuple[Group, ...]:
     """Return the groups; "*" stands for the encodings that the file does not name."""
     if (file.groups is None) == (file.encodings is None and file.seeds is None):
@@ -304,7 +309,7 @@ def _groups(file: SweepFile, presets: tuple[str, ...]) -> tuple[Group, ...]:
     rest = [name for name in known_names("encoding") if name not in named]
     groups, named_with = [], set[tuple[str, Name]]()
     for table in tables:
-        own = tuple(table.presets or presets)
+        own = tuple(_known_presets(table.presets or presets))
         if unlisted := [preset for preset in own if preset not in presets]:
             raise unknown("preset of this sweep", unlisted[0], presets)
         seeds: dict[Name, tuple[int, ...]] = {}

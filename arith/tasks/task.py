@@ -333,6 +333,25 @@ def parse_task(text: str) -> NamePart:
     return read_part(text, locate_task)
 
 
+def task_hash(text: str) -> dict[str, str]:
+    """Return the SHA-256 of a task's file by its name; {} if it is built in.
+
+    A file that has changed is loaded again from now on: it does not change in the middle of a run.
+    Raises UsageError if no task has this name or its file cannot be read.
+    """
+    place = locate_task(parse_task(text).name)
+    if place.is_builtin:
+        return {}
+    sha256 = place.sha256()
+    if _loaded_files.get(place, sha256) != sha256:
+        load_task.cache_clear()
+    return {place.name: sha256}
+
+
+_loaded_files: dict[Location, str] = {}
+"""The SHA-256 of each file of `load_task` that is not built in."""
+
+
 @lru_cache
 def load_task(text: str) -> Task[Any]:
     """Return the task of this name, with its options.
@@ -342,6 +361,8 @@ def load_task(text: str) -> Task[Any]:
     """
     part = parse_task(text)
     place = locate_task(part.name)
+    if not place.is_builtin:
+        _loaded_files[place] = place.sha256()
     module = place.load()
     leaves = [
         value

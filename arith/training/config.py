@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,7 +17,8 @@ from tape_arith.arith.data.bucket import (
     check_size,
 )
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.files import Count, Strict, validated
+from tape_arith.arith.files import Count, Strict, slug, validated
+from tape_arith.arith.tasks.task import parse_task
 
 Policy = Literal["stop", "skip"]
 """The reaction to a step whose loss or gradient is not finite. Its update is always left out;
@@ -129,8 +130,12 @@ class Config(Strict):
             )
 
     def with_settings(self, settings: Mapping[str, Any]) -> "Config":
-        """Return this config with new values, each a number or its text. Raises UsageError."""
-        return validated({**self.as_dict(), **settings}, Config, strict=False)
+        """Return this config with new values, each a number or its text.
+
+        The task gets its canonical name. Raises UsageError.
+        """
+        config = validated({**self.as_dict(), **settings}, Config, strict=False)
+        return replace(config, task=str(parse_task(config.task)))
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -147,7 +152,7 @@ class Config(Strict):
     def dataset_folder(self, root: Path, seed: int) -> Path:
         """Return the folder of a seed's training problems, as in data/addition-bucket-40-seed-1."""
         suffix = f"-seed-{seed}" if seed else ""
-        return root / f"{self.task}-bucket-{self.trained_digits}{suffix}"
+        return root / f"{slug(self.task)}-bucket-{self.trained_digits}{suffix}"
 
     def schedule(self, first_steps: int | None = None) -> Schedule:
         """Return the schedule of a run whose first budget was `first_steps` (None: `steps`)."""

@@ -1,0 +1,132 @@
+"""Tasks in names, paths and records: runs of two tasks, or of two versions of one, never mix."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tape_arith.arith.runs.folder import RunFolder, find_runs
+from tape_arith.arith.runs.record import known_preset, load_preset, preset_of, presets
+from tape_arith.arith.tasks.task import parse_task
+from tests.helpers.tiny_runs import SETTINGS, done, refused, settings, untouched
+
+NO_CARRY = '''"""Addition that forgets its carries."""
+
+import numpy as np
+
+from tape_arith.arith.tasks.families.numbers import Digits, Int64
+from tape_arith.arith.tasks.families.two_operands import TwoOperands, longer
+
+
+class NoCarry(TwoOperands):
+    """The sum of each place by itself, plus a constant.
+
+    plus  a constant
+    """
+
+    version = 1
+    symbol = "+"
+    example = "48+5"
+
+    def __init__(self, *, plus: int = 0) -> None:
+        super().__init__()
+        self.plus = plus
+
+    def answer(self, a: Digits, b: Digits) -> Digits:
+        values = (a.values + b.values + self.plus) % 10
+        return Digits(values, np.maximum(a.lengths, b.lengths))
+
+    def answer_digits(self, lengths: Int64) -> Int64:
+        return longer(lengths)
+'''
+
+
+def train(*options: object, pe: str = "rope", **other: object) -> RunFolder:
+    return RunFolder(Path(done("train", "--pe", pe, *settings(**other), *options).out.split()[-1]))
+
+
+def test_a_task_has_one_name_wherever_it_comes_from(here: Path) -> None:
+    """By --task, --set, --preset and a sweep's file; beside the preset's own runs, not in them."""
+    path = "runs/mini@or@op=xor/rope/seed-0"
+    assert str(train("--task", "Or:spaces=0:op=xor").path) == path
+    record = RunFolder(Path(path)).record()
+    assert record.config.task == "or:op=xor" == record.preset.removeprefix("mini@")
+    assert "task" not in record.settings
+    with untouched(Path("runs")):  # the same run again, finished
+        assert str(train(task="or:op=xor").path) == path
+        preset = ["--preset", "mini@or:spaces=0:op=xor", *settings()[2:]]
+        assert done("train", "--pe", "rope", *preset).out.endswith(f"{path}\n")
+    assert str(train("--task", "addition:pad=false").path) == "runs/mini/rope/seed-0"
+    Path("bits.toml").write_text(
+        'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n[set]\ntask = "or:spaces=0"\n'
+        + "".join(f"{key} = {value}\n" for key, value in SETTINGS.items())
+    )
+    dry = json.loads(done("sweep", "bits.toml", "--dry-run", "--json").out)
+    assert dry["jobs"][0]["id"] == "train/bits/mini@or/rope/seed-0"
+
+    assert [run.path.parts[1] for run in find_runs(Path("runs"))] == [
+        "mini",
+        "mini@or@op=xor",
+    ]
+    line = refused("heatmap", "--compare", "rope")
+    assert "in mini, mini@or:op=xor: choose one with --preset" in line
+    drawn = done("heatmap", "--compare", "rope", "--preset", "mini@or:op=xor").out
+    assert drawn.split()[-1] == "runs/mini@or@op=xor/rope.png"
+    line = refused("heatmap", "--compare", "fire", "--preset", "mini@or:op=xor")
+    assert "tape-arith train --pe fire --preset mini@or:op=xor" in line
+    assert "unknown preset 'minni'" in refused("heatmap", "--preset", "minni@sort")
+
+
+def test_names_of_presets() -> None:
+    assert preset_of("mini", "addition") == preset_of("mini@sort", "addition") == "mini"
+    assert preset_of("mini@copy", "sort") == "mini@sort" == known_preset("mini@sort:pad=false")
+    assert load_preset("mini@sort").task == "sort"
+    for config in map(load_preset, presets()):
+        assert config.task == str(parse_task(config.task))
+    assert known_preset("mini@gone.py:Task") == "mini@gone.py:Task"
+
+
+def test_a_file_that_changes_is_another_task(here: Path) -> None:
+    file = Path("no_carry.py")
+    file.write_text(NO_CARRY)
+    run = train("--task", "no_carry.py:NoCarry:plus=0")
+    assert str(run.path) == "runs/mini@no_carry.py@NoCarry/rope/seed-0"
+    assert list(run.record().sources) == ["task no_carry.py:NoCarry"]
+    first = done("score", run.path, "--json").out
+
+    file.write_text(NO_CARRY.replace("plus: int = 0", "plus: int = 1"))
+    with untouched(run.path):
+        for command in (["score"], ["train"], ["ask", "1+1"]):
+            line = refused(command[0], run.path, *command[1:])
+            assert "was trained with another task no_carry.py:NoCarry (SHA-256" in line
+    other = train("--task", "no_carry.py:NoCarry", "--seed", "1", pe="nope")
+    assert done("score", other.path, "--json").out != first  # the new file is loaded
+    line = refused("heatmap", "--compare", "all")
+    assert "were trained with different versions of task no_carry.py:NoCarry" in line
+
+    file.unlink()  # its results are read without it
+    assert "runs/mini@no_carry.py@NoCarry/rope/seed-0: trained; grid" in done("list").out
+    assert "no such file" in refused("score", run.path)
+    shutil.rmtree(other.path)
+    assert "| RoPE |" in done("leaderboard", "--preset", "mini@no_carry.py:NoCarry").out
+
+
+@pytest.mark.parametrize("command", (["train", "--pe", "rope"], ["generate"]))
+def test_a_task_that_cannot_be_is_refused(command: list[str], here: Path) -> None:
+    Path("no_carry.py").write_text(NO_CARRY)
+    with untouched(here):
+        for task, message in {
+            "sotr": "unknown task 'sotr': did you mean 'sort'?",
+            "sort:modulus=3": "unknown option of sort 'modulus'",
+            "modular-sum:modulus=1": "modulus=1: give 2 to 10,000",
+            "addition:hints=maybe": "hints must be one of true, false, not 'maybe'",
+            "sort": "set trained_operands and tested_operands",
+            "addition:hints=true:markers=2": "markers do not reach them: give markers=4 or more",
+            "gone.py:Task": "'gone.py': there is no such file",
+            "no_carry.py": "say which class of the file it is",
+            "no_carry.py:Other": "defines no public class 'Other', only NoCarry",
+            "no_carry.py:NoCarry:minus=1": "unknown option of no_carry.py:NoCarry 'minus'",
+        }.items():
+            line = refused(*command, "--preset", "mini", "--task", task, *settings()[2:])
+            assert message in line, line
