@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tape_arith.arith.tasks.families.numbers import Digits, Int64, UInt8, UInt32, added, widened
+from tape_arith.arith.tasks.families.numbers import Digits, Int64, UInt8, UInt32, added
 from tape_arith.arith.tasks.families.random_words import below
 from tape_arith.arith.tasks.families.two_operands import Operands, TwoOperands, longer
 from tape_arith.arith.tasks.families.writing import Field, Format, Writer
@@ -46,7 +46,7 @@ class Addition(TwoOperands):
     hints       a marker before each digit, in the order of places
     markers     number of different markers
     spaces      most blanks at random places of the prompt
-    scratchpad  the carry out of each place before the answer
+    scratchpad  before the answer, the carry out of each place of the longer operand
     """
 
     version = 1
@@ -140,11 +140,11 @@ class Addition(TwoOperands):
 def carries(a: Digits, b: Digits) -> Digits:
     """Return the carry out of each place of a + b, for the places of the longer operand."""
     length = np.maximum(a.lengths, b.lengths)
-    total, width = added(a, b).values, int(length.max(initial=0))
+    width = 1 + int(length.max(initial=0))
     # The sum has at a place its two digits and the carry into it, less ten times the carry out of
     # it, which is even: the lowest bit of the difference is the carry into it.
-    digits = widened(a.values, width + 1) + widened(b.values, width + 1)
-    into = (widened(total, width + 1) - digits) & 1
+    total, first, second = (number.widened(width).values for number in (added(a, b), a, b))
+    into = (total - first - second) & 1
     return Digits(np.ascontiguousarray(into[:, 1:]), length)
 
 

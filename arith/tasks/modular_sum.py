@@ -3,7 +3,7 @@
 import numpy as np
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.tasks.families.numbers import Digits, Int64, digits_of
+from tape_arith.arith.tasks.families.numbers import Digits, Int64, without_leading_zeros
 from tape_arith.arith.tasks.families.strings import OneString
 from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 from tape_arith.arith.tasks.task import Axis
@@ -44,8 +44,8 @@ class ModularSum(OneString):
 
     def answer(self, string: Digits) -> Digits:
         sums = string.values.sum(axis=1, dtype=np.int64) % self.modulus
-        table = digits_of([str(number) for number in range(self.modulus)])
-        return Digits(table.values[sums], table.lengths[sums])
+        powers = 10 ** np.arange(len(str(self.modulus - 1)))
+        return without_leading_zeros((sums[:, None] // powers % 10).astype(np.uint8))
 
     def answer_digits(self, lengths: Int64) -> Int64:
         return np.full(len(lengths), len(str(self.modulus - 1)))

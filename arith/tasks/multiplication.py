@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from tape_arith.arith.tasks.families.numbers import Digits, Int64, added, products, widened
+from tape_arith.arith.tasks.families.numbers import Digits, Int64, added, products
 from tape_arith.arith.tasks.families.two_operands import Operands, TwoOperands
 from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 
@@ -17,8 +17,9 @@ class Multiplication(TwoOperands):
     >>> Multiplication(order="plain", scratchpad=True).text("48x25")
     '48x25=240,960>240,1200'
 
-    A partial product is a times one digit of b at its place: 48x5, 48x20. A running total is the
-    sum of the partial products so far; the last is the answer (Cho et al. 2024, arXiv 2410.15787).
+    A partial product is a times one digit of b at its place: 48x5, 48x20; a digit 0 gives 0. A
+    running total is the sum of the partial products so far, and the last is the answer (Cho et al.
+    2024, arXiv 2410.15787).
 
     order       "reversed": from the least significant digit on; "plain": as people write numbers
     pad         zeros up to the longer operand
@@ -52,20 +53,15 @@ class Multiplication(TwoOperands):
         if not self.format.scratchpad:
             return [write.number(self.answer(a, b))]
         width = int(a.lengths.max(initial=0) + b.lengths.max(initial=0))
-        total = Digits(np.zeros((len(a.lengths), width), np.uint8), np.ones_like(a.lengths))
+        ones = np.ones_like(b.lengths)
+        total = Digits(np.zeros((len(ones), width), np.uint8), ones)
         partial_products: list[Field] = []
         totals: list[Field] = []
         for place in range(int(b.lengths.max(initial=0))):
             present = b.lengths > place
-            digit = b.values[:, place : place + 1]
-            ones = np.ones_like(b.lengths)
-            partial = products(a, Digits(digit, ones))
-            # A digit 0 gives 0, which is written once, wherever it stands.
-            zero = digit[:, 0] == 0
-            shifted = np.pad(partial.values, ((0, 0), (place, 0)))
-            partial = Digits(shifted, np.where(zero, 1, partial.lengths + place))
-            total = added(total, Digits(widened(shifted, width), partial.lengths))
-            total = Digits(widened(total.values, width), total.lengths)
+            a_at_place = Digits(np.pad(a.values, ((0, 0), (place, 0))), a.lengths + place)
+            partial = products(a_at_place, Digits(b.values[:, place : place + 1], ones))
+            total = added(total, partial.widened(width)).widened(width)
             for fields, number in ((partial_products, partial), (totals, total)):
                 if place:
                     fields.append(write.symbol(",", present))

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from tape_arith.arith.tasks.families.lists import ListOfNumbers, NumberList, decimal_digits
-from tape_arith.arith.tasks.families.numbers import Digits, Int64, added, widened
+from tape_arith.arith.tasks.families.numbers import Digits, Int64, added
 from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 
 
@@ -59,12 +59,7 @@ class Sum(ListOfNumbers):
         width += len(str(most))
         totals = [drawn.number(0)]
         for k in range(1, most):
-            total, number = totals[-1], drawn.number(k)
-            total = added(
-                Digits(widened(total.values, width), total.lengths),
-                Digits(widened(number.values, width), number.lengths),
-            )
-            totals.append(total)
+            totals.append(added(totals[-1].widened(width), drawn.number(k).widened(width)))
         return totals[1:]
 
     def places(self, lengths: Int64) -> Int64:

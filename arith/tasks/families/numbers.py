@@ -35,6 +35,13 @@ class Digits(NamedTuple):
         """Return the numbers that are `present`, bool[n], and no digits in place of the others."""
         return Digits(self.values * present[:, None], self.lengths * present)
 
+    def widened(self, width: int) -> "Digits":
+        """Return the same numbers with `width` places, no fewer than the longest has digits."""
+        extra = width - self.values.shape[1]
+        if extra > 0:
+            return Digits(np.pad(self.values, ((0, 0), (0, extra))), self.lengths)
+        return Digits(np.ascontiguousarray(self.values[:, :width]), self.lengths)
+
 
 @lru_cache(maxsize=16)
 def prefixes(width: int) -> UInt8:
@@ -71,13 +78,6 @@ def digits_of(numbers: Sequence[str]) -> Digits:
     return Digits(np.array(rows, dtype=np.uint8).reshape(len(numbers), width), lengths)
 
 
-def widened(values: UInt8, width: int) -> UInt8:
-    """Return the values with zeros or without places, so that there are `width` places."""
-    if values.shape[1] >= width:
-        return np.ascontiguousarray(values[:, :width])
-    return np.pad(values, ((0, 0), (0, width - values.shape[1])))
-
-
 def added(a: Digits, b: Digits) -> Digits:
     """Add two numbers. Both arrays of values have one shape."""
     count, width = a.values.shape
@@ -109,7 +109,7 @@ def differences(a: Digits, b: Digits) -> tuple[Digits, npt.NDArray[np.bool_]]:
     while (borrows := (flat < 0).view(np.int8)).any():
         flat += 10 * borrows
         flat[1:] -= borrows[:-1]
-    return _without_leading_zeros(result.view(np.uint8)), negative
+    return without_leading_zeros(result.view(np.uint8)), negative
 
 
 def products(a: Digits, b: Digits) -> Digits:
@@ -121,7 +121,7 @@ def products(a: Digits, b: Digits) -> Digits:
     for place in range(len(total) - 1):
         total[place + 1] += total[place] // 10
         total[place] %= 10
-    return _without_leading_zeros(np.ascontiguousarray(total.T, dtype=np.uint8))
+    return without_leading_zeros(np.ascontiguousarray(total.T, dtype=np.uint8))
 
 
 def ascending(values: UInt8) -> Int64:
@@ -136,8 +136,8 @@ def ascending(values: UInt8) -> Int64:
     return order
 
 
-def _without_leading_zeros(values: UInt8) -> Digits:
-    """Return numbers [n, W] with their lengths; 0 has one digit."""
+def without_leading_zeros(values: UInt8) -> Digits:
+    """Return numbers [n, W] with the length of each; 0 has one digit."""
     width = values.shape[1]
     lengths = width - np.argmax(values[:, ::-1] != 0, axis=1) if width else np.ones(len(values))
     return Digits(values, np.where(values.any(axis=1), lengths, 1).astype(np.int64))

@@ -13,7 +13,6 @@ from tape_arith.arith.tasks.families.numbers import (
     digits_of,
     drawn_numbers,
     num_quads,
-    widened,
 )
 from tape_arith.arith.tasks.families.writing import Field, Writer
 from tape_arith.arith.tasks.task import Axis, Task
@@ -64,7 +63,10 @@ class TwoOperands(Task[Operands]):
         return a, b
 
     def prompt(self, drawn: Operands, write: Writer) -> list[Field]:
-        a, b = self._padded(*drawn) if self.format.pad else drawn
+        a, b = drawn
+        if self.format.pad:
+            both = np.maximum(a.lengths, b.lengths)
+            a, b = a._replace(lengths=both), b._replace(lengths=both)
         return [write.number(a), write.symbol(self.symbol), write.number(b)]
 
     def answer_fields(self, drawn: Operands, write: Writer) -> list[Field]:
@@ -90,8 +92,3 @@ class TwoOperands(Task[Operands]):
         both = digits_of(match.groups())
         a, b = (Digits(both.values[[side]], both.lengths[[side]]) for side in (0, 1))
         return (a, b), both.lengths[None]
-
-    def _padded(self, a: Digits, b: Digits) -> Operands:
-        length = np.maximum(a.lengths, b.lengths)
-        width = int(length.max(initial=0))
-        return Digits(widened(a.values, width), length), Digits(widened(b.values, width), length)

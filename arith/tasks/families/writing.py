@@ -23,7 +23,7 @@ class Format:
     """Options that several tasks share. Each task declares those that make sense for it.
 
     order       "reversed": digits from the least significant on; "plain": as people write them
-    pad         zeros are written up to the longest operand
+    pad         zeros make all operands as long as the longest; the answer has none
     hints       before each digit stands the marker of its place, from a random marker on
                 (Zhou et al. 2023, "What Algorithms can Transformers Learn?", index hints)
     markers     number of different markers: a number can have as many digits
