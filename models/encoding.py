@@ -19,7 +19,7 @@ Legend: B batch, T tokens, D hidden, H heads, K head dim.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,9 +38,15 @@ INITIAL_STD = 0.02
 class Setting:
     """Plain values that an encoding is built from; they follow from the run's config.
 
-    `trained_length` and `max_length` are the lengths, in tokens, of the longest sequences in
-    training and test (L0 and L1 in the docstrings of the encodings). The decoder applies its layers
-    `loops` times, one after the other: the first follows the last.
+    trained_length, max_length  tokens of the longest sequences in training and test (L0 and L1 in
+                                the docstrings of the encodings)
+    separator_ids               tokens that end an operand, an item or a step; '=' is the last
+    longest_number              digits of the longest number, or string, in test
+    ascending                   numbers begin with their least significant digit
+    unbroken                    no other token stands between the digits of a number
+    coupled                     how Cho et al. 2024 couple digits: digit k of the answer with
+                                digit k of each operand, or with digit k from the end; None: not
+    loops                       how often the decoder applies its layers: the first follows the last
     """
 
     num_layers: int
@@ -52,6 +58,10 @@ class Setting:
     digit_ids: tuple[int, ...]
     separator_ids: tuple[int, ...]
     end_id: int
+    longest_number: int
+    ascending: bool
+    unbroken: bool
+    coupled: Literal["alike", "mirrored"] | None
     loops: int = 1
 
     @property

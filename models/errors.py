@@ -16,6 +16,10 @@ class UsageError(ValueError):
     """A request that cannot be met as it was made (exit code 2)."""
 
 
+class UndefinedEncoding(UsageError):
+    """An encoding that is not defined for problems as the task writes them; says what it needs."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """Make the error for a `name` that no `kind` ("encoding", "preset", ...) has.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from tape_arith.arith.data.dataset import FILE, Dataset, Identity
@@ -23,7 +24,7 @@ from tape_arith.models.attention import Needs
 from tape_arith.models.build import build_decoder, check_compiler, choose_backend, meta_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig, useful_training_flops
 from tape_arith.models.encoding import Setting, Workload
-from tape_arith.models.errors import USER_CODE_ERRORS, describe_error
+from tape_arith.models.errors import USER_CODE_ERRORS, UndefinedEncoding, describe_error
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.locate import locate
 from tape_arith.models.names import AUTO, AttentionChoice, Encoding, Name, parse, source_hashes
@@ -63,18 +64,22 @@ def setting_for(config: Config) -> Setting:
     Both lengths include `leading_bos` tokens: training puts up to so many [BOS] in front of a
     problem, and so do studies of their effect on tested problems.
     """
-    task = load_task(config.task)
+    task, tested = load_task(config.task), config.evaluation_bucket()
     return Setting(
         num_layers=config.num_layers,
         num_heads=config.num_heads,
         head_dim=config.head_dim,
         hidden_size=config.hidden_size,
         trained_length=config.bucket(0).longest + config.leading_bos,
-        max_length=config.evaluation_bucket().longest + config.leading_bos,
+        max_length=tested.longest + config.leading_bos,
         digit_ids=tuple(range(DIGIT_ZERO, DIGIT_ZERO + 10)),
-        separator_ids=tuple(map(task.vocabulary.token, task.separators)),
+        separator_ids=tuple(map(task.vocabulary.token, task.step_symbols + task.separators)),
         end_id=EOS,
         loops=config.loops,
+        longest_number=int(task.places(np.array([tested.most]))[0]),
+        ascending=task.format.order == "reversed",
+        unbroken=not (task.format.hints or task.format.spaces),
+        coupled=None if task.format.scratchpad else task.coupled,
     )
 
 
@@ -123,7 +128,13 @@ def _sources(encoding: Encoding) -> _Sources:
 def _blueprint(config: Config, name: Name, sources: _Sources) -> Decoder:
     with user_errors(name.encoding):
         sizes, setting = _sizes(config), setting_for(config)
-        return meta_decoder(sizes, name, setting, real_encoding=bool(sources))
+        try:
+            return meta_decoder(sizes, name, setting, real_encoding=bool(sources))
+        except UndefinedEncoding as error:
+            raise UsageError(
+                f"{name.encoding} is not defined for {config.task}: {error}; take another encoding "
+                "or another format (models/README.md)"
+            ) from error
 
 
 def open_training_data(

@@ -50,6 +50,7 @@ class Addition(TwoOperands):
     """
 
     version = 1
+    coupled = "alike"
     symbol = "+"
     example = "123+45"
 

@@ -16,6 +16,7 @@ class Copy(OneString):
     """
 
     version = 1
+    coupled = "alike"
     example = "3014"
 
     def __init__(self, *, hints: bool = False, markers: int = 64) -> None:

@@ -50,6 +50,9 @@ class ModularSum(OneString):
     def answer_digits(self, lengths: Int64) -> Int64:
         return np.full(len(lengths), len(str(self.modulus - 1)))
 
+    def places(self, lengths: Int64) -> Int64:
+        return self.answer_digits(lengths)
+
     def prompt_bound(self, lengths: Int64) -> Int64:
         bound: Int64 = 2 * lengths[:, 0] + self.format.spaces
         return bound

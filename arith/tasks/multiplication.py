@@ -28,6 +28,7 @@ class Multiplication(TwoOperands):
     """
 
     version = 1
+    coupled = "alike"
     symbol = "x"
     example = "123x45"
 

@@ -14,6 +14,7 @@ class Reverse(OneString):
     """
 
     version = 1
+    coupled = "mirrored"
     example = "3014"
 
     def answer(self, string: Digits) -> Digits:

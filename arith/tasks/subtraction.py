@@ -25,6 +25,7 @@ class Subtraction(TwoOperands):
     """
 
     version = 1
+    coupled = "alike"
     symbol = "-"
     example = "123-45"
 

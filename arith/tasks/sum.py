@@ -27,6 +27,7 @@ class Sum(ListOfNumbers):
     """
 
     version = 1
+    coupled = "alike"
     symbol = "+"
     example = "12+5+7"
 

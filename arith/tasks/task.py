@@ -99,7 +99,10 @@ class Task(ABC, Generic[Drawn]):
     writing_rule: ClassVar[str] = ""
     """What `example` does not show, for the error of a problem that is not one."""
     separators: str = "="
-    """Symbols that end a part of the prompt."""
+    """Symbols that end a part of the prompt, '=' last."""
+    coupled: ClassVar[Literal["alike", "mirrored"] | None] = None
+    """How Position Coupling (Cho et al. 2024) couples digits, counted as they are written: digit k
+    of the answer with digit k of each operand, or with digit k from the end; None: not."""
     name: str = ""
     """Value of --task with the options that are not at their defaults; `load_task` sets it."""
 

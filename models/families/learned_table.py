@@ -1,7 +1,7 @@
 """Learned vectors added to token embeddings: by index, or by the place of a digit in its number.
 
-Numbers are written from their least significant digit on, operands and answers alike, so the place
-of a digit is its place value. No token's index depends on later tokens.
+Where numbers are written from their least significant digit on, the place of a digit is its place
+value. No token's index depends on later tokens.
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding, Setting, constant
-from tape_arith.models.errors import UsageError
+from tape_arith.models.errors import UndefinedEncoding, UsageError
 from tape_arith.models.sequences import Sequences, random_words
 
 
@@ -45,12 +45,18 @@ class PlaceTable(LearnedTable, ABC):
     A digit's index is its place, from 1, plus a shift. The shift is `low` at test time; in training
     each sequence draws one from `low` .. `high` by its key. `has_index` of a subclass says which
     tokens have an index; signs among them have place 0. Other tokens have index 0.
+
+    Raises UndefinedEncoding unless each number is one run of digits, the least significant first.
     """
 
     #: Argument of `draw`.
     stream: ClassVar[bytes]
 
     def __init__(self, setting: Setting, low: int, high: int) -> None:
+        if not setting.ascending:
+            raise UndefinedEncoding("numbers must begin with their least significant digit")
+        if not setting.unbroken:
+            raise UndefinedEncoding("no marker or blank may stand between the digits of a number")
         # Even a sequence of digits alone fits, and so does every tested sequence.
         super().__init__(setting, high + setting.max_length + 1)
         self.low, self.high = low, high
@@ -59,12 +65,16 @@ class PlaceTable(LearnedTable, ABC):
     def has_index(self, tokens: Tensor, digits: Tensor) -> Tensor:
         """Mark the tokens with an index, bool [B, T]; `digits` marks digits."""
 
+    def places(self, digits: Tensor, seqs: Sequences) -> Tensor:
+        """Return the place of each digit, int64 [B, T], and 0 for other tokens."""
+        return tokens_since(~digits, seqs)
+
     def indices(self, seqs: Sequences) -> Tensor:
         digits = torch.isin(seqs.tokens, constant(self.setting.digit_ids, seqs.tokens))
         shift = torch.full_like(seqs.key, self.low)
         if self.training:
             shift = draw(seqs.key, self.low, self.high, self.stream)
-        index = tokens_since(~digits, seqs) + seqs.per_token(shift)
+        index = self.places(digits, seqs) + seqs.per_token(shift)
         index = torch.where(self.has_index(seqs.tokens, digits), index, 0)
         last = len(self.table) - 1
         # Usually the shapes alone decide, so that nothing has to wait for the device.
@@ -100,8 +110,6 @@ def draw(key: Tensor, low: int, high: int, stream: bytes) -> Tensor:
 
 
 def usual_shift(setting: Setting) -> int:
-    """Return 1.25 x the longest tested operand's digits, n, so that tested places are trained.
-
-    The longest problem has n + n digits, an answer of n + 1 and three signs, as in addition.
-    """
-    return 5 * max((setting.max_length - 4) // 3, 0) // 4
+    """Return 1.25 x (n - 1), n the digits of the longest tested number, so that every tested place
+    is trained, even by numbers of one digit."""
+    return 5 * (setting.longest_number - 1) // 4

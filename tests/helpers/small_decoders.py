@@ -28,6 +28,10 @@ SETTING = Setting(
     digit_ids=tuple(range(4, 14)),
     separator_ids=(14, 17),
     end_id=3,
+    longest_number=17,
+    ascending=True,
+    unbroken=True,
+    coupled="alike",
 )
 
 

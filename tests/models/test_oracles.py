@@ -33,6 +33,10 @@ ROWS: tuple[tuple[int, ...], ...] = (
 )
 
 
+# 537=735$ and 10=01$, of another task.
+MIRRORED_ROWS = ((9, 7, 11, EQUALS, 11, 7, 9, END), (5, 4, EQUALS, 4, 5, END))
+
+
 @dataclass(frozen=True)
 class Case:
     name: str
@@ -47,6 +51,7 @@ class Case:
     length: int = 0
     # The decoder's norm, loops and input_injection.
     variant: tuple[str, int, bool] = ("pre", 1, False)
+    coupled: str = "alike"
 
     def __str__(self) -> str:
         mode = "training" if self.training else "evaluation"
@@ -61,6 +66,7 @@ def decoder_for(case: Case) -> Decoder:
         config,
         trained_length=case.trained_length,
         max_length=max(2 * case.trained_length, *case.final_lengths, case.length),
+        coupled=case.coupled,
     )
     torch.manual_seed(7)
     decoder = Decoder(config, build(case.name, setting)).double().train(case.training)
@@ -76,7 +82,7 @@ def decoder_for(case: Case) -> Decoder:
 
 
 def sequences(case: Case) -> Sequences:
-    rows = ROWS
+    rows = MIRRORED_ROWS if case.coupled == "mirrored" else ROWS
     if case.length:
         rows = (tuple(4 + (7 * t * t + 3 * t) % 11 for t in range(case.length)),)
     longest = max(map(len, rows))
@@ -109,6 +115,11 @@ def abacus(row: Row, pe: PositionalEncoding | None = None) -> list[int]:
 
 def coupling(row: Row) -> list[int]:
     index = row.drawn()
+    if row.pe.setting.coupled == "mirrored":
+        start, n = index[0] if row.pe.training else 1, row.tokens.index(EQUALS)
+        others = len(row.tokens) - 2 * n - 1
+        assert index == tables.mirrored_indices(n, n, others, start)
+        return index
     start = index[0] - 1 if row.pe.training else 1
     assert index == tables.coupling_indices(row.tokens, range(4, 14), (PLUS, EQUALS), start)
     return index
@@ -263,6 +274,7 @@ CASES = [
     Case("abacus+rope+pi", trained_length=6),
     Case("coupling"),
     Case("coupling:s=3", training=True),
+    *(Case("coupling:s=3", training=training, coupled="mirrored") for training in (True, False)),
     Case("bipe:rows=2"),  # places beyond the second share its row
     Case("bipe:k=3", training=True),
     *(
