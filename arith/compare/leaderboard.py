@@ -188,10 +188,12 @@ def board_of(
     shown = [by_name[name] for name in rows]
     board = Board(
         first.preset,
+        first.axes,
         {
             "settings": next((g.settings for panel in panels for g in panel if g.settings), {}),
             "trained_digits": first.trained_digits,
             "max_digits": first.max_digits,
+            "axes": [axis._asdict() for axis in first.axes],
             "budget": first.budget,
             "evaluation": first.evaluation,
         },

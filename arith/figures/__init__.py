@@ -1,7 +1,9 @@
 """Figures, tables and the report of grids. Never imports torch.
 
 style.py        letters, colours and the page that all figures share; saving of figures
-heatmap.py      grids side by side, and the difference of two
+heatmap.py      grids of two axes side by side, and the difference of two
+lines.py        grids of one axis, as lines over length
+lengths.py      words and marks for the axes of a grid
 leaderboard.py curves.py    the ranking and the learning curves as figures
 labels.py       names of encodings as papers write them
 rows.py         encodings as rows of numbers, and their ranking

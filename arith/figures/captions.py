@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from tape_arith.arith.data.bucket import CARRY, EVALUATION
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures.lengths import cell, trained_and_tested
 from tape_arith.arith.scoring.axes import REGION_WORDS, Region
 from tape_arith.arith.scoring.comparable import check_comparable
 from tape_arith.arith.scoring.grid import CONVERGED, SLACK, Grid
@@ -128,16 +129,17 @@ def footnote(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -
 
     `labels` has the name to print for an encoding.
     """
-    counts = {len(panel) for panel in panels}
+    counts, each = {len(panel) for panel in panels}, cell(panels[0][0].axes)
     problems = "over problems, these runs only"
     if counts == {1}:
-        spread = f"{problems} (one seed). In a mean every cell weighs the same."
+        spread = f"{problems} (one seed). In a mean every {each} weighs the same."
     else:
         spread = f"Student{NBSP}t over seeds"
         spread += f"; where there is one seed, {problems}. " if 1 in counts else ". "
         if any("\N{EN DASH}" in mean_line(panel, region) for panel in panels for region in MEANS):
             spread += f"{RANGES} "
-        spread += "Cells are means over seeds; in a mean every cell weighs the same."
+        values = "Cells" if each == "cell" else "Values"
+        spread += f"{values} are means over seeds; in a mean every {each} weighs the same."
     note = f"{source(panels, labels)} ± is the 95{NBSP}% interval: {spread}"
     if any(grid.converged is False for panel in panels for grid in panel):
         usual = " on the usual sums" if SPLITS.get(panels[0][0].split, True) else ""
@@ -155,12 +157,20 @@ def source(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> 
     seeds = {labels.get(name, name): numbers for name, numbers in seeds.items()}
     problems = SPLITS.get(first.split, first.split)
     hard = f", {problems}," if problems else ","
+    whole = "exact match of the whole answer, scratchpad included, " * has_scratchpad(
+        evaluation["task"]
+    )
     return (
-        f"Task {evaluation['task']}{hard} trained to {first.trained_digits} digits "
-        f"and tested to {first.max_digits} (preset {preset_words(first.preset, settings)}), "
-        f"{evaluation['problems_per_cell']} problems a cell, "
+        f"Task {evaluation['task']}{hard} {trained_and_tested(first.axes)} "
+        f"(preset {preset_words(first.preset, settings)}), {whole}"
+        f"{evaluation['problems_per_cell']} problems a {cell(first.axes)}, "
         f"evaluation set {evaluation['sha256'][:8]}, {describe_seeds(seeds)}."
     )
+
+
+def has_scratchpad(task: str) -> bool:
+    """Tell whether a task, named with its options, writes its steps before the answer."""
+    return "scratchpad=true" in task.split(":")
 
 
 def preset_words(preset: str, settings: Mapping[str, int | float | str]) -> str:

@@ -1,7 +1,8 @@
-"""The comparison heatmap: exact match over operand lengths, one panel per encoding.
+"""The comparison heatmap: exact match over the lengths of two axes, one panel per encoding.
 
-Shapes: N is the longest operand scored. Cell (i, j) is the unit square whose upper right corner is
-(j, i): the first operand's length goes up, the second's to the right, and both start at 1.
+Shapes: M x N is that of the grid. Cell [i, j] of it is the unit square whose lower left corner is
+(j, i): the length on the first axis goes up, that on the second to the right, from the shortest.
+A panel is square however many lengths an axis has. Grids of one axis are drawn by `lines.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +21,9 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions, style
 from tape_arith.arith.figures.captions import Panel
 from tape_arith.arith.figures.labels import display_names
-from tape_arith.arith.scoring.axes import REGION_WORDS, Bools, Region
+from tape_arith.arith.figures.lengths import axis_label, operand, ticks, unit
+from tape_arith.arith.figures.lines import compose as compose_lines
+from tape_arith.arith.scoring.axes import REGION_WORDS, Bools, Region, ScoredAxis
 from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.scoring.statistics import false_discovery, two_proportion
 
@@ -39,7 +42,7 @@ _OUTLINE: dict[str, Any] = {
     "path_effects": [withStroke(linewidth=1.7, foreground="black")],
 }
 _SHORT_LABELS: dict[Region, str] = {"out_of_distribution": "out", "in_distribution": "in"}
-_SHORT_WORDS = "Axes: digits of the operands. Out: mean out of distribution; in: in distribution."
+_SHORT_WORDS = "Out: mean out of distribution; in: in distribution."
 _LINE = 1.28
 """Height of a line of text above a panel, in multiples of the letter size."""
 _GAP = 0.16
@@ -48,6 +51,10 @@ _SMALLEST, _LARGEST = 0.75, 2.6
 """Least and greatest side of a panel, in inches."""
 _LONGEST = 9.6
 """Greatest height of all rows of panels, in inches, unless columns are given."""
+
+
+Lengths = tuple[ScoredAxis, ...]
+"""The axes of a grid; `Axes` are those of matplotlib here."""
 
 
 class Layout(NamedTuple):
@@ -127,15 +134,19 @@ def compose(
 
     With `seed`, only that seed is shown. `order` is a sentence about the order of the panels, and
     `labels` has the names to print (`display_names`). The first axes are the panels; then come the
-    difference of two, and the colour bars. Raises UsageError for grids that must not be compared.
+    difference of two, and the colour bars. Grids of one axis are drawn as lines over it. Raises
+    UsageError for grids that must not be compared.
     """
     shown = captions.checked_panels(panels, seed)
-    compared, trained = len(shown) == 2, shown[0][0].trained_digits
-    place = layout(len(shown), width, columns)
     labels = labels or display_names(grids[0].name for grids in shown)
+    lengths = shown[0][0].axes
+    if len(lengths) == 1:
+        return compose_lines(shown, labels, order, width=width, columns=columns, caption=caption)
+    compared = len(shown) == 2
+    place = layout(len(shown), width, columns)
     names = [labels[grids[0].name] for grids in shown]
     means = [cell_means(grids) for grids in shown]
-    note = [captions.footnote(shown, labels), _SHORT_WORDS if place.brief else "", order]
+    note = [captions.footnote(shown, labels), _short_words(lengths) if place.brief else "", order]
     handles = [Patch(label="trained lengths", **_OUTLINE)]
     if compared:
         words = ["no significant difference (FDR 5 %, these runs only)"]
@@ -155,12 +166,12 @@ def compose(
         axes = figure.subplots(place.rows, place.columns, squeeze=False).ravel()
         used = [*range(len(shown)), *[len(axes) - 1] * compared]
         for number, (ax, grids, values) in enumerate(zip(axes, shown, means, strict=False)):
-            mesh = _paint(ax, values, sns.color_palette(COLOURS, as_cmap=True), (0, 1), trained)
+            mesh = _paint(ax, values, sns.color_palette(COLOURS, as_cmap=True), (0, 1), lengths)
             left, lowest = number % place.columns == 0, number + place.columns not in used
-            _label_axes(ax, len(values), place, left=left, bottom=lowest)
-            lines = [captions.mean_line(grids, region, place.means) for region in place.means]
-            lines.append(captions.seeds_line(grids))
-            _write_title(ax, names[number], lines, place, captions.convergence(grids))
+            _label_axes(ax, lengths, place, left=left, bottom=lowest)
+            words = [captions.mean_line(grids, region, place.means) for region in place.means]
+            words.append(captions.seeds_line(grids))
+            _write_title(ax, names[number], words, place, captions.convergence(grids))
         for number in set(range(len(axes))).difference(used):
             axes[number].remove()
         _add_bar(
@@ -176,13 +187,18 @@ def compose(
     return figure
 
 
+def _short_words(lengths: Lengths) -> str:
+    sides = f"Axes: {unit(lengths[0])} of the operands. " if operand(lengths[0]) else ""
+    return sides + _SHORT_WORDS
+
+
 def cell_means(grids: Panel) -> Floats:
-    """Return float64[N, N]: the mean of exact match over seeds, for each cell."""
+    """Return float64 of the grid's shape: the mean of exact match over seeds, for each cell."""
     return np.asarray(np.mean([grid.accuracy for grid in grids], axis=0), dtype=np.float64)
 
 
 def significant(one: Panel, other: Panel) -> Bools:
-    """Return bool[N, N]: the cells in which two encodings differ significantly.
+    """Return bool of the grid's shape: the cells in which two encodings differ significantly.
 
     Problems are pooled over seeds and taken as independent. Both encodings answered the same
     problems, but a grid holds only counts, so they cannot be paired.
@@ -198,17 +214,6 @@ def difference_limit(points: Floats) -> int:
     return next(bound for bound in (10, 20, 40, 60, 80, 100) if largest <= bound + 1e-9)
 
 
-def ticks(max_digits: int) -> list[int]:
-    """Return the lengths to label: 1, then multiples of a round number.
-
-    >>> ticks(16), ticks(80)
-    ([1, 4, 8, 12, 16], [1, 20, 40, 60, 80])
-    """
-    sizes = [base * 10**power for power in range(6) for base in (1, 2, 4, 5)]
-    step = min(size for size in sizes if max_digits <= 5 * size)
-    return sorted({1, *range(step, max_digits + 1, step)})
-
-
 def difference_colours() -> ListedColormap:
     """Return 256 colours from _DIFFERENCES without its pale middle, so that each shows a sign."""
     places = [np.linspace(0, 0.5 - _FAINTEST, 128), np.linspace(0.5 + _FAINTEST, 1, 128)]
@@ -216,15 +221,16 @@ def difference_colours() -> ListedColormap:
 
 
 def _paint(
-    ax: Axes, values: Floats, colours: Colormap, limits: tuple[float, float], trained_digits: int
+    ax: Axes, values: Floats, colours: Colormap, limits: tuple[float, float], lengths: Lengths
 ) -> QuadMesh:
-    """Draw float64[N, N] as cells, with an outline around those of trained lengths."""
+    """Draw float64[M, N] as cells, with an outline around those of trained lengths."""
     # An image even in SVG and PDF: 6,400 vector squares open slowly and show white seams.
     mesh = ax.pcolormesh(values, cmap=colours, vmin=limits[0], vmax=limits[1], rasterized=True)
-    ax.set_aspect("equal")
-    square = Rectangle((0, 0), trained_digits, trained_digits, **_OUTLINE)
-    square.set(clip_on=False, zorder=3)
-    ax.add_patch(square)
+    ax.set_aspect(values.shape[1] / values.shape[0])
+    up, right = (axis.trained - axis.shortest + 1 for axis in lengths)
+    outline = Rectangle((0, 0), right, up, **_OUTLINE)
+    outline.set(clip_on=False, zorder=3)
+    ax.add_patch(outline)
     return mesh
 
 
@@ -254,18 +260,18 @@ def _draw_difference(
     ax: Axes, panels: Sequence[Panel], names: Sequence[str], points: Floats, place: Layout
 ) -> None:
     """Draw the first encoding minus the second; cells are grey without a significant difference."""
-    limit = difference_limit(points)
-    mesh = _paint(ax, points, difference_colours(), (-limit, limit), panels[0][0].trained_digits)
+    limit, lengths = difference_limit(points), panels[0][0].axes
+    mesh = _paint(ax, points, difference_colours(), (-limit, limit), lengths)
     ones = np.ma.masked_array(np.ones(points.shape), mask=significant(panels[0], panels[1]))
     ax.pcolormesh(ones, cmap=ListedColormap([GREY]), vmin=0, vmax=1, rasterized=True)
-    _label_axes(ax, len(points), place, left=place.columns == 1, bottom=True)
+    _label_axes(ax, lengths, place, left=place.columns == 1, bottom=True)
     first, second = panels
     means = place.means
-    lines = [captions.difference_line(first, second, region, means) for region in means]
+    words = [captions.difference_line(first, second, region, means) for region in means]
     name = " \N{MINUS SIGN} ".join(names)
     if style.text_width(name, 5, "bold") > 72 * place.side:  # shortened, it would lose its minus
         name = "first \N{MINUS SIGN} second"
-    _write_title(ax, name, [*lines, "these runs only"], place)
+    _write_title(ax, name, [*words, "these runs only"], place)
     _add_bar(
         mesh,
         [ax],
@@ -276,13 +282,14 @@ def _draw_difference(
     )
 
 
-def _label_axes(ax: Axes, max_digits: int, place: Layout, *, left: bool, bottom: bool) -> None:
+def _label_axes(ax: Axes, lengths: Lengths, place: Layout, *, left: bool, bottom: bool) -> None:
     """Put ticks in the middle of cells, and their words only at the figure's outer edge."""
-    words = list(map(str, ticks(max_digits)))
-    for axis, outer, operand in ((ax.xaxis, bottom, "second"), (ax.yaxis, left, "first")):
-        axis.set_ticks([d - 0.5 for d in ticks(max_digits)], words if outer else [])
+    for axis, outer, scored in zip((ax.yaxis, ax.xaxis), (left, bottom), lengths, strict=True):
+        marks = ticks(scored.tested, scored.shortest)
+        places = [length - scored.shortest + 0.5 for length in marks]
+        axis.set_ticks(places, list(map(str, marks)) if outer else [])
         if outer:
-            axis.set_label_text(f"{'' if place.brief else 'length of '}{operand} operand")
+            axis.set_label_text(axis_label(scored, brief=place.brief))
 
 
 def _write_title(

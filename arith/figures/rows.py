@@ -11,7 +11,8 @@ import pandas as pd
 from tape_arith.arith.errors import unknown
 from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.captions import Panel
-from tape_arith.arith.scoring.axes import REGION_WORDS, REGIONS, Region
+from tape_arith.arith.figures.lengths import of_length
+from tape_arith.arith.scoring.axes import REGION_WORDS, Axes, Region, regions
 from tape_arith.arith.scoring.statistics import SOLVED, Interval, Welch, over_seeds, solved_to
 
 LEVEL = 0.05
@@ -111,9 +112,13 @@ class Row:
         """Return "18.2 ± 3.1", in percent; "-" for no mean."""
         return captions.percent(self.means[region], self.values[region])
 
-    def texts(self, *regions: Region) -> dict[str, str]:
-        """Return the `percent` of each region, by the head of its column."""
-        return {f"{REGION_WORDS[region]}, %": self.percent(region) for region in regions}
+    def texts(self, *shown: Region) -> dict[str, str]:
+        """Return the `percent` of each region in `shown` that the grid has, by its head."""
+        return {
+            f"{REGION_WORDS[region]}, %": self.percent(region)
+            for region in shown
+            if region in self.means
+        }
 
 
 def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
@@ -125,9 +130,9 @@ def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
         Row(
             grids[0].name,
             tuple(grid.seed for grid in grids),
-            {region: over_seeds(grids, region) for region in REGIONS},
+            {region: over_seeds(grids, region) for region in regions(grids[0].axes)},
             captions.convergence(grids),
-            {region: captions.seed_means(grids, region) for region in REGIONS},
+            {region: captions.seed_means(grids, region) for region in regions(grids[0].axes)},
             {share: solved_to(grids, share) for share in SOLVED},
         )
         for grids in captions.checked_panels(panels, seed)
@@ -178,6 +183,7 @@ class Board:
     """A leaderboard: all scored encodings of a preset that may be compared."""
 
     preset: str
+    axes: Axes
     about: Mapping[str, Any]
     """Task, lengths, budget and evaluation, the same for all runs."""
     source: str
@@ -291,9 +297,9 @@ class Board:
             self.caption,
             "The order is that of the mean out of distribution: where intervals overlap widely it "
             "says little, and of rows with one seed nothing is known beyond that run.",
-            f"Solved to, at {shares}: the largest length L such that of the sums whose longer "
-            "operand has l digits that share is exact, for each l up to L (mean over cells and "
-            f"seeds; {self.about['max_digits']} is the longest tested).",
+            f"Solved to, at {shares}: the largest length L such that of the problems "
+            f"{of_length(self.axes, 'l')} that share is exact, for each l up to L (mean over cells "
+            f"and seeds; {self.about['max_digits']} is the longest tested).",
             f"{tests}: Welch's t test of the means out of distribution, over seeds, "
             f"two-sided; p after Holm over the {self.num_tests} tests made here, "
             f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {LEVEL * 100:g} %. A dash: "

@@ -182,7 +182,7 @@ def legend(board: Board, table: pd.DataFrame) -> str:
         ),
         f"{tests}: p of Welch's t test over seeds, after Holm over {board.num_tests} tests, "
         f"\N{UPWARDS ARROW} better and \N{DOWNWARDS ARROW} worse at {100 * LEVEL:g} %": tests,
-        "solved to: the largest length up to which that share of sums is exact": any(
+        "solved to: the largest length up to which that share of problems is exact": any(
             key.startswith("solved_to") for key in keys
         ),
         "last states: the range of a run's last saved states, in points": "last_states" in keys,

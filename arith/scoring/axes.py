@@ -91,6 +91,16 @@ def region_mask(region: Region, axes: Axes) -> Bools:
     return masks[region]
 
 
+def regions(axes: Axes) -> tuple[Region, ...]:
+    """Return the regions of a grid; only one of two axes tells one length from both.
+
+    >>> regions(digit_pairs(4, 8)[:1])
+    ('in_distribution', 'out_of_distribution', 'all_cells')
+    """
+    pairs = ("one_longer", "both_longer")
+    return tuple(region for region in REGIONS if len(axes) == 2 or region not in pairs)
+
+
 def longest_digits(axes: Axes, lengths: NDArray[Any]) -> Ints:
     """Return the greatest length of each problem on the axes that count digits.
 

@@ -180,12 +180,15 @@ def by_length(grids: Sequence[Grid]) -> list[float]:
     """Return exact match by the digits of the longest operand, averaged over the seeds in `grids`.
 
     Entry L - 1 is the mean over all cells whose longest operand has L digits; for two operands
-    these are 2 L - 1 cells.
+    these are 2 L - 1 cells. Of lists only those count that have no more numbers than trained.
     """
     accuracy = np.mean([grid.accuracy for grid in grids], axis=0)
     axes = grids[0].axes
-    longest = longest_digits(axes, cell_lengths(axes))
-    shells = [accuracy[longest == length] for length in range(1, grids[0].max_digits + 1)]
+    lengths = cell_lengths(axes)
+    longest = longest_digits(axes, lengths)
+    limits = [axis.tested if axis.counts == "digits" else axis.trained for axis in axes]
+    inside = (lengths <= np.array(limits)).all(axis=-1)
+    shells = [accuracy[inside & (longest == n)] for n in range(1, grids[0].max_digits + 1)]
     return [fsum(shell) / len(shell) for shell in shells]
 
 

@@ -16,11 +16,12 @@ from matplotlib.text import Text
 
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.captions import footnote
-from tape_arith.arith.figures.heatmap import compose, layout, significant, ticks
+from tape_arith.arith.figures.heatmap import compose, layout, significant
+from tape_arith.arith.figures.lengths import ticks
 from tape_arith.arith.figures.style import save
 from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.figures import assert_texts_are_apart
-from tests.helpers.made_grids import flat
+from tests.helpers.made_grids import LISTS, drawn, flat
 
 
 def panel(encoding: str, seeds: Sequence[int] = (0, 1, 2), **more: Any) -> list[Grid]:
@@ -69,6 +70,26 @@ def test_the_trained_square_and_ticks_in_the_middle_of_cells(trained: int, size:
         labels = [label.get_text() for label in axis.get_ticklabels()]
         assert labels == list(map(str, ticks(size)))
         assert list(axis.get_ticklocs()) == [length - 0.5 for length in ticks(size)]
+
+
+def test_lists_stand_on_their_own_lengths() -> None:
+    panels = [[drawn(name, seed, LISTS) for seed in (0, 1)] for name in ("rope", "fire", "tape")]
+    figure = compose(panels)
+    for ax, panel_grids in zip(figure.axes, panels, strict=False):
+        shares = np.mean([grid.exact / 100 for grid in panel_grids], axis=0)
+        assert values(ax).shape == (4, 8)
+        np.testing.assert_allclose(values(ax), shares)
+        outline = next(patch for patch in ax.patches if isinstance(patch, Rectangle))
+        assert outline.get_bbox().bounds == (0, 0, 4, 2)  # 1 to 4 digits, 2 to 3 numbers
+        assert list(ax.get_yticks()) == [0.5, 1.5, 2.5, 3.5]  # 2, 3, 4, 5 numbers
+        assert list(ax.get_xticks()) == [length - 0.5 for length in (1, 2, 4, 6, 8)]
+    first = figure.axes[0]
+    assert [tick.get_text() for tick in first.get_yticklabels()] == ["2", "3", "4", "5"]
+    assert (first.get_ylabel(), first.get_xlabel()) == ("numbers", "digits")
+    assert "trained to 3 numbers of 4 digits and tested to 5 numbers of 8 digits" in words(figure)
+    figure.canvas.draw()
+    box = first.get_position()
+    assert box.width * figure.get_figwidth() == pytest.approx(box.height * figure.get_figheight())
 
 
 # ---- the difference of two ---------------------------------------------------------------------

@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, compose, heights
 from tape_arith.arith.figures.rows import Board, Comparison, Row, Section
-from tape_arith.arith.scoring.axes import REGIONS
+from tape_arith.arith.scoring.axes import REGIONS, digit_pairs
 from tape_arith.arith.scoring.statistics import Interval, student_t
 from tests.helpers.figures import assert_texts_are_apart
 
@@ -53,7 +53,17 @@ def board(*sections: Section, left_out: Sequence[tuple[str, str]] = ()) -> Board
     """Return a leaderboard of `sections`."""
     about = {"trained_digits": 8, "max_digits": 16}
     labels = display_names(row.encoding for section in sections for row in section.rows)
-    return Board("mini", about, SOURCE, SOURCE, sections, ("rope", "tape"), left_out, labels=labels)
+    return Board(
+        "mini",
+        digit_pairs(8, 16),
+        about,
+        SOURCE,
+        SOURCE,
+        sections,
+        ("rope", "tape"),
+        left_out,
+        labels=labels,
+    )
 
 
 @pytest.fixture(scope="module")

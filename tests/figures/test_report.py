@@ -21,7 +21,7 @@ from tests.helpers.pages import HOSTILE, Page, data, grid, logs, report, run, wi
 def test_the_page_holds_the_counts_and_words_of_the_grids() -> None:
     panels = [[grid("fire", seed) for seed in (1, 0)], [grid("rope"), grid("rope", 1)]]
     content = data(page(report(panels)))
-    assert content["max_digits"] == 6 and content["choices"] == ["mean", "0", "1"]
+    assert content["shape"] == [6, 6] and content["choices"] == ["mean", "0", "1"]
     assert "over seeds" in content["footnotes"]["mean"] and "seed 1." in content["footnotes"]["1"]
     for encoding in content["encodings"]:
         panel = next(p for p in panels if p[0].name == encoding["name"])

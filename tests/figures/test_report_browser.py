@@ -95,7 +95,7 @@ def check_cells(page: Browser, panels: dict[str, Any], places: dict[str, int]) -
     low, high = wilson(sum(exact), 300)
     point_at(page, plot, 5, 2)
     assert readout(page) == [
-        "fire: 5 + 2 digits",
+        "fire: 5 and 2 digits",
         f"{sum(exact)} of 300 exact: {sum(exact) / 3:.1f} %",
         f"95 % interval {100 * low:.1f} % to {100 * high:.1f} % (Wilson, these runs only)",
         f"seeds 0, 1, 2: {', '.join(f'{count}/100' for count in exact)}",
@@ -109,7 +109,7 @@ def check_cells(page: Browser, panels: dict[str, Any], places: dict[str, int]) -
     assert readout(page) == [] and page.evaluate(rings) == 0
     page.evaluate(f"document.querySelector('{plot} .plot').focus()")
     page.press("End", "PageUp", "ArrowDown", "ArrowLeft")
-    assert readout(page)[0] == "fire: 5 + 5 digits"
+    assert readout(page)[0] == "fire: 5 and 5 digits"
     page.press("Escape")
     assert readout(page) == []
     for name in ("fire", "rope"):
@@ -139,7 +139,7 @@ def check_difference(page: Browser, panels: dict[str, Any], places: dict[str, in
                 assert colour == mpl.colors.to_hex(difference_colours()(float(at)))
             point_at(page, "#difference-map", i, j)
             name, gap, _, test, _ = readout(page)
-            assert name == f"{first} \N{MINUS SIGN} {second}: {i} + {j} digits"
+            assert name == f"{first} \N{MINUS SIGN} {second}: {i} and {j} digits"
             assert gap == f"{signed(points[i - 1, j - 1], 1)} points"
             assert test.startswith("significant" if marked[i - 1, j - 1] else "not significant")
         assert "in distribution 0.0 points" in texts(page, "#difference-words span")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tape_arith.arith.scoring.axes import digit_pairs
+from tape_arith.arith.scoring.axes import Axes, ScoredAxis, digit_pairs, region_mask, shape
 from tape_arith.arith.scoring.grid import Grid
 
 EVALUATION = {
@@ -20,15 +20,14 @@ EVALUATION = {
 
 def blank(size: int = 4, trained: int = 2, **more: Any) -> Grid:
     evaluation = {**EVALUATION, "max_digits": size, **more.pop("evaluation", {})}
+    axes = more.pop("axes", digit_pairs(trained, size))
     given = {"encoding": "tape", "preset": "mini", "seed": 0, "budget": {"steps": 1500}, **more}
-    return Grid.empty(
-        given.pop("encoding"), digit_pairs(trained, size), evaluation=evaluation, **given
-    )
+    return Grid.empty(given.pop("encoding"), axes, evaluation=evaluation, **given)
 
 
 def filled(exact: object, total: int = 100, **more: Any) -> Grid:
     counts = np.array(exact, dtype=np.int64)
-    grid = blank(len(counts), **more)
+    grid = blank(more.pop("size", len(counts)), **more)
     grid.exact[:], grid.total[:], grid.right_sum[:] = counts, total, counts
     grid.blocks_done = total
     return grid
@@ -42,6 +41,24 @@ def flat(
     exact = np.full([more.pop("size", 2 * trained)] * 2, outside)
     exact[:trained, :trained] = inside
     return filled(exact, encoding=encoding, seed=seed, trained=trained, **more)
+
+
+LISTS = (
+    ScoredAxis("numbers", "numbers", "operands", 2, 3, 5),
+    ScoredAxis("digits", "digits", "digits", 1, 4, 8),
+)
+"""Axes of 4 x 8 lengths, the first from 2 on."""
+BITS = (ScoredAxis("bits", "bits", "digits", 1, 4, 8),)
+
+
+def drawn(encoding: str, seed: int, axes: Axes, **more: Any) -> Grid:
+    """Return a grid over `axes`, all right where trained and drawn at random elsewhere."""
+    exact = np.random.default_rng([seed, *encoding.encode()]).integers(0, 101, shape(axes))
+    exact[region_mask("in_distribution", axes)] = 100
+    task = "sort" if len(axes) > 1 else "parity"
+    evaluation = {"task": task, **more.pop("evaluation", {})}
+    given = {"size": 8, "axes": axes, "evaluation": evaluation, **more}
+    return filled(exact, encoding=encoding, seed=seed, **given)
 
 
 def interrupt(path: Path) -> None:

@@ -43,6 +43,7 @@ def report(panels: Sequence[list[Grid]], **more: Any) -> Report:
     ]
     board = Board(
         "mini",
+        panels[0][0].axes,
         {"max_digits": panels[0][0].max_digits},
         "source",
         "caption",

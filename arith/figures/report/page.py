@@ -1,7 +1,7 @@
 """A comparison on one HTML page that loads nothing: its content, and what its script draws.
 
-Shapes: N is the longest operand scored. Cells are flat lists of N x N in the order of the grid:
-cell (i, j), first operand of i digits and second of j, is entry (i - 1) N + j - 1.
+Shapes: M x N is that of the grid. Cells are flat lists in the order of the grid: cell [i, j] is
+entry i N + j. A grid of one axis has M = 1: its script draws a line over length, not a map.
 """
 
 import base64
@@ -32,16 +32,32 @@ from tape_arith.arith.figures.heatmap import (
     difference_colours,
     difference_limit,
     significant,
-    ticks,
 )
+from tape_arith.arith.figures.lengths import (
+    axis_label,
+    cell,
+    cell_pattern,
+    distributions,
+    longest_words,
+    measured,
+    operand,
+    some_lengths,
+    ticks,
+    trained_share,
+    unit,
+)
+from tape_arith.arith.figures.lines import interval
 from tape_arith.arith.figures.rows import Board, known_columns
 from tape_arith.arith.figures.style import scale_end
 from tape_arith.arith.files import write_text
-from tape_arith.arith.scoring.axes import REGION_WORDS, Region, region_mask
+from tape_arith.arith.scoring.axes import REGION_WORDS, Axes, Region, region_mask, shape
 from tape_arith.arith.scoring.statistics import over_seeds, wilson
 
-_PARTS: tuple[Region, ...] = ("in_distribution", "one_longer", "both_longer")
-"""Regions that divide the grid: each cell is in exactly one."""
+_PARTS: Mapping[int, tuple[Region, ...]] = {
+    1: ("in_distribution", "out_of_distribution"),
+    2: ("in_distribution", "one_longer", "both_longer"),
+}
+"""Regions that divide a grid of so many axes: each cell is in exactly one."""
 _DASHES = ("", "6 3", "2 3", "8 3 2 3")
 _PENS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#3a9bdc", "#8c6bb1", "#7f7f7f")
 """The colours of curves, readable on light and on dark pages."""
@@ -107,6 +123,7 @@ def page(report: Report) -> str:
     # A long name may break before each ":", "+" or "@".
     environment.filters["pieces"] = lambda name: re.split("(?=[:+@])", name)
     environment.filters["label"] = report.board.label
+    environment.filters["has_scratchpad"] = captions.has_scratchpad
     environment.filters["is_hash"] = lambda value: re.fullmatch("[0-9a-f]{64}", str(value))
     facts = {name: {run.facts[name] for run in report.runs} for name in report.runs[0].facts}
     configurations: dict[tuple[Any, ...], list[str]] = {}
@@ -123,14 +140,59 @@ def page(report: Report) -> str:
         numbers=numbers,
         report=report,
         first=first,
-        problems=captions.SPLITS.get(first.split, first.split) or "uniform digits",
-        digits=[(length, (length - 0.5) / first.max_digits) for length in ticks(first.max_digits)],
+        problems=captions.SPLITS.get(first.split, first.split) or f"uniform {unit(first.axes[-1])}",
+        words=_words(first.axes),
+        plot=_plot(first.axes),
         same={name: value for name, (value, *different) in facts.items() if not different},
         different=[name for name, values in facts.items() if len(values) > 1],
         configurations=[(dict(settings), runs) for settings, runs in configurations.items()],
         hash_length=12,
         **_leaderboard(report),
     )
+
+
+def _words(axes: Axes) -> dict[str, str]:
+    """Return the words of the template that depend on the axes."""
+    return {
+        "trained": measured(axes, [axis.trained for axis in axes]),
+        "tested": measured(axes, [axis.tested for axis in axes]),
+        "over": "operand lengths" if operand(axes[0]) else " and ".join(map(unit, axes)),
+        "map": "heatmap" if len(axes) > 1 else "chart",
+        "cell": cell(axes),
+        "longest": longest_words(axes),
+        "some_lengths": some_lengths(axes),
+        "distributions": distributions(axes),
+        "trained_share": f"{100 * trained_share(axes):.0f}",
+    }
+
+
+def _plot(axes: Axes) -> dict[str, Any]:
+    """Return the words and marks along a plot, and what of it is trained; places are 0..1."""
+    counts = [len(axis.lengths) for axis in axes]
+    marks = [
+        [
+            (length, (length - axis.shortest + 0.5) / count)
+            for length in ticks(axis.tested, axis.shortest)
+        ]
+        for axis, count in zip(axes, counts, strict=True)
+    ]
+    labels = [
+        f"{operand(axis)}, {unit(axis)}" if operand(axis) else axis_label(axis) for axis in axes
+    ]
+    trained = [
+        (axis.trained - axis.shortest + 1) / count for axis, count in zip(axes, counts, strict=True)
+    ]
+    if len(axes) == 1:
+        marks.insert(0, [(percent, percent / 100) for percent in (0, 25, 50, 75, 100)])
+        labels.insert(0, "exact match, %")
+        trained.insert(0, 1.0)
+        counts.insert(0, 1)
+    return {
+        "marks": marks,
+        "labels": labels,
+        "trained": trained,
+        "cells": [1 / count for count in counts],
+    }
 
 
 def _hash(text: str) -> str:
@@ -176,7 +238,8 @@ def content(report: Report) -> dict[str, Any]:
     """
     panels = captions.checked_panels(report.panels)
     first = panels[0][0]
-    parts = [region_mask(region, first.axes) for region in _PARTS]
+    regions = _PARTS[len(first.axes)]
+    parts = [region_mask(region, first.axes) for region in regions]
     chosen = {"mean": panels} | {
         str(seed): [[grid for grid in panel if grid.seed == seed] for panel in panels]
         for seed in report.seeds
@@ -192,14 +255,18 @@ def content(report: Report) -> dict[str, Any]:
         sum(grid.blocks_done for grid in grids) for p in chosen.values() for grids in p if grids
     }
     return {
-        "max_digits": first.max_digits,
+        "shape": [1, *shape(first.axes)][-2:],
+        "lines": len(first.axes) == 1,
+        "shortest": [axis.shortest for axis in first.axes],
+        "cell": cell_pattern(first.axes),
         "trained_digits": first.trained_digits,
+        "longest": longest_words(first.axes),
         "choices": list(chosen),
         "colours": colours(sns.color_palette(COLOURS, as_cmap=True)),
         "differences": colours(difference_colours()),
         "grey": GREY,
         "regions": {
-            "words": [REGION_WORDS[region] for region in _PARTS],
+            "words": [REGION_WORDS[region] for region in regions],
             "cells": "".join(map(str, np.argmax(parts, axis=0).ravel())),
         },
         "intervals": {total: _intervals(total) for total in sorted(totals)},
@@ -220,9 +287,18 @@ def _cells(grids: Panel) -> dict[str, Any]:
         "exact": np.sum([grid.exact for grid in grids], axis=0).ravel().tolist(),
         "total": sum(grid.blocks_done for grid in grids),
         "lines": [captions.mean_line(grids, region) for region in captions.MEANS],
+        **_bands(grids),
         "last": captions.seeds_line(grids),
         "mark": captions.convergence(grids),
     }
+
+
+def _bands(grids: Panel) -> dict[str, list[float]]:
+    """Return the ends of the interval at each length, for grids of one axis."""
+    if len(grids[0].axes) > 1:
+        return {}
+    low, high = interval(grids)
+    return {"low": list(map(_rounded, low)), "high": list(map(_rounded, high))}
 
 
 def _intervals(total: int) -> list[str]:
@@ -248,8 +324,8 @@ def _pairs(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
         pairs[f"{i} {j}"] = {
             "limit": difference_limit(100 * (first - second)),
             "cells": base64.b64encode(np.packbits(differs).tobytes()).decode(),
-            "words": f"{differs.sum()} of {differs.size} cells differ significantly, "
-            "these runs only",
+            "words": f"{differs.sum()} of {differs.size} {cell(one[0].axes)}s differ "
+            "significantly, these runs only",
             "points": [
                 None if a is None or b is None else round(100 * (a.mean - b.mean), 6)
                 for a, b in zip(means, other_means, strict=True)

@@ -64,7 +64,11 @@ function interactive(node, at, moved, show, hide) {
   });
 }
 
-// ---- heatmaps: the first operand's length goes up, the second's to the right, from 1 ----
+// ---- plots: the length on the first axis goes up, that on the second to the right; a grid of one
+// axis is a row, and a line over it ----
+
+const LINES = ["#0072b2", "#d55e00"]; // readable on light and on dark pages
+const SHARP = 600; // pixels of a canvas with lines
 
 function colourAt(colours, share) {
   const place = 6 * clamp(Math.floor(256 * share), 0, 255);
@@ -73,13 +77,45 @@ function colourAt(colours, share) {
 
 // Paint cells by colour(cell), or leave the canvas empty if there is no such function.
 function paint(canvas, colour) {
-  const digits = report.max_digits, side = Math.max(4, Math.floor(480 / digits));
-  canvas.width = canvas.height = side * digits;
+  const [rows, columns] = report.shape, size = Math.max(rows, columns);
+  const side = Math.max(4, Math.floor(480 / size));
+  [canvas.width, canvas.height] = [side * columns, side * rows];
   const pen = canvas.getContext("2d");
-  for (let cell = 0; colour && cell < digits ** 2; cell++) {
+  for (let cell = 0; colour && cell < rows * columns; cell++) {
     pen.fillStyle = colour(cell);
-    pen.fillRect((cell % digits) * side, (digits - 1 - Math.floor(cell / digits)) * side, side, side);
+    pen.fillRect((cell % columns) * side, (rows - 1 - Math.floor(cell / columns)) * side, side, side);
   }
+}
+
+// Draw the shares of each of `encodings` (null for one that is absent) as a line with its band; the
+// lengths at which marked(cell) holds get a dot.
+function paintLines(canvas, encodings, marked = () => false) {
+  canvas.width = canvas.height = SHARP;
+  const pen = canvas.getContext("2d"), count = report.shape[1];
+  const x = (cell) => ((cell + 0.5) / count) * SHARP, y = (share) => (1 - share) * (SHARP - 6) + 3;
+  encodings.forEach((cells, place) => {
+    if (!cells) return;
+    const shares = cells.exact.map((_, cell) => shareOf(cells, cell));
+    const path = (values, first = 0) => values.forEach((share, cell) => pen.lineTo(x(first ? count - 1 - cell : cell), y(share)));
+    pen.fillStyle = pen.strokeStyle = LINES[place];
+    pen.globalAlpha = 0.22;
+    pen.beginPath();
+    path(cells.high);
+    path([...cells.low].reverse(), 1);
+    pen.fill();
+    pen.globalAlpha = 1;
+    pen.lineWidth = 5;
+    pen.setLineDash(place ? [14, 9] : []);
+    pen.beginPath();
+    path(shares);
+    pen.stroke();
+    shares.forEach((share, cell) => {
+      if (!marked(cell)) return;
+      pen.beginPath();
+      pen.arc(x(cell), y(share), 9, 0, 7);
+      pen.fill();
+    });
+  });
 }
 
 function paintScale(id, colours) {
@@ -87,33 +123,38 @@ function paintScale(id, colours) {
 }
 
 const plots = [];
-let chosen = [1, 1]; // the cell that was marked last, shared by all maps
+let chosen = [0, 0]; // row and column of the cell that was marked last, shared by all plots
+
+// The name of a cell, as in "5 and 2 digits".
+const cellName = (place) => report.shortest.reduce((name, shortest, axis) =>
+  name.replace(`{${axis}}`, shortest + place[axis + 2 - report.shortest.length]), report.cell);
 
 // Let pointer and keyboard choose a cell of `plot`; about(cell) gives the lines to show of it.
 function interactiveMap(plot, about) {
   plots.push(plot);
-  const digits = report.max_digits, size = SIDE / digits;
+  const [rows, columns] = report.shape, [tall, wide] = report.shape.map((count) => SIDE / count);
   const rings = () => plots.map((each) => each.querySelector(".ring"));
   const under = (event) => {
     const box = plot.querySelector("canvas").getBoundingClientRect();
-    const cell = [box.bottom - event.clientY, event.clientX - box.left].map((x) => Math.floor((x / box.width) * digits) + 1);
-    return cell.every((length) => length >= 1 && length <= digits) ? cell : null;
+    const cell = [((box.bottom - event.clientY) / box.height) * rows, ((event.clientX - box.left) / box.width) * columns].map(Math.floor);
+    return cell.every((place, axis) => place >= 0 && place < report.shape[axis]) ? cell : null;
   };
   const show = ([i, j]) => {
     chosen = [i, j];
     for (const ring of rings()) {
-      fill(ring, { x: LEFT + (j - 1) * size, y: 100 - BOTTOM - i * size }, []).removeAttribute("hidden");
+      fill(ring, { x: LEFT + j * wide, y: 100 - BOTTOM - (i + 1) * tall }, []).removeAttribute("hidden");
     }
-    const at = (i - 1) * digits + j - 1;
+    const at = i * columns + j;
     const [name, ...lines] = about(at);
     const region = report.regions.words[report.regions.cells[at]];
-    showReadout([`${name}: ${i} + ${j} digits`, ...lines, region], plot.querySelector(".ring").getBoundingClientRect());
+    showReadout([`${name}: ${cellName(chosen)}`, ...lines, region], plot.querySelector(".ring").getBoundingClientRect());
   };
   const hide = () => {
     for (const ring of rings()) ring.setAttribute("hidden", "");
     byId("readout").hidden = true;
   };
-  interactive(plot, under, (step) => chosen.map((length, axis) => clamp(length + step[axis], 1, digits)), show, hide);
+  const moved = (step) => chosen.map((place, axis) => clamp(place + step[axis], 0, report.shape[axis] - 1));
+  interactive(plot, under, moved, show, hide);
 }
 
 const shareOf = (cells, at) => cells.exact[at] / cells.total;
@@ -130,12 +171,14 @@ function aboutCell(encoding, at) {
 
 function drawMap(figure) {
   const encoding = report.encodings[figure.dataset.place], cells = encoding.choices[choice];
-  paint(figure.querySelector("canvas"), cells && ((at) => colourAt(report.colours, shareOf(cells, at))));
+  const canvas = figure.querySelector("canvas");
+  if (report.lines) paintLines(canvas, [cells]);
+  else paint(canvas, cells && ((at) => colourAt(report.colours, shareOf(cells, at))));
   const lines = cells ? cells.lines : [];
   const last = make("span", {}, cells ? cells.last : `no seed ${choice}`);
   if (cells && cells.mark) last.append(" · ", make("b", {}, cells.mark));
   figure.querySelector(".words").replaceChildren(...lines.map((line) => make("span", {}, line)), last);
-  figure.querySelector(".plot").setAttribute("aria-label", `Heatmap of ${encoding.name}, 1 to ${report.max_digits} digits. ${lines.join("; ") || last.textContent}`);
+  figure.querySelector(".plot").setAttribute("aria-label", `${report.lines ? "Exact match" : "Heatmap"} of ${encoding.name}. ${lines.join("; ") || last.textContent}`);
   figure.classList.toggle("absent", !cells);
 }
 
@@ -164,13 +207,16 @@ function differenceOf() {
 }
 
 function drawDifference() {
-  const { name, limit, lines, points, significant } = differenceOf();
-  const figure = byId("difference-map");
-  paint(figure.querySelector("canvas"), points && ((at) =>
-    significant(at) ? colourAt(report.differences, 0.5 + points(at) / (2 * limit)) : report.grey));
+  const { name, limit, lines, a, b, points, significant } = differenceOf();
+  const figure = byId("difference-map"), canvas = figure.querySelector("canvas");
+  if (report.lines) paintLines(canvas, [a, b], significant);
+  else {
+    paint(canvas, points && ((at) =>
+      significant(at) ? colourAt(report.differences, 0.5 + points(at) / (2 * limit)) : report.grey));
+    byId("lowest").textContent = `${signed(-limit, 0)} points`;
+    byId("highest").textContent = `${signed(limit, 0)} points`;
+  }
   byId("difference-name").textContent = name;
-  byId("lowest").textContent = `${signed(-limit, 0)} points`;
-  byId("highest").textContent = `${signed(limit, 0)} points`;
   byId("difference-words").replaceChildren(...lines.map((line) => make("span", {}, line)));
   figure.querySelector(".plot").setAttribute("aria-label", `Difference ${name}. ${lines.join("; ")}`);
 }
@@ -275,7 +321,7 @@ function drawAllCurves() {
   for (const box of document.querySelectorAll(".chart")) drawCurves(box, ticked);
 }
 
-// The learning of each length: steps to the right, digits of the longer operand upwards.
+// The learning of each length: steps to the right, the lengths of `report.longest` upwards.
 function drawLengths() {
   const { encoding, lengths, steps, seeds, values } = report.lengths[byId("lengths-of").value];
   const box = byId("learning"), width = Math.max(box.clientWidth, 280);
@@ -286,7 +332,7 @@ function drawLengths() {
   const svg = chart(box, {
     width, height, steps, x, marks: steps.filter((_, column) => (steps.length - 1 - column) % every === 0),
     caption: `${encoding}: exact match by length over steps, seeds ${seeds.join(", ")}`,
-    reading: (step) => [encoding, ...lengths.map((length, row) => `${length} digits: ${percent(values[row][steps.indexOf(step)])}`)],
+    reading: (step) => [encoding, ...lengths.map((length, row) => `${length} ${report.longest.split(" ")[0]}: ${percent(values[row][steps.indexOf(step)])}`)],
   });
   svg.classList.add("lengths");
   values.forEach((row, place) => {
@@ -299,7 +345,7 @@ function drawLengths() {
   for (const name of ["outline under", "outline"]) {
     svg.append(draw("line", { x1: EDGE.left, x2: width - EDGE.right, y1: border, y2: border, class: name }));
   }
-  svg.append(draw("text", { x: 12, y: height / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${height / 2})` }, "digits of the longer operand"));
+  svg.append(draw("text", { x: 12, y: height / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${height / 2})` }, report.longest));
 }
 
 // ---- the leaderboard ----
@@ -347,8 +393,10 @@ async function start() {
   const figures = [...document.querySelectorAll(".map[data-place]")], slider = byId("seed");
   sortable(byId("board"));
   showWhatScrolls();
-  paintScale("scale", report.colours);
-  paintScale("difference-scale", report.differences);
+  if (!report.lines) {
+    paintScale("scale", report.colours);
+    paintScale("difference-scale", report.differences);
+  }
   const redraw = () => {
     choice = report.choices[slider.value];
     const words = choice === "mean" ? "mean of seeds" : `seed ${choice}`;

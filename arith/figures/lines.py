@@ -1,0 +1,107 @@
+"""The comparison of grids of one axis: exact match over length, a line an encoding."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from tape_arith.arith.figures import captions, style
+from tape_arith.arith.figures.captions import NBSP, Panel
+from tape_arith.arith.figures.lengths import axis_label, ticks
+from tape_arith.arith.scoring.axes import ScoredAxis
+from tape_arith.arith.scoring.grid import Floats
+from tape_arith.arith.scoring.statistics import student_t, wilson
+
+_MOST_LINES = 6
+"""The most lines that one panel shows."""
+_TRAINED = "#ececec"
+_ALONE, _WIDTH, _PANEL = 4.6, 7.2, 2.3
+"""Widths of a page of one panel and of several, and least width of a panel, in inches."""
+_BANDS = f"Bands: the 95{NBSP}% interval at each length."
+
+
+@style.styled()
+def compose(
+    panels: Sequence[Panel],
+    labels: Mapping[str, str],
+    order: str = "",
+    *,
+    width: float | None = None,
+    columns: int | None = None,
+    caption: bool = True,
+) -> Figure:
+    """Return the figure of `panels`, the checked grids of each encoding, in their order.
+
+    Up to six encodings share a panel; the panels share one legend, which has their means.
+    """
+    axis = panels[0][0].axes[0]
+    groups = np.array_split(np.arange(len(panels)), -(-len(panels) // _MOST_LINES))
+    width = width or (_ALONE if len(groups) == 1 else _WIDTH)
+    columns = min(len(groups), columns or max(1, int(width / _PANEL)))
+    rows = -(-len(groups) // columns)
+    looks = style.line_styles(panel[0].name for panel in panels)
+    handles = [
+        Line2D([], [], label=_legend_line(panel, labels), **looks[panel[0].name])
+        for panel in panels
+    ]
+    note = [captions.footnote(panels, labels), _BANDS, order]
+    figure = style.page(
+        width,
+        rows * (0.5 + min(1.9, 0.5 * width / columns)),
+        " ".join(filter(None, note)) if caption else "",
+        [Patch(color=_TRAINED, label="trained lengths"), *handles],
+    )
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
+    for ax in axes[len(groups) :]:
+        ax.remove()
+    for number, (ax, group) in enumerate(zip(axes, groups, strict=False)):
+        for panel in (panels[place] for place in group):
+            _draw(ax, panel, looks[panel[0].name])
+        title = f"encodings {group[0] + 1} to {group[-1] + 1}" if len(groups) > 1 else ""
+        _finish(ax, axis, title)
+        ax.set_xlabel(axis_label(axis) if number + columns >= len(groups) else "")
+        ax.set_ylabel("exact match" if number % columns == 0 else "")
+        ax.tick_params(labelbottom=True)
+    return figure
+
+
+def interval(panel: Panel) -> tuple[Floats, Floats]:
+    """Return the ends of the 95 % interval at each length, clipped to 0..1.
+
+    Student t over seeds; for one seed Wilson's over problems, as in `over_seeds`.
+    """
+    if len(panel) == 1:
+        return wilson(panel[0].exact, panel[0].total)
+    at_lengths = [
+        student_t(seeds) for seeds in zip(*(grid.accuracy for grid in panel), strict=True)
+    ]
+    ends = [(one.low, one.high) for one in at_lengths if one is not None]
+    low, high = np.array(ends).T
+    return low, high
+
+
+def _legend_line(panel: Panel, labels: Mapping[str, str]) -> str:
+    mark = captions.convergence(panel)
+    line = f"{labels[panel[0].name]}: {captions.mean_line(panel, 'out_of_distribution')}"
+    return f"{line} · {mark}" if mark else line
+
+
+def _draw(ax: Axes, panel: Panel, look: Mapping[str, Any]) -> None:
+    """Draw the mean over seeds as a line, and its interval as a band."""
+    lengths = panel[0].axes[0].lengths
+    low, high = interval(panel)
+    ax.fill_between(lengths, low, high, color=look["color"], alpha=0.12, linewidth=0, zorder=2)
+    mean = np.mean([grid.accuracy for grid in panel], axis=0)
+    ax.plot(lengths, mean, linewidth=1.1, zorder=3, **look)
+
+
+def _finish(ax: Axes, axis: ScoredAxis, title: str) -> None:
+    ax.axvspan(axis.shortest - 0.5, axis.trained + 0.5, color=_TRAINED, linewidth=0, zorder=0)
+    ax.set(xlim=(axis.shortest - 0.5, axis.tested + 0.5), ylim=(-0.03, 1.03))
+    ax.set_xticks(ticks(axis.tested, axis.shortest))
+    ax.yaxis.set_major_formatter(style.percent_tick)
+    style.finish(ax, title)

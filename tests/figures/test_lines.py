@@ -1,0 +1,73 @@
+"""Grids of one axis: what is drawn of them, in figures, tables and the page."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.patches import Rectangle
+from scipy import stats
+
+from tape_arith.arith.figures.heatmap import compose
+from tape_arith.arith.figures.report.page import content, page
+from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.scoring.statistics import wilson
+from tests.helpers.figures import assert_nothing_is_cut_off, words
+from tests.helpers.made_grids import BITS, drawn
+from tests.helpers.pages import Page, report
+
+LENGTHS = np.arange(1, 9)
+
+
+def panels(names: list[str]) -> list[list[Grid]]:
+    """Return three seeds of each encoding, but one of the last."""
+    made = [[drawn(name, seed, BITS) for seed in range(3)] for name in names]
+    return [*made[:-1], made[-1][:1]]
+
+
+def expected(grids: list[Grid]) -> tuple[Any, Any, Any]:
+    """Return mean and ends of the interval at each length, by scipy from the counts."""
+    shares = np.array([grid.exact / 100 for grid in grids])
+    if len(grids) == 1:
+        return shares[0], *wilson(grids[0].exact, 100)
+    half = stats.t.ppf(0.975, len(grids) - 1) * stats.sem(shares, axis=0)
+    mean = shares.mean(axis=0)
+    return mean, np.maximum(mean - half, 0), np.minimum(mean + half, 1)
+
+
+@pytest.mark.parametrize("count", [2, 5, 14])
+def test_a_line_is_the_mean_and_its_band_the_interval_over_seeds(count: int) -> None:
+    made = panels([f"pe{number}" for number in range(count)])
+    figure = compose(made)
+    shown = [pair for ax in figure.axes for pair in zip(ax.lines, ax.collections, strict=True)]
+    for grids, (line, band) in zip(made, shown, strict=True):
+        mean, low, high = expected(grids)
+        assert np.array_equal(line.get_xdata(), LENGTHS)
+        np.testing.assert_allclose(np.asarray(line.get_ydata()), mean)
+        corners = np.concatenate([path.vertices for path in band.get_paths()])
+        for length, *ends in zip(LENGTHS, low, high, strict=True):
+            heights = corners[corners[:, 0] == length][:, 1]
+            assert [heights.min(), heights.max()] == pytest.approx(ends)
+    for ax in figure.axes:
+        (shade,) = ax.patches
+        assert isinstance(shade, Rectangle)
+        assert (shade.get_bbox().x0, shade.get_bbox().x1) == (0.5, 4.5)  # 1 to 4 are trained
+    text = words(figure)
+    assert "Task parity, trained to 4 bits and tested to 8" in text and "digits" not in text
+    assert "pe0: out of distribution" in text
+    assert_nothing_is_cut_off(figure)
+
+
+def test_the_page_of_one_axis() -> None:
+    made = report(panels(["fire", "rope"]))
+    numbers = content(made)
+    assert numbers["lines"] and numbers["shape"] == [1, 8]
+    for encoding, grids in zip(numbers["encodings"], made.panels, strict=True):
+        shown = encoding["choices"]["mean"]
+        mean, low, high = expected(list(grids))
+        np.testing.assert_allclose(np.divide(shown["exact"], shown["total"]), mean)
+        np.testing.assert_allclose([shown["low"], shown["high"]], [low, high], atol=1e-4)
+    assert numbers["regions"]["cells"] == "00001111"
+    head = Page(page(made)).rows[0]
+    assert "one longer, %" not in head and "out of distribution, %" in head
+    text = " ".join(Page(page(made).partition("<main")[2].partition("<footer")[0]).texts)
+    assert not [word for word in ("sums", "digits", "operand", "cell ") if word in text]
