@@ -228,7 +228,11 @@ def continue_run(
             f"training {record.encoding}, seed {record.seed}, preset {record.preset}: "
             f"{trainer.decoder.num_parameters():,} parameters, {hardware.dtype_name} on "
             f"{hardware.device}, {hardware.attention} attention, "
-            + ("compiled (the first step takes a minute)" if hardware.compiles else "not compiled")
+            + (
+                "compiled (the first step takes a minute or more)"
+                if hardware.compiles
+                else "not compiled"
+            )
             + (f", {processes.size} processes" if processes.size > 1 else "")
             + (f", from step {trainer.step}" if trainer.step else "")
             + (f", on the problems of {options.data}" if options.data else "")

@@ -118,5 +118,5 @@ def visible_gpus() -> list[str]:
     """List the GPUs that jobs may use, as CUDA_VISIBLE_DEVICES names them."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
-        return [name for name in named.split(",") if name.strip()]
+        return [name for name in named.split(",") if name.strip() not in ("", "-1")]
     return [str(number) for number in range(torch.cuda.device_count())]
