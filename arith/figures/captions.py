@@ -177,9 +177,9 @@ def preset_words(preset: str, settings: Mapping[str, int | float | str]) -> str:
     """Return "mini", or "mini with steps=2,000, batch_size=64"."""
 
     def text(value: int | float | str) -> str:
-        return (
-            value if isinstance(value, str) else f"{value:{',' if isinstance(value, int) else 'g'}}"
-        )
+        if isinstance(value, str | bool):
+            return str(value)
+        return f"{value:{',' if isinstance(value, int) else 'g'}}"
 
     if not settings:
         return preset

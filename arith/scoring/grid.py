@@ -282,7 +282,7 @@ def _nullable(sums: NDArray[Any], counts: Ints) -> Any:
 
 
 _CELLS = ("exact", "total", "right_share", "first_wrong")
-_Scalar = int | float | Text
+_Scalar = bool | int | float | Text
 _Value = TypeVar("_Value")
 
 

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tape_arith.arith.figures.captions import preset_words
 from tape_arith.arith.runs import record
+from tape_arith.arith.runs.folder import existing_run
+from tape_arith.arith.runs.weights import trained_decoder
+from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.tasks.task import tasks
 from tests.helpers.tiny_runs import SETTINGS, contents, done, refused, settings
 
@@ -105,3 +109,21 @@ def test_a_preset_on_another(mine: Path) -> None:
     assert record.load_preset("mine") == replace(mini, steps=1_500)
     mine.write_text('base = "mine"\n')
     assert "its base leads back to itself" in refused("list", "mine", code=1)
+
+
+def test_variants_of_the_decoder_reach_grids_and_captions(here: Path) -> None:
+    variant = ("norm=deepnorm", "loops=2", "input_injection=true")
+    changed = [word for pair in variant for word in ("--set", pair)]
+    done("run", "--pe", "tape", *settings(), *changed)
+    (file,) = here.glob("runs/**/run.json")
+    folder = existing_run(file.parent)
+    run = folder.record()
+    decoder, _ = trained_decoder(folder, run.name, run)
+    for config in (decoder.config, run.config):
+        assert (config.norm, config.loops, config.input_injection) == ("deepnorm", 2, True)
+    assert decoder.pe.setting.loops == 2
+    grid = Grid.load(folder.grid_file())
+    words = preset_words(
+        grid.preset, {key: grid.settings[key] for key in ("norm", "input_injection")}
+    )
+    assert words == "mini with norm=deepnorm, input_injection=True"
