@@ -3,7 +3,8 @@
 encoding.py      the interface of an encoding; sequences.py is what its hooks receive
 decoder.py       the transformer around it, attention.py and cpu_kernels.py its computation
 build.py         from a name to a decoder, prepared for its hardware: backend, compiled blocks
-contract.py      what every encoding promises, checked by `tape-arith check`
+contract.py      what every encoding promises, checked by `tape-arith check`; promises.py
+                 reports what holds
 hardware.py      device, precision and threads
 names.py         names on the command line, read without torch; locate.py finds their files,
                  declarations.py reads their options

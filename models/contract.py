@@ -2,16 +2,14 @@
 
 Each check takes an encoding's name, builds a small decoder in float64 with all parameters
 perturbed (zero-initialized parts would hide a fault) and raises AssertionError with what broke, or
-returns why it does not apply. Its docstring states the promise and, after "Usually:", what commonly
-breaks it; both are printed. Whether the formula is the paper's, only a naive twin can tell.
+returns why it does not apply (promises.py prints both). Whether the formula is the paper's, only a
+naive twin can tell.
 
 Legend: B batch, T tokens, V vocabulary.
 """
 
-import inspect
-import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,9 +18,10 @@ from torch import Tensor
 from tape_arith.models.build import build_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.encoding import Setting, Workload
-from tape_arith.models.errors import USER_CODE_ERRORS, UsageError, describe_error
+from tape_arith.models.errors import UsageError
 from tape_arith.models.locate import Location, declarations, locate
 from tape_arith.models.names import Name, source_hashes
+from tape_arith.models.promises import Check, CheckOutcome, ContractReport, outcome_of
 from tape_arith.models.sequences import Sequences
 
 VOCABULARY = 19
@@ -248,46 +247,10 @@ def check_bfloat16(name: Name | str) -> None:
     assert bool(plain.isfinite().all()), "logits of bfloat16 weights that are not finite"
 
 
-Check = Callable[[Name], str | None]
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[Check[Name], ...] = (
     *(check_shape, check_causal, check_order, check_no_dead_parameter, check_rows),
     *(check_deterministic, check_prefix, check_packed, check_bfloat16),
 )
-
-
-@dataclass(frozen=True)
-class CheckOutcome:
-    """The outcome of one check.
-
-    expected  the promise
-    happened  what broke it, or why it does not apply
-    cause     the usual causes, if it broke
-    """
-
-    check: str
-    holds: bool
-    expected: str
-    happened: str = ""
-    cause: str = ""
-    applies: bool = True
-
-
-@dataclass(frozen=True)
-class ContractReport:
-    """The outcomes of all checks of an encoding.
-
-    sources   SHA-256, by name, of each file that is not built in
-    warnings  facts that no check can test
-    """
-
-    name: str
-    sources: dict[str, str]
-    outcomes: tuple[CheckOutcome, ...]
-    warnings: tuple[str, ...]
-
-    @property
-    def holds(self) -> bool:
-        return all(outcome.holds for outcome in self.outcomes)
 
 
 def examine(name: Name) -> ContractReport:
@@ -311,42 +274,10 @@ def examine(name: Name) -> ContractReport:
     return ContractReport(str(name), sources, tuple(outcomes), tuple(warnings))
 
 
-def run_check(check: Check, name: Name) -> CheckOutcome:
+def run_check(check: Check[Name], name: Name) -> CheckOutcome:
     """Run one check on `name`. Raises UsageError if the encoding refuses how it is used."""
-    title = check.__name__.removeprefix("check_").replace("_", " ")
-    expected, _, cause = " ".join((inspect.getdoc(check) or "").split()).partition(" Usually: ")
-    try:
-        reason = check(name)
-    except UsageError:
-        raise
-    except USER_CODE_ERRORS as error:
-        happened = describe_error(error, *(location.file for location in _locations(name)))
-        origin = traceback.extract_tb(error.__traceback__)[-1].filename
-        if isinstance(error, AssertionError) and origin == __file__:
-            happened = str(error)
-        if "can't allocate memory" in happened:  # as torch says on a CPU
-            cause = "an option, or a table, that is larger than the memory."
-        return CheckOutcome(title, False, expected, happened, cause)
-    return CheckOutcome(title, True, expected, reason or "", applies=reason is None)
-
-
-def as_text(report: ContractReport) -> str:
-    """Write one line per check, three for a broken one."""
-    lines = [report.name]
-    first_check: dict[str, str] = {}  # by message: one crash breaks many checks
-    for outcome in report.outcomes:
-        state = "BROKEN" if not outcome.holds else "holds " if outcome.applies else "none  "
-        lines.append(f"  {state} {outcome.check}: {outcome.expected}")
-        if not outcome.applies:
-            lines.append(f"         does not apply: {outcome.happened}")
-        elif outcome.happened in first_check:
-            lines.append(f"         but: the same as in {first_check[outcome.happened]}")
-        elif not outcome.holds:
-            first_check[outcome.happened] = outcome.check
-            lines += [f"         but: {outcome.happened}", f"         usually: {outcome.cause}"]
-    lines += [f"  note: {warning}" for warning in report.warnings]
-    applied = [outcome.holds for outcome in report.outcomes if outcome.applies]
-    return "\n".join([*lines, f"{sum(applied)} of {len(applied)} checks hold"])
+    files = [location.file for location in _locations(name)]
+    return outcome_of(check, name, files, through=(UsageError,))
 
 
 def _locations(name: Name) -> list[Location]:

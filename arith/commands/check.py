@@ -1,4 +1,4 @@
-"""`tape-arith check`: check that an encoding keeps the contract."""
+"""`tape-arith check`: check that an encoding or a task keeps its contract."""
 
 import json
 from dataclasses import asdict
@@ -13,26 +13,38 @@ EXAMPLE = "tape-arith check mine.py:Mine"
 SCHEMA = 1
 
 
+def _complete(incomplete: str) -> list[str]:
+    return option.complete_encoding(incomplete) + option.complete_task(incomplete)
+
+
 def command(
     name: Annotated[
         str,
         typer.Argument(
             metavar="FILE.py:CLASS|NAME",
             help="The class of a file, or a name of `tape-arith list`; with its options, if any.",
-            autocompletion=option.complete_encoding,
+            autocompletion=_complete,
         ),
     ],
     as_json: option.AsJson = False,
 ) -> None:
-    """Check an encoding: causal, aware of order, without dead parameters, and so on. Runs its code.
+    """Check an encoding (causal, aware of order, ...) or a task (bounds, ...). Runs its code.
 
     Exits with 1 where it breaks a promise, and says of each what was expected, what happened and
     how that usually comes about.
     """
-    from tape_arith.models.contract import as_text, examine
-    from tape_arith.models.names import parse
+    from tape_arith.arith.tasks.task import is_task
+    from tape_arith.models.promises import as_text
 
-    report = examine(parse(name))
+    if is_task(name):
+        from tape_arith.arith.data.task_contract import examine as examine_task
+
+        report = examine_task(name)
+    else:
+        from tape_arith.models.contract import examine
+        from tape_arith.models.names import parse
+
+        report = examine(parse(name))
     if as_json:
         print(json.dumps({"schema": SCHEMA, "holds": report.holds, **asdict(report)}, indent=1))
     else:

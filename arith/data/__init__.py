@@ -4,4 +4,5 @@ bucket.py         the stream: problem i is a pure function of task, seed, split 
 dataset.py        a dataset on disk: its manifest, reading and verifying it
 write_dataset.py  write one in several threads, resumed after a kill; text and Parquet
 rows.py           padded or packed rows of a batch
+task_contract.py  what every task promises, checked by `tape-arith check`
 """

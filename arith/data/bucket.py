@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.tasks.families.numbers import Int64, UInt32
 from tape_arith.arith.tasks.families.random_words import half_words, words
-from tape_arith.arith.tasks.task import Problems, Task, concatenate, load_task
+from tape_arith.arith.tasks.task import Problems, Task, concatenate, load_task, task_errors
 
 EVALUATION, CARRY = "evaluation", "carry"
 SPLITS = (EVALUATION, CARRY)
@@ -102,7 +102,8 @@ class Bucket:
     @property
     def longest(self) -> int:
         """Tokens of the longest problem, the end token included."""
-        return load_task(self.task).longest(self.most)
+        with task_errors(self.task):
+            return load_task(self.task).longest(self.most)
 
     def problems(self, start: int, stop: int) -> Problems:
         """Return problems start .. stop - 1, all in memory."""
@@ -133,11 +134,12 @@ class Bucket:
     def drawn(self, start: int, stop: int) -> Any:
         """Return what the task draws for problems start .. stop - 1, as in two arrays of digits."""
         task, lengths = load_task(self.task), self.axis_lengths(start, stop)
-        if self.split == CARRY:
-            halves = self._halves("digits", start, stop, task.hard_halves(self.most))
-            return task.draw_hard(lengths, halves)
-        halves = self._halves("digits", start, stop, 2 * task.words_each(self.most))
-        return task.draw(lengths, halves, self.most)
+        with task_errors(self.task):
+            if self.split == CARRY:
+                halves = self._halves("digits", start, stop, task.hard_halves(self.most))
+                return task.draw_hard(lengths, halves)
+            halves = self._halves("digits", start, stop, 2 * task.words_each(self.most))
+            return task.draw(lengths, halves, self.most)
 
     def keys(self, start: int, stop: int, draw: int = 0) -> Int64:
         """Return a seed for a model's random choices about each problem, int64[n] >= 0.
@@ -167,7 +169,9 @@ class Bucket:
     def _chunk(self, start: int, stop: int) -> Problems:
         task = load_task(self.task)
         format_halves = self._halves("format", start, stop, task.num_format_halves)
-        return task.problems(self.drawn(start, stop), self.axis_lengths(start, stop), format_halves)
+        drawn, lengths = self.drawn(start, stop), self.axis_lengths(start, stop)
+        with task_errors(self.task):
+            return task.problems(drawn, lengths, format_halves)
 
 
 def _check_operands(task: Task[Any], max_operands: int) -> None:

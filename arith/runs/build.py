@@ -11,10 +11,11 @@ import torch
 
 from tape_arith.arith.data.dataset import FILE, Dataset, Identity
 from tape_arith.arith.data.rows import prepend_bos
+from tape_arith.arith.data.task_contract import broken_promise
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.record import RunRecord, TrainOptions, load_preset
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
-from tape_arith.arith.tasks.task import Problems, load_task
+from tape_arith.arith.tasks.task import Problems, load_task, task_hash
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.batches import Source
 from tape_arith.arith.training.config import DATASETS, Config
@@ -43,6 +44,8 @@ def check_trainable(config: Config, name: Name, compute: AttentionChoice = AUTO)
             f"{heads or f'hidden_size={width}'}"
         )
     config.evaluation_bucket()
+    if task := tuple(task_hash(config.task).items()):
+        _check_task(config.task, task)
     if sources := _sources(name.encoding):
         _check_promises(Encoding(name.encoding.parts), sources)
     resolve_attention(detect(*compute), blueprint(config, name).needs)
@@ -226,6 +229,16 @@ def _check_promises(encoding: Encoding, sources: _Sources) -> None:
                 f"{encoding} breaks a promise ({outcome.check}): {outcome.happened}; "
                 f"`tape-arith check {encoding}` looks at all of them"
             )
+
+
+@lru_cache(maxsize=64)
+def _check_task(task: str, sources: _Sources) -> None:
+    """Raise UsageError if a user's task breaks a promise."""
+    if broken := broken_promise(task):
+        raise UsageError(
+            f"task {task} breaks a promise ({broken}); `tape-arith check {task}` looks at all of "
+            "them"
+        )
 
 
 def as_user_error(error: BaseException, encoding: Encoding) -> Failure | None:

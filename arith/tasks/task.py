@@ -8,21 +8,30 @@ n  problems
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from tape_arith.arith.errors import UsageError
+from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.tasks.families.numbers import Int64, UInt8, UInt32
 from tape_arith.arith.tasks.families.random_words import below
 from tape_arith.arith.tasks.families.tokens import BLANK, EOS, PAD, Vocabulary
 from tape_arith.arith.tasks.families.writing import Field, Format, Writer
 from tape_arith.models.declarations import Declaration, Value
 from tape_arith.models.errors import USER_CODE_ERRORS, describe_error
-from tape_arith.models.locate import Location, declared, in_folder, installed, on_disk, select
+from tape_arith.models.locate import (
+    Location,
+    declared,
+    in_folder,
+    installed,
+    normalized,
+    on_disk,
+    select,
+)
 from tape_arith.models.names import NamePart, read_part
 
 _TASKS = Path(__file__).parent
@@ -298,6 +307,21 @@ def _with_blanks(problems: Problems, halves: UInt32) -> Problems:
     )
 
 
+@contextmanager
+def task_errors(name: str) -> Iterator[None]:
+    """Turn errors of the code of a task that is not built in into a Failure that names the line."""
+    try:
+        yield
+    except USER_CODE_ERRORS as error:
+        place = locate_task(parse_task(name).name)
+        if place.is_builtin or isinstance(error, UsageError | Failure | OSError):
+            raise
+        raise Failure(
+            f"task {name} failed: {describe_error(error, place.file)[:500]}; "
+            f"`tape-arith check {name}` looks into it"
+        ) from error
+
+
 def task_places() -> list[Location]:
     """Return where tasks are defined, in this folder and installed packages, importing none."""
     files = in_folder(_TASKS, "tape_arith.arith.tasks")
@@ -325,6 +349,22 @@ def locate_task(name: str) -> Location:
     return select("task", task_places(), name)
 
 
+def is_task(text: str) -> bool:
+    """Tell whether a name is a task's, not an encoding's. Of FILE.py:CLASS, it runs the file.
+
+    Raises UsageError if the file cannot be imported or has no such class.
+    """
+    name, _, class_name = text.partition(":")
+    if not name.endswith(".py"):
+        return normalized(name) in tasks()
+    if "+" in text or "@" in text:  # parts of an encoding
+        return False
+    place = on_disk(name, class_name.partition(":")[0])
+    place.declaration()
+    leaf = getattr(place.load(), place.class_name, None)
+    return isinstance(leaf, type) and issubclass(leaf, Task)
+
+
 def parse_task(text: str) -> NamePart:
     """Parse the name of a task with its options; options at their defaults are dropped.
 
@@ -346,13 +386,13 @@ def task_hash(text: str) -> dict[str, str]:
     if place.is_builtin:
         return {}
     sha256 = place.sha256()
-    if _loaded_files.get(place, sha256) != sha256:
+    if _loaded.get(place.name, (place, sha256)) != (place, sha256):
         load_task.cache_clear()
     return {place.name: sha256}
 
 
-_loaded_files: dict[Location, str] = {}
-"""The SHA-256 of each file of `load_task` that is not built in."""
+_loaded: dict[str, tuple[Location, str]] = {}
+"""The file and its SHA-256 of each task of `load_task` that is not built in, by name."""
 
 
 @lru_cache
@@ -365,7 +405,7 @@ def load_task(text: str) -> Task[Any]:
     part = parse_task(text)
     place = locate_task(part.name)
     if not place.is_builtin:
-        _loaded_files[place] = place.sha256()
+        _loaded[place.name] = place, place.sha256()
     module = place.load()
     leaves = [
         value

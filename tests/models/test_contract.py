@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from tape_arith.models import contract
-from tape_arith.models.contract import CheckOutcome, ContractReport, as_text, examine
+from tape_arith.models.contract import examine
 from tape_arith.models.locate import known_names
 from tape_arith.models.names import parse
+from tape_arith.models.promises import CheckOutcome, ContractReport, as_text
 from tests.helpers.small_decoders import NUMBERINGS
 from tests.helpers.tiny_runs import call, refused
 from tests.models.test_oracles import ABLATIONS

@@ -15,6 +15,7 @@ from tape_arith.models.build import build_decoder
 from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.locate import known_names
 from tape_arith.models.names import parse
+from tape_arith.models.promises import as_text
 from tests.helpers.small_decoders import setting_of
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -39,7 +40,7 @@ def test_contract(name: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> N
     decoder_for = partial(contract.decoder_for, num_layers=layers, **VARIANTS[variant])
     monkeypatch.setattr(contract, "decoder_for", decoder_for)
     report = contract.examine(parse(name))
-    assert report.holds, contract.as_text(report)
+    assert report.holds, as_text(report)
 
 
 def built(name: str = "rope", **variant: Any) -> Decoder:

@@ -20,21 +20,21 @@ from tape_arith.arith.tasks.families.two_operands import TwoOperands, longer
 
 
 class NoCarry(TwoOperands):
-    """The sum of each place by itself, plus a constant.
+    """The sum of each place by itself, times a constant.
 
-    plus  a constant
+    times  a constant
     """
 
     version = 1
     symbol = "+"
     example = "48+5"
 
-    def __init__(self, *, plus: int = 0) -> None:
+    def __init__(self, *, times: int = 1) -> None:
         super().__init__()
-        self.plus = plus
+        self.times = times
 
     def answer(self, a: Digits, b: Digits) -> Digits:
-        values = (a.values + b.values + self.plus) % 10
+        values = (a.values + b.values) * self.times % 10
         return Digits(values, np.maximum(a.lengths, b.lengths))
 
     def answer_digits(self, lengths: Int64) -> Int64:
@@ -90,12 +90,12 @@ def test_names_of_presets() -> None:
 def test_a_file_that_changes_is_another_task(here: Path) -> None:
     file = Path("no_carry.py")
     file.write_text(NO_CARRY)
-    run = train("--task", "no_carry.py:NoCarry:plus=0")
+    run = train("--task", "no_carry.py:NoCarry:times=1")
     assert str(run.path) == "runs/mini@no_carry.py@NoCarry/rope/seed-0"
     assert list(run.record().sources) == ["task no_carry.py:NoCarry"]
     first = done("score", run.path, "--json").out
 
-    file.write_text(NO_CARRY.replace("plus: int = 0", "plus: int = 1"))
+    file.write_text(NO_CARRY.replace("times: int = 1", "times: int = 3"))
     with untouched(run.path):
         for command in (["score"], ["train"], ["ask", "1+1"]):
             line = refused(command[0], run.path, *command[1:])

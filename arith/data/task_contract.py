@@ -1,0 +1,251 @@
+"""Check what every task promises: `tape-arith check NAME`.
+
+The checks draw small problems, and some of hundreds of digits. Whether the answers are right, only
+a second computation can tell, as with Python's integers.
+
+n  problems
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.tasks.families.tokens import BLANK, DIGIT_ZERO, EOS
+from tape_arith.arith.tasks.task import (
+    Problems,
+    concatenate,
+    load_task,
+    locate_task,
+    parse_task,
+    task_hash,
+)
+from tape_arith.models.locate import Location
+from tape_arith.models.promises import Check, ContractReport, outcome_of
+
+_DIGITS, _OPERANDS = 6, 5
+_LONG = 300
+"""Digits of the longest problems: no number of so many fits into an integer of the machine."""
+_COUNT = 2_000
+_NO_PROBLEMS = ("", "?", "1,,+-x", "one")
+
+
+def _bucket(name: str, digits: int = _DIGITS) -> Bucket:
+    counts = any(axis.counts == "operands" for axis in load_task(name).axes)
+    return Bucket(name, digits, 0, "contract", _OPERANDS if counts else 0)
+
+
+def _problems(name: str) -> Problems:
+    return _bucket(name).problems(0, _COUNT)
+
+
+def _each(problems: Problems) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the tokens of each prompt and of its answer, end token included."""
+    ends = problems.starts + problems.prompt_lengths
+    for start, end, stop in zip(
+        problems.starts, ends, problems.starts + problems.lengths, strict=True
+    ):
+        yield problems.tokens[start:end].tobytes(), problems.tokens[end:stop].tobytes()
+
+
+def check_builds(name: str) -> None:
+    """It is built with its options, makes problems, and its `example` is one of them.
+
+    Usually: a symbol that the vocabulary lacks and `symbols` does not name; arrays whose first
+    dimension is not that of the problems.
+    """
+    _problems(name)
+    load_task(name).parse(load_task(name).example)
+
+
+def check_tokens(name: str) -> None:
+    """Problems are as long as they say, of tokens of the vocabulary, with one end token, the last.
+
+    Usually: digits written without the Writer, as 0 to 9 and not as ids; `lengths` of a Field that
+    count other tokens than it has.
+    """
+    problems, task = _problems(name), load_task(name)
+    tokens = problems.tokens
+    assert len(tokens) == problems.lengths.sum(), (
+        f"{len(tokens):,} tokens where the lengths say {problems.lengths.sum():,}"
+    )
+    unknown = tokens[(tokens >= len(task.vocabulary)) | ((tokens < DIGIT_ZERO) & (tokens != EOS))]
+    assert not len(unknown), f"the token {unknown[0]} is none of its symbols"
+    last = problems.starts + problems.lengths - 1
+    assert np.array_equal(np.flatnonzero(tokens == EOS), last), "an end token inside a problem"
+
+
+def check_bounds(name: str) -> None:
+    """No problem is longer than the bounds that follow from its lengths.
+
+    Usually: a last carry, a separator or '=' that `answer_bound` or `prompt_bound` does not count;
+    `draw` makes other lengths than it is asked for.
+    """
+    problems, task = _problems(name), load_task(name)
+    lengths = _bucket(name).axis_lengths(0, _COUNT)
+    bounds = task.prompt_bound(lengths)
+    for part, actual, bound in (
+        ("prompt", problems.prompt_lengths, bounds),
+        ("problem", problems.lengths, problems.final_lengths),
+    ):
+        worst = int(np.argmax(actual - bound))
+        assert actual[worst] <= bound[worst], (
+            f"a {part} of {actual[worst]} tokens where its bound is {bound[worst]}, "
+            f"at the lengths {lengths[worst].tolist()}"
+        )
+
+
+def check_final_length(name: str) -> None:
+    """The bound of a problem follows from its own lengths, whatever stands beside it.
+
+    Usually: a maximum over all problems, of which the scored ones have other neighbours; a number
+    that the drawn digits left on `self`, which tells of the answer.
+    """
+    problems, task = _problems(name), load_task(name)
+    lengths = _bucket(name).axis_lengths(0, _COUNT)
+    for row in range(min(100, len(problems.lengths))):
+        one = slice(row, row + 1)
+        alone = task.final_lengths(lengths[one], problems.prompt_lengths[one])
+        assert alone[0] == problems.final_lengths[row], (
+            f"a bound of {problems.final_lengths[row]} tokens among other problems, "
+            f"{alone[0]} alone"
+        )
+
+
+def check_lengths(name: str) -> None:
+    """Longer problems have longer prompts, on each axis.
+
+    Usually: `draw` takes no notice of `lengths`; an axis in the wrong column of `lengths`.
+    """
+    problems, task = _problems(name), load_task(name)
+    sizes = np.array([len(prompt.replace(bytes([BLANK]), b"")) for prompt, _ in _each(problems)])
+    lengths = problems.axis_lengths
+    for axis, declared in enumerate(task.axes):
+        others = np.delete(lengths, axis, axis=1)
+        alike = (others == others.min(axis=0)).all(axis=1)  # padding hides what is shorter
+        shortest, longest = (
+            sizes[alike & (lengths[:, axis] == extreme)].mean()
+            for extreme in (lengths[:, axis].min(), lengths[:, axis].max())
+        )
+        assert longest > shortest, (
+            f"the prompts with the most {declared.name} have {longest:.1f} tokens in the mean, "
+            f"those with the fewest {shortest:.1f}"
+        )
+
+
+def check_cells(name: str) -> None:
+    """A block of problems has every combination of lengths once.
+
+    Usually: problems that say which lengths they turned out to have, as without a leading zero,
+    and not which they were asked for.
+    """
+    bucket = _bucket(name)
+    blocks = _COUNT // bucket.num_cells
+    lengths = bucket.problems(0, blocks * bucket.num_cells).axis_lengths
+    for block in lengths.reshape(blocks, bucket.num_cells, -1):
+        cells = len(np.unique(block, axis=0))
+        assert cells == bucket.num_cells, f"{cells} of {bucket.num_cells} cells in a block"
+
+
+def check_slices(name: str) -> None:
+    """A problem is the same whenever and beside whichever others it is made.
+
+    Usually: numpy's own random numbers (take those of `halves`); something kept on `self`; an
+    array that is as wide as the longest number and is drawn from as a whole.
+    """
+    bucket, together = _bucket(name), _problems(name)
+    stops = (0, 1, 2, 50, _COUNT)
+    parts = [bucket.problems(*pair) for pair in pairwise(stops)]
+    apart = concatenate(parts)
+    for field in ("tokens", "lengths", "prompt_lengths", "axis_lengths"):
+        same = np.array_equal(getattr(together, field), getattr(apart, field))
+        assert same, f"other {field.replace('_', ' ')} when made in parts"
+
+
+def check_answers(name: str) -> None:
+    """Answers are not empty, not all the same, and one prompt has one answer.
+
+    Usually: something is drawn that the prompt does not show; numbers of no digits, as for 0.
+    """
+    answers: dict[bytes, bytes] = {}
+    for prompt, answer in _each(_problems(name)):
+        text = load_task(name).vocabulary.decode(prompt)
+        assert len(answer) > 1, f"an empty answer to {text}"
+        assert answers.setdefault(prompt, answer) == answer, f"two answers to {text}"
+    assert len(set(answers.values())) > 1, "all answers are the same"
+
+
+def check_reading(name: str) -> None:
+    """What is no problem is refused in one line, where a person may write one.
+
+    Usually: int() of what is no number; a pattern that takes an empty text.
+    """
+    for written in _NO_PROBLEMS:
+        try:
+            load_task(name).parse(written)
+        except UsageError:
+            continue
+        raise AssertionError(f"it takes {written!r} for a problem")
+
+
+def check_any_length(name: str) -> str | None:
+    """Problems of hundreds of digits are made, within their bounds.
+
+    Usually: int64, which ends at 18 digits; powers of ten.
+    """
+    try:
+        bucket = _bucket(name, _LONG)
+    except UsageError as error:
+        return str(error)
+    problems = bucket.problems(0, 50)
+    assert (problems.lengths <= problems.final_lengths).all(), "a problem longer than its bound"
+    return None
+
+
+CHECKS: tuple[Check[str], ...] = (
+    *(check_tokens, check_bounds, check_final_length, check_lengths, check_cells),
+    *(check_slices, check_answers, check_reading, check_any_length),
+)
+
+
+def examine(name: str) -> ContractReport:
+    """Run every check on a task, or `check_builds` alone if that one fails.
+
+    Raises UsageError as `load_task` does.
+    """
+    sources, name = task_hash(name), load_task(name).name
+    place = locate_task(parse_task(name).name)
+    outcomes = [outcome_of(check_builds, name, [place.file])]
+    if outcomes[0].holds:
+        outcomes += [outcome_of(check, name, [place.file]) for check in CHECKS]
+    return ContractReport(name, sources, tuple(outcomes), tuple(_warnings(place)))
+
+
+def broken_promise(name: str) -> str:
+    """Say in one line which promise a task breaks first; "" if it keeps all."""
+    for outcome in examine(name).outcomes:
+        if not outcome.holds:
+            return f"{outcome.check}: {outcome.happened}"
+    return ""
+
+
+def _warnings(place: Location) -> Iterator[str]:
+    """Describe what the file should declare but does not, and what no check can test."""
+    declared = place.declaration()
+    for key, option in declared.options.items():
+        if option.problem:
+            yield f"{declared.class_name}: option '{key}' {option.problem}"
+        elif not option.meaning:
+            yield (
+                f"{declared.class_name}: its docstring has no line `{key}  ...`, which says what "
+                "the option means"
+            )
+    if not declared.summary:
+        yield f"{declared.class_name} has no docstring: its first line is what `list` shows"
+    if not place.is_builtin:
+        yield (
+            "no check knows whether the answers are right: compute some once more, as with "
+            "Python's integers"
+        )

@@ -1,0 +1,137 @@
+"""The contract of tasks: every task keeps it, and each check has a slip that it alone sees."""
+
+from pathlib import Path
+
+import pytest
+
+from tape_arith.arith.data import task_contract
+from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.errors import Failure
+from tape_arith.arith.tasks.task import task_hash, tasks
+from tape_arith.models.promises import as_text
+from tests.helpers.tiny_runs import call, done, refused, settings
+
+FORMATS = (
+    "addition:order=plain:scratchpad=true",
+    "addition:hints=true:markers=99:pad=true:spaces=9",
+    "copy:hints=true",
+    "modular-sum:modulus=10000:spaces=3",
+    "multiplication:scratchpad=true",
+    "or:op=xor:pad=true",
+    "sort:order=plain:pad=true",
+    "subtraction:hints=true:order=plain",
+    "sum:scratchpad=true:hints=true",
+)
+MINE = '''
+import numpy as np
+
+from tape_arith.arith.tasks.families.numbers import digits_of
+from tape_arith.arith.tasks.families.strings import OneString
+from tape_arith.arith.tasks.families.writing import Field
+
+
+class Mine(OneString):
+    """The same string."""
+
+    version = 1
+    example = "3014"
+
+    def answer(self, string):
+        return string
+
+    def answer_digits(self, lengths):
+        return lengths[:, 0]
+'''
+SLIPS = {
+    "builds": """
+    def draw(self, lengths, halves, most):
+        return super().draw(lengths[1:], halves, most)
+""",
+    "tokens": """
+    def answer_fields(self, drawn, write):
+        marks = np.full((len(drawn.lengths), 1), 2, np.uint8)
+        return [Field(marks, np.ones(len(marks), np.int64)), *super().answer_fields(drawn, write)]
+
+    def answer_bound(self, lengths):
+        return lengths[:, 0] + 1
+""",
+    "bounds": """
+    def prompt_bound(self, lengths):
+        return lengths[:, 0]
+""",
+    "final length": """
+    def answer_bound(self, lengths):
+        return np.full(len(lengths), lengths.max())
+""",
+    "lengths": """
+    def draw(self, lengths, halves, most):
+        return super().draw(np.minimum(lengths, 1), halves, most)
+""",
+    "cells": """
+    def problems(self, drawn, lengths, format_halves):
+        made = super().problems(drawn, lengths, format_halves)
+        return made._replace(axis_lengths=np.maximum(lengths, 2))
+""",
+    "slices": """
+    def draw(self, lengths, halves, most):
+        string = super().draw(lengths, halves, most)
+        string.values[:, 0] = np.random.default_rng().integers(10, size=len(lengths))
+        return string
+""",
+    "answers": """
+    def answer(self, string):
+        shown = string.values[:, 0] > 0
+        return type(string)(string.values * shown[:, None], string.lengths * shown)
+""",
+    "reading": """
+    def read(self, written):
+        string = digits_of([str(int(written))])
+        return string, string.lengths[None]
+""",
+    "any length": """
+    def answer_digits(self, lengths):
+        return np.minimum(lengths[:, 0], 18)
+""",
+}
+
+
+def write(slip: str = "") -> None:
+    Path("mine.py").write_text(MINE + slip)
+
+
+@pytest.mark.parametrize("name", [*tasks(), *FORMATS])
+def test_every_task_keeps_it(name: str) -> None:
+    report = task_contract.examine(name)
+    assert report.holds and not report.warnings, as_text(report)
+
+
+@pytest.mark.parametrize("check", SLIPS)
+def test_each_check_sees_its_slip_alone(check: str, here: Path) -> None:
+    write(SLIPS[check])
+    report = task_contract.examine("mine.py:Mine")
+    assert [outcome.check for outcome in report.outcomes if not outcome.holds] == [check]
+    line = refused("train", "--pe", "rope", "--task", "mine.py:Mine", *settings())
+    assert f"task mine.py:Mine breaks a promise ({check}: " in line
+    assert not Path("runs").exists()
+
+
+def test_it_is_checked_by_name_and_by_file(here: Path) -> None:
+    write()
+    assert done("check", "mine.py:Mine").out.endswith("10 of 10 checks hold\n")
+    assert done("check", "sort:pad=true").out.startswith("sort:pad=true\n  holds  builds: It is")
+    write("\n    def read(self, written):\n        return {}[written]\n")
+    assert "KeyError: '3014' (line 22 of mine.py)" in refused("check", "mine.py:Mine")
+    write(SLIPS["reading"])
+    result = call("check", "mine.py:Mine")
+    assert result.code == 1 and "but: ValueError: invalid literal" in result.out
+    assert "usually: int() of what is no number;" in result.out
+    Path("mine.py").write_text("import nothing_of_the_kind\n\n\nclass Mine:\n    pass\n")
+    assert "mine.py:Mine cannot be imported" in refused("check", "mine.py:Mine")
+
+
+def test_a_task_that_fails_later_is_blamed(here: Path) -> None:
+    """At lengths that no check has met."""
+    write(SLIPS["final length"].replace("np.full(", "exit(0) if lengths.max() == 9 else np.full("))
+    task_hash("mine.py:Mine")  # as training and scoring do first: it is loaded anew
+    with pytest.raises(Failure, match=r"^task mine\.py:Mine failed: SystemExit: 0 \(line 22 of"):
+        Bucket("mine.py:Mine", 9, 0, "train")
