@@ -22,12 +22,13 @@ from tape_arith.arith.tasks.task import load_task, parse_task, tasks
 from tape_arith.arith.training.config import Config
 from tape_arith.models import contract
 from tape_arith.models.build import build
-from tape_arith.models.contract import as_text, examine
+from tape_arith.models.contract import examine
 from tape_arith.models.encoding import Setting
 from tape_arith.models.errors import UndefinedEncoding
 from tape_arith.models.families.learned_table import PlaceTable
 from tape_arith.models.locate import known_names
 from tape_arith.models.names import parse
+from tape_arith.models.promises import as_text
 from tape_arith.models.sequences import Sequences
 from tests.helpers.oracles import tables
 from tests.helpers.small_decoders import digits
