@@ -1,5 +1,6 @@
 """Tasks and their problems; README.md says how to add one. Never imports torch.
 
-task.py      the interface, the registry of tasks, tokens, random words by key and index
-addition.py  the sum of two numbers, least significant digit first, and its carry chains
+task.py      the interface of a task, and the registry of tasks
+families/    what several tasks share: numbers, tokens, formats, base classes
+addition.py  a task, as is every other file; this one also draws operands with long carry chains
 """

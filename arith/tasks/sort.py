@@ -41,17 +41,14 @@ class Sort(ListOfNumbers):
         super().__init__(Format(order, pad, spaces=spaces))
 
     def answer_fields(self, drawn: NumberList, write: Writer) -> list[Field]:
-        # Numbers that a list does not have are all 0, and come first: the others stay together.
         order = ascending(drawn.values)
-        lengths = np.take_along_axis(drawn.lengths, order, 1)
+        # Numbers that a list does not have are 0 and come first here: they go to the end.
+        most = order.shape[1]
+        ranks = (np.arange(most) - drawn.counts[:, None]) % most
+        order = np.take_along_axis(order, ranks, 1)
         values = np.take_along_axis(drawn.values, order[:, :, None], 1)
-        fields = []
-        for k in range(lengths.shape[1]):
-            number = NumberList(values, lengths).number(k)
-            # A separator stands before each number but the first that is there.
-            follows = lengths[:, k - 1] > 0 if k else np.zeros(len(lengths), np.bool_)
-            fields += [write.symbol(",", follows), write.number(number)]
-        return fields
+        lengths = np.take_along_axis(drawn.lengths, order, 1)
+        return self.listed(NumberList(values, lengths), write)
 
     def places(self, lengths: Int64) -> Int64:
         return lengths[:, 1]

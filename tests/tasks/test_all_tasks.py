@@ -181,15 +181,16 @@ def expected_text(operands: list[str], o: Options, first: int) -> tuple[str, str
     return prompt + "=", ANSWERS[o.task](operands, o, write)
 
 
-def most_tokens(lengths: list[int], o: Options) -> int:
-    """Count the tokens of the longest answer to operands of these lengths: to nines, mostly."""
+def most_tokens(lengths: list[int], o: Options) -> tuple[int, int]:
+    """Count the tokens of the longest prompt and answer of these lengths: of nines, mostly."""
     if o.task == "modular-sum":
-        return len(str(o.modulus - 1))
+        return 2 * lengths[0], len(str(o.modulus - 1))
     counts = [lengths[1]] * lengths[0] if has_operands(o.task) else lengths
     worst = [("1" if o.task in ("or", "parity") else "9") * count for count in counts]
     if o.task == "subtraction":
-        worst = ["1", max(worst)]
-    return len(expected_text(worst, o, 0)[1])
+        worst = ["1".ljust(lengths[0], "0"), max(worst)]
+    prompt, answer = expected_text(worst, o, 0)
+    return len(prompt), len(answer)
 
 
 def read_operands(prompt: str, lengths: list[int], o: Options) -> tuple[list[str], int]:
@@ -246,7 +247,7 @@ def checked(problems: Problems, name: str) -> list[Problem]:
             assert re.fullmatch(pattern.get(o.task, "[1-9][0-9]*"), operand)
         assert lengths == lengths_of(operands, o)
         assert length == len(text) + 1 and prompt_length == len(prompt) + 1
-        assert final_length == prompt_length + most_tokens(lengths, o) + 1 >= length
+        assert final_length == prompt_length + most_tokens(lengths, o)[1] + 1 >= length
         assert len(prompt) - len(without_blanks) <= o.spaces
         slack = final_length - length
         checked_problems.append(Problem(operands, first, prompt, slack, tuple(lengths)))
@@ -271,7 +272,8 @@ def test_problems_are_as_documented(name: str) -> None:
     trained = checked(bucket(name, 8).problems(0, 400), name)
     small = checked(bucket(name, 2, 3).problems(0, 2500), name)
     checked(bucket(name, 1, 10).problems(0, 300), name)
-    assert bucket(name, 8).longest >= max(map(len, lines(bucket(name, 8).problems(0, 64), name)))
+    most = [4, 8] if has_operands(name) else [8] * len(task.axes)
+    assert bucket(name, 8).longest == sum(most_tokens(most, o)) + o.spaces + 1
     # A problem depends on its operands, its first marker and its blanks alone.
     for problem in trained[:5]:
         written = o.symbol.join(problem.operands)
@@ -489,6 +491,7 @@ def test_wrong_options_are_refused_in_one_line(task: str, words: list[str], tmp_
         ("multiplication", "12*3"),
         ("sum", "12"),
         ("sum", "12+03"),
+        ("sum", "1 2+3"),
         ("sort", "12,,3"),
         ("modular-sum", "3+15"),
         ("or", "012|1"),

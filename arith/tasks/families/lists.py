@@ -84,13 +84,13 @@ class ListOfNumbers(Task[NumberList]):
             drawn = drawn._replace(lengths=np.where(drawn.lengths > 0, longest, 0))
         return self.listed(drawn, write)
 
-    def listed(self, numbers: NumberList, write: Writer, symbol: str | None = None) -> list[Field]:
-        """Write numbers with a symbol between them, by default the task's."""
+    def listed(self, numbers: NumberList, write: Writer) -> list[Field]:
+        """Write numbers with the task's symbol between them."""
         fields = []
         for k in range(numbers.values.shape[1]):
             number = numbers.number(k)
             if k:
-                fields.append(write.symbol(symbol or self.symbol, number.lengths > 0))
+                fields.append(write.symbol(self.symbol, number.lengths > 0))
             fields.append(write.number(number))
         return fields
 
@@ -100,7 +100,7 @@ class ListOfNumbers(Task[NumberList]):
         return bound
 
     def read(self, written: str) -> tuple[NumberList, Int64]:
-        numbers = written.replace(" ", "").split(self.symbol)
+        numbers = [text.strip(" ") for text in written.split(self.symbol)]
         if len(numbers) < 2 or not all(re.fullmatch("[1-9][0-9]*", text) for text in numbers):
             raise self.not_a_problem(written)
         digits = digits_of(numbers)
