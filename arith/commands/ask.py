@@ -26,7 +26,7 @@ def command(
             autocompletion=option.complete_encoding,
         ),
     ],
-    problem: Annotated[str, typer.Argument(help="As in 123+45.")],
+    problem: Annotated[str, typer.Argument(help="As in 123+45; `list TASK` shows how.")],
     preset: option.Preset = None,
     seed: option.Seed = None,
     runs: option.Runs = Path("runs"),
@@ -34,7 +34,7 @@ def command(
     threads: option.Threads = None,
     as_json: option.AsJson = False,
 ) -> None:
-    """Answer a problem greedily: each digit with its probability, and whether it is right."""
+    """Answer a problem greedily: each token with its probability, and whether it is right."""
     from tape_arith.models.names import parse_extrapolation
 
     folder, extrapolation = _find(run, runs, preset, seed)

@@ -1,6 +1,9 @@
 """Answer problems greedily with a trained run, and give the probability of each token."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -10,7 +13,7 @@ from tape_arith.arith.runs.build import user_errors
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.tasks.families.tokens import EOS
-from tape_arith.arith.tasks.task import load_task
+from tape_arith.arith.tasks.task import load_task, task_errors
 from tape_arith.models.build import prepare
 from tape_arith.models.names import AttentionChoice, Name, NamePart
 from tape_arith.models.sequences import Sequences
@@ -22,8 +25,9 @@ _KEY = 0
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """A greedy answer, its tokens in the order of generation: least significant digit first.
+    """A greedy answer, its tokens in the order of generation.
 
+    task           the name of the task
     tokens         end with [EOS], unless the model never ends its answer
     probabilities  one for each token, given the tokens before it
     expected       the right tokens, which end with [EOS]
@@ -31,6 +35,7 @@ class Answer:
 
     run: str
     encoding: str
+    task: str
     problem: str
     tokens: tuple[str, ...]
     probabilities: tuple[float, ...]
@@ -42,8 +47,8 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The answer as people write it, the most significant digit first."""
-        return _written(self.tokens)
+        """The answer as people write it, the most significant digit of a number first."""
+        return _written(self.task, self.tokens)
 
     def content(self) -> dict[str, Any]:
         """Return plain Python for JSON."""
@@ -57,22 +62,21 @@ class Answer:
             "encoding": self.encoding,
             "problem": self.problem,
             "answer": self.text,
-            "expected": _written(self.expected),
+            "expected": _written(self.task, self.expected),
             "right": self.right,
             "tokens": digits,
         }
 
     def __repr__(self) -> str:
         """Write one line with the answer and whether it is right, then one line per token."""
-        verdict = "right" if self.right else f"wrong, it is {_written(self.expected)}"
+        expected = _written(self.task, self.expected)
+        verdict = "right" if self.right else f"wrong, it is {expected}"
         lines = [f"{self.problem} = {self.text}: {verdict} ({self.encoding})"]
-        for place, (token, probability) in enumerate(
-            zip(self.tokens, self.probabilities, strict=True)
-        ):
-            right = self.expected[place] if place < len(self.expected) else "[EOS]"
+        rows = zip(_places(self.task, self.tokens), self.tokens, self.probabilities, strict=True)
+        for number, (place, token, probability) in enumerate(rows):
+            right = self.expected[number] if number < len(self.expected) else "[EOS]"
             note = "" if token == right else f"  not {right}"
-            name = "end" if token == "[EOS]" else f"10^{place}"
-            lines.append(f"  {name:<6}{token:<6}{probability:7.2%}{note}")
+            lines.append(f"  {place:<6}{token:<6}{probability:7.2%}{note}")
         return "\n".join(lines)
 
 
@@ -80,17 +84,20 @@ def answer(folder: RunFolder, written: str, extrapolation: NamePart | None = Non
     """Return the answer of the run in `folder` to the problem `written`, as in "123+45".
 
     Decoding is greedy and in float32. Raises UsageError if `written` is not a problem of the run's
-    task, an operand is longer than `tested_digits`, or the run is not trained to its end.
+    task, longer than the run was tested on, or the run is not trained to its end.
     """
     record = trained_record(folder)
     config, name = record.config, Name(record.name.encoding, extrapolation)
     task = load_task(config.task)
-    problem = task.parse(written)
-    if (digits := int(problem.axis_lengths.max())) > config.tested_digits:
-        raise UsageError(
-            f"'{written}' has an operand of {digits} digits, and {folder.path} takes up to "
-            f"{config.tested_digits}: ask for a shorter one"
-        )
+    with task_errors(config.task):
+        problem = task.parse(written)
+    tested = config.evaluation_bucket().most
+    for axis, length, most in zip(task.axes, problem.axis_lengths[0], tested, strict=True):
+        if length > most:
+            raise UsageError(
+                f"'{written}' has {length} {axis.name}, and {folder.path} takes up to {most}: ask "
+                "for a shorter one"
+            )
     decoder, hardware = trained_decoder(folder, name, record, _UNCOMPILED)
     prompt, most = int(problem.prompt_lengths[0]), int(problem.final_lengths[0])
     tokens, probabilities = problem.tokens[:prompt].tolist(), []
@@ -108,6 +115,7 @@ def answer(folder: RunFolder, written: str, extrapolation: NamePart | None = Non
     return Answer(
         run=str(folder.path),
         encoding=str(name),
+        task=config.task,
         problem="".join(written.split()),
         tokens=tuple(task.vocabulary.names[token] for token in tokens[prompt:]),
         probabilities=tuple(probabilities),
@@ -115,5 +123,36 @@ def answer(folder: RunFolder, written: str, extrapolation: NamePart | None = Non
     )
 
 
-def _written(tokens: tuple[str, ...]) -> str:
-    return "".join(token for token in reversed(tokens) if token != "[EOS]")
+def _written(name: str, tokens: Sequence[str]) -> str:
+    """Return an answer as people write it."""
+    task = load_task(name)
+    left_out = {"[EOS]", *task.format.symbols}
+    text = "".join(token for token in tokens if token not in left_out)
+    if task.digit_order != "reversed":
+        return text
+    # A minus stands after the number that it belongs to, where it is known.
+    return re.sub("([0-9]+)(-?)", lambda match: match[2] + match[1][::-1], text)
+
+
+def _places(name: str, tokens: Sequence[str]) -> list[str]:
+    """Return the place of each token of an answer, as in 10^0; "" for what is no digit of a number.
+
+    Tokens of a string are counted from 1.
+    """
+    task = load_task(name)
+    places = []
+    for is_digit, group in groupby(tokens, lambda t: t.isdecimal() or t in task.format.symbols):
+        part = list(group)
+        digits = [token for token in part if token.isdecimal()]
+        exponents = iter(range(len(digits)))
+        if task.digit_order == "plain":
+            exponents = reversed(range(len(digits)))
+        for token in part:
+            place = ""
+            if token == "[EOS]":
+                place = "end"
+            elif is_digit and token.isdecimal():
+                exponent = next(exponents)
+                place = f"{task.base}^{exponent}" if task.digit_order else str(exponent + 1)
+            places.append(place)
+    return places

@@ -5,7 +5,7 @@ import numpy as np
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.families.numbers import Digits, Int64, without_leading_zeros
 from tape_arith.arith.tasks.families.strings import OneString
-from tape_arith.arith.tasks.families.writing import Field, Format, Writer
+from tape_arith.arith.tasks.families.writing import Field, Format, Order, Writer
 from tape_arith.arith.tasks.task import Axis
 
 
@@ -31,6 +31,10 @@ class ModularSum(OneString):
             raise UsageError(f"modulus={modulus}: give 2 to 10,000")
         super().__init__(Format(spaces=spaces))
         self.modulus = modulus
+
+    @property
+    def digit_order(self) -> Order | None:
+        return "reversed"
 
     def prompt(self, drawn: Digits, write: Writer) -> list[Field]:
         fields = []

@@ -30,6 +30,7 @@ class Or(TwoOperands):
     """
 
     version = 1
+    base = 2
     axes = (Axis("bits of a", "bits_a"), Axis("bits of b", "bits_b"))
     operand = "[01]+"
     writing_rule = ", with bits 0 and 1"

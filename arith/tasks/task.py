@@ -20,7 +20,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.tasks.families.numbers import Int64, UInt8, UInt32
 from tape_arith.arith.tasks.families.random_words import below
 from tape_arith.arith.tasks.families.tokens import BLANK, EOS, PAD, Vocabulary
-from tape_arith.arith.tasks.families.writing import Field, Format, Writer
+from tape_arith.arith.tasks.families.writing import Field, Format, Order, Writer
 from tape_arith.models.declarations import Declaration, Value
 from tape_arith.models.errors import USER_CODE_ERRORS, describe_error
 from tape_arith.models.locate import (
@@ -96,6 +96,8 @@ class Task(ABC, Generic[Drawn]):
     OneString, ListOfNumbers) defines most of the methods; a leaf says what the answer is.
     """
 
+    base: ClassVar[int] = 10
+    """Digits are 0 to base - 1."""
     version: ClassVar[int]
     """Raised whenever a problem changes: datasets and results of two versions never mix."""
     axes: ClassVar[tuple[Axis, ...]]
@@ -121,6 +123,11 @@ class Task(ABC, Generic[Drawn]):
     @property
     def vocabulary(self) -> Vocabulary:
         return Vocabulary(self.symbols + self.format.symbols)
+
+    @property
+    def digit_order(self) -> Order | None:
+        """The order of digits in the answer; None if they have no places, as those of a string."""
+        return self.format.order
 
     @abstractmethod
     def words_each(self, most: tuple[int, ...]) -> int:

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from tape_arith.arith.data.rows import pad
-from tape_arith.arith.runs.answer import answer
+from tape_arith.arith.runs.answer import Answer, answer
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring.score import answer_logits
 from tape_arith.arith.tasks.task import load_task
 from tape_arith.models.build import prepare
 from tape_arith.models.names import parse, parse_extrapolation
-from tests.helpers.tiny_runs import done, refused
+from tests.helpers.tiny_runs import done, refused, settings
 from tests.scoring.test_score import with_answers
 
 RUNS = {"rope": None, "fire": None, "tape": "yarn"}
@@ -48,6 +48,45 @@ def test_answers_are_those_of_one_forward(trained: Path, encoding: str, written:
     assert right.right and right.text == str(a + b)
 
 
+@pytest.mark.parametrize(
+    ("task", "problem", "text", "places"),
+    [
+        ("addition", "999+1", "1000", "10^0 10^1 10^2 10^3 end"),
+        ("addition:order=plain", "999+1", "1000", "10^3 10^2 10^1 10^0 end"),
+        ("addition:hints=true", "48+5", "53", " 10^0  10^1 end"),
+        ("addition:scratchpad=true", "48+5", "01>53", "10^0 10^1  10^0 10^1 end"),
+        ("subtraction", "5-48", "-43", "10^0 10^1  end"),
+        ("subtraction:order=plain", "5-48", "-43", " 10^1 10^0 end"),
+        ("sort", "45,7,123", "7,45,123", "10^0  10^0 10^1  10^0 10^1 10^2 end"),
+        ("sum:scratchpad=true", "12+5+7", "17>24", "10^0 10^1  10^0 10^1 end"),
+        ("modular-sum:modulus=97", "9+9", "18", "10^0 10^1 end"),
+        ("copy:hints=true", "304", "304", " 1  2  3 end"),
+        ("reverse", "304", "403", "1 2 3 end"),
+        ("or", "0101|001", "0101", "2^0 2^1 2^2 2^3 end"),
+        ("parity", "10110", "1", "1 end"),
+    ],
+)
+def test_answers_are_written_as_people_write_them(
+    task: str, problem: str, text: str, places: str
+) -> None:
+    parsed, names = load_task(task).parse(problem), load_task(task).vocabulary.names
+    tokens = tuple(names[token] for token in parsed.tokens[int(parsed.prompt_lengths[0]) :])
+    right = Answer("run", "rope", task, problem, tokens, (1.0,) * len(tokens), tokens)
+    assert right.text == text == right.content()["expected"]
+    first, *lines = repr(right).splitlines()
+    assert first == f"{problem} = {text}: right (rope)"
+    assert [line[2:8].strip() for line in lines] == places.split(" ")
+
+
+def test_another_task_is_asked(here: Path) -> None:
+    lengths = settings(trained_operands=2, tested_operands=3)
+    run = done("train", "--pe", "rope", "--task", "sort", *lengths, "--no-score").out.strip()
+    assert done("ask", "rope", "45,7,123").out.startswith("45,7,123 = ")
+    assert "wrong, it is 7,45,123 (rope)" in done("ask", run, "45,7,123").out
+    assert "has 4 numbers, and" in refused("ask", run, "1,2,3,4")
+    assert "'1+2' is no problem of sort: write it as in 45,7,123" in refused("ask", run, "1+2")
+
+
 def test_the_command(comparison: Path) -> None:
     content = json.loads(done("ask", "rope", "12+7", "--seed", 1, "--json").out)
     assert content["run"] == "runs/mini/rope/seed-1" and content["expected"] == "19"
@@ -56,7 +95,7 @@ def test_the_command(comparison: Path) -> None:
     assert len(lines) == 1 + len(content["tokens"])
     assert done("ask", "rope+yarn", "1+2").out == done("ask", "rope", "1+2", "--with", "yarn").out
     for command, words in {
-        ("rope", "1234+1"): "operand of 4 digits, and runs/mini/rope/seed-0 takes up to 3",
+        ("rope", "1234+1"): "has 4 digits of a, and runs/mini/rope/seed-0 takes up to 3: ask",
         ("rope", "12*3"): "as in 123+45",
         ("rope", "012+3"): "without leading zeros",
         ("nope", "1+2"): "`tape-arith train --pe nope` trains one",

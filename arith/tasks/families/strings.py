@@ -12,7 +12,7 @@ from tape_arith.arith.tasks.families.numbers import (
     drawn_digits,
     num_quads,
 )
-from tape_arith.arith.tasks.families.writing import Field, Writer
+from tape_arith.arith.tasks.families.writing import Field, Order, Writer
 from tape_arith.arith.tasks.task import Axis, Task
 
 
@@ -25,6 +25,10 @@ class OneString(Task[Digits]):
     axes: ClassVar[tuple[Axis, ...]] = (Axis("digits", "digits"),)
     base: ClassVar[int] = 10
     """Digits are 0 to base - 1, all equally likely; 2, 5 or 10."""
+
+    @property
+    def digit_order(self) -> Order | None:
+        return None
 
     @abstractmethod
     def answer(self, string: Digits) -> Digits:
