@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from tape_arith.arith.compare.across_tasks import across_tasks
 from tape_arith.arith.compare.leaderboard import build_board
 from tape_arith.arith.compare.panels import ALL, parse_names
 from tape_arith.arith.data.bucket import EVALUATION, known_split
@@ -251,13 +252,25 @@ def leaderboard(
     preset: str | None = None,
     split: str = EVALUATION,
     max_digits: int | None = None,
+    task: str | None = None,
+    tasks: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """Return the leaderboard, one row per encoding in its order, with the numbers of `--csv`.
 
     Ranks and tests are computed among all scored encodings, whichever `pe` selects.
+
+    task   a task, whose runs alone are ranked
+    tasks  "all", or tasks and presets, each ranked by itself: one row per encoding and task, with
+           its rank there and its mean rank
     """
     problems = EvaluationSet(known_split(split), max_digits)
-    shown, *_ = build_board(Path(runs), _joined(pe), known_preset(preset), problems)
+    if tasks is not None:
+        if preset or task:
+            raise UsageError("tasks has a preset for each task: name presets there")
+        return pd.DataFrame(
+            across_tasks(Path(runs), _joined(tasks), _joined(pe), problems).numbers()
+        )
+    shown, *_ = build_board(Path(runs), _joined(pe), known_preset(preset), problems, task=task)
     return pd.DataFrame(shown.numbers())
 
 

@@ -1,6 +1,7 @@
-"""`tape-arith leaderboard`: rank the scored encodings of a preset."""
+"""`tape-arith leaderboard`: rank the scored encodings of a preset, or across tasks."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,14 @@ def command(
     preset: option.Preset = None,
     split: option.Split = "evaluation",
     max_digits: option.MaxDigits = None,
+    task: option.TaskName = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Encodings by tasks, with mean ranks: all, or tasks or presets.",
+        ),
+    ] = None,
     runs: option.Runs = Path("runs"),
     format: Annotated[
         str | None,
@@ -45,15 +54,21 @@ def command(
 ) -> None:
     """Rank all scored encodings of a preset by their mean out of distribution.
 
+    --task chooses the runs of one task; --tasks sets encodings against tasks: means out of
+    distribution, ranks in each task and their mean, and with --figure a heatmap of these.
     --pe chooses rows; ranks and tests stay those of all.
     Runs of another budget or evaluation set are left out and named. The table goes to stdout, in a
     terminal with the columns that fit; with --out or --figure, what is printed is the files
     written.
     """
+    from tape_arith.arith.compare.across_tasks import across_tasks
     from tape_arith.arith.compare.leaderboard import build_board, label_board
+    from tape_arith.arith.figures import across_tasks as task_figures
     from tape_arith.arith.figures.labels import read_labels
+    from tape_arith.arith.figures.leaderboard import compose
+    from tape_arith.arith.figures.style import figure_format, save
     from tape_arith.arith.figures.tables import FOR_PEOPLE, FORMATS
-    from tape_arith.arith.figures.terminal import print_board
+    from tape_arith.arith.figures.terminal import print_board, print_markdown
     from tape_arith.arith.files import write_text
     from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 
@@ -78,22 +93,30 @@ def command(
         )
     own = read_labels(label)
     if figure:
-        from tape_arith.arith.figures.leaderboard import compose
-        from tape_arith.arith.figures.style import figure_format, save
-
         figure_format(figure)  # before anything is written
     evaluation_set = EvaluationSet(split, max_digits)
-    content, panels, _ = build_board(runs, pe, preset, evaluation_set, costs=costs)
-    labelled = label_board(content, panels, own)
-    if kind:
-        text = FORMATS[kind](labelled if kind in FOR_PEOPLE else content, names)
-    if out and kind:
+    if tasks is not None:
+        if preset or task or costs:
+            raise UsageError(
+                "--tasks has a preset and no costs for each column: name presets there"
+            )
+        table = across_tasks(runs, tasks, pe, evaluation_set, own)
+        text = task_figures.FORMATS[kind or "markdown"](table, names)
+        drawn = partial(task_figures.compose, table)
+        show_in_terminal = partial(print_markdown, text)
+    else:
+        content, panels, _ = build_board(runs, pe, preset, evaluation_set, costs=costs, task=task)
+        labelled = label_board(content, panels, own)
+        text = FORMATS[kind](labelled if kind in FOR_PEOPLE else content, names) if kind else ""
+        drawn = partial(compose, labelled)
+        show_in_terminal = partial(print_board, content, names, wide=wide)
+    if out:
         write_text(out, text)
         print(out)
     if figure:
-        save(compose(labelled, width=width, caption=not no_caption), figure)
+        save(drawn(width=width, caption=not no_caption), figure)
         print(figure)
     if kind and not out:
         print(text, end="")
     elif not (out or figure):
-        print_board(content, names, wide=wide)
+        show_in_terminal()

@@ -63,11 +63,11 @@ def sections(panels: Panels, seed: int | None = None) -> dict[str, list[Row]]:
     """
     by_title: dict[str, list[Row]] = {title: [] for title in SECTIONS}
     for row in rows(panels, seed):
-        by_title[_section(row)].append(row)
+        by_title[section(row)].append(row)
     return {title: members for title, members in by_title.items() if members}
 
 
-def _section(row: Row) -> str:
+def section(row: Row) -> str:
     if not row.ranked:
         return _NOT_RANKED
     known = kinds(row.encoding)
@@ -129,15 +129,17 @@ def build_board(
     evaluation_set: EvaluationSet = DEFAULT_SET,
     *,
     costs: bool = False,
+    task: str | None = None,
 ) -> tuple[Board, Panels, dict[Key, RunFiles]]:
     """Return the leaderboard of `names`, their grids in its order, and all runs below `root`.
 
-    Ranks and tests are among all encodings, not only `names`. With `costs` it has parameters and
+    Ranks and tests are among all encodings, not only `names`. With `task`, only runs of that task
+    count. With `costs` it has parameters and
     FLOPs at the size that was trained. Raises UsageError as `select_panels` does, Failure if costs
     are asked for and no record tells the size.
     """
     runs = read_runs(root)
-    panels, excluded = select_panels(root, names, preset, evaluation_set, runs)
+    panels, excluded = select_panels(root, names, preset, evaluation_set, runs, task)
     board, shown = board_of(panels, runs, excluded, costs=costs)
     if names != ALL:
         board = board.only(list(map(str, parse_list(names))))

@@ -1,12 +1,13 @@
 """The runs that a comparison shows, and those that it leaves out."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import slug
 from tape_arith.arith.runs.command_lines import (
     completing_command,
@@ -19,6 +20,7 @@ from tape_arith.arith.runs.record import Environment, RunRecord, is_preset, load
 from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.tasks.task import parse_task
 from tape_arith.arith.terminal import say
 from tape_arith.models.names import Name, parse, parse_list
 
@@ -126,6 +128,7 @@ def select_panels(
     preset: str | None = None,
     evaluation_set: EvaluationSet = DEFAULT_SET,
     runs: Mapping[Key, RunFiles] | None = None,
+    task: str | None = None,
 ) -> tuple[Panels, list[Excluded]]:
     """Return the complete grids of each encoding in `names`, and the runs that are left out.
 
@@ -137,6 +140,8 @@ def select_panels(
     wanted = list(map(str, named))
     read_all = runs is not None or not named
     every_grid = find_grids(root, preset, None if read_all else named, evaluation_set)
+    if task is not None:
+        every_grid = of_task(task, every_grid)
     grids = [grid for grid in every_grid if grid.complete]
     partial = [grid for grid in every_grid if not grid.complete]
     for grid in partial:
@@ -163,6 +168,16 @@ def select_panels(
         excluded.append(Excluded(_listed(partial), "scored in part"))
     ordered = dict.fromkeys([*wanted, *(grid.name for grid in shown)])
     return [[grid for grid in shown if grid.name == name] for name in ordered], excluded
+
+
+def of_task(task: str, grids: Sequence[Grid]) -> list[Grid]:
+    """Return the grids of a task. Raises UsageError if there are others but none of it."""
+    with suppress(UsageError):  # a task that is not on this machine keeps its text
+        task = str(parse_task(task))
+    tasks = {str(grid.evaluation["task"]) for grid in grids}
+    if tasks and task not in tasks:
+        raise unknown("scored task", task, tasks)
+    return [grid for grid in grids if grid.evaluation["task"] == task]
 
 
 def parse_names(names: str) -> list[Name]:

@@ -119,23 +119,23 @@ def booktabs(parts: Mapping[str, pd.DataFrame]) -> str:
     for title, table in parts.items():
         lines += [
             "\\midrule",
-            f"\\multicolumn{{{len(heads)}}}{{l}}{{\\textit{{{_escape(title)}}}}} \\\\",
+            f"\\multicolumn{{{len(heads)}}}{{l}}{{\\textit{{{escape(title)}}}}} \\\\",
         ]
-        lines += [" & ".join(map(_escape, cells)) + r" \\" for cells in table.to_numpy()]
+        lines += [" & ".join(map(escape, cells)) + r" \\" for cells in table.to_numpy()]
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     """Return LaTeX that prints `text`.
 
-    >>> _escape("fox:b_f=5, 3 % ± <0.1")
+    >>> escape("fox:b_f=5, 3 % ± <0.1")
     'fox:b\\\\_f=5, 3 \\\\% $\\\\pm$ $<$0.1'
     """
     return text.translate(_LATEX)
 
 
 def _stack(head: str, side: str) -> str:
-    lines = [_escape(line.replace(" %", "\N{NO-BREAK SPACE}%")) for line in head_lines(head)]
+    lines = [escape(line.replace(" %", "\N{NO-BREAK SPACE}%")) for line in head_lines(head)]
     joined = r" \\ ".join(lines)
     return f"\\shortstack[{side}]{{{joined}}}" if len(lines) > 1 else joined
 
@@ -218,7 +218,7 @@ def board_to_latex(board: Board, columns: Sequence[str] = ()) -> str:
         # \width is the table's own: it shrinks to the page if it is wider.
         "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{"
         + booktabs(parts).rstrip()
-        + f"}}\n\\caption{{{_escape(legend(board, table))}}}\n\\end{{table*}}\n"
+        + f"}}\n\\caption{{{escape(legend(board, table))}}}\n\\end{{table*}}\n"
     )
 
 

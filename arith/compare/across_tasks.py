@@ -1,0 +1,143 @@
+"""The leaderboard across tasks: a column a task, ranks within each, their mean."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tape_arith.arith.compare.leaderboard import SECTIONS, section
+from tape_arith.arith.compare.panels import (
+    ALL,
+    Excluded,
+    Panels,
+    choose_group,
+    parse_names,
+    warn_excluded,
+)
+from tape_arith.arith.errors import UsageError, unknown
+from tape_arith.arith.figures.across_tasks import Column, Group, Line, TaskTable
+from tape_arith.arith.figures.captions import source
+from tape_arith.arith.figures.labels import display_names
+from tape_arith.arith.figures.lengths import trained_and_tested
+from tape_arith.arith.figures.rows import Row, rows
+from tape_arith.arith.runs.command_lines import other_run_roots
+from tape_arith.arith.runs.folder import find_grids
+from tape_arith.arith.scoring.comparable import differences
+from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
+from tape_arith.arith.scoring.grid import Grid
+
+
+def across_tasks(
+    root: Path,
+    tasks: str = ALL,
+    names: str = ALL,
+    evaluation_set: EvaluationSet = DEFAULT_SET,
+    own_labels: Mapping[str, str] | None = None,
+) -> TaskTable:
+    """Return the table of the tasks that are scored below `root`: all, or tasks and presets.
+
+    A column holds runs of one preset, budget and evaluation set; ranks are among all encodings,
+    not only `names`. Raises UsageError for an unknown task, a task with several presets, and if
+    nothing is scored.
+    """
+    grids = [grid for grid in find_grids(root, None, None, evaluation_set) if grid.complete]
+    if not grids:
+        raise UsageError(f"no scored run in {root}{evaluation_set}{other_run_roots(root)}")
+    shown: dict[tuple[str, str], Panels] = {}
+    cells: dict[str, dict[str, Row]] = {}
+    left_out: list[Excluded] = []
+    for task, preset in _chosen(grids, tasks):
+        members = [grid for grid in grids if grid.preset == preset]
+        alike, excluded = choose_group(
+            members, [], _differ, lambda: UsageError("nothing is scored")
+        )
+        left_out += [Excluded(f"{task}, {runs}", reason) for runs, reason in excluded]
+        shown[task, preset] = _panels(alike)
+        for row in rows(shown[task, preset]):
+            cells.setdefault(row.encoding, {})[task] = row
+    warn_excluded(left_out)
+    groups = _groups(cells, len(shown))
+    wanted = list(map(str, parse_names(names)))
+    if lacking := [name for name in wanted if name not in cells]:
+        raise unknown("scored encoding", lacking[0], cells)
+    if wanted:
+        groups = [
+            group._replace(lines=[line for line in group.lines if line.encoding in wanted])
+            for group in groups
+        ]
+    labels = display_names(cells, own_labels)
+    columns = [
+        Column(task, preset, trained_and_tested(panels[0][0].axes), source(panels, labels))
+        for (task, preset), panels in shown.items()
+    ]
+    return TaskTable(columns, [group for group in groups if group.lines], left_out, labels)
+
+
+def _differ(one: Grid, other: Grid) -> str:
+    return "; ".join(differences(one, other))
+
+
+def _chosen(grids: Sequence[Grid], tasks: str) -> list[tuple[str, str]]:
+    """Return the task and the preset of each column, in the order named, or by name."""
+    task_of = {grid.preset: str(grid.evaluation["task"]) for grid in grids}
+    presets_of: dict[str, list[str]] = {}
+    for preset, task in sorted(task_of.items()):
+        presets_of.setdefault(task, []).append(preset)
+    named = [name.strip() for name in tasks.split(",") if name.strip()]
+    columns: dict[str, str] = {}
+    for name in sorted(presets_of) if named == [ALL] else named:
+        if name not in presets_of and name not in task_of:
+            raise unknown("scored task or preset", name, [*presets_of, *task_of])
+        task = task_of.get(name, name)
+        presets = [name] if name in task_of else presets_of[task]
+        if len(presets) > 1 or columns.get(task, presets[0]) != presets[0]:
+            raise UsageError(
+                f"there are runs of task {task} in {', '.join(presets_of[task])}, and a column "
+                f"has one preset: name it in --tasks, as in --tasks {presets_of[task][0]}"
+            )
+        columns[task] = presets[0]
+    if not columns:
+        raise UsageError("no task is named: give --tasks all, or tasks, as in --tasks copy,sort")
+    return list(columns.items())
+
+
+def _panels(grids: Sequence[Grid]) -> Panels:
+    by_name: dict[str, list[Grid]] = {}
+    for grid in grids:
+        by_name.setdefault(grid.name, []).append(grid)
+    return list(by_name.values())
+
+
+def _groups(cells: Mapping[str, Mapping[str, Row]], num_tasks: int) -> list[Group]:
+    """Return the encodings by section: those ranked in all tasks first, then by mean rank."""
+
+    def order(line: Line) -> tuple[bool, float, str]:
+        mean_rank = float("inf") if line.mean_rank is None else line.mean_rank
+        return len(line.ranks) < num_tasks, mean_rank, line.encoding
+
+    members: dict[str, list[str]] = {title: [] for title in SECTIONS}
+    for name, by_task in cells.items():
+        # What is ranked in one task belongs with what it is ranked against there.
+        best = min(by_task.values(), key=lambda row: not row.ranked)
+        members[section(best)].append(name)
+    groups = []
+    for title, names in members.items():
+        lines = [Line(name, cells[name], _ranks(name, names, cells)) for name in names]
+        groups.append(Group(title, SECTIONS[title], sorted(lines, key=order)))
+    return groups
+
+
+def _ranks(
+    name: str, rivals: Sequence[str], cells: Mapping[str, Mapping[str, Row]]
+) -> dict[str, float]:
+    """Return the rank among `rivals` in each task where the encoding is ranked.
+
+    Equal means share the mean of the ranks that they take together.
+    """
+    ranks = {}
+    for task, row in cells[name].items():
+        if row.ranked:
+            others = [cells[rival][task] for rival in rivals if task in cells[rival]]
+            means = [other.mean("out_of_distribution") for other in others if other.ranked]
+            own = row.mean("out_of_distribution")
+            better = sum(mean is not None and own is not None and mean > own for mean in means)
+            ranks[task] = better + (means.count(own) + 1) / 2
+    return ranks

@@ -1,0 +1,322 @@
+"""Encodings by tasks: a mean out of distribution for each, mean ranks, as tables and a heatmap."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures import captions, style
+from tape_arith.arith.figures.captions import NBSP
+from tape_arith.arith.figures.heatmap import COLOURS, GREY
+from tape_arith.arith.figures.rows import Row, chosen_heads, flat
+from tape_arith.arith.figures.tables import booktabs, csv_text, escape, pipe_table
+
+_MEAN_RANK, _RANKED_IN = "mean rank", "ranked in"
+_DAGGER = "\N{DAGGER}"
+_NOT_CONVERGED = (
+    f"*: not converged, below 99{NBSP}% in distribution in a seed or more, and not ranked."
+)
+_ONE_SEED = f"{_DAGGER}: one seed, ± over problems, this run only."
+_ORDER = (
+    "Mean rank: over the tasks in which an encoding converged, by mean out of distribution among "
+    "the encodings of its section there; equal means share a rank. It compares encodings that are "
+    "ranked in the same tasks: those that are ranked in all stand first."
+)
+_CELL, _NAMES, _RANKS, _ROW = 0.62, 1.25, 0.62, 0.2
+"""Widths of a cell, of the names and of the mean ranks, and the height of a row, in inches."""
+_LETTERS = 6.5
+
+
+class Column(NamedTuple):
+    """A task: runs of one preset, one budget and one evaluation set."""
+
+    task: str
+    preset: str
+    lengths: str
+    """ "trained to 8 digits and tested to 16" """
+    source: str
+    """The origin of the numbers, in words (`captions.source`)."""
+
+
+class Line(NamedTuple):
+    """An encoding: its numbers in each task that it has."""
+
+    encoding: str
+    cells: Mapping[str, Row]
+    """By task; the rank is None where the encoding did not converge."""
+    ranks: Mapping[str, float]
+    """By task, where it converged; equal means share the mean of their ranks."""
+
+    @property
+    def mean_rank(self) -> float | None:
+        """Return the mean over the tasks in which the encoding is ranked."""
+        return sum(self.ranks.values()) / len(self.ranks) if self.ranks else None
+
+
+class Group(NamedTuple):
+    """Encodings that are ranked against each other."""
+
+    title: str
+    reason: str
+    lines: Sequence[Line]
+
+
+@dataclass(frozen=True)
+class TaskTable:
+    """Encodings by tasks."""
+
+    columns: Sequence[Column]
+    groups: Sequence[Group]
+    left_out: Sequence[tuple[str, str]] = ()
+    """Runs that are not shown, and why."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The names to print of encodings."""
+
+    @property
+    def tasks(self) -> list[str]:
+        """Return the tasks in the order of the columns."""
+        return [column.task for column in self.columns]
+
+    @property
+    def lines(self) -> list[Line]:
+        """Return the lines of all groups, in order."""
+        return [line for group in self.groups for line in group.lines]
+
+    @property
+    def has_unranked(self) -> bool:
+        """Tell whether an encoding did not converge in a task."""
+        return any(row.mark for line in self.lines for row in line.cells.values())
+
+    def label(self, line: Line) -> str:
+        """Return the name to print of an encoding."""
+        return self.labels.get(line.encoding, line.encoding)
+
+    def texts(self, columns: Sequence[str] = ()) -> pd.DataFrame:
+        """Return the table for people, indexed by encoding.
+
+        `columns` are keys (`column_key`). Raises UsageError for an unknown one.
+        """
+        table = pd.DataFrame(map(self._texts, self.lines), [line.encoding for line in self.lines])
+        return table[chosen_heads(columns, table)] if columns else table
+
+    def _texts(self, line: Line) -> dict[str, str]:
+        cells = {task: cell_text(line.cells.get(task)) for task in self.tasks}
+        return {
+            "encoding": self.label(line),
+            **{f"{task}, %": text for task, text in cells.items()},
+            _MEAN_RANK: "-" if line.mean_rank is None else f"{line.mean_rank:.2f}",
+            _RANKED_IN: f"{len(line.ranks)} of {len(self.columns)}",
+        }
+
+    def numbers(self) -> list[dict[str, object]]:
+        """Return a row for each encoding and task, in order; shares are in 0..1."""
+        return [
+            {
+                "section": group.title,
+                "task": task,
+                "preset": preset,
+                "rank": line.ranks.get(task),
+                "mean_rank": line.mean_rank,
+                "ranked_in": len(line.ranks),
+                **_shared(line.cells[task]),
+            }
+            for group in self.groups
+            for line in group.lines
+            for task, preset, *_ in self.columns
+            if task in line.cells
+        ]
+
+    def notes(self) -> list[str]:
+        """Return what a reader must know, in paragraphs."""
+        cells = [row for line in self.lines for row in line.cells.values()]
+        brackets = any("\N{EN DASH}" in row.percent("out_of_distribution") for row in cells)
+        signs = [
+            _NOT_CONVERGED if self.has_unranked else "",
+            _ONE_SEED if any(len(row.seeds) == 1 for row in cells) else "",
+        ]
+        return [
+            f"Exact match out of distribution in percent, mean ± 95{NBSP}% interval over seeds "
+            f"(Student{NBSP}t). {captions.RANGES if brackets else ''}".rstrip(),
+            " ".join(filter(None, [_ORDER, *signs])),
+            *(column.source for column in self.columns),
+            *(f"Left out: {runs}: {reason}." for runs, reason in self.left_out),
+        ]
+
+
+def cell_text(row: Row | None) -> str:
+    """Return a cell of the table: "18.2 ± 3.1", with signs for one seed and for not converged."""
+    if row is None:
+        return "-"
+    signs = _DAGGER * (len(row.seeds) == 1) + "*" * (row.mark is not None)
+    return row.percent("out_of_distribution") + signs
+
+
+def _shared(row: Row) -> dict[str, object]:
+    """Return the columns of `flat` that the rows of all tasks have."""
+    longer = ("one_longer", "both_longer")
+    return {name: value for name, value in flat(row).items() if not name.startswith(longer)}
+
+
+# ---- tables ------------------------------------------------------------------------------------
+
+
+def to_markdown(table: TaskTable, columns: Sequence[str] = ()) -> str:
+    """Format a heading and a pipe table for each group, then the notes."""
+    pieces, texts = ["# Leaderboard across tasks\n"], table.texts(columns)
+    for title, reason, lines in table.groups:
+        pieces.append(f"## {title}\n")
+        pieces += [f"{reason[0].upper()}{reason[1:]}.\n"] if reason else []
+        pieces.append(pipe_table(texts.loc[[line.encoding for line in lines]]))
+    return "\n".join([*pieces, *(f"{note}\n" for note in table.notes())])
+
+
+def to_latex(table: TaskTable, columns: Sequence[str] = ()) -> str:
+    """Format a floating table; it needs the packages booktabs and graphicx."""
+    texts = table.texts(columns)
+    parts = {
+        f"{title}: {reason}" if reason else title: texts.loc[[line.encoding for line in lines]]
+        for title, reason, lines in table.groups
+    }
+    return (
+        "% needs \\usepackage{booktabs} and \\usepackage{graphicx}\n"
+        "\\begin{table*}\n\\centering\n\\scriptsize\n\\setlength{\\tabcolsep}{3pt}\n"
+        "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{"
+        + booktabs(parts).rstrip()
+        + f"}}\n\\caption{{{escape(' '.join(table.notes()))}}}\n\\end{{table*}}\n"
+    )
+
+
+def to_csv(table: TaskTable, columns: Sequence[str] = ()) -> str:
+    """Format one CSV line per encoding and task: shares in 0..1, lists as in `csv_text`."""
+    lines = table.numbers()
+    heads = chosen_heads(columns, lines[0]) if columns else list(lines[0])
+    return csv_text([{head: line[head] for head in heads} for line in lines])
+
+
+def to_json(table: TaskTable, columns: Sequence[str] = ()) -> str:
+    """Format everything as JSON: `schema` counts changes of its keys.
+
+    Raises UsageError if `columns` are chosen.
+    """
+    if columns:
+        raise UsageError("JSON always has everything: leave --show out, or write --csv")
+    content: dict[str, Any] = {
+        "schema": 1,
+        "kind": "leaderboard across tasks",
+        "tasks": [column._asdict() for column in table.columns],
+        "rows": table.numbers(),
+        "left_out": [{"runs": runs, "why": reason} for runs, reason in table.left_out],
+        "notes": table.notes(),
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+FORMATS = {"markdown": to_markdown, "csv": to_csv, "latex": to_latex, "json": to_json}
+
+
+# ---- the figure --------------------------------------------------------------------------------
+
+
+@style.styled(_LETTERS)
+def compose(table: TaskTable, *, width: float | None = None, caption: bool = True) -> Figure:
+    """Return the heatmap of encodings by tasks; its first axes has a unit square for each cell.
+
+    Rows go down from 0, with room for the title of each group.
+    """
+    heights, titles = _heights(table)
+    bottom = max(heights.values()) + 1
+    width = width or float(np.clip(_NAMES + _CELL * len(table.columns) + _RANKS, 3.4, 7.2))
+    cell = 72 * (width - _NAMES - _RANKS) / len(table.columns)
+    heads = table.tasks
+    slanted = any(style.text_width(head, _LETTERS) > 0.95 * cell for head in heads)
+    longest = max(style.text_width(head, _LETTERS) for head in heads) / 72
+    figure = style.page(
+        width,
+        bottom * _ROW + (0.25 + 0.55 * longest if slanted else 0.3),
+        _note(table) if caption else "",
+        [Patch(label="not converged: not ranked", facecolor=GREY)] * table.has_unranked,
+        letters=_LETTERS,
+    )
+    ax = figure.subplots()
+    ax.set(xlim=(0, len(heads)), ylim=(bottom, 0))
+    ax.xaxis.tick_top()
+    turned: dict[str, Any] = {"rotation": 30, "ha": "left", "rotation_mode": "anchor"}
+    ax.set_xticks(np.arange(len(heads)) + 0.5, heads, **(turned if slanted else {}))
+    ax.set_yticks([y + 0.5 for y in heights.values()], map(table.label, table.lines))
+    ax.tick_params(length=0)
+    for label in ax.get_yticklabels():
+        text, size = style.fit(label.get_text(), 72 * _NAMES - 8, _LETTERS)
+        label.set(text=text, fontsize=size)
+    ax.spines[:].set_visible(False)
+    for line in table.lines:
+        y = heights[line.encoding]
+        for x, head in enumerate(heads):
+            _draw_cell(ax, x, y, line.cells.get(head), cell)
+        rank = "-" if line.mean_rank is None else f"{line.mean_rank:.1f}"
+        count = f" ({len(line.ranks)})" if 0 < len(line.ranks) < len(heads) else ""
+        _write(ax, len(heads) + 0.08, y, rank + count, ha="left")
+    _write(ax, len(heads) + 0.08, -0.75, "mean rank", ha="left", color=style.GREY)
+    for y, group in titles.items():
+        _write(ax, 0, y, group.title, ha="left", fontweight="bold")
+    return figure
+
+
+def _note(table: TaskTable) -> str:
+    columns = "; ".join(
+        f"{task} {lengths} (preset {preset})" for task, preset, lengths, _ in table.columns
+    )
+    counts = any(0 < len(line.ranks) < len(table.columns) for line in table.lines)
+    one = any(len(row.seeds) == 1 for line in table.lines for row in line.cells.values())
+    return " ".join(
+        [
+            f"Exact match out of distribution, mean over seeds in{NBSP}%. {_ORDER}",
+            *["In brackets: the number of tasks in which it is ranked."] * counts,
+            *[f"{_DAGGER}: one seed."] * one,
+            f"Tasks: {columns}.",
+            *(f"Left out: {runs}: {reason}." for runs, reason in table.left_out),
+        ]
+    )
+
+
+def _heights(table: TaskTable) -> tuple[dict[str, float], dict[float, Group]]:
+    """Return the y of each encoding and of the title of each group; one group has no title."""
+    heights: dict[str, float] = {}
+    titles: dict[float, Group] = {}
+    y = 0.0
+    for group in table.groups:
+        if len(table.groups) > 1:
+            titles[y] = group
+            y += 1
+        for line in group.lines:
+            heights[line.encoding] = y
+            y += 1
+        y += 0.25
+    return heights, titles
+
+
+def _draw_cell(ax: Axes, x: int, y: float, row: Row | None, width: float) -> None:
+    """Draw a cell and write its mean; grey for not converged, empty for no run."""
+    mean = None if row is None else row.mean("out_of_distribution")
+    if row is None or mean is None:
+        _write(ax, x + 0.5, y, "-", color=style.GREY)
+        return
+    red, green, blue, _ = sns.color_palette(COLOURS, as_cmap=True)(mean)
+    dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+    colour, ink = (GREY, style.GREY) if row.mark else ((red, green, blue), "w" if dark else "k")
+    ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
+    text = f"{100 * mean:.1f}" + _DAGGER * (len(row.seeds) == 1) + "*" * (row.mark is not None)
+    shown, size = style.fit(text, 0.95 * width, _LETTERS)
+    _write(ax, x + 0.5, y, shown, color=ink, fontsize=size)
+
+
+def _write(ax: Axes, x: float, y: float, text: str, **look: Any) -> None:
+    style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": _LETTERS}
+    ax.text(x, y + 0.5, text, **style | look)

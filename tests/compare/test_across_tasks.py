@@ -1,0 +1,176 @@
+"""The leaderboard across tasks against the grids' files, read and ranked by code of its own."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.patches import Rectangle
+from scipy import stats
+
+import tape_arith
+from tape_arith.arith.compare.across_tasks import across_tasks
+from tape_arith.arith.figures.across_tasks import compose
+from tape_arith.arith.files import slug
+from tape_arith.arith.runs.folder import RunFolder
+from tape_arith.arith.runs.record import RunRecord, load_preset
+from tape_arith.arith.scoring.axes import region_mask, scored_axes
+from tape_arith.arith.scoring.grid import Grid
+from tests.helpers.figures import assert_nothing_is_cut_off
+from tests.helpers.tiny_runs import done, refused
+
+PRESETS = ("mini", "mini-copy", "mini-sort")
+OUTSIDE = {  # problems of 100 that are right out of distribution, by preset
+    "rope": (30, 40, 50),
+    "nope": (20, 40, 60),  # the same as rope in copy
+    "fire": (50, 45, None),  # no run in sort
+    "alibi": (60, 90, 10),  # does not converge in copy
+    "abacus": (80, 10, 70),  # knows where digits stand
+    "gone:b_f=3": (1, 2, 3),  # an encoding of another version, which converges nowhere
+}
+STRUCTURED, BAD = {"abacus"}, {("alibi", "mini-copy")}
+TASKS = {"addition": "mini", "copy": "mini-copy", "sort": "mini-sort"}
+
+
+def write(root: Path, name: str, preset: str, seed: int, right: int, **more: Any) -> None:
+    """Save the record and the grid of a run; each seed is a little better than the one before."""
+    config = load_preset(preset)
+    record = RunRecord(name, seed, preset, config, 1, config.steps, None, "0.8.0")
+    folder = RunFolder(root / preset / slug(name) / f"seed-{seed}")
+    folder.write_record(record)
+    tested = config.evaluation_bucket()
+    axes = scored_axes(config.bucket(0), tested)
+    operands = {"max_operands": tested.max_operands} if tested.max_operands else {}
+    grid = Grid.empty(
+        name,
+        axes,
+        preset=preset,
+        seed=seed,
+        budget=record.budget | more,
+        evaluation={
+            "task": config.task,
+            "version": 1,
+            "seed": 0,
+            "max_digits": tested.max_digits,
+            **operands,
+            "problems_per_cell": 100,
+            "sha256": "ab" * 32,
+        },
+    )
+    converged = name != "gone:b_f=3" and (name, preset) not in BAD
+    grid.total[:], grid.exact[:], grid.blocks_done = 100, right + seed, 100
+    grid.exact[region_mask("in_distribution", axes)] = 100 if converged else 90
+    grid.right_sum[:] = grid.exact
+    grid.save(folder.path / "grid.json")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs")
+    for name, rights in OUTSIDE.items():
+        for preset, right in zip(PRESETS, rights, strict=True):
+            for seed in range(1 if name == "fire" else 3):
+                if right is not None:
+                    write(path, name, preset, seed, right)
+    return path
+
+
+def by_hand(root: Path) -> dict[tuple[str, str], list[float]]:
+    """Return the mean out of distribution of each seed, by encoding and task, from the files."""
+    means: dict[tuple[str, str], dict[int, float]] = {}
+    for file in root.rglob("grid.json"):
+        content = json.loads(file.read_text())
+        digits = content["evaluation"]["max_digits"]
+        pair = {"shortest": 1, "trained": content["trained_digits"], "tested": digits}
+        axes = content.get("axes", [pair, pair])
+        shares = np.array(content["exact"]) / 100
+        inside = np.ones(shares.shape, dtype=bool)
+        for number, axis in enumerate(axes):
+            lengths = np.arange(axis["shortest"], axis["tested"] + 1)
+            trained = lengths <= axis["trained"]
+            inside &= trained[:, None] if number == 0 and len(axes) == 2 else trained
+        key = content["encoding"], content["evaluation"]["task"]
+        means.setdefault(key, {})[content["seed"]] = float(shares[~inside].mean())
+    return {key: [seeds[seed] for seed in sorted(seeds)] for key, seeds in means.items()}
+
+
+def test_means_intervals_and_ranks(root: Path) -> None:
+    means = by_hand(root)
+    table = tape_arith.leaderboard(root, tasks="all")
+    rows: dict[Any, Any] = {(row["encoding"], row["task"]): row for _, row in table.iterrows()}
+    assert rows.keys() == means.keys()
+    ranks: dict[str, list[float]] = {name: [] for name in OUTSIDE}
+    for task, preset in TASKS.items():
+        for members in ({"rope", "nope", "fire", "alibi"}, STRUCTURED):
+            ranked = [
+                name for name in members if (name, task) in means and (name, preset) not in BAD
+            ]
+            order = stats.rankdata([-np.mean(means[name, task]) for name in ranked])
+            for name, rank in zip(ranked, order, strict=True):
+                assert rows[name, task]["rank"] == rank
+                ranks[name].append(rank)
+    for (name, task), row in rows.items():
+        seeds = means[name, task]
+        assert row.preset == TASKS[task]
+        assert row.out_of_distribution == pytest.approx(np.mean(seeds))
+        if len(seeds) > 1:
+            half = stats.t.ppf(0.975, len(seeds) - 1) * stats.sem(seeds)
+            assert row.out_of_distribution_half_width == pytest.approx(half)
+        if ranks[name]:
+            assert row.mean_rank == pytest.approx(np.mean(ranks[name]))
+    for name, task in (("alibi", "copy"), ("gone:b_f=3", "sort")):
+        assert np.isnan(rows[name, task]["rank"]) and rows[name, task].converged == "not converged"
+    # Those ranked in every task first, each section by itself, what is ranked nowhere last.
+    order = ["nope", "rope", "fire", "alibi", "abacus", "gone:b_f=3"]
+    assert list(dict.fromkeys(table.encoding)) == order
+    assert np.mean(ranks["nope"]) == np.mean(ranks["rope"]) > np.mean(ranks["fire"])
+
+
+def test_the_heatmap_has_the_table_s_means(root: Path) -> None:
+    means, table = by_hand(root), across_tasks(root)
+    figure = compose(table)
+    ax = figure.axes[0]
+    texts = {tuple(np.floor(text.get_position()).astype(int)): text.get_text() for text in ax.texts}
+    names = dict(zip([line.encoding for line in table.lines], ax.get_yticks(), strict=True))
+    for (name, task), seeds in means.items():
+        place = list(TASKS).index(task), int(np.floor(names[name]))
+        assert float(texts[place].rstrip("*\N{DAGGER}")) == pytest.approx(
+            100 * np.mean(seeds), abs=0.06
+        )
+        assert texts[place].endswith("*") == (name == "gone:b_f=3" or (name, TASKS[task]) in BAD)
+    assert len([patch for patch in ax.patches if isinstance(patch, Rectangle)]) == len(means)
+    assert_nothing_is_cut_off(figure)
+
+
+def test_the_command_and_its_forms(root: Path, tmp_path: Path) -> None:
+    command = ("leaderboard", "--runs", root, "--tasks")
+    text = done(*command, "mini-sort,copy", "--pe", "rope,alibi").out
+    lines = [re.split(r" *\| *", line)[1:-1] for line in text.splitlines() if line[0:1] == "|"]
+    assert lines[0] == ["encoding", "sort, %", "copy, %", "mean rank", "ranked in"]
+    assert lines[2] == ["RoPE", "51.0 ± 2.5", "41.0 ± 2.5", "2.25", "2 of 2"]
+    assert lines[3][2] == "91.0 ± 2.5*" and lines[3][-1] == "1 of 2"
+    rows = list(csv.DictReader(io.StringIO(done(*command, "all", "--csv").out)))
+    assert len(rows) == 17 and json.loads(done(*command, "all", "--json").out)["schema"] == 1
+    made = done(*command, "all", "--out", tmp_path / "a.tex", "--figure", tmp_path / "a.png").out
+    assert made.split() == [str(tmp_path / "a.tex"), str(tmp_path / "a.png")]
+    only = json.loads(done(*command[:-1], "--task", "sort", "--json").out)
+    assert only["preset"] == "mini-sort"
+    for task in ("srot", "copy,srot"):
+        assert "did you mean 'sort'?" in refused(*command, task)
+    assert "name presets there" in refused(*command, "all", "--preset", "mini")
+
+
+def test_a_column_has_one_preset_and_one_budget(root: Path, tmp_path: Path) -> None:
+    for seed in range(3):
+        write(tmp_path, "rope", "mini", seed, 30)
+        write(tmp_path, "fire", "mini", seed, 30, steps=7)
+        write(tmp_path, "tape", "paper-20", seed, 30)
+    command = ("leaderboard", "--runs", tmp_path, "--tasks")
+    assert "addition in mini, paper-20" in refused(*command, "all")
+    output = done(*command, "mini")
+    assert "Left out: addition, fire seeds 0, 1, 2: steps 7" in output.out and "RoPE" in output.out
+    assert "RoPE" not in done(*command, "paper-20").out
