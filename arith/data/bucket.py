@@ -24,6 +24,7 @@ SPLITS = (EVALUATION, CARRY)
 LENGTH_TYPE = np.dtype("<u2")
 """Type of a problem's length as it is stored and hashed."""
 _MOST_TOKENS = int(np.iinfo(LENGTH_TYPE).max)
+"""Limit of a problem's length."""
 MOST_DIGITS = 700
 """Limit of `max_digits`. Its square is the length of a block, whose order is drawn in memory, and
 the number of cells of a grid, whose file must stay short enough to be read back."""

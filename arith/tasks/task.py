@@ -232,7 +232,8 @@ class Task(ABC, Generic[Drawn]):
         lengths        int64[n, axes]
         format_halves  uint32[n, num_format_halves]
 
-        Raises UsageError if an answer is longer than `answer_bound` says.
+        Raises UsageError if an answer is longer than `answer_bound` says, or if a number has digits
+        beyond its length.
         """
         first_markers = np.zeros(len(lengths), np.int64)
         if self.format.hints:
