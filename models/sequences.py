@@ -4,7 +4,8 @@ Legend: B batch, T tokens, H heads, n sequences, L the longest of them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -51,7 +52,12 @@ class Sequences:
 
     def at(self, layer: int, *, last: bool = False) -> "Sequences":
         """Return the batch for block `layer`, so that `watch` learns which block calls it."""
-        return replace(self, layer=layer, last=last) if self.watch or last else self
+        if self.watch is None and not last:
+            return self
+        # Unlike `replace` a copy keeps `row` and `place`, which a compiled block cannot compute.
+        batch = copy(self)
+        vars(batch).update(layer=layer, last=last)
+        return batch
 
     def show(self, kind: str, value: Any) -> None:
         """Pass a "state" or "weights" of the current block to `watch`, if there is one."""

@@ -16,7 +16,7 @@ from tape_arith.models.decoder import Decoder, DecoderConfig
 from tape_arith.models.locate import known_names
 from tape_arith.models.names import parse
 from tape_arith.models.promises import as_text
-from tests.helpers.small_decoders import setting_of
+from tests.helpers.small_decoders import packed_digits, setting_of
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "post": {"norm": "post"},
@@ -105,6 +105,13 @@ def test_a_watcher_sees_every_applied_layer() -> None:
         decoder(replace(seqs, watch=watch))
     assert events == [(layer, kind) for layer in range(6) for kind in ("state", "weights")]
     assert norms[0] == pytest.approx(2**0.5) and len(set(norms)) == 6
+
+
+def test_the_last_loop_keeps_what_the_batch_has_computed() -> None:
+    """A compiled block that computes it breaks its graph: 11 graphs for rope in place of 2."""
+    seqs = packed_digits("12+3=51", "4+5=9")
+    row, last = seqs.row, seqs.at(5, last=True)
+    assert last.last and vars(last)["row"] is row and not seqs.last
 
 
 @pytest.mark.parametrize("norm", ["post", "deepnorm"])
