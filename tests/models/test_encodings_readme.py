@@ -15,7 +15,8 @@ authors'. Options read `name:option=value`; one without a default here takes it 
 as its docstring says (L0 and L1 are the longest trained and tested sequences, in tokens).
 
 Encodings are task-structured if they are told where a digit stands in its number: they have a
-section, and in results a ranking, of their own. `rand-X` is X at randomized positions. A plus joins
+section, and in results a ranking, of their own; [a table](../README.md) says for which tasks and
+formats abacus and coupling are defined. `rand-X` is X at randomized positions. A plus joins
 one that only embeds with one that attends (`abacus+fire`), or adds a change at test time
 (`tape+yarn`), which training never sees.
 """
