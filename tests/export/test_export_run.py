@@ -1,13 +1,15 @@
 """`tape-arith export`: folders, refusals, and what the card says."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file
 
 from tape_arith.arith.scoring.grid import Grid
-from tests.helpers.exported_runs import made_run, scored
+from tests.helpers.exported_runs import SMALL, made_run, scored
 from tests.helpers.tiny_runs import contents, done, refused
 
 
@@ -32,6 +34,15 @@ def test_a_model_and_its_card(run: Path, here: Path) -> None:
     card, grid = (out / "README.md").read_text(), Grid.load(run / "grid.json")
     assert "@article{su2021roformer" in card and grid.evaluation["sha256"] in card
     assert card.count("\n| 1 | ") == card.count("\n| 3 | ") == 1 and "{%" not in card
+
+
+def test_variants_of_the_decoder_are_exported(here: Path) -> None:
+    variant: dict[str, Any] = {"norm": "deepnorm", "loops": 3, "input_injection": True}
+    folder, _ = made_run(here / "runs", "tape", replace(SMALL, **variant))
+    done("export", folder.path, "--out", "there")
+    config = json.loads((here / "there" / "config.json").read_text())
+    assert config == {**config, **variant} and config["setting"]["loops"] == 3
+    assert "layers, applied 3 times, norm deepnorm" in (here / "there" / "README.md").read_text()
 
 
 def test_a_card_invents_nothing(run: Path, here: Path) -> None:

@@ -15,6 +15,7 @@ from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.studies.inputs import Sample
 from tape_arith.arith.studies.study import Study
 from tape_arith.arith.tasks.task import Problems
+from tape_arith.arith.training.config import Config
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names import parse
 from tape_arith.models.sequences import Sequences
@@ -25,9 +26,9 @@ _BUCKET = Bucket("addition", 6, 0, "evaluation")
 SAMPLE = Sample(_BUCKET.problems(0, 12), _BUCKET.keys(0, 12))
 
 
-def varied(name: str) -> Decoder:
+def varied(name: str, config: Config = CONFIG) -> Decoder:
     """Return a decoder in float64 with every parameter moved off its start."""
-    return perturbed(decoder_for(CONFIG, parse(name), 0).double().eval(), 0.4)
+    return perturbed(decoder_for(config, parse(name), 0).double().eval(), 0.4)
 
 
 def rows_of(problems: Problems) -> list[list[int]]:

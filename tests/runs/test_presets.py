@@ -126,4 +126,5 @@ def test_variants_of_the_decoder_reach_grids_and_captions(here: Path) -> None:
     words = preset_words(
         grid.preset, {key: grid.settings[key] for key in ("norm", "input_injection")}
     )
+    done("study", "attention", file.parent, "--problems", 3, "--problem", "12+34", "--layer", 2)
     assert words == "mini with norm=deepnorm, input_injection=True"

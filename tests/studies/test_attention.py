@@ -1,6 +1,7 @@
 """Weight by distance and the place-addressing score, against loops over one problem at a time; and
 their tables and figures."""
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -12,6 +13,7 @@ from matplotlib.patches import Rectangle
 
 from tape_arith.arith.studies import inputs
 from tape_arith.arith.studies.attention import figures, maps, patterns, to_markdown
+from tape_arith.arith.studies.stability import deviations
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
 from tape_arith.arith.tasks.task import load_task
 from tests.helpers.figures import assert_nothing_is_cut_off
@@ -89,6 +91,12 @@ def test_agrees_with_loops(name: str, batch: int, monkeypatch: pytest.MonkeyPatc
     for key, numbers in measured.items():
         np.testing.assert_allclose(numbers, expected[key], rtol=1e-9)
     assert set(place.layer) == {1, 2, 3} and set(place["head"]) == set(range(1, HEADS + 1))
+
+
+def test_a_layer_counts_once_a_loop() -> None:
+    decoder = varied("tape", replace(CONFIG, num_layers=2, loops=2))
+    for rows in (patterns(decoder, SAMPLE, "cpu"), deviations(decoder, SAMPLE, "cpu")):
+        assert set(rows["layer"].dropna()) == {1, 2, 3, 4}
 
 
 def test_maps_of_one_problem() -> None:
