@@ -215,8 +215,9 @@ def lengths_of(operands: list[str], o: Options) -> list[int]:
 
 
 def lines(problems: Problems, name: str) -> list[str]:
-    names = load_task(name).vocabulary.names
-    text = "".join(names[token] for token in problems.tokens.tolist())
+    vocabulary = load_task(name).vocabulary
+    text = "".join(vocabulary.names[token] for token in problems.tokens.tolist())
+    assert vocabulary.lines(problems.tokens) == text.replace("[EOS]", "\n")
     assert text.endswith("[EOS]") and len(problems.tokens) == problems.lengths.sum()
     return text.split("[EOS]")[:-1]
 
@@ -272,6 +273,8 @@ def test_problems_are_as_documented(name: str) -> None:
     trained = checked(bucket(name, 8).problems(0, 400), name)
     small = checked(bucket(name, 2, 3).problems(0, 2500), name)
     checked(bucket(name, 1, 10).problems(0, 300), name)
+    if o.task == "addition":
+        checked(bucket(name, 8, split="carry").problems(0, 100), name)
     most = [4, 8] if has_operands(name) else [8] * len(task.axes)
     assert bucket(name, 8).longest == sum(most_tokens(most, o)) + o.spaces + 1
     # A problem depends on its operands, its first marker and its blanks alone.
@@ -351,6 +354,12 @@ def test_each_block_holds_every_cell_once(task: str) -> None:
     orders = [lengths[start : start + len(cells)] for start in range(0, len(lengths), len(cells))]
     assert all(sorted(map(tuple, order)) == cells for order in orders)
     assert len({str(order) for order in orders}) > blocks / 2
+
+
+def test_streams_differ_by_format_and_operands() -> None:
+    streams = [bucket("sum", 5, 4), bucket("sum", 5, 3), bucket("sum:pad=true", 5, 4)]
+    keys = np.concatenate([stream.keys(0, 100) for stream in streams])
+    assert len(set(keys.tolist())) == 300
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.count("=") != 1])
