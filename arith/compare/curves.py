@@ -18,7 +18,8 @@ from tape_arith.arith.compare.panels import (
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.curves import COLUMNS, Study
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
-from tape_arith.arith.runs.folder import check_one_source, preset_folder
+from tape_arith.arith.runs.folder import check_one_source, preset_folder, read_grids
+from tape_arith.arith.scoring.axes import Axes
 from tape_arith.models.names import Name, parse
 
 
@@ -55,7 +56,16 @@ def study(root: Path, names: str = ALL, preset: str | None = None) -> Study:
         first.config.trained_digits,
         first.config.tested_digits,
         curve_rows((run.name, run.seed, run.folder.metrics()) for run in shown),
+        next(_axes(shown), ()),
     )
+
+
+def _axes(runs: Iterable[RunFiles]) -> Iterator[Axes]:
+    """Yield the axes of each grid that is scored to the lengths of the small grids of training."""
+    for run in runs:
+        for grid in read_grids(run.folder).values():
+            if grid.max_digits == run.record.config.tested_digits:
+                yield grid.axes
 
 
 def _differ(one: RunFiles, other: RunFiles) -> str:

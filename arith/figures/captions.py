@@ -20,6 +20,8 @@ MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution", "all_cell
 SPLITS = {EVALUATION: "", CARRY: "hard sums: long carry chains"}
 """Names of the splits in notes; the usual split has none."""
 RANGES = f"Where ± would leave 0 to 100{NBSP}%, the lowest and the highest seed are in brackets."
+_FINAL = "final_answers"
+"""Begins the names of the facts of a scoring about answers after a scratchpad."""
 _MOST_NAMED = 4
 """The most settings that a footnote names, and the most encodings of which it lists uncommon seeds;
 more are counted."""
@@ -157,9 +159,7 @@ def source(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> 
     seeds = {labels.get(name, name): numbers for name, numbers in seeds.items()}
     problems = SPLITS.get(first.split, first.split)
     hard = f", {problems}," if problems else ","
-    whole = "exact match of the whole answer, scratchpad included, " * has_scratchpad(
-        evaluation["task"]
-    )
+    whole = "exact match of the whole answer, scratchpad included, " * has_scratchpad(first)
     return (
         f"Task {evaluation['task']}{hard} {trained_and_tested(first.axes)} "
         f"(preset {preset_words(first.preset, settings)}), {whole}"
@@ -168,9 +168,18 @@ def source(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> 
     )
 
 
-def has_scratchpad(task: str) -> bool:
-    """Tell whether a task, named with its options, writes its steps before the answer."""
-    return "scratchpad=true" in task.split(":")
+def has_scratchpad(grid: Grid) -> bool:
+    """Tell whether the steps of a calculation stand before the answer, and must be right too."""
+    options = str(grid.evaluation["task"]).split(":")[1:]
+    return "scratchpad=true" in options or any(key.startswith(_FINAL) for key in grid.scoring)
+
+
+def final_answers(panel: Panel) -> tuple[float, ...]:
+    """Return the share of right final answers out of distribution of each seed; () if one is
+    unknown."""
+    shares = [grid.scoring.get(f"{_FINAL}_out_of_distribution") for grid in panel]
+    known = [float(share) for share in shares if share is not None]
+    return tuple(known) if len(known) == len(shares) else ()
 
 
 def preset_words(preset: str, settings: Mapping[str, int | float | str]) -> str:

@@ -18,6 +18,8 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.captions import NBSP, describe_seeds, preset_words
 from tape_arith.arith.figures.labels import display_names
+from tape_arith.arith.figures.lengths import measured
+from tape_arith.arith.scoring.axes import ScoredAxis
 
 _MEASURES = {
     "state norm": ("norm of e", "Frobenius norm a frequency"),
@@ -51,6 +53,8 @@ class Study:
     trained_digits: int
     tested_digits: int
     rows: pd.DataFrame
+    axes: tuple[ScoredAxis, ...] = ()
+    """Those of the runs' grids; empty if none is scored, so that the task's own words are unknown."""
 
     @property
     def scale_end(self) -> float:
@@ -76,7 +80,8 @@ def by_seed(rows: pd.DataFrame) -> dict[tuple[str, str, int], pd.DataFrame]:
 
 def to_json(study: Study) -> str:
     """Format all curves as JSON, a list per column of `rows`; `schema` counts changes of keys."""
-    content = {"schema": 2, **study.__dict__, "rows": study.rows.to_dict("list")}
+    axes = [axis._asdict() for axis in study.axes]
+    content = {"schema": 2, **study.__dict__, "axes": axes, "rows": study.rows.to_dict("list")}
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
@@ -204,9 +209,15 @@ def footnote(study: Study, labels: Mapping[str, str] | None = None) -> str:
         band += " A line without a band is one run." * (1 in counts)
     scored = set(rows.encoding[rows.quantity == "out_of_distribution"])
     without = ", ".join(labels[name] for name in study.seeds if name not in scored)
+    trained, tested = f"{study.trained_digits} digits", f"{study.tested_digits} digits"
+    cells = "cell of some lengths"
+    if axes := study.axes:
+        trained = measured(axes, [axis.trained for axis in axes])
+        tested = measured(axes, [axis.tested for axis in axes])
+        cells = "pair of lengths" if len(axes) > 1 else "length"
     grid = (
-        f"Out of distribution: a small grid to {study.tested_digits} digits with problems of its "
-        "own, a few for each pair of lengths, all of the same weight"
+        f"Out of distribution: a small grid to {tested} with problems of its own, a few for each "
+        f"{cells}, all of the same weight"
     )
     grid += f" (not scored: {without})." if without else "."
     if end < 1:
@@ -222,7 +233,7 @@ def footnote(study: Study, labels: Mapping[str, str] | None = None) -> str:
     ]
     so_far = f" So far: {', '.join(behind)} steps." if behind else ""
     return (
-        f"Task {study.task}, trained to {study.trained_digits} digits "
+        f"Task {study.task}, trained to {trained} "
         f"(preset {preset_words(study.preset, study.settings)}), {describe_seeds(seeds)}. "
         f"{band} Loss: of the training problems since the point before. In distribution: held-out "
         f"problems of the trained lengths. {grid}{so_far} Nothing is selected by these curves."

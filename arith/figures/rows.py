@@ -13,7 +13,14 @@ from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.captions import Panel
 from tape_arith.arith.figures.lengths import of_length
 from tape_arith.arith.scoring.axes import REGION_WORDS, Axes, Region, regions
-from tape_arith.arith.scoring.statistics import SOLVED, Interval, Welch, over_seeds, solved_to
+from tape_arith.arith.scoring.statistics import (
+    SOLVED,
+    Interval,
+    Welch,
+    over_seeds,
+    solved_to,
+    student_t,
+)
 
 LEVEL = 0.05
 """A difference is significant if Holm's p is at most this."""
@@ -84,6 +91,9 @@ class Row:
     parameters: int | None = None
     flops_a_token: float | None = None
     """FLOPs that the encoding adds to a forward pass over the longest trained sequence."""
+    final_answers: tuple[float, ...] = ()
+    """Share of right final answers out of distribution of each seed, if a scratchpad is before them
+    and all seeds tell."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """The settings that vary in a sweep; a table has a column for each."""
 
@@ -134,6 +144,7 @@ def rows(panels: Sequence[Panel], seed: int | None = None) -> list[Row]:
             captions.convergence(grids),
             {region: captions.seed_means(grids, region) for region in regions(grids[0].axes)},
             {share: solved_to(grids, share) for share in SOLVED},
+            final_answers=captions.final_answers(grids),
         )
         for grids in captions.checked_panels(panels, seed)
     )
@@ -163,6 +174,8 @@ def flat(row: Row) -> dict[str, object]:
         for part in ("half_width", "low", "high"):
             facts[f"{region}_{part}"] = getattr(interval, part, None)
         facts[f"{region}_seeds"] = row.values[region]
+    if row.final_answers:
+        facts["final_answer_seeds"] = row.final_answers
     return facts | {f"solved_to_{100 * share:g}": n for share, n in row.solved_to.items()}
 
 
@@ -273,6 +286,7 @@ class Board:
             **row.texts("out_of_distribution"),
             "each seed, %": " ".join(outside) or "-",
             **row.texts("one_longer", "both_longer", "in_distribution", "all_cells"),
+            **self._final_answer(row),
             **{f"solved to, {100 * share:g} %": str(n) for share, n in row.solved_to.items()},
             **{f"vs {name}": str(row.tests[name]) for name in self.references},
             "last states": _median([row.last_states_range], "{:.1%}"),
@@ -288,6 +302,14 @@ class Board:
                 "MFU, %": _median(mfus, "{:.1%}"),
             }
         return texts | {"converged": row.mark or "yes"}
+
+    def _final_answer(self, row: Row) -> dict[str, str]:
+        if not any(each.final_answers for each in self.rows):
+            return {}
+        interval = student_t(row.final_answers)
+        mean = f"{100 * row.final_answers[0]:.1f}" if row.final_answers else "-"
+        text = captions.percent(interval, row.final_answers) if interval else mean
+        return {"final answer, %": text}
 
     def notes(self) -> list[str]:
         """Return what a reader must know, in paragraphs."""
@@ -322,6 +344,12 @@ class Board:
                 "the whole of it; MFU: the FLOPs that it needed (no padding, half of attention) "
                 "over its time, of the bfloat16 rate in the datasheet of the part, where there is "
                 "one; each the median over seeds."
+            )
+        if any(row.final_answers for row in self.rows):
+            notes.append(
+                "Final answer: the share of right final answers out of distribution, whatever the "
+                "steps of the scratchpad before them, of the first problems there, decoded greedily. "
+                "All other columns count an answer as exact only with all its steps."
             )
         if len(self.rows) < self.num_encodings:
             notes.append(

@@ -26,7 +26,16 @@ LEFT = ("encoding", "kind", "converged")
 """Columns that are aligned left."""
 _PRINTED = {
     *("rank", "encoding", "seeds", "out_of_distribution", "in_distribution", "solved_to_90"),
-    *("vs_rope", "vs_tape", "converged", "parameters", "flops_a_token", "loss", "tokens_s"),
+    *(
+        "final_answer",
+        "vs_rope",
+        "vs_tape",
+        "converged",
+        "parameters",
+        "flops_a_token",
+        "loss",
+        "tokens_s",
+    ),
 }
 """The columns of a table for a paper, unless a user chooses others."""
 _DAGGER = "\N{DAGGER}"
@@ -260,6 +269,8 @@ def board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
 def _content(row: Row) -> dict[str, Any]:
     numbers = asdict(row)
     del numbers["settings"]  # settings vary only in a sweep
+    if not row.final_answers:
+        del numbers["final_answers"]
     return {
         **numbers,
         "converged": row.mark is None,

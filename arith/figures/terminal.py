@@ -16,7 +16,16 @@ from tape_arith.arith.figures.tables import LEFT, head_lines, legend, short_text
 from tape_arith.arith.terminal import escape_control
 
 _FIRST = (
-    *("encoding", "out_of_distribution", "rank", "seeds", "parameters", "flops_a_token", "loss"),
+    *(
+        "encoding",
+        "out_of_distribution",
+        "final_answer",
+        "rank",
+        "seeds",
+        "parameters",
+        "flops_a_token",
+        "loss",
+    ),
     *("tokens_s", "mfu", "vs_rope", "vs_tape", "solved_to_90", "in_distribution"),
     *("one_longer", "both_longer", "solved_to_99"),
 )

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.figures.curves import Study, compose, footnote
+from tape_arith.arith.scoring.axes import digit_pairs
 from tests.helpers.figures import assert_nothing_is_cut_off, words
 
 NORMS = [[1.41, 1.42, 1.5], [1.41, 1.5, 1.7], [1.41, 1.6, 2.0]]
@@ -37,7 +38,9 @@ def study(*runs: Any) -> Study:
     seeds: dict[str, list[int]] = {}
     for name, seed, _ in runs:
         seeds.setdefault(name, []).append(seed)
-    return Study(seeds, "mini", {"steps": 300}, "addition", 8, 16, curve_rows(runs))
+    return Study(
+        seeds, "mini", {"steps": 300}, "addition", 8, 16, curve_rows(runs), digit_pairs(8, 16)
+    )
 
 
 ROPE = (
