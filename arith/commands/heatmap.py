@@ -27,7 +27,9 @@ def command(
     columns: option.Columns = None,
     no_caption: option.NoCaption = False,
 ) -> None:
-    """Draw exact match over operand lengths, a panel an encoding: the mean, or that of one --seed.
+    """Draw exact match over lengths, a panel an encoding: the mean over seeds, or one --seed.
+
+    A task of one length, as copy, gives a line an encoding, with the interval over seeds.
 
     Without --figure the file is beside the runs.
 

@@ -19,7 +19,6 @@ from tape_arith.arith.figures.heatmap import COLOURS, GREY
 from tape_arith.arith.figures.rows import Row, chosen_heads, flat
 from tape_arith.arith.figures.tables import booktabs, csv_text, escape, pipe_table
 
-_MEAN_RANK, _RANKED_IN = "mean rank", "ranked in"
 _DAGGER = "\N{DAGGER}"
 _NOT_CONVERGED = (
     f"*: not converged, below 99{NBSP}% in distribution in a seed or more, and not ranked."
@@ -30,6 +29,7 @@ _ORDER = (
     "the encodings of its section there; equal means share a rank. It compares encodings that are "
     "ranked in the same tasks: those that are ranked in all stand first."
 )
+_COUNTS = "In brackets: the number of tasks in which it is ranked."
 _CELL, _NAMES, _RANKS, _ROW = 0.62, 1.25, 0.62, 0.2
 """Widths of a cell, of the names and of the mean ranks, and the height of a row, in inches."""
 _LETTERS = 6.5
@@ -112,9 +112,20 @@ class TaskTable:
         return {
             "encoding": self.label(line),
             **{f"{task}, %": text for task, text in cells.items()},
-            _MEAN_RANK: "-" if line.mean_rank is None else f"{line.mean_rank:.2f}",
-            _RANKED_IN: f"{len(line.ranks)} of {len(self.columns)}",
+            "mean rank": self.mean_rank(line, 2),
         }
+
+    def mean_rank(self, line: Line, places: int) -> str:
+        """Return "2.40", with the number of tasks behind it if that is not all: "2.40 (5)"."""
+        if line.mean_rank is None:
+            return "-"
+        count = f" ({len(line.ranks)})" * (len(line.ranks) < len(self.columns))
+        return f"{line.mean_rank:.{places}f}{count}"
+
+    @property
+    def has_counts(self) -> bool:
+        """Tell whether an encoding is ranked in some tasks but not in all."""
+        return any(0 < len(line.ranks) < len(self.columns) for line in self.lines)
 
     def numbers(self) -> list[dict[str, object]]:
         """Return a row for each encoding and task, in order; shares are in 0..1."""
@@ -139,6 +150,7 @@ class TaskTable:
         cells = [row for line in self.lines for row in line.cells.values()]
         brackets = any("\N{EN DASH}" in row.percent("out_of_distribution") for row in cells)
         signs = [
+            _COUNTS if self.has_counts else "",
             _NOT_CONVERGED if self.has_unranked else "",
             _ONE_SEED if any(len(row.seeds) == 1 for row in cells) else "",
         ]
@@ -260,9 +272,7 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
         y = heights[line.encoding]
         for x, head in enumerate(heads):
             _draw_cell(ax, x, y, line.cells.get(head), cell)
-        rank = "-" if line.mean_rank is None else f"{line.mean_rank:.1f}"
-        count = f" ({len(line.ranks)})" if 0 < len(line.ranks) < len(heads) else ""
-        _write(ax, len(heads) + 0.08, y, rank + count, ha="left")
+        _write(ax, len(heads) + 0.08, y, table.mean_rank(line, 1), ha="left")
     _write(ax, len(heads) + 0.08, -0.75, "mean rank", ha="left", color=style.GREY)
     for y, group in titles.items():
         _write(ax, 0, y, group.title, ha="left", fontweight="bold")
@@ -273,12 +283,11 @@ def _note(table: TaskTable) -> str:
     columns = "; ".join(
         f"{task} {lengths} (preset {preset})" for task, preset, lengths, _ in table.columns
     )
-    counts = any(0 < len(line.ranks) < len(table.columns) for line in table.lines)
     one = any(len(row.seeds) == 1 for line in table.lines for row in line.cells.values())
     return " ".join(
         [
             f"Exact match out of distribution, mean over seeds in{NBSP}%. {_ORDER}",
-            *["In brackets: the number of tasks in which it is ranked."] * counts,
+            *[_COUNTS] * table.has_counts,
             *[f"{_DAGGER}: one seed."] * one,
             f"Tasks: {columns}.",
             *(f"Left out: {runs}: {reason}." for runs, reason in table.left_out),

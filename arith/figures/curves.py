@@ -54,7 +54,7 @@ class Study:
     tested_digits: int
     rows: pd.DataFrame
     axes: tuple[ScoredAxis, ...] = ()
-    """Those of the runs' grids; empty if none is scored, so that the task's own words are unknown."""
+    """Those of the runs' grids; empty if none is scored."""
 
     @property
     def scale_end(self) -> float:

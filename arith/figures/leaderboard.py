@@ -10,6 +10,7 @@ from matplotlib.text import Annotation
 
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.captions import NBSP, decimals
+from tape_arith.arith.figures.lengths import cell
 from tape_arith.arith.figures.rows import Board, Row, Section
 from tape_arith.arith.scoring.axes import Region
 
@@ -142,7 +143,7 @@ def _percent(mean: float | None) -> str:
 def _note(board: Board, end: int) -> str:
     sentences = [
         board.source,
-        "Rows by their mean over the cells out of distribution; in dist.: mean, %.",
+        f"Rows by their mean over the {cell(board.axes)}s out of distribution; in dist.: mean, %.",
     ]
     means = [row.means["out_of_distribution"] for row in board.rows]
     if any(mean and mean.of == "seeds" and 100 * mean.high > end for mean in means):

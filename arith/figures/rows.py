@@ -348,8 +348,8 @@ class Board:
         if any(row.final_answers for row in self.rows):
             notes.append(
                 "Final answer: the share of right final answers out of distribution, whatever the "
-                "steps of the scratchpad before them, of the first problems there, decoded greedily. "
-                "All other columns count an answer as exact only with all its steps."
+                "steps of the scratchpad before them, of the first problems there, decoded "
+                "greedily. All other columns count an answer as exact only with all its steps."
             )
         if len(self.rows) < self.num_encodings:
             notes.append(

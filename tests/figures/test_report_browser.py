@@ -19,6 +19,7 @@ from tape_arith.arith.figures.heatmap import (
 from tape_arith.arith.figures.report.page import write
 from tape_arith.arith.scoring.statistics import wilson
 from tests.helpers.browser import NAMES, Browser, browser, executable
+from tests.helpers.made_grids import BITS, drawn
 from tests.helpers.pages import HOSTILE, grid, logs, report, run, with_costs
 
 pytestmark = [
@@ -205,3 +206,36 @@ def test_one_pass_over_the_page(tmp_path: Path) -> None:
         refused = "fetch('http://127.0.0.1:9/').then(() => false, () => true)"
         assert page.evaluate(refused)
         assert any("Content Security Policy" in problem for problem in page.problems)
+
+
+def test_lines_over_one_axis(tmp_path: Path) -> None:
+    """A line is where its means are, and a length tells its counts."""
+    panels = [[drawn(name, seed, BITS) for seed in range(3)] for name in ("fire", "rope")]
+    path = tmp_path / "report.html"
+    made = report(panels)
+    write(made, path)
+    with browser(tmp_path) as page:
+        page.dark(False)
+        page.open(path, width=1280)
+        grids = made.panels[0]
+        counts = np.sum([grid.exact for grid in grids], axis=0)
+        page.show("#map-0")
+        box = page.box("#map-0 canvas")
+        page.mouse("mouseMoved", box["x"] + box["width"] * 5.5 / 8, box["y"] + box["height"] / 3)
+        name, count, *_, region = readout(page)
+        assert name == f"{grids[0].name}: 6 bits" and region == "out of distribution"
+        assert count.startswith(f"{counts[5]} of 300 exact")
+        for length, total in enumerate(counts):
+            script = f"""(() => {{
+              const canvas = document.querySelector("#map-0 canvas"), size = canvas.width;
+              const pen = canvas.getContext("2d");
+              const y = (1 - {total / 300}) * (size - 6) + 3, x = {(length + 0.5) / 8} * size;
+              return [...pen.getImageData(Math.floor(x), Math.floor(y), 1, 1).data];
+            }})()"""
+            *colour, opacity = page.evaluate(script)
+            assert colour == pytest.approx([0, 0x72, 0xB2], abs=2)
+            assert opacity > 120  # more than a band has; half of a pixel where the line begins
+        choose(page, "one", 1)
+        choose(page, "other", 0)
+        assert "lengths differ significantly" in " ".join(texts(page, "#difference-words span"))
+        assert page.problems == []

@@ -13,7 +13,7 @@ from tape_arith.arith.figures.rows import rows
 from tape_arith.arith.figures.tables import booktabs, to_csv
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.statistics import Interval
-from tests.helpers.made_grids import filled
+from tests.helpers.made_grids import BITS, drawn, filled
 
 
 def panel(encoding: str, outside: int, inside: int = 100, seeds: int = 2) -> list[Grid]:
@@ -65,3 +65,27 @@ def test_latex() -> None:
     assert lines[4] == r"\multicolumn{2}{l}{\textit{a\_b}} \\"
     assert lines[5:7] == [r"fox:b\_f=5 & 10.5 $\pm$ 6.4 \\", r"50\%\&more & - \\"]
     assert all(len(re.findall(r"(?<!\\)&", line)) == 1 for line in lines[5:7])
+
+
+def test_with_a_scratchpad_exact_match_is_of_the_whole_answer() -> None:
+    shares = {0: 0.5, 1: 0.75}
+    made = [
+        drawn(
+            "rope",
+            seed,
+            BITS,
+            evaluation={"task": "parity:scratchpad=true"},
+            scoring={"final_answers_out_of_distribution": share},
+        )
+        for seed, share in shares.items()
+    ]
+    (row,) = rows([made])
+    assert row.final_answers == tuple(shares.values())
+    assert "exact match of the whole answer, scratchpad included" in captions.source([made])
+    made[1].scoring = {}  # a run that does not tell gives no mean over others
+    assert rows([made])[0].final_answers == ()
+    (plain,) = rows([[drawn("rope", 0, BITS)]])
+    assert plain.final_answers == () and "scratchpad" not in captions.source(
+        [[drawn("rope", 0, BITS)]]
+    )
+    assert "one_longer" not in plain.means and "one_longer" not in to_csv([plain])

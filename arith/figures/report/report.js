@@ -104,7 +104,7 @@ function paintLines(canvas, encodings, marked = () => false) {
     path([...cells.low].reverse(), 1);
     pen.fill();
     pen.globalAlpha = 1;
-    pen.lineWidth = 5;
+    [pen.lineWidth, pen.lineJoin] = [5, "round"];
     pen.setLineDash(place ? [14, 9] : []);
     pen.beginPath();
     path(shares);
