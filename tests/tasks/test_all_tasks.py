@@ -182,7 +182,7 @@ def expected_text(operands: list[str], o: Options, first: int) -> tuple[str, str
 
 
 def most_tokens(lengths: list[int], o: Options) -> tuple[int, int]:
-    """Count the tokens of the longest prompt and answer of these lengths: of nines, mostly."""
+    """Count the tokens of the longest prompt and answer at these lengths: nines, mostly."""
     if o.task == "modular-sum":
         return 2 * lengths[0], len(str(o.modulus - 1))
     counts = [lengths[1]] * lengths[0] if has_operands(o.task) else lengths
@@ -222,6 +222,10 @@ def lines(problems: Problems, name: str) -> list[str]:
     return text.split("[EOS]")[:-1]
 
 
+PATTERNS = {"or": "[01]+", "parity": "[01]+", "copy": "[0-9]+", "reverse": "[0-9]+"}
+PATTERNS["modular-sum"] = "[0-9]"
+
+
 class Problem(NamedTuple):
     operands: list[str]
     first_marker: int
@@ -242,10 +246,8 @@ def checked(problems: Problems, name: str) -> list[Problem]:
         without_blanks = prompt.replace(" ", "")
         operands, first = read_operands(without_blanks, lengths, o)
         assert (without_blanks + "=", answer) == expected_text(operands, o, first)
-        pattern = {"or": "[01]+", "parity": "[01]+", "copy": "[0-9]+", "reverse": "[0-9]+"}
-        pattern["modular-sum"] = "[0-9]"
-        for operand in operands:
-            assert re.fullmatch(pattern.get(o.task, "[1-9][0-9]*"), operand)
+        number = PATTERNS.get(o.task, "[1-9][0-9]*")
+        assert all(re.fullmatch(number, operand) for operand in operands)
         assert lengths == lengths_of(operands, o)
         assert length == len(text) + 1 and prompt_length == len(prompt) + 1
         assert final_length == prompt_length + most_tokens(lengths, o)[1] + 1 >= length
@@ -277,7 +279,7 @@ def test_problems_are_as_documented(name: str) -> None:
         checked(bucket(name, 8, split="carry").problems(0, 100), name)
     most = [4, 8] if has_operands(name) else [8] * len(task.axes)
     assert bucket(name, 8).longest == sum(most_tokens(most, o)) + o.spaces + 1
-    # A problem depends on its operands, its first marker and its blanks alone.
+    # Written by hand, the same operands give the same problem.
     for problem in trained[:5]:
         written = o.symbol.join(problem.operands)
         assert checked(task.parse(written), name)[0].operands == problem.operands
