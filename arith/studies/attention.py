@@ -15,7 +15,6 @@ Rows of the study, by `measure`:
 T tokens, H heads, N layers, m pairs of a query and a key.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,8 @@ from tape_arith.arith.studies.study import (
     markdown,
     mean_cell,
 )
-from tape_arith.arith.tasks.task import Problems, load_task
+from tape_arith.arith.tasks.families.two_operands import TwoOperands
+from tape_arith.arith.tasks.task import Problems, Task, load_task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 
@@ -68,18 +68,19 @@ def measure(
     Raises UsageError if `written` is no problem of their task or there is no such layer; Failure
     for a corrupt file or weights that are not finite.
     """
-    config = runs.record.config
+    config, task = runs.record.config, load_task(runs.record.config.task)
+    has_places = _has_equal_places(task)
     applied_layers = config.num_layers * config.loops
     layer = applied_layers if layer is None else layer
     if not 1 <= layer <= applied_layers:
         raise UsageError(f"there is no layer {layer}: they are 1 to {applied_layers}")
-    problem = None if written is None else load_task(config.task).parse(written)
+    problem = None if written is None else task.parse(written)
     regions = {region: indices[:count] for region, indices in runs.regions().items()}
     samples = {region: runs.sample(indices) for region, indices in regions.items()}
 
     def measured(decoder: Decoder, hardware: Hardware) -> pd.DataFrame:
         parts = [
-            patterns(decoder, sample, hardware.device).assign(region=region)
+            patterns(decoder, sample, hardware.device, has_places).assign(region=region)
             for region, sample in samples.items()
         ]
         if problem is not None:
@@ -91,16 +92,27 @@ def measure(
         rows = pd.concat(parts)
         return rows.astype({name: "Int64" for name in _COUNTS if name in rows})
 
-    names = load_task(config.task).vocabulary.names
-    example = problem and _example(problem, names, layer)
+    example = problem and _example(problem, task, layer)
     return runs.measure("attention", regions, measured, example=example)
 
 
-def _example(problem: Problems, names: Sequence[str], layer: int) -> dict[str, object]:
+def _has_equal_places(task: Task[Any]) -> bool:
+    """Tell whether numbers stand in problems as `_equal_places` takes them: two operands and an
+    answer of digits alone, the least significant first."""
+    if not isinstance(task, TwoOperands) or task.digit_order != "reversed":
+        return False
+    lengths = np.array([[2, 3]])
+    alone = task.answer_bound(lengths) == task.answer_digits(lengths)
+    return bool(alone[0]) and not (task.format.pad or task.format.spaces)
+
+
+def _example(problem: Problems, task: Task[Any], layer: int) -> dict[str, object]:
     """Describe the problem of the maps: its tokens with the end token, the length of its prompt,
-    and (query, key) of each pair of `_equal_places`."""
-    prompts = problem.prompt_lengths
-    pairs = _equal_places(problem.axis_lengths, prompts, problem.lengths - prompts - 1)
+    and (query, key) of each pair of `_equal_places`, if there are any."""
+    prompts, names = problem.prompt_lengths, task.vocabulary.names
+    pairs = [np.zeros(0, np.int64)] * 3
+    if _has_equal_places(task):
+        pairs = [*_equal_places(problem.axis_lengths, prompts, problem.lengths - prompts - 1)]
     return {
         "tokens": [names[token] for token in problem.tokens],
         "prompt": int(prompts[0]),
@@ -109,8 +121,11 @@ def _example(problem: Problems, names: Sequence[str], layer: int) -> dict[str, o
     }
 
 
-def patterns(decoder: Decoder, sample: Sample, device: str) -> pd.DataFrame:
-    """Return the rows `distance` and `place` of at least one problem. Raises as `watched` does."""
+def patterns(
+    decoder: Decoder, sample: Sample, device: str, has_places: bool = True
+) -> pd.DataFrame:
+    """Return the rows `distance` and, if problems have equal places, `place` of at least one
+    problem. Raises as `watched` does."""
     config = decoder.config
     longest = int(sample.problems.lengths.max()) - 1  # the end token is no input
     shape = (config.applied_layers, config.num_heads)
@@ -121,25 +136,31 @@ def patterns(decoder: Decoder, sample: Sample, device: str) -> pd.DataFrame:
     for rows in sample.batches(decoder):
         count, tokens = rows.inputs.shape
         layers, _ = watched(decoder, sequences(rows, device))
-        operands = sample.problems.axis_lengths[rows.source_index]
-        row, query, key = _equal_places(operands, rows.prompt_lengths, rows.answer_tokens - 1)
-        pairs = tuple(torch.from_numpy(index).to(device) for index in (row, query, key))
         for layer, weights in enumerate(layers):
             back[layer, :, :tokens] += _by_distance(weights).cpu()
-            on_places = weights[pairs[0], :, pairs[1], pairs[2]]
-            place[layer] += on_places.sum(0, dtype=torch.float64).cpu()
         index = np.arange(tokens)
         queries[:tokens] += count * (tokens - index)
         # A uniform query at index t puts 1 / (t + 1) on each key: for each distance, sum this over
         # the queries that have a key there.
         uniform[:tokens] += count * np.cumsum(1 / (index[::-1] + 1))[::-1]
+        if not has_places:
+            continue
+        operands = sample.problems.axis_lengths[rows.source_index]
+        row, query, key = _equal_places(operands, rows.prompt_lengths, rows.answer_tokens - 1)
+        pairs = tuple(torch.from_numpy(index).to(device) for index in (row, query, key))
+        for layer, weights in enumerate(layers):
+            on_places = weights[pairs[0], :, pairs[1], pairs[2]]
+            place[layer] += on_places.sum(0, dtype=torch.float64).cpu()
         chance += float((1 / (query + 1)).sum())
         positions += len(np.unique(row * tokens + query))
     back /= torch.from_numpy(queries)
     distances = _rows(back.mean(1).numpy(), "layer", "distance")
     distances["uniform"] = np.tile(uniform / queries, config.applied_layers)
+    distances["measure"] = "distance"
+    if not has_places:
+        return distances
     places = _rows((place / positions).numpy(), "layer", "head").assign(uniform=chance / positions)
-    return pd.concat([distances.assign(measure="distance"), places.assign(measure="place")])
+    return pd.concat([distances, places.assign(measure="place")])
 
 
 def _rows(weights: Floats, *axes: str) -> pd.DataFrame:
@@ -208,7 +229,10 @@ def _best_heads(study: Study) -> pd.DataFrame:
 
 
 def to_markdown(study: Study) -> str:
-    """Format a table of place addressing and one of the weight on the diagonal, with means."""
+    """Format a table of place addressing, if places are equal, and one of the weight on the
+    diagonal, with means."""
+    if _measured(study, "place").empty:
+        return f"{markdown(_diagonal_table(study), 2)}\n{SPREAD} {study.source}\n"
     tables = markdown(_places_table(study), 3), markdown(_diagonal_table(study), 2)
     return "\n".join([*tables, f"Place addressing: {_PLACES} {SPREAD} {study.source}\n"])
 
@@ -247,8 +271,11 @@ def _diagonal_table(study: Study) -> pd.DataFrame:
 
 @styled()
 def figures(study: Study) -> dict[str, Figure]:
-    """Draw weight by distance, on equal places and, if there is an example, its maps."""
-    drawn = {"-distance": _draw_distances(study), "-places": _draw_places(study)}
+    """Draw weight by distance, on equal places if there are any and, if there is an example, its
+    maps."""
+    drawn = {"-distance": _draw_distances(study)}
+    if not _measured(study, "place").empty:
+        drawn["-places"] = _draw_places(study)
     return drawn | ({"-maps": _draw_maps(study)} if study.facts["example"] else {})
 
 
@@ -319,11 +346,14 @@ def _draw_maps(study: Study) -> Figure:
     tokens, prompt = example["tokens"][:-1], example["prompt"]
     predicted = [f"\N{RIGHTWARDS ARROW}{token}" for token in example["tokens"][prompt:]]
     answers = [query + token for query, token in zip(tokens[prompt - 1 :], predicted, strict=True)]
+    order = squares = ""
+    if example["equal_places"]:
+        order = ", every number its least significant digit first, as in the sequence"
+        squares = " Red squares: the operands' digits of the place that is predicted."
     note = (
-        f"Attention in {''.join(tokens)}, every number its least significant digit first, as in "
-        "the sequence. Rows are queries, with an arrow to the token that they predict where it is "
-        "the answer's; columns are keys; white: not seen. Red squares: the operands' digits of the "
-        "place that is predicted. These runs only."
+        f"Attention in {''.join(tokens)}{order}. Rows are queries, with an arrow to the token that "
+        "they predict where it is the answer's; columns are keys; white: not seen."
+        f"{squares} These runs only."
     )
     side, ticks = max(1.15, 0.085 * len(tokens)), range(len(tokens))
     letters = min(6.5, 0.8 * 72 * side / len(tokens))

@@ -5,10 +5,12 @@ answer, so the argmax there is exactly the first error of greedy decoding. Later
 measured: an answer whose first error is a digit may also have a wrong length.
 
 Rows of the study: the number of `problems` that share region, `chain` (length of the longest carry
-chain), `error` (EXACT or a key of KINDS) and `place` of the first wrong token (0 is the least
-significant; none for an exact answer).
+chain; none for a task without carries), `error` (EXACT or a key of KINDS) and `place` of the first
+wrong token (0 is the first, in a number that is written so the least significant; none for an exact
+answer).
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,6 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from tape_arith.arith.data.bucket import Bucket
-from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.captions import NBSP
 from tape_arith.arith.figures.style import (
     LETTERS,
@@ -44,7 +45,8 @@ from tape_arith.arith.scoring.statistics import wilson
 from tape_arith.arith.studies.inputs import Integers, StudiedRuns
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study, markdown
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
-from tape_arith.arith.tasks.task import Problems, load_task
+from tape_arith.arith.tasks.families.two_operands import TwoOperands
+from tape_arith.arith.tasks.task import Problems, Task, load_task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names import AttentionChoice
@@ -58,42 +60,41 @@ KINDS = {
     "one_more": "digit one more",
     "other_digit": "another digit",
     "no_digit": "no digit",
+    "for_symbol": "digit for a symbol",
 }
-"""Kinds of a first error."""
+"""Kinds of a first error. Digits are one less or more in decimal numbers alone."""
 _WRONG_LENGTH, _OFF_BY_ONE = ["ended_early", "went_on"], ["one_less", "one_more"]
 # Lengths in one hue, digits in another, so that the two halves of a bar are seen first.
-_COLOURS = ("#b35806", "#f1a340", "#053061", "#4393c3", "#c6dbef", "#999999")
+_COLOURS = ("#b35806", "#f1a340", "#053061", "#4393c3", "#c6dbef", "#999999", "#5e3c99")
 _FEWEST = 50
 """Minimum number of answers, over all seeds, for a point of the figure; the table has all. If no
 chain length has so many, the length with the most answers is drawn."""
 _LINE: dict[str, Any] = {"linewidth": 0.9, "markersize": 3.0, "markeredgewidth": 0.4}
-_LEGEND = (
-    "The first error is the token at which greedy decoding first leaves the right answer; place 0 "
-    "is the least significant digit. By chance 22 % of wrong digits are off by one (two of nine); "
-    "8 for 9 and 9 for 0 count as one less. Counts of all seeds together."
+_BY_CHANCE = (
+    "By chance 22 % of wrong digits are off by one (two of nine); 8 for 9 and 9 for 0 count as one "
+    "less. "
 )
 
 
 def measure(runs: StudiedRuns, count: int | None = None) -> Study:
     """Count the errors of `runs` on the first `count` problems (None: all) of their evaluation set.
 
-    Raises UsageError for too many problems and a task without carry chains; Failure for a corrupt
-    file.
+    Raises UsageError for too many problems, Failure for a corrupt file.
     """
-    regions, digits = runs.regions(count), runs.record.config.trained_digits
+    regions, trained = runs.regions(count), runs.record.config.bucket(0).most
     total = sum(map(len, regions.values()))
 
     def measured(decoder: Decoder, hardware: Hardware) -> pd.DataFrame:
-        return errors(decoder, runs.bucket, total, digits, hardware)
+        return errors(decoder, runs.bucket, total, trained, hardware)
 
     return runs.measure("errors", regions, measured, AttentionChoice(compiled=False))
 
 
 def errors(
-    decoder: Decoder, bucket: Bucket, count: int, trained_digits: int, hardware: Hardware
+    decoder: Decoder, bucket: Bucket, count: int, trained: tuple[int, ...], hardware: Hardware
 ) -> pd.DataFrame:
     """Count the errors in the answers to the first `count` problems of `bucket`, scored as a grid
-    is."""
+    is. `trained` has the greatest trained length on each axis."""
     task, probe = load_task(bucket.task), min(PROBE_ROWS, count)
     threshold = low_precision_threshold(
         decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
@@ -104,19 +105,24 @@ def errors(
         problems = bucket.problems(start, stop)
         outcome = score(decoder, problems, bucket.keys(start, stop), hardware, threshold)
         chains = task.carry_chains(bucket.drawn(start, stop))
-        if chains is None:
-            raise UsageError(f"task {task.name} does not say what its carry chains are")
-        parts.append(first_errors(problems, chains, outcome, trained_digits))
+        parts.append(first_errors(problems, chains, outcome, trained, _has_decimals(task)))
     columns = ["region", "chain", "error", "place"]
     counts = pd.concat(parts).value_counts(columns, sort=False, dropna=False)
     return counts.rename("problems").reset_index()
 
 
 def first_errors(
-    problems: Problems, chains: Integers, outcome: Outcome, trained_digits: int
+    problems: Problems,
+    chains: Integers | None,
+    outcome: Outcome,
+    trained: tuple[int, ...],
+    decimals: bool = True,
 ) -> pd.DataFrame:
-    """Return one row per problem; `chains` int64[n] has the length of its longest carry chain."""
-    longer = (problems.axis_lengths > trained_digits).any(axis=1)
+    """Return one row per problem; `chains` int64[n] has the length of its longest carry chain.
+
+    Digits one less or more are told apart if answers have `decimals`.
+    """
+    longer = (problems.axis_lengths > np.array(trained)).any(axis=1)
     starts = problems.starts + problems.prompt_lengths
     right = problems.tokens[starts + np.maximum(outcome.first_wrong, 0)].astype(np.int64)
     predicted, difference = outcome.predicted, (outcome.predicted - right) % 10
@@ -127,18 +133,48 @@ def first_errors(
         "ended_early": predicted == EOS,
         "no_digit": (predicted < DIGIT_ZERO) | (predicted >= DIGIT_ZERO + 10),
         "went_on": right == EOS,
-        "one_less": difference == 9,
-        "one_more": difference == 1,
+        "for_symbol": (right < DIGIT_ZERO) | (right >= DIGIT_ZERO + 10),
+        "one_less": decimals & (difference == 9),
+        "one_more": decimals & (difference == 1),
     }
     places = pd.Series(outcome.first_wrong, dtype="Int64")
     return pd.DataFrame(
         {
             "region": np.where(longer, OUTSIDE, INSIDE),
-            "chain": chains,
+            "chain": pd.Series(chains, places.index, dtype="Int64"),
             "error": np.select(list(kinds.values()), list(kinds), "other_digit"),
             "place": places.mask(outcome.first_wrong < 0),
         }
     )
+
+
+def _has_decimals(task: Task[Any]) -> bool:
+    return task.digit_order is not None and task.base == 10
+
+
+def _task(study: Study) -> Task[Any]:
+    return load_task(study.facts["evaluation"]["task"])
+
+
+def _shown_kinds(study: Study) -> dict[str, str]:
+    """Return the kinds of errors that answers to the task can have, with their words."""
+    absent = [] if _has_decimals(_task(study)) else _OFF_BY_ONE
+    if "for_symbol" not in set(study.rows.error):
+        absent = [*absent, "for_symbol"]
+    return {kind: words for kind, words in KINDS.items() if kind not in absent}
+
+
+def _is_one_number(task: Task[Any]) -> bool:
+    """Tell whether token k of an answer is the digit of place k."""
+    answer = task.text(task.example).partition("=")[2]
+    return task.digit_order == "reversed" and answer.removesuffix("-").isdecimal()
+
+
+def _place_words(study: Study) -> str:
+    """Say what `place` counts."""
+    if _is_one_number(_task(study)):
+        return "place of the first wrong token (0: least significant)"
+    return "place of the first wrong token (0: first)"
 
 
 def _counts(study: Study, region: Region, by: str) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -164,7 +200,7 @@ def _kinds(study: Study, region: Region) -> pd.DataFrame:
 def to_markdown(study: Study) -> str:
     """Format tables of exact match by carry chain, of kinds of first errors and of their places."""
     tables = {}
-    for region in study.regions:
+    for region in study.regions if study.rows.chain.notna().any() else ():
         wrong, total = _counts(study, region, "chain")
         title = f"Exact match by length of the longest carry chain, {REGION_WORDS[region]}"
         tables[title] = markdown(_shares(total - wrong, total), 0)
@@ -176,7 +212,13 @@ def to_markdown(study: Study) -> str:
         if len(wrong):
             tables[title] = markdown(_shares(wrong, wrong * 0 + wrong.sum()), 0)
     texts = [f"{title}\n\n{text}\n" for title, text in tables.items()]
-    return "".join([*texts, f"{_LEGEND} {study.source}\n"])
+    zero = "the least significant digit" if _is_one_number(_task(study)) else "the first token"
+    legend = (
+        "The first error is the token at which greedy decoding first leaves the right answer; "
+        f"place 0 is {zero}. {_BY_CHANCE if _has_decimals(_task(study)) else ''}"
+        "Counts of all seeds together."
+    )
+    return "".join([*texts, f"{legend} {study.source}\n"])
 
 
 def _shares(part: pd.DataFrame, total: pd.DataFrame) -> pd.DataFrame:
@@ -203,10 +245,12 @@ def _kinds_table(study: Study, region: Region) -> pd.DataFrame:
         "wrong digit": (digits, wrong),
         "off by one, of wrong digits": (off_by_one, digits),
     }
+    if not _has_decimals(_task(study)):
+        del shares["off by one, of wrong digits"]
     facts = {"seeds": [", ".join(map(str, seeds)) for seeds in study.seeds.values()]}
     facts["problems"] = [REGION_WORDS[region]] * len(kinds)
     facts |= {name: [*map(_share, *pair)] for name, pair in shares.items()}
-    counts = kinds.rename(columns=KINDS).map("{:,}".format)
+    counts = kinds[[*_shown_kinds(study)]].rename(columns=KINDS).map("{:,}".format)
     table = pd.concat([pd.DataFrame(facts, kinds.index), counts], axis=1)
     return table.rename_axis("encoding").reset_index()
 
@@ -216,40 +260,54 @@ def _kinds_table(study: Study, region: Region) -> pd.DataFrame:
 
 @styled()
 def figures(study: Study) -> dict[str, Figure]:
-    """Draw exact match by carry chain, one panel per region; below, places and kinds of the first
-    errors in the last region."""
-    last, styles = study.regions[-1], series_styles(study.seeds)
+    """Draw exact match by carry chain, if there are any, one panel per region; below, places and
+    kinds of the first errors in the last region."""
+    last, styles, task = study.regions[-1], series_styles(study.seeds), _task(study)
+    kinds, has_chains = _shown_kinds(study), bool(study.rows.chain.notna().any())
+    colours = dict(zip(KINDS, _COLOURS, strict=True))
     handles: list[Artist] = [
         Line2D([], [], label=name, **style, **_LINE) for name, style in styles.items()
     ]
-    handles += [Patch(color=c, label=KINDS[kind]) for c, kind in zip(_COLOURS, KINDS, strict=True)]
-    note = (
-        "Answers decoded greedily up to their first error. Bars on exact match: Wilson's 95"
-        f"{NBSP}% intervals over problems, too narrow where seeds are pooled on the same ones; "
-        f"chains of a length with fewer than {_FEWEST} answers are in the table alone, and each "
-        "scale has its own end. Dashed: to its left the places that trained operands have. A lost "
-        "last carry ends too early, an invented one does not end; one less and one more, modulo "
-        "10, are what a lost or invented carry leaves; by chance two of nine wrong digits are off "
-        f"by one. {study.source}"
-    )
+    handles += [Patch(color=colours[kind], label=words) for kind, words in kinds.items()]
+    sentences = ["Answers decoded greedily up to their first error."]
+    if has_chains:
+        sentences.append(
+            f"Bars on exact match: Wilson's 95{NBSP}% intervals over problems, too narrow where "
+            "seeds are pooled on the same ones; chains of a length with fewer than "
+            f"{_FEWEST} answers are in the table alone, and each scale has its own end."
+        )
+    one_number = _is_one_number(task)
+    has_places = one_number and isinstance(task, TwoOperands)
+    if has_places:
+        sentences.append("Dashed: to its left the places that trained operands have.")
+    if has_chains and one_number:
+        sentences.append(
+            "A lost last carry ends too early, an invented one does not end; one less and one "
+            "more, modulo 10, are what a lost or invented carry leaves; by chance two of nine "
+            "wrong digits are off by one."
+        )
+    elif _has_decimals(task):
+        sentences.append("One less and one more are modulo 10: by chance two of nine wrong digits.")
+    note = " ".join([*sentences, study.source])
     lower = max(2.2, 0.3 * len(styles) + 0.8)
-    figure = page(6.0, 2.0 + lower, note, handles)
-    *upper, places, kinds = figure.subplots(2, 2, height_ratios=(2.0, lower)).flat
+    figure = page(6.0, 2.0 * has_chains + lower, note, handles)
+    heights = (2.0, lower) if has_chains else (lower,)
+    *upper, places_ax, kinds_ax = figure.subplots(len(heights), 2, height_ratios=heights).flat
     for ax, region in zip(upper, study.regions, strict=False):
         _draw_chains(ax, study, region)
         ax.set_xlabel("length of the longest carry chain")
         finish(ax, f"exact, {REGION_WORDS[region]}")
-    _draw_places(places, study, last)
-    places.set_xlabel("place of the first wrong token (0: least significant)")
-    finish(places, f"first error, {REGION_WORDS[last]}")
-    for ax in (*upper, places):
+    _draw_places(places_ax, study, last, has_places)
+    places_ax.set_xlabel(_place_words(study))
+    finish(places_ax, f"first error, {REGION_WORDS[last]}")
+    for ax in (*upper, places_ax):
         ax.yaxis.set_major_formatter(percent_tick)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    if len(study.regions) == 1:
+    if upper and len(study.regions) == 1:
         upper[1].remove()
-    _draw_kinds(kinds, _kinds(study, last))
-    kinds.set_xlabel("share of wrong answers")
-    finish(kinds, f"kind of the first error, {REGION_WORDS[last]}", grid="x")
+    _draw_kinds(kinds_ax, _kinds(study, last)[[*kinds]], colours)
+    kinds_ax.set_xlabel("share of wrong answers")
+    finish(kinds_ax, f"kind of the first error, {REGION_WORDS[last]}", grid="x")
     return {"": figure}
 
 
@@ -269,25 +327,27 @@ def _draw_chains(ax: Axes, study: Study, region: Region) -> None:
     ax.set_ylim(0, scale_end(top))
 
 
-def _draw_places(ax: Axes, study: Study, region: Region) -> None:
-    """Draw the share of wrong answers at each place; a dashed line follows the last place of
-    trained operands."""
+def _draw_places(ax: Axes, study: Study, region: Region, has_places: bool) -> None:
+    """Draw the share of wrong answers at each place; if places are those of operands, a dashed line
+    follows the last trained one."""
     wrong, trained = _counts(study, region, "place")[0], study.facts["trained_digits"]
-    places = np.arange(max([trained, *wrong.index]) + 1)
+    places = np.arange(max([trained * has_places, *wrong.index]) + 1)
     shares = (wrong / wrong.sum()).reindex(places, fill_value=0)
     for label, style in series_styles(study.seeds).items():
         ax.plot(places, shares[label], zorder=3, clip_on=False, **style, **_LINE)
-    ax.axvline(trained - 0.5, color="#555555", linewidth=0.7, linestyle=(0, (3, 2)))
+    if has_places:
+        ax.axvline(trained - 0.5, color="#555555", linewidth=0.7, linestyle=(0, (3, 2)))
     ax.set_ylim(bottom=0)
 
 
-def _draw_kinds(ax: Axes, table: pd.DataFrame) -> None:
+def _draw_kinds(ax: Axes, table: pd.DataFrame, colours: Mapping[str, str]) -> None:
     """Draw one bar per encoding, the first on top, divided into kinds of first errors."""
     wrong = table.sum(axis=1)
     shares = table.div(wrong.clip(lower=1), axis=0)
     left = shares.cumsum(axis=1) - shares
-    for kind, colour in zip(KINDS, _COLOURS, strict=True):
-        ax.barh(range(len(table)), shares[kind], 0.5, left[kind], color=colour, linewidth=0)
+    for kind, colour in colours.items():
+        if kind in table:
+            ax.barh(range(len(table)), shares[kind], 0.5, left[kind], color=colour, linewidth=0)
     for number, label in enumerate(table.index):
         # The name stands above the bar, where there is room for many options.
         text = f"{label}, {wrong[label]:,} wrong"

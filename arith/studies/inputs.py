@@ -18,6 +18,7 @@ from torch import Tensor
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
 from tape_arith.arith.data.rows import Rows, pad
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.figures.lengths import trained_and_tested
 from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
@@ -126,6 +127,7 @@ class StudiedRuns:
             "preset": record.preset,
             "settings": record.settings,
             "trained_digits": record.config.trained_digits,
+            "lengths": trained_and_tested(scored_axes(record.config.bucket(0), bucket)),
             "evaluation": {
                 "task": bucket.task,
                 "version": bucket.version,

@@ -65,6 +65,7 @@ def made_study(kind: str, *runs: pd.DataFrame, **facts: object) -> Study:
     problems = {"in_distribution": 20, "out_of_distribution": 40}
     evaluation |= {"max_digits": 16, "problems": problems, "sha256": "0123456789abcdef"}
     common = {"preset": "mini", "settings": {}, "trained_digits": 8, "evaluation": evaluation}
+    common["lengths"] = "trained to 8 digits and tested to 16"
     return Study(kind, common | facts, pd.concat(runs, ignore_index=True))
 
 

@@ -15,7 +15,7 @@ from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.studies.inputs import comparable_runs
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
 from tests.helpers.exported_runs import made_run
-from tests.helpers.tiny_runs import contents, done, refused, untouched
+from tests.helpers.tiny_runs import contents, done, refused, settings, untouched
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +83,37 @@ def test_attention(tmp_path: Path) -> None:
     text = done("study", "attention", run("rope"), "--problems", 10, *example, *figure).out
     assert "10 problems in distribution and 10 problems out of distribution" in text
     assert list(contents(tmp_path)) == ["a-distance.png", "a-maps.png", "a-places.png"]
+
+
+@pytest.mark.parametrize(
+    ("task", "problem", "has_carries", "has_decimals", "has_places"),
+    [
+        ("sort", "12,7", False, True, False),
+        ("copy:hints=true", "12", False, False, False),
+        ("multiplication", "12x7", False, True, True),
+        ("addition:pad=true", "12+7", True, True, False),
+        ("or:op=xor", "01^1", False, False, True),
+    ],
+)
+def test_every_task_is_studied(
+    task: str, problem: str, has_carries: bool, has_decimals: bool, has_places: bool, here: Path
+) -> None:
+    """Carry chains, digits one more or less and equal places where there are any."""
+    lengths = {"trained_operands": 2, "tested_operands": 3} if task == "sort" else {}
+    train = ("train", "--pe", "rope", "--task", task, *settings(**lengths), "--no-score")
+    folder = done(*train).out.strip()
+    text = done("study", "errors", folder, "--figure", "e.png").out
+    assert ("longest carry chain" in text) == has_carries
+    assert ("digit one less" in text) == ("22 %" in text) == has_decimals
+    assert "Wrong answers by place" in text and "for a symbol |" not in text
+    maps = done("study", "attention", folder, "--problems", 3, "--problem", problem, "--json").out
+    content = json.loads(maps)
+    assert ("place" in {row["measure"] for row in content["rows"]}) == has_places
+    assert bool(content["example"]["equal_places"]) == has_places
+    text = done("study", "attention", folder, "--problems", 3, "--figure", "a.png").out
+    assert ("Place addressing" in text) == has_places == Path("a-places.png").exists()
+    if task == "sort":
+        assert "trained to 2 numbers" in text
 
 
 @pytest.mark.parametrize("split", ["evaluation", "carry"])
