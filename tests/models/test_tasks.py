@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from itertools import chain, product
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def config_of(task: str) -> Config:
     return load_preset("mini").with_settings({**sizes, "task": task})
 
 
+@cache
 def setting_of(task: str) -> Setting:
     return setting_for(config_of(task))
 
@@ -61,6 +63,7 @@ def formats() -> Iterator[str]:
                 yield str(parse_task(f"{task}:{option}"))
 
 
+@cache
 def defined(name: str, task: str) -> bool:
     try:
         build(name, setting_of(task))
