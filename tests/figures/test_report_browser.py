@@ -228,9 +228,10 @@ def test_lines_over_one_axis(tmp_path: Path) -> None:
         for length, total in enumerate(counts):
             script = f"""(() => {{
               const canvas = document.querySelector("#map-0 canvas"), size = canvas.width;
-              const pen = canvas.getContext("2d");
+              const copy = new OffscreenCanvas(1, 1).getContext("2d");
               const y = (1 - {total / 300}) * (size - 6) + 3, x = {(length + 0.5) / 8} * size;
-              return [...pen.getImageData(Math.floor(x), Math.floor(y), 1, 1).data];
+              copy.drawImage(canvas, Math.floor(x), Math.floor(y), 1, 1, 0, 0, 1, 1);
+              return [...copy.getImageData(0, 0, 1, 1).data];
             }})()"""
             *colour, opacity = page.evaluate(script)
             assert colour == pytest.approx([0, 0x72, 0xB2], abs=2)
