@@ -176,11 +176,11 @@ def false_discovery(p: NDArray[Any], rate: float = 0.05) -> Bools:
     return significant
 
 
-def by_length(grids: Sequence[Grid]) -> list[float]:
+def by_length(grids: Sequence[Grid]) -> dict[int, float]:
     """Return exact match by the digits of the longest operand, averaged over the seeds in `grids`.
 
-    Entry L - 1 is the mean over all cells whose longest operand has L digits; for two operands
-    these are 2 L - 1 cells. Of lists only those count that have no more numbers than trained.
+    That of L is the mean over all cells whose longest operand has L digits; for two operands these
+    are 2 L - 1 cells. Of lists only those count that have no more numbers than trained.
     """
     accuracy = np.mean([grid.accuracy for grid in grids], axis=0)
     axes = grids[0].axes
@@ -188,21 +188,23 @@ def by_length(grids: Sequence[Grid]) -> list[float]:
     longest = longest_digits(axes, lengths)
     limits = [axis.tested if axis.counts == "digits" else axis.trained for axis in axes]
     inside = (lengths <= np.array(limits)).all(axis=-1)
-    shells = [accuracy[inside & (longest == n)] for n in range(1, grids[0].max_digits + 1)]
-    return [fsum(shell) / len(shell) for shell in shells]
+    shells = {n: accuracy[inside & (longest == n)] for n in np.unique(longest).tolist()}
+    return {length: fsum(shell) / len(shell) for length, shell in shells.items()}
 
 
 def solved_to(grids: Sequence[Grid], share: float) -> int:
     """Return the largest L such that each length up to L has `share` or more in `by_length`.
 
-    Returns 0 if length 1 has less. A length's value is the mean over its cells, not the minimum:
-    with 100 problems a cell, an encoding that solves 99.6 % everywhere has some cell below 99 %,
-    and the more cells, the more likely.
+    Returns 0 if the shortest length has less. A length's value is the mean over its cells, not the
+    minimum: with 100 problems a cell, an encoding that solves 99.6 % everywhere has some cell below
+    99 %, and the more cells, the more likely.
     """
-    for length, value in enumerate(by_length(grids), start=1):
+    solved = 0
+    for length, value in by_length(grids).items():
         if not value >= share - SLACK:  # nor is one that is not scored
-            return length - 1
-    return grids[0].max_digits
+            break
+        solved = length
+    return solved
 
 
 def _mean_and_variance(means: Sequence[float]) -> tuple[float, float]:

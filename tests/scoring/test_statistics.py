@@ -23,7 +23,7 @@ from tape_arith.arith.scoring.statistics import (
     welch,
     wilson,
 )
-from tests.helpers.made_grids import filled
+from tests.helpers.made_grids import LISTS, drawn, filled
 
 shares = st.lists(st.integers(0, 20_000).map(lambda right: right / 20_000), min_size=2, max_size=6)
 
@@ -252,9 +252,14 @@ class TestFalseDiscovery:
 class TestSolved:
     def test_by_the_longer_operand(self) -> None:
         grid = filled([[100, 80, 0], [90, 40, 0], [60, 0, 0]])
-        assert by_length([grid]) == pytest.approx([1.0, (0.8 + 0.9 + 0.4) / 3, 0.6 / 5])
+        assert by_length([grid]) == pytest.approx({1: 1.0, 2: (0.8 + 0.9 + 0.4) / 3, 3: 0.6 / 5})
         other = filled([[100, 0, 0], [0, 0, 0], [0, 0, 0]])
-        assert by_length([grid, other]) == pytest.approx([1.0, 0.35, 0.06])
+        assert by_length([grid, other]) == pytest.approx({1: 1.0, 2: 0.35, 3: 0.06})
+
+    def test_of_lists_with_no_more_numbers_than_trained(self) -> None:
+        grid = drawn("rope", 0, LISTS)  # 2 to 5 numbers, trained to 3; 1 to 8 digits
+        shares = (grid.exact[0] + grid.exact[1]) / 200
+        assert by_length([grid]) == pytest.approx(dict(zip(range(1, 9), shares, strict=True)))
 
     @pytest.mark.parametrize(("right", "share"), [(90, 0.9), (99, 0.99)])
     def test_the_share_itself_is_enough(self, right: int, share: float) -> None:
