@@ -106,6 +106,14 @@ class Bucket:
         with task_errors(self.task):
             return load_task(self.task).longest(self.most)
 
+    def check_count(self, per_cell: int) -> None:
+        """Raise UsageError if a grid cannot have `per_cell` problems in each of its cells."""
+        most = min(MOST_PER_CELL, _MOST_PROBLEMS // self.num_cells)
+        if not 1 <= per_cell <= most:
+            raise UsageError(
+                f"{per_cell:,} problems a cell to {self.max_digits} digits: give 1 to {most:,}"
+            )
+
     def problems(self, start: int, stop: int) -> Problems:
         """Return problems start .. stop - 1, all in memory."""
         _check(start, stop)
@@ -190,16 +198,13 @@ def _check_operands(task: Task[Any], max_operands: int) -> None:
         )
 
 
-def check_size(size: int, per_cell: int, trained_digits: int) -> None:
-    """Raise UsageError if a grid to `size` digits cannot have `per_cell` problems a cell."""
-    if size < trained_digits:
+def check_covers(tested_digits: int, trained_digits: int) -> None:
+    """Raise UsageError if a grid does not hold the trained lengths."""
+    if tested_digits < trained_digits:
         raise UsageError(
-            f"a grid to {size} digits does not cover the {trained_digits} trained digits: "
+            f"a grid to {tested_digits} digits does not cover the {trained_digits} trained digits: "
             f"score to {trained_digits} digits or more"
         )
-    most = min(MOST_PER_CELL, _MOST_PROBLEMS // size**2)
-    if not 1 <= per_cell <= most:
-        raise UsageError(f"{per_cell:,} problems a cell to {size} digits: give 1 to {most:,}")
 
 
 def known_split(name: str) -> str:

@@ -14,7 +14,6 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from tape_arith.arith.data.bucket import check_size
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.export.citations import bibtex
 from tape_arith.arith.export.folder import exported, render
@@ -87,9 +86,9 @@ def _export_problems(
     """Write the problems of a run's grid, which all runs of a preset share."""
     config = record.config
     count = per_cell or config.problems_per_cell
-    check_size(config.tested_digits, count, config.trained_digits)
     task = _two_operands(config.task)
     bucket = config.evaluation_bucket()
+    bucket.check_count(count)
     facts = {
         "format": "lm-eval",
         "task": bucket.task,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tape_arith.arith.data.bucket import EVALUATION, Bucket, check_size
+from tape_arith.arith.data.bucket import EVALUATION, Bucket, check_covers
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.lock import NAME as LOCK
 from tape_arith.arith.lock import check_lock, lock_folder
@@ -105,7 +105,8 @@ def empty_grid(
 ) -> Grid:
     """Return the grid of a run on the first problems of `bucket`, before any is scored."""
     # The size is checked before the problems are generated for their hash.
-    check_size(bucket.max_digits, problems_per_cell, record.config.trained_digits)
+    check_covers(bucket.max_digits, record.config.trained_digits)
+    bucket.check_count(problems_per_cell)
     split = {} if bucket.split == EVALUATION else {"split": bucket.split}
     return Grid.empty(
         record.encoding,

@@ -14,7 +14,7 @@ from tape_arith.arith.data.bucket import (
     MOST_DIGITS,
     MOST_PER_CELL,
     Bucket,
-    check_size,
+    check_covers,
 )
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import Count, Strict, slug, validated
@@ -122,7 +122,7 @@ class Config(Strict):
                 "input_injection adds the embedded input at the start of each further loop: set "
                 "loops=2 or more, or leave it out"
             )
-        check_size(self.tested_digits, self.problems_per_cell, self.trained_digits)
+        check_covers(self.tested_digits, self.trained_digits)
         if self.tested_operands < self.trained_operands:
             raise UsageError(
                 f"tested_operands={self.tested_operands} does not cover the "

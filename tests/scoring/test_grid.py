@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tape_arith.arith.data.bucket import check_size
+from tape_arith.arith.data.bucket import Bucket, check_covers
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.scoring.axes import REGIONS, digit_pairs, region_mask
 from tape_arith.arith.scoring.comparable import check_comparable, differences, is_same_run
@@ -103,17 +103,24 @@ class TestAdd:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "message"),
+    ("task", "digits", "count", "most"),
     [
-        ((4, 100, 5), "score to 5 digits or more"),
-        ((4, 0, 2), "0 problems a cell to 4 digits: give 1 to 1,048,576"),
-        ((700, 137, 40), "give 1 to 136"),
+        ("addition", 4, 0, "1,048,576"),
+        ("addition", 700, 137, "136"),
+        ("copy", 700, 95_870, "95,869"),
     ],
 )
-def test_sizes_that_cannot_be_scored(sizes: tuple[int, int, int], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        check_size(*sizes)
-    check_size(700, 136, 700)
+def test_counts_that_cannot_be_scored(task: str, digits: int, count: int, most: str) -> None:
+    bucket = Bucket(task, digits, 0, "evaluation")
+    with pytest.raises(UsageError, match=f"{count:,} problems a cell to .* give 1 to {most}$"):
+        bucket.check_count(count)
+    bucket.check_count(int(most.replace(",", "")))
+
+
+def test_a_grid_must_cover_the_trained_lengths() -> None:
+    with pytest.raises(UsageError, match="score to 5 digits or more"):
+        check_covers(4, 5)
+    check_covers(5, 5)
 
 
 class TestFile:
