@@ -251,7 +251,9 @@ def _table(name: str, content: Mapping[str, Any], model: type[_Model]) -> _Model
 def _checked(name: str, text: str, content: Mapping[str, Any]) -> Sweep:
     file = validated(content, SweepFile)
     if (file.preset is None) == (file.presets is None):
-        raise UsageError("give preset, or presets that each have a table of their own")
+        if file.preset is None:
+            raise UsageError("'preset' is missing: give one, or several as presets")
+        raise UsageError("give preset or presets, not both")
     presets = tuple(_known_presets(file.presets or [file.preset or ""]))
     bases = {preset: {**load_preset(preset).as_dict(), **file.settings} for preset in presets}
     for settings in bases.values():

@@ -102,8 +102,9 @@ GOOD = 'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n'
 BAD = {
     GOOD + "[grid]\nlearning_rate = [0.5]\n[tune]\nlearning_rate = [0.1, 0.2]": "leave it out of",
     "encodngs = []": "unknown key 'encodngs': did you mean 'encodings'?",
-    'encodings = ["rope"]\nseeds = [0]': "give preset, or presets that each",
+    'encodings = ["rope"]\nseeds = [0]': "'preset' is missing",
     GOOD.replace("mini", "minni"): "unknown preset 'minni': did you mean 'mini'?",
+    'presets = ["mini"]\n' + GOOD: "give preset or presets, not both",
     GOOD.replace("rope", "rpoe"): "unknown encoding 'rpoe': did you mean",
     GOOD.replace('"rope"', '"rope", "rope"'): "rope is named twice",
     GOOD.replace('"rope"', '"rope", "nope@from=rope"'): "rope and nope@from=rope do not begin",
