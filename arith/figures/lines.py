@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from tape_arith.arith.figures import captions, style
 from tape_arith.arith.figures.captions import NBSP, Panel
 from tape_arith.arith.figures.lengths import axis_label, ticks
-from tape_arith.arith.scoring.axes import ScoredAxis
+from tape_arith.arith.scoring.axes import REGION_WORDS, Region, ScoredAxis
 from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.scoring.statistics import student_t, wilson
 
@@ -22,6 +22,9 @@ _TRAINED = "#ececec"
 _ALONE, _WIDTH, _PANEL = 4.6, 7.2, 2.3
 """Widths of a page of one panel and of several, and least width of a panel, in inches."""
 _BANDS = f"Bands: the 95{NBSP}% interval at each length."
+_BRIEF: Mapping[Region, str] = {"out_of_distribution": "out"}
+"""The label of a mean in a long legend."""
+_BRIEF_WORDS = "Out: mean out of distribution."
 
 
 @style.styled()
@@ -43,12 +46,13 @@ def compose(
     width = width or (_ALONE if len(groups) == 1 else _WIDTH)
     columns = min(len(groups), columns or max(1, int(width / _PANEL)))
     rows = -(-len(groups) // columns)
+    brief = len(groups) > 1
     looks = style.line_styles(panel[0].name for panel in panels)
     handles = [
-        Line2D([], [], label=_legend_line(panel, labels), **looks[panel[0].name])
+        Line2D([], [], label=_legend_line(panel, labels, brief), **looks[panel[0].name])
         for panel in panels
     ]
-    note = [captions.footnote(panels, labels), _BANDS, order]
+    note = [captions.footnote(panels, labels), _BANDS, _BRIEF_WORDS * brief, order]
     figure = style.page(
         width,
         rows * (0.5 + min(1.9, 0.5 * width / columns)),
@@ -61,7 +65,7 @@ def compose(
     for number, (ax, group) in enumerate(zip(axes, groups, strict=False)):
         for panel in (panels[place] for place in group):
             _draw(ax, panel, looks[panel[0].name])
-        title = f"encodings {group[0] + 1} to {group[-1] + 1}" if len(groups) > 1 else ""
+        title = f"encodings {group[0] + 1} to {group[-1] + 1}" if brief else ""
         _finish(ax, axis, title)
         ax.set_xlabel(axis_label(axis) if number + columns >= len(groups) else "")
         ax.set_ylabel("exact match" if number % columns == 0 else "")
@@ -84,9 +88,9 @@ def interval(panel: Panel) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _legend_line(panel: Panel, labels: Mapping[str, str]) -> str:
-    mark = captions.convergence(panel)
-    line = f"{labels[panel[0].name]}: {captions.mean_line(panel, 'out_of_distribution')}"
+def _legend_line(panel: Panel, labels: Mapping[str, str], brief: bool) -> str:
+    mark, words = captions.convergence(panel), _BRIEF if brief else REGION_WORDS
+    line = f"{labels[panel[0].name]}: {captions.mean_line(panel, 'out_of_distribution', words)}"
     return f"{line} · {mark}" if mark else line
 
 

@@ -53,7 +53,7 @@ def test_a_line_is_the_mean_and_its_band_the_interval_over_seeds(count: int) -> 
         assert (shade.get_bbox().x0, shade.get_bbox().x1) == (0.5, 4.5)  # 1 to 4 are trained
     text = words(figure)
     assert "Task parity, trained to 4 bits and tested to 8" in text and "digits" not in text
-    assert "pe0: out of distribution" in text
+    assert ("pe0: out of distribution" if count < 7 else "pe0: out") in text
     assert_nothing_is_cut_off(figure)
 
 
