@@ -236,6 +236,9 @@ def test_lines_over_one_axis(tmp_path: Path) -> None:
             *colour, opacity = page.evaluate(script)
             assert colour == pytest.approx([0, 0x72, 0xB2], abs=2)
             assert opacity > 120  # more than a band has; half of a pixel where the line begins
+        page.evaluate("document.querySelector('#map-0 .plot').focus()")
+        page.press("PageUp", "ArrowLeft", "ArrowDown")
+        assert readout(page)[0] == f"{grids[0].name}: 6 bits"
         choose(page, "one", 1)
         choose(page, "other", 0)
         assert "lengths differ significantly" in " ".join(texts(page, "#difference-words span"))

@@ -153,7 +153,9 @@ function interactiveMap(plot, about) {
     for (const ring of rings()) ring.setAttribute("hidden", "");
     byId("readout").hidden = true;
   };
-  const moved = (step) => chosen.map((place, axis) => clamp(place + step[axis], 0, report.shape[axis] - 1));
+  // On a line, up is onwards too.
+  const moved = ([up, right]) => (report.lines ? [0, up + right] : [up, right])
+    .map((step, axis) => clamp(chosen[axis] + step, 0, report.shape[axis] - 1));
   interactive(plot, under, moved, show, hide);
 }
 
