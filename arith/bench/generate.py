@@ -11,12 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
+
 from tape_arith.arith.bench import limits
 from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.sweeps.engines.worker import COMMAND_LINE
+from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO
+from tape_arith.arith.tasks.task import Problems
 
 _COUNT, _QUICK_COUNT = 5_000_000, 2_000
 
@@ -41,9 +45,10 @@ def _least_seconds(bucket: Bucket, count: int, workers: int, quick: bool) -> tup
 
     That limit is drawing the operands' digits, hashing the bytes or writing them to disk.
     """
-    digits = count * (bucket.max_digits + 1)  # two operands, lengths uniform in 1 .. W
     probe = bucket.problems(0, min(count, bucket.num_cells))
-    size = count * (len(probe.tokens) / len(probe.lengths) + LENGTH_TYPE.itemsize)
+    scale = count / len(probe.lengths)
+    digits = scale * _prompt_digits(probe)
+    size = scale * len(probe.tokens) + count * LENGTH_TYPE.itemsize
     disks = [limits.disk_limit(files, quick) for files in {1, workers}]
     amounts = [
         (digits, limits.digit_limit(workers, quick)),
@@ -51,6 +56,13 @@ def _least_seconds(bucket: Bucket, count: int, workers: int, quick: bool) -> tup
         (size, max(disks, key=lambda disk: disk.value or 0.0)),
     ]
     return max((amount / (limit.value or 1.0), limit.name) for amount, limit in amounts)
+
+
+def _prompt_digits(problems: Problems) -> int:
+    """Count the digits of the prompts, which are drawn; zeros of the format `pad` count as well."""
+    answers = np.repeat(problems.starts + problems.prompt_lengths, problems.lengths)
+    digits = (problems.tokens >= DIGIT_ZERO) & (problems.tokens < DIGIT_ZERO + 10)
+    return int(np.count_nonzero(digits & (np.arange(len(digits)) < answers)))
 
 
 def _run_command(bucket: Bucket, count: int, workers: int) -> tuple[float, int]:
@@ -63,8 +75,11 @@ def _run_command(bucket: Bucket, count: int, workers: int) -> tuple[float, int]:
         command = [sys.executable, *COMMAND_LINE, "generate", "--preset", "mini"]
         command += ["--out", str(out), "--count", str(count), "--workers", str(workers)]
         command += ["--task", bucket.task]
+        lengths = {"digits": bucket.max_digits, "operands": bucket.max_operands}
         command += [
-            f"--set={key}={bucket.max_digits}" for key in ("trained_digits", "tested_digits")
+            f"--set={use}_{axis}={most}"
+            for axis, most in lengths.items()
+            for use in ("trained", "tested")
         ]
         began = perf_counter()
         ended = subprocess.run(command, capture_output=True, text=True)

@@ -7,6 +7,7 @@ the grid. Both sides take the same rows, weights, precision and threads.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.weights import final_weights, trained_record
 from tape_arith.arith.scoring.score import PROBE_ROWS, low_precision_threshold, score
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
-from tape_arith.arith.tasks.task import Problems, concatenate
+from tape_arith.arith.tasks.task import Problems, concatenate, load_task, take
 from tape_arith.models.build import prepare
 from tape_arith.models.decoder import Decoder, causal, matmuls
 from tape_arith.models.hardware import Hardware, detect
@@ -70,11 +71,14 @@ def _compare(
 ) -> Iterator[Result]:
     """Compare one pass with the loop on the same rows of a grid."""
     rows = _QUICK_ROWS_PER_CELL if options.quick else _ROWS_PER_CELL
-    middles = [max(1, round(part * bucket.max_digits)) for part in _PARTS]
-    samples = _sample_cells(bucket, [(i, j) for i in middles for j in middles], rows)
+    middles = (
+        [max(axis.shortest, round(part * most)) for part in _PARTS]
+        for axis, most in zip(load_task(bucket.task).axes, bucket.most, strict=True)
+    )
+    samples = _sample_cells(bucket, list(product(*middles)), rows)
     problems = concatenate([problems for problems, _ in samples])
     keys = np.concatenate([keys for _, keys in samples])
-    cells = [pad(*sample, np.arange(rows)) for sample in samples]
+    cells = [pad(*sample, np.arange(len(sample[1]))) for sample in samples]
     probe = min(PROBE_ROWS, rows * bucket.num_cells)
     prepare(decoder, hardware)
     threshold = low_precision_threshold(
@@ -114,16 +118,21 @@ def _compare(
 
 
 def _sample_cells(
-    bucket: Bucket, cells: Sequence[tuple[int, int]], count: int
+    bucket: Bucket, cells: Sequence[tuple[int, ...]], count: int
 ) -> list[tuple[Problems, NDArray[np.int64]]]:
-    """Return for each cell its first `count` problems, one from each block, and their keys."""
+    """Return for each cell its first `count` problems, one from each block, and their keys.
+
+    Prompts of unequal length, as those of lists, are apart.
+    """
     lengths = bucket.axis_lengths(0, count * bucket.num_cells)
     samples = []
     for cell in cells:
         indices = np.flatnonzero((lengths == cell).all(axis=1)).tolist()
         problems = concatenate([bucket.problems(index, index + 1) for index in indices])
         keys = np.concatenate([bucket.keys(index, index + 1) for index in indices])
-        samples.append((problems, keys))
+        for length in np.unique(problems.prompt_lengths):
+            alike = np.flatnonzero(problems.prompt_lengths == length)
+            samples.append((take(problems, alike), keys[alike]))
     return samples
 
 

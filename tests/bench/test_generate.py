@@ -9,6 +9,7 @@ from tape_arith.arith.bench import generate, limits
 from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Failure
+from tape_arith.arith.tasks.task import load_task
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +29,16 @@ def test_the_stage_leaves_nothing_behind(temporary: Path) -> None:
     assert problems.limit == pytest.approx(300 / command.limit)
     tokens = len(Bucket("addition", 2, 0, "train").problems(0, 300).tokens)
     assert size.value * command.value > tokens + 2 * 300  # and the manifest
+
+
+def test_other_tasks_have_lengths_of_their_own(temporary: Path) -> None:
+    sizes = {"trained_digits": "2", "tested_digits": "2", "trained_operands": "3"}
+    options = Options(seconds=0, preset="mini-sort", count=300, threads=1, settings=sizes)
+    assert all(line.value and line.limit for line in generate.measure(options))
+    drawn = Bucket("sort", 2, 0, "train", 3).problems(0, 300)
+    texts = load_task("sort").vocabulary.lines(drawn.tokens).splitlines()
+    digits = sum(character.isdigit() for text in texts for character in text.split("=")[0])
+    assert generate._prompt_digits(drawn) == digits
 
 
 def test_the_limit_is_the_slowest_of_three(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The stage of scoring: its lines, and a yardstick that finds what the one pass finds."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from tape_arith.arith.bench import score as stage
 from tape_arith.arith.bench.measure import Options, Result
 from tape_arith.arith.bench.score import _decode_cells, _sample_cells, measure
-from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.rows import pad
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs.build import decoder_for
@@ -28,7 +28,7 @@ from tests.runs.test_user_encodings import READS, write
 from tests.scoring.test_score import greedy, with_answers
 
 CONFIG = small(trained_digits=3, tested_digits=6)
-BUCKET = Bucket("addition", 6, 0, "evaluation")
+SORT = {"task": "sort", "trained_operands": 2, "tested_operands": 3}
 
 
 @pytest.mark.parametrize("name", ["rope", "mine.py:Mine"])
@@ -43,6 +43,13 @@ def test_the_lines_with_random_weights(
     assert loop.note.startswith("random weights") and "exact answers on 100.0 %" in loop.note
     assert "12 rows, 3 a cell" in loop.note
     assert lines[f"{name}, 4 digits: useful FLOPs"].ratio
+
+
+@pytest.mark.parametrize("preset", ["mini-copy", "mini-sort"])
+def test_other_tasks_have_the_same_lines(preset: str) -> None:
+    sizes = {"trained_digits": "2", "tested_digits": "4", "hidden_size": "16", "num_layers": "1"}
+    lines = list(measure(Options(seconds=0, preset=preset, settings=sizes)))
+    assert all(line.value for line in lines) and "answers on 100.0 %" in lines[0].note
 
 
 def test_a_run_is_scored_with_its_weights_and_left_as_it_was(
@@ -85,17 +92,22 @@ def answered(decoder: Decoder, problems: Problems, keys: NDArray[np.int64]) -> P
     return with_answers(problems, answers)
 
 
-@pytest.mark.parametrize("name", ["rope", "tape", "rand-rope"])
-def test_the_yardstick_finds_what_one_pass_finds(name: str) -> None:
-    decoder = perturbed(decoder_for(CONFIG, parse(name), 0).eval(), 0.4)  # answers vary
+@pytest.mark.parametrize(
+    ("name", "task"), [("rope", {}), ("tape", {}), ("rand-rope", {}), ("rope", SORT)]
+)
+def test_the_yardstick_finds_what_one_pass_finds(name: str, task: dict[str, Any]) -> None:
+    config = replace(CONFIG, **task)
+    decoder = perturbed(decoder_for(config, parse(name), 0).eval(), 0.4)  # answers vary
+    bucket = config.evaluation_bucket()
     samples = [
         (answered(decoder, problems, keys), keys)
-        for problems, keys in _sample_cells(BUCKET, [(1, 1), (2, 5), (6, 6)], 6)
+        for problems, keys in _sample_cells(bucket, [bucket.most, (2, 5), (2, 1)], 6)
     ]
+    assert all(len(set(problems.prompt_lengths)) == 1 for problems, _ in samples)
     problems = concatenate([problems for problems, _ in samples])
     keys = np.concatenate([keys for _, keys in samples])
     by_pass = score(decoder, problems, keys, cpu()).exact
-    cells = [pad(*sample, np.arange(6)) for sample in samples]
+    cells = [pad(*sample, np.arange(len(sample[1]))) for sample in samples]
     by_loop = np.concatenate(_decode_cells(decoder, cells, cpu()))
     assert np.array_equal(by_loop, by_pass)
     assert 0 < by_loop.sum() < len(by_loop)
