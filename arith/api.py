@@ -266,7 +266,7 @@ def leaderboard(
     problems = EvaluationSet(known_split(split), max_digits)
     if tasks is not None:
         if preset or task:
-            raise UsageError("tasks has a preset for each task: name presets there")
+            raise UsageError("tasks takes no preset and no task: name tasks and presets there")
         return pd.DataFrame(
             across_tasks(Path(runs), _joined(tasks), _joined(pe), problems).numbers()
         )

@@ -96,9 +96,10 @@ def command(
         figure_format(figure)  # before anything is written
     evaluation_set = EvaluationSet(split, max_digits)
     if tasks is not None:
-        if preset or task or costs:
+        if preset or task or costs or wide:
             raise UsageError(
-                "--tasks has a preset and no costs for each column: name presets there"
+                "--tasks takes no --preset, --task, --costs or --wide: name tasks and presets "
+                "there, as in --tasks copy,mini-sort"
             )
         table = across_tasks(runs, tasks, pe, evaluation_set, own)
         text = task_figures.FORMATS[kind or "markdown"](table, names)

@@ -21,7 +21,8 @@ from tape_arith.arith.figures.tables import booktabs, csv_text, escape, pipe_tab
 
 _DAGGER = "\N{DAGGER}"
 _NOT_CONVERGED = (
-    f"*: not converged, below 99{NBSP}% in distribution in a seed or more, and not ranked."
+    f"*: not converged (below 99{NBSP}% in distribution in a seed or more) or not known to be, and "
+    "not ranked."
 )
 _ONE_SEED = f"{_DAGGER}: one seed, ± over problems, this run only."
 _ORDER = (
@@ -51,7 +52,7 @@ class Line(NamedTuple):
 
     encoding: str
     cells: Mapping[str, Row]
-    """By task; the rank is None where the encoding did not converge."""
+    """By task, where it is scored."""
     ranks: Mapping[str, float]
     """By task, where it converged; equal means share the mean of their ranks."""
 
@@ -112,10 +113,10 @@ class TaskTable:
         return {
             "encoding": self.label(line),
             **{f"{task}, %": text for task, text in cells.items()},
-            "mean rank": self.mean_rank(line, 2),
+            "mean rank": self.rank_text(line, 2),
         }
 
-    def mean_rank(self, line: Line, places: int) -> str:
+    def rank_text(self, line: Line, places: int) -> str:
         """Return "2.40", with the number of tasks behind it if that is not all: "2.40 (5)"."""
         if line.mean_rank is None:
             return "-"
@@ -254,7 +255,7 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
         width,
         bottom * _ROW + (0.25 + 0.55 * longest if slanted else 0.3),
         _note(table) if caption else "",
-        [Patch(label="not converged: not ranked", facecolor=GREY)] * table.has_unranked,
+        [Patch(label="not converged (*): not ranked", facecolor=GREY)] * table.has_unranked,
         letters=_LETTERS,
     )
     ax = figure.subplots()
@@ -272,7 +273,7 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
         y = heights[line.encoding]
         for x, head in enumerate(heads):
             _draw_cell(ax, x, y, line.cells.get(head), cell)
-        _write(ax, len(heads) + 0.08, y, table.mean_rank(line, 1), ha="left")
+        _write(ax, len(heads) + 0.08, y, table.rank_text(line, 1), ha="left")
     _write(ax, len(heads) + 0.08, -0.75, "mean rank", ha="left", color=style.GREY)
     for y, group in titles.items():
         _write(ax, 0, y, group.title, ha="left", fontweight="bold")

@@ -161,7 +161,7 @@ def test_the_command_and_its_forms(root: Path, tmp_path: Path) -> None:
     assert only["preset"] == "mini-sort"
     for task in ("srot", "copy,srot"):
         assert "did you mean 'sort'?" in refused(*command, task)
-    assert "name presets there" in refused(*command, "all", "--preset", "mini")
+    assert "name tasks and presets there" in refused(*command, "all", "--preset", "mini")
 
 
 def test_a_column_has_one_preset_and_one_budget(root: Path, tmp_path: Path) -> None:
