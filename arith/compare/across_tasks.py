@@ -35,7 +35,7 @@ def across_tasks(
     """Return the table of the tasks that are scored below `root`: all, or tasks and presets.
 
     A column holds runs of one preset, budget and evaluation set; ranks are among all encodings,
-    not only `names`. Raises UsageError for an unknown task, a task with several presets, and if
+    not only `names`. Raises UsageError for an unknown task, for two presets of one task, and if
     nothing is scored.
     """
     grids = [grid for grid in find_grids(root, None, None, evaluation_set) if grid.complete]
@@ -43,8 +43,8 @@ def across_tasks(
         raise UsageError(f"no scored run in {root}{evaluation_set}{other_run_roots(root)}")
     shown: dict[tuple[str, str], Panels] = {}
     cells: dict[str, dict[str, Row]] = {}
-    left_out: list[Excluded] = []
-    for task, preset in _chosen(grids, tasks):
+    chosen, left_out = _chosen(grids, tasks)
+    for task, preset in chosen.items():
         members = [grid for grid in grids if grid.preset == preset]
         alike, excluded = choose_group(
             members, [], _differ, lambda: UsageError("nothing is scored")
@@ -75,28 +75,37 @@ def _differ(one: Grid, other: Grid) -> str:
     return "; ".join(differences(one, other))
 
 
-def _chosen(grids: Sequence[Grid], tasks: str) -> list[tuple[str, str]]:
-    """Return the task and the preset of each column, in the order named, or by name."""
-    task_of = {grid.preset: str(grid.evaluation["task"]) for grid in grids}
-    presets_of: dict[str, list[str]] = {}
-    for preset, task in sorted(task_of.items()):
-        presets_of.setdefault(task, []).append(preset)
+def _chosen(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], list[Excluded]]:
+    """Return the preset of each task, in the order named or by name, and the presets left out.
+
+    A task that is not named by a preset has the one with the most encodings.
+    """
+    encodings: dict[str, dict[str, set[str]]] = {}
+    for grid in grids:
+        of_task = encodings.setdefault(str(grid.evaluation["task"]), {})
+        of_task.setdefault(grid.preset, set()).add(grid.name)
+    task_of = {preset: task for task, presets in encodings.items() for preset in presets}
     named = [name.strip() for name in tasks.split(",") if name.strip()]
     columns: dict[str, str] = {}
-    for name in sorted(presets_of) if named == [ALL] else named:
-        if name not in presets_of and name not in task_of:
-            raise unknown("scored task or preset", name, [*presets_of, *task_of])
+    for name in sorted(encodings) if named == [ALL] else named:
+        if name not in encodings and name not in task_of:
+            raise unknown("scored task or preset", name, [*encodings, *task_of])
         task = task_of.get(name, name)
-        presets = [name] if name in task_of else presets_of[task]
-        if len(presets) > 1 or columns.get(task, presets[0]) != presets[0]:
+        of_task = encodings[task]
+        preset = name if name in task_of else max(sorted(of_task), key=lambda p: len(of_task[p]))
+        if columns.setdefault(task, preset) != preset:
             raise UsageError(
-                f"there are runs of task {task} in {', '.join(presets_of[task])}, and a column "
-                f"has one preset: name it in --tasks, as in --tasks {presets_of[task][0]}"
+                f"{columns[task]} and {preset} are both of task {task}, and a column has one "
+                "preset: name one of them"
             )
-        columns[task] = presets[0]
     if not columns:
         raise UsageError("no task is named: give --tasks all, or tasks, as in --tasks copy,sort")
-    return list(columns.items())
+    return columns, [
+        Excluded(f"task {task} in {other}", f"its column is {preset}; --tasks can name a preset")
+        for task, preset in columns.items()
+        for other in sorted(encodings[task])
+        if other != preset
+    ]
 
 
 def _panels(grids: Sequence[Grid]) -> Panels:
