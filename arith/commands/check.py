@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tape_arith.arith.commands import option
-from tape_arith.arith.errors import EXIT_FAILED
+from tape_arith.arith.errors import EXIT_FAILED, unknown
 
 EXAMPLE = "tape-arith check mine.py:Mine"
 SCHEMA = 1
@@ -33,7 +33,8 @@ def command(
     Exits with 1 where it breaks a promise, and says of each what was expected, what happened and
     how that usually comes about.
     """
-    from tape_arith.arith.tasks.task import is_task
+    from tape_arith.arith.tasks.task import is_task, tasks
+    from tape_arith.models.locate import known_names, normalized
     from tape_arith.models.promises import as_text
 
     if is_task(name):
@@ -41,6 +42,8 @@ def command(
 
         report = examine_task(name)
     else:
+        if not {"+", ":", "@"} & set(name) and normalized(name) not in known_names("encoding"):
+            raise unknown("encoding or task", name, [*known_names("encoding"), *tasks()])
         from tape_arith.models.contract import examine
         from tape_arith.models.names import parse
 

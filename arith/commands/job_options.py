@@ -33,7 +33,9 @@ def chosen_config(
     """
     from tape_arith.arith.runs.record import load_preset, parse_settings, preset_of
 
-    chosen = parse_settings(settings or []) | ({"task": task} if task else {})
+    chosen = parse_settings(settings or [])
+    if task is not None and chosen.setdefault("task", task) != task:
+        raise UsageError(f"--task is {task} and --set task={chosen['task']}: leave one of them out")
     if preset is None and like is not None:
         config = like.config.with_settings(chosen)
         return preset_of(like.preset, config.task), config

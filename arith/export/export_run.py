@@ -57,14 +57,16 @@ def export_run(
     For transformers, the model contains `extrapolation`. For lm-eval, the first `per_cell` problems
     of each pair of lengths are written (None: as many as in the grid).
 
-    Raises UsageError for an unknown format, a run that is not finished, an encoding that cannot be
-    exported, or an `out` that holds something else.
+    Raises UsageError for an unknown format, a run that is not finished, an encoding or a task that
+    cannot be exported, or an `out` that holds something else.
     """
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
     record = trained_record(folder)
+    task = _two_operands(record.config.task)
     if format == "lm-eval":
         return _export_problems(record, out, per_cell, fresh)
+    answer_width(task)
     name = Name(record.name.encoding, extrapolation)
     out = out or _default_folder(record.preset, slug(str(name)), f"seed-{record.seed}")
     facts = {

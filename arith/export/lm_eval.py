@@ -6,6 +6,7 @@ Means of the groups are those of the grid, since all pairs of lengths have equal
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def write_tasks(
     return the name of the group of all tasks."""
     count = per_cell * bucket.num_cells
     longest = int(task.answer_bound(np.array([bucket.most]))[0]) + 1
-    group = f"tape_arith_{bucket.task}_{trained_digits}_{bucket.max_digits}".replace("-", "_")
+    group = re.sub(r"\W", "_", f"tape_arith_{bucket.task}_{trained_digits}_{bucket.max_digits}")
     names, files = [], {}
     for region in _LEAVES:
         cells = region_mask(region, digit_pairs(trained_digits, bucket.max_digits))

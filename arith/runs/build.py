@@ -140,6 +140,10 @@ def _blueprint(config: Config, name: Name, sources: _Sources) -> Decoder:
             ) from error
 
 
+_COMPARED = 1_000
+"""Problems of a dataset that are compared with those of a user's task as it is now."""
+
+
 def open_training_data(
     path: Path, config: Config, seed: int, began_on: str | None = None
 ) -> Dataset:
@@ -154,6 +158,14 @@ def open_training_data(
             f"{path} holds {dataset.manifest.identity}, and this run trains on {expected}: leave "
             "--data out, or give `tape-arith generate` the preset, settings and seed of this run"
         )
+    if task_hash(config.task):  # its file may have changed and not its version
+        count = min(_COMPARED, config.num_problems)
+        made, stored = (each.problems(0, count) for each in (config.bucket(seed), dataset))
+        if not np.array_equal(made.tokens, stored.tokens):
+            raise UsageError(
+                f"{path} holds other problems than {config.task} makes now: its file has changed "
+                "since, so write the dataset anew with `tape-arith generate --fresh`"
+            )
     if began_on not in (None, dataset.manifest.sha256):
         raise UsageError(
             f"{path} is not the dataset that the run began on ({dataset.manifest.sha256[:12]}, not "

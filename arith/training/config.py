@@ -18,7 +18,7 @@ from tape_arith.arith.data.bucket import (
 )
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import Count, Strict, slug, validated
-from tape_arith.arith.tasks.task import parse_task
+from tape_arith.arith.tasks.task import parse_task, task_hash
 
 Policy = Literal["stop", "skip"]
 """The reaction to a step whose loss or gradient is not finite. Its update is always left out;
@@ -135,6 +135,7 @@ class Config(Strict):
         The task gets its canonical name. Raises UsageError.
         """
         config = validated({**self.as_dict(), **settings}, Config, strict=False)
+        task_hash(config.task)  # loads a file that has changed again
         return replace(config, task=str(parse_task(config.task)))
 
     def as_dict(self) -> dict[str, Any]:

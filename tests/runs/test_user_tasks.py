@@ -117,7 +117,10 @@ def test_a_task_that_cannot_be_is_refused(command: list[str], here: Path) -> Non
     Path("no_carry.py").write_text(NO_CARRY)
     with untouched(here):
         for task, message in {
+            "": "unknown task ''",
             "sotr": "unknown task 'sotr': did you mean 'sort'?",
+            "sort+copy": "unknown task 'sort+copy'",
+            "sort:pad": "an option reads key=value, not 'pad'",
             "sort:modulus=3": "unknown option of sort 'modulus'",
             "modular-sum:modulus=1": "modulus=1: give 2 to 10,000",
             "addition:hints=maybe": "hints must be one of true, false, not 'maybe'",
@@ -130,3 +133,44 @@ def test_a_task_that_cannot_be_is_refused(command: list[str], here: Path) -> Non
         }.items():
             line = refused(*command, "--preset", "mini", "--task", task, *settings()[2:])
             assert message in line, line
+        both = ["--task", "copy", "--set", "task=reverse"]
+        assert "--task is copy and --set task=reverse" in refused(*command, *settings(), *both)
+
+
+def test_a_dataset_of_another_task_is_refused(here: Path) -> None:
+    """Of another format, and of a file that has changed since."""
+    file = Path("no_carry.py")
+    file.write_text(NO_CARRY)
+    task = ["--task", "no_carry.py:NoCarry"]
+    for chosen in (["--task", "addition:pad=true"], task):
+        done("generate", *settings(), *chosen, "--count", 64)
+    data = Path("data/no_carry.py@NoCarry-bucket-2")
+    padded = Path("data/addition@pad=true-bucket-2")
+    with untouched(here):
+        line = refused("train", "--pe", "rope", *settings(), "--data", padded)
+        assert f"{padded} holds " in line and "addition:pad=true" in line
+        line = refused("train", "--pe", "rope", *settings(), "--data", data)
+        assert "no_carry.py:NoCarry" in line
+    assert train(*task, "--data", data).record().data is not None
+    file.write_text(NO_CARRY.replace("times: int = 1", "times: int = 3"))
+    with untouched(here):
+        line = refused("train", "--pe", "nope", *settings(), *task, "--data", data)
+        assert "its file has changed since" in line
+    assert train(*task, "--seed", "0", pe="nope").record().data is None
+
+
+@pytest.mark.parametrize("task", ["addition:order=plain", "parity", "multiplication"])
+def test_a_task_that_cannot_be_exported_leaves_nothing(task: str, here: Path) -> None:
+    run = train("--task", task, "--no-score")
+    with untouched(here):
+        assert f"task {task} " in refused("export", run.path)
+        if task != "multiplication":
+            line = refused("export", run.path, "--format", "lm-eval")
+            assert f"task {task} cannot be exported" in line
+
+
+def test_problems_of_a_user_s_task_are_exported(here: Path) -> None:
+    Path("no_carry.py").write_text(NO_CARRY)
+    run = train("--task", "no_carry.py:NoCarry", "--no-score")
+    folder = Path(done("export", run.path, "--format", "lm-eval").out.strip())
+    assert "group: tape_arith_no_carry_py_NoCarry_2_3\n" in (folder / "all_cells.yaml").read_text()
