@@ -51,11 +51,14 @@ def _each(problems: Problems) -> Iterator[tuple[bytes, bytes]]:
 
 
 def check_builds(name: str) -> None:
-    """It is built with its options, makes problems, and its `example` is one of them.
+    """It is built with its options, makes problems, and its `example` is one of them; a grid has
+    one or two axes, one of them of digits.
 
     Usually: a symbol that the vocabulary lacks and `symbols` does not name; arrays whose first
     dimension is not that of the problems.
     """
+    counts = [axis.counts for axis in load_task(name).axes]
+    assert len(counts) in (1, 2) and "digits" in counts, f"axes of {', '.join(counts) or 'nothing'}"
     _problems(name)
     load_task(name).parse(load_task(name).example)
 

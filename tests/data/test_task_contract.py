@@ -115,6 +115,14 @@ def test_each_check_sees_its_slip_alone(check: str, here: Path) -> None:
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize("axes", ["3 * OneString.axes", "()"])
+def test_axes_that_no_grid_has_are_refused(axes: str, here: Path) -> None:
+    write(f"\n    axes = {axes}\n")
+    line = refused("train", "--pe", "rope", "--task", "mine.py:Mine", *settings())
+    assert "task mine.py:Mine breaks a promise (builds: axes of " in line
+    assert not Path("runs").exists()
+
+
 def test_it_is_checked_by_name_and_by_file(here: Path) -> None:
     write()
     assert done("check", "mine.py:Mine").out.endswith("10 of 10 checks hold\n")
