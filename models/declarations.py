@@ -125,7 +125,8 @@ def _split_table(docstring: str, names: Collection[str]) -> tuple[str, dict[str,
     """Return a docstring without its table, the paragraph of lines `name  meaning`, and that."""
     paragraphs, meanings = [], dict[str, str]()
     for paragraph in docstring.split("\n\n"):
-        if paragraph.split("  ")[0] not in names:
+        name, gap, _ = paragraph.partition("  ")
+        if not gap or name not in names:
             paragraphs.append(paragraph)
             continue
         for line in paragraph.splitlines():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tape_arith.models.declarations import Option, Value
+from tape_arith.models.declarations import Option, Value, read_declaration
 from tape_arith.models.errors import UsageError
 from tape_arith.models.locate import KINDS, declarations, source_file
 from tape_arith.models.names import (
@@ -163,3 +163,17 @@ def test_files_are_found_without_importing(tmp_path: Path, monkeypatch: pytest.M
     assert source_file("zz_package.space.mine") == file
     assert source_file("zz_package.space") is source_file("sys") is source_file("gone.py") is None
     assert "zz_package" not in sys.modules
+
+
+def test_a_paragraph_that_is_the_name_of_an_option_is_no_table() -> None:
+    source = """
+class Mine:
+    '''Mine.
+
+    slope
+    '''
+
+    def __init__(self, *, slope: float = 1.0) -> None: ...
+"""
+    declared = read_declaration(source.encode(), "mine.py", "mine")
+    assert declared.description == "Mine.\n\nslope" and not declared.options["slope"].meaning
