@@ -188,8 +188,8 @@ def _check_operands(task: Task[Any], max_operands: int) -> None:
     shortest = [axis.shortest for axis in task.axes if axis.counts == "operands"]
     if not shortest and max_operands:
         raise UsageError(
-            f"task {task.name} has no number of operands: leave out trained_operands and "
-            "tested_operands"
+            f"task {task.name} has no number of operands: leave trained_operands and "
+            "tested_operands out, or at 0"
         )
     if shortest and not shortest[0] <= max_operands <= MOST_DIGITS:
         raise UsageError(
