@@ -229,13 +229,16 @@ class RunRecord(Strict):
     def is_current(self) -> bool:
         """Tell whether the task and the encoding's files are unchanged since the training.
 
-        If one of them is not on this machine, they count as unchanged, so results can be read.
+        What is not on this machine counts as unchanged, so its results can be read.
         """
         try:
             sources = run_sources(self.name, self.config)
+        except UsageError:
+            sources = self.sources
+        try:
             version = load_task(self.config.task).version
         except UsageError:
-            return True
+            version = self.task_version
         return (self.task_version, self.sources) == (version, sources)
 
     def to_dict(self) -> dict[str, Any]:
