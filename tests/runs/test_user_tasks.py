@@ -78,6 +78,19 @@ def test_a_task_has_one_name_wherever_it_comes_from(here: Path) -> None:
     assert "unknown preset 'minni'" in refused("heatmap", "--preset", "minni@sort")
 
 
+def test_tasks_of_a_sweep_stand_in_one_table(here: Path) -> None:
+    """Grids of one axis and of two; each task has ranks and folders of its own."""
+    Path("tasks.toml").write_text(
+        'preset = "mini"\nencodings = ["rope"]\nseeds = [0]\n[set]\n'
+        + "".join(f"{key} = {value}\n" for key, value in SETTINGS.items())
+        + '[grid]\ntask = ["addition", "copy:hints=false"]\n'
+    )
+    done("sweep", "tasks.toml")
+    table = Path("runs/sweeps/tasks/table.md").read_text()
+    assert "| RoPE | addition | 1 (" in table and "| RoPE | copy | 1 (" in table
+    assert Path("runs/tasks/task=copy/mini@copy/rope/seed-0/grid.json").exists()
+
+
 def test_names_of_presets() -> None:
     assert preset_of("mini", "addition") == preset_of("mini@sort", "addition") == "mini"
     assert preset_of("mini@copy", "sort") == "mini@sort" == known_preset("mini@sort:pad=false")
