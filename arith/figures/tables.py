@@ -61,13 +61,18 @@ _LATEX = str.maketrans(
 
 
 def to_markdown(rows: Sequence[Row]) -> str:
-    """Format a Markdown table: mean ± half-width of the 95 % interval, in percent."""
+    """Format a Markdown table: mean ± half-width of the 95 % interval, in percent.
+
+    Grids of one axis have a dash in the columns that only those of two have.
+    """
     labels = display_names(row.encoding for row in rows)
+    most_regions = max((row.texts(*REGIONS) for row in rows), key=len, default={})
     table = pd.DataFrame(
         {
             "encoding": labels[row.encoding],
             **row.settings,
             "seeds": row.seed_count,
+            **dict.fromkeys(most_regions, "-"),
             **row.texts(*REGIONS),
             "converged": row.mark or "yes",
         }

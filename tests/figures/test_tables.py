@@ -10,10 +10,10 @@ import pytest
 
 from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.rows import rows
-from tape_arith.arith.figures.tables import booktabs, to_csv
+from tape_arith.arith.figures.tables import booktabs, to_csv, to_markdown
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.statistics import Interval
-from tests.helpers.made_grids import BITS, drawn, filled
+from tests.helpers.made_grids import BITS, LISTS, drawn, filled
 
 
 def panel(encoding: str, outside: int, inside: int = 100, seeds: int = 2) -> list[Grid]:
@@ -54,6 +54,19 @@ def test_csv() -> None:
     assert float(tape["out_of_distribution"]) == pytest.approx(0.105)
     assert float(tape["out_of_distribution_half_width"]) == pytest.approx(0.063531)
     assert float(tape["in_distribution_high"]) == 1.0
+
+
+def test_tasks_of_one_axis_and_of_two_share_a_table() -> None:
+    both = [row for axes in (BITS, LISTS) for row in rows([[drawn("rope", 0, axes)]])]
+    heads, _, bits, lists = (line.split(" | ") for line in to_markdown(both).splitlines())
+    assert "in distribution, %" in heads and heads[-1] == "converged |"
+    assert [head for head, text in zip(heads, bits, strict=True) if text == "-"] == [
+        "one longer, %",
+        "both longer, %",
+    ]
+    assert "-" not in lists
+    bits_line, lists_line = csv.DictReader(io.StringIO(to_csv(both)))
+    assert bits_line["one_longer"] == "" and 0 < float(lists_line["one_longer"]) < 1
 
 
 def test_latex() -> None:
