@@ -61,7 +61,13 @@ def command(
 
 def _describe(name: str) -> tuple[dict[str, Any], str]:
     """Return the facts of what `name` names, for JSON and as text. Raises UsageError if unknown."""
-    from tape_arith.arith.runs.record import describe_preset, load_preset, presets
+    from tape_arith.arith.runs.record import (
+        describe_preset,
+        is_preset,
+        known_preset,
+        load_preset,
+        presets,
+    )
     from tape_arith.arith.sweeps.sweep import BUNDLED, load_sweep, sweep_names
 
     if name == _SWEEPS:
@@ -75,7 +81,8 @@ def _describe(name: str) -> tuple[dict[str, Any], str]:
         lines.append(f"Files: {BUNDLED}")
         keys = ("name", "preset", "runs", "summary")
         return {_SWEEPS: [dict(zip(keys, row, strict=True)) for row in rows]}, "\n".join(lines)
-    if name in presets():
+    if is_preset(name):
+        name = known_preset(name) or name
         summary, config = describe_preset(name), load_preset(name).as_dict()
         lines = [summary, *(f"  {key:<18}{value}" for key, value in config.items())]
         return {"preset": name, "summary": summary, "config": config}, "\n".join(lines)

@@ -118,7 +118,7 @@ EncodingList = Annotated[
 Preset = Annotated[
     str | None,
     typer.Option(
-        help="A preset of `tape-arith list`.",
+        help="A preset of `tape-arith list`, or PRESET@TASK.",
         callback=_known_preset,
         autocompletion=complete_from("runs.record", "presets"),
     ),

@@ -99,8 +99,8 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
 
 
 def describe_preset(name: str) -> str:
-    """Return the first comment of a preset's file."""
-    first = read_text(PRESETS_FOLDER / f"{name}.toml").split("\n")[0]
+    """Return the first comment of the file of a PRESET or PRESET@TASK."""
+    first = read_text(PRESETS_FOLDER / f"{name.partition('@')[0]}.toml").split("\n")[0]
     return first.removeprefix("#").strip()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tape_arith.arith.commands.option import complete_task
 from tape_arith.arith.runs.folder import RunFolder, find_runs
 from tape_arith.arith.runs.record import known_preset, load_preset, preset_of, presets
 from tape_arith.arith.tasks.task import parse_task
@@ -98,6 +99,18 @@ def test_names_of_presets() -> None:
     for config in map(load_preset, presets()):
         assert config.task == str(parse_task(config.task))
     assert known_preset("mini@gone.py:Task") == "mini@gone.py:Task"
+    listed = json.loads(done("list", "mini@sort:pad=false", "--json").out)
+    assert listed["preset"] == "mini@sort" and listed["config"]["task"] == "sort"
+
+
+def test_a_shell_completes_tasks_and_their_options() -> None:
+    assert complete_task("su") == ["subtraction", "sum"]
+    assert complete_task("modular_sum:m") == ["modular_sum:modulus="]
+    assert complete_task("sort:pad=true:o") == [
+        "sort:pad=true:order=reversed",
+        "sort:pad=true:order=plain",
+    ]
+    assert complete_task("gone.py:Task:x") == complete_task("sotr:x") == []
 
 
 def test_a_file_that_changes_is_another_task(here: Path) -> None:
