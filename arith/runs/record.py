@@ -235,11 +235,12 @@ class RunRecord(Strict):
             sources = run_sources(self.name, self.config)
         except UsageError:
             sources = self.sources
+        if self.sources != sources:
+            return False
         try:
-            version = load_task(self.config.task).version
+            return self.task_version == load_task(self.config.task).version
         except UsageError:
-            version = self.task_version
-        return (self.task_version, self.sources) == (version, sources)
+            return True
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of run.json."""
