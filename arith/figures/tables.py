@@ -77,7 +77,7 @@ def to_markdown(rows: Sequence[Row]) -> str:
             "converged": row.mark or "yes",
         }
         for row in rows
-    ).fillna("-")  # grids of other tasks have other regions
+    )
     # On the left is what tells rows apart: a terminal repeats it where it breaks the table.
     return pipe_table(table, [*LEFT, *(key for row in rows[:1] for key in row.settings)])
 
