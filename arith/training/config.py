@@ -151,9 +151,13 @@ class Config(Strict):
         return Bucket(self.task, digits, self.evaluation_seed, split, operands)
 
     def dataset_folder(self, root: Path, seed: int) -> Path:
-        """Return the folder of a seed's training problems, as in data/addition-bucket-40-seed-1."""
+        """Return the folder of a seed's training problems, as in data/addition-bucket-40-seed-1.
+
+        With numbers of operands, as in data/sort-bucket-3x2.
+        """
+        operands = f"{self.trained_operands}x" if self.trained_operands else ""
         suffix = f"-seed-{seed}" if seed else ""
-        return root / f"{slug(self.task)}-bucket-{self.trained_digits}{suffix}"
+        return root / f"{slug(self.task)}-bucket-{operands}{self.trained_digits}{suffix}"
 
     def schedule(self, first_steps: int | None = None) -> Schedule:
         """Return the schedule of a run whose first budget was `first_steps` (None: `steps`)."""
