@@ -43,9 +43,9 @@ def check_trainable(config: Config, name: Name, compute: AttentionChoice = AUTO)
             f"num_heads x head_dim = {width} is not hidden_size={hidden}: set "
             f"{heads or f'hidden_size={width}'}"
         )
-    config.evaluation_bucket().check_count(config.problems_per_cell)
     if task := tuple(task_hash(config.task).items()):
         _check_task(config.task, task)
+    config.evaluation_bucket().check_count(config.problems_per_cell)
     if sources := _sources(name.encoding):
         _check_promises(Encoding(name.encoding.parts), sources)
     resolve_attention(detect(*compute), blueprint(config, name).needs)
