@@ -11,7 +11,9 @@ from tape_arith.models.build import build
 from tape_arith.models.locate import known_names
 from tests.helpers.small_decoders import setting
 
-WIDE = setting(num_layers=3, num_heads=8, head_dim=16, hidden_size=128, max_length=64)
+WIDE = setting(
+    num_layers=3, num_heads=8, head_dim=16, hidden_size=128, max_length=64, longest_number=21
+)
 Law = tuple[str, float]
 Starts = dict[str, tuple[tuple[int, ...], Law]]
 NORMAL, ZERO = ("normal", 0.02), ("constant", 0.0)
