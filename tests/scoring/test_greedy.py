@@ -1,4 +1,4 @@
-"""Greedy answers against a loop over single problems; final answers after a scratchpad."""
+"""Greedy answers against a loop over single problems and one pass; scratchpads' final answers."""
 
 from dataclasses import replace
 
@@ -11,13 +11,14 @@ from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.scoring import greedy
 from tape_arith.arith.scoring.axes import scored_axes
 from tape_arith.arith.scoring.greedy import final_answer_shares, greedy_answers
-from tape_arith.arith.scoring.score import TOKENS_A_BATCH
+from tape_arith.arith.scoring.score import TOKENS_A_BATCH, score
 from tape_arith.arith.tasks.families.tokens import EOS
 from tape_arith.arith.tasks.task import Problems, load_task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names import parse
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_training import cpu, small
+from tests.scoring.test_score import with_answers
 
 Keys = NDArray[np.int64]
 CONFIG = small(trained_digits=2, tested_digits=4, hidden_size=32, mlp_size=32)
@@ -56,6 +57,10 @@ def test_greedy_answers(name: str, task: str, monkeypatch: pytest.MonkeyPatch) -
     assert answers == one_by_one(decoder, problems, keys)
     lengths = {len(answer) for answer in answers}
     assert len(lengths) > 1 and len({tuple(answer) for answer in answers}) > 2
+    # One pass finds these answers exact, and no others.
+    assert score(decoder, with_answers(problems, answers), keys, cpu()).exact.all()
+    altered = [[*answer[:-1], int(answer[-1] == 0)] for answer in answers]
+    assert not score(decoder, with_answers(problems, altered), keys, cpu()).exact.any()
 
 
 def test_final_answers_count_whatever_the_steps_are(monkeypatch: pytest.MonkeyPatch) -> None:
