@@ -65,6 +65,7 @@ _SPELLINGS = {
 """Each option of ours, with other spellings of it. A spelling of several options means the first
 that the command has; the name of a setting, as in --weight-decay, is a spelling of it too."""
 _NOTES = {
+    "--preset mini@TASK names the runs that `train --task TASK` makes": "--task",
     "repeat the command, which goes on where it stopped": "--resume --continue "
     "--resume-from-checkpoint",
     "write KEY = VALUE under [set] in the file of a sweep": "--set",

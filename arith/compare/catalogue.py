@@ -93,7 +93,9 @@ def part_facts(kind: str, name: str) -> dict[str, Any]:
 def part_text(facts: dict[str, Any]) -> str:
     """Format what `part_facts` returns: the docstring, then each option with choices, default and
     meaning."""
-    lines = [f"{facts['name']} ({facts['kind']}; {facts['file']}){_package(facts['package'])}"]
+    place = facts["file"] if facts["file"] != facts["name"] else "a file"
+    known = "; ".join(filter(None, [facts["kind"], place]))
+    lines = [f"{facts['name']} ({known}){_package(facts['package'])}"]
     lines += [f"paper: {facts['paper']}"] if facts["paper"] else []
     lines += ["", facts["description"]]
     if "axes" in facts:
