@@ -74,7 +74,7 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool) -> dic
     rows: list[dict[str, Any]] = []
     for job in jobs:
         tokens, flops = cost(job)
-        state, seconds = ("done", 0.0) if job.id in done else ("to do", round(flops * rate, 1))
+        state, seconds = ("done", 0.0) if job.id in done else ("to do", flops * rate)
         row = {"id": job.id, "kind": job.kind, "encoding": str(job.run.name), "seed": job.run.seed}
         row |= job.run.settings
         rows.append(row | {"state": state, "tokens": tokens, "flops": flops, "seconds": seconds})
@@ -93,7 +93,7 @@ def forecast(sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool) -> dic
         "varied": sweep.varied,
         "slots": slots.count,
         "jobs": rows,
-        "left": {**left, "jobs": len(to_do), "seconds": round(left["seconds"] / at_once, 1)},
+        "left": {**left, "jobs": len(to_do), "seconds": left["seconds"] / at_once},
         "weights_bytes": 4 * (1 + 3) * sum(parameters),
         "probe": None if probe is None else f"steps of {probe}",
     }
