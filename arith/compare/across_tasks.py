@@ -14,7 +14,7 @@ from tape_arith.arith.compare.panels import (
 )
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.figures.across_tasks import Column, Group, Line, TaskTable
-from tape_arith.arith.figures.captions import source
+from tape_arith.arith.figures.captions import chance, source
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.lengths import trained_and_tested
 from tape_arith.arith.figures.rows import Row, rows
@@ -65,7 +65,13 @@ def across_tasks(
         ]
     labels = display_names(cells, own_labels)
     columns = [
-        Column(task, preset, trained_and_tested(panels[0][0].axes), source(panels, labels))
+        Column(
+            task,
+            preset,
+            trained_and_tested(panels[0][0].axes),
+            source(panels, labels),
+            chance(panels[0][0]),
+        )
         for (task, preset), panels in shown.items()
     ]
     return TaskTable(columns, [group for group in groups if group.lines], left_out, labels)

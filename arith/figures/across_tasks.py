@@ -45,6 +45,13 @@ class Column(NamedTuple):
     """ "trained to 8 digits and tested to 16" """
     source: str
     """The origin of the numbers, in words (`captions.source`)."""
+    chance: float
+    """Share of problems that the best guess gets right, if it does not fall with length."""
+
+    def describe(self) -> str:
+        """Return "parity trained to 8 bits and tested to 16 (preset mini-parity, guess 50 %)"."""
+        guess = f", guess {100 * self.chance:.2g}{NBSP}%" if self.chance else ""
+        return f"{self.task} {self.lengths} (preset {self.preset}{guess})"
 
 
 class Line(NamedTuple):
@@ -281,9 +288,7 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
 
 
 def _note(table: TaskTable) -> str:
-    columns = "; ".join(
-        f"{task} {lengths} (preset {preset})" for task, preset, lengths, _ in table.columns
-    )
+    columns = "; ".join(column.describe() for column in table.columns)
     one = any(len(row.seeds) == 1 for line in table.lines for row in line.cells.values())
     return " ".join(
         [

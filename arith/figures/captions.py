@@ -10,6 +10,7 @@ from tape_arith.arith.scoring.axes import REGION_WORDS, Region
 from tape_arith.arith.scoring.comparable import check_comparable
 from tape_arith.arith.scoring.grid import CONVERGED, SLACK, Grid
 from tape_arith.arith.scoring.statistics import Interval, over_seeds
+from tape_arith.arith.tasks.task import load_task
 
 Panel = Sequence[Grid]
 """The grids of one encoding, one grid per seed."""
@@ -160,12 +161,25 @@ def source(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> 
     problems = SPLITS.get(first.split, first.split)
     hard = f", {problems}," if problems else ","
     whole = "exact match of the whole answer, scratchpad included, " * has_scratchpad(first)
+    guess = chance(first)
+    guessed = f" (a guess is right in {100 * guess:.2g}{NBSP}%)" if guess else ""
     return (
         f"Task {evaluation['task']}{hard} {trained_and_tested(first.axes)} "
         f"(preset {preset_words(first.preset, settings)}), {whole}"
-        f"{evaluation['problems_per_cell']} problems a {cell(first.axes)}, "
+        f"{evaluation['problems_per_cell']} problems a {cell(first.axes)}{guessed}, "
         f"evaluation set {evaluation['sha256'][:8]}, {describe_seeds(seeds)}."
     )
+
+
+def chance(grid: Grid) -> float:
+    """Return the share of problems that the best guess gets right; 0 if it falls with length.
+
+    0 too if the task is a file that is not here any more.
+    """
+    try:
+        return load_task(str(grid.evaluation["task"])).chance
+    except UsageError:
+        return 0.0
 
 
 def has_scratchpad(grid: Grid) -> bool:

@@ -31,6 +31,7 @@ class ModularSum(OneString):
             raise UsageError(f"modulus={modulus}: give 2 to 10,000")
         super().__init__(Format(spaces=spaces))
         self.modulus = modulus
+        self.chance = 1 / modulus
 
     @property
     def digit_order(self) -> Order | None:

@@ -18,6 +18,7 @@ class Parity(OneString):
     axes = (Axis("bits", "bits"),)
     base = 2
     example = "10110"
+    chance = 0.5
 
     def answer(self, string: Digits) -> Digits:
         odd = string.values.sum(axis=1, dtype=np.int64) % 2

@@ -114,6 +114,8 @@ class Task(ABC, Generic[Drawn]):
     coupled: ClassVar[Literal["alike", "mirrored"] | None] = None
     """How Position Coupling (Cho et al. 2024) couples digits, counted as they are written: digit k
     of the answer with digit k of each operand, or with digit k from the end; None: not."""
+    chance: float = 0.0
+    """Share of problems that the best guess gets right, if it does not fall with length."""
     name: str = ""
     """Value of --task with the options that are not at their defaults; `load_task` sets it."""
 

@@ -38,7 +38,11 @@ def expected(grids: list[Grid]) -> tuple[Any, Any, Any]:
 def test_a_line_is_the_mean_and_its_band_the_interval_over_seeds(count: int) -> None:
     made = panels([f"pe{number}" for number in range(count)])
     figure = compose(made)
-    shown = [pair for ax in figure.axes for pair in zip(ax.lines, ax.collections, strict=True)]
+    shown = []
+    for ax in figure.axes:
+        *lines, guess = ax.lines
+        assert list(guess.get_ydata()) == [0.5, 0.5]
+        shown += zip(lines, ax.collections, strict=True)
     for grids, (line, band) in zip(made, shown, strict=True):
         mean, low, high = expected(grids)
         assert np.array_equal(line.get_xdata(), LENGTHS)
@@ -52,9 +56,18 @@ def test_a_line_is_the_mean_and_its_band_the_interval_over_seeds(count: int) -> 
         assert isinstance(shade, Rectangle)
         assert (shade.get_bbox().x0, shade.get_bbox().x1) == (0.5, 4.5)  # 1 to 4 are trained
     text = words(figure)
+    assert "(a guess is right in 50 %)" in text.replace("\N{NO-BREAK SPACE}", " ")
     assert "Task parity, trained to 4 bits and tested to 8" in text and "digits" not in text
     assert ("pe0: out of distribution" if count < 7 else "pe0: out") in text
     assert_nothing_is_cut_off(figure)
+
+
+def test_only_tasks_with_a_chance_have_a_line_for_guesses() -> None:
+    tasks = {"copy": 0, "modular-sum:modulus=97": 1 / 97, "gone.py:Gone": 0}
+    for task, chance in tasks.items():
+        made = [[drawn("rope", 0, BITS, evaluation={"task": task})]]
+        (ax,) = compose(made).axes
+        assert [line.get_ydata()[0] for line in ax.lines[1:]] == [chance][: bool(chance)]
 
 
 def test_the_page_of_one_axis() -> None:
