@@ -1,6 +1,6 @@
 """The leaderboard across tasks: a column a task, ranks within each, their mean."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from tape_arith.arith.compare.leaderboard import SECTIONS, section
@@ -34,9 +34,9 @@ def across_tasks(
 ) -> TaskTable:
     """Return the table of the tasks that are scored below `root`: all, or tasks and presets.
 
-    A column holds runs of one preset, budget and evaluation set; ranks are among all encodings,
-    not only `names`. Raises UsageError for an unknown task, for two presets of one task, and if
-    nothing is scored.
+    A column holds runs of one preset, budget and evaluation set; ranks are among the encodings of
+    the table: `names`, or all that are scored in two tasks or more. Raises
+    UsageError for an unknown task, for two presets of one task, and if nothing is scored.
     """
     grids = [grid for grid in find_grids(root, None, None, evaluation_set) if grid.complete]
     if not grids:
@@ -54,15 +54,14 @@ def across_tasks(
         for row in rows(shown[task, preset]):
             cells.setdefault(row.encoding, {})[task] = row
     warn_excluded(left_out)
-    groups = _groups(cells, len(shown))
-    wanted = list(map(str, parse_names(names)))
+    wanted = list(map(str, parse_names(names))) or _in_several_tasks(cells)
     if lacking := [name for name in wanted if name not in cells]:
         raise unknown("scored encoding", lacking[0], cells)
-    if wanted:
-        groups = [
-            group._replace(lines=[line for line in group.lines if line.encoding in wanted])
-            for group in groups
-        ]
+    if rest := len(cells) - len(wanted):
+        reason = "scored in one of these tasks only" if names == ALL else "not named"
+        left_out.append(Excluded(f"{rest} encoding{'s' * (rest > 1)}", reason))
+    cells = {name: by_task for name, by_task in cells.items() if name in wanted}
+    groups = _groups(cells, len(shown))
     labels = display_names(cells, own_labels)
     columns = [
         Column(
@@ -75,6 +74,11 @@ def across_tasks(
         for (task, preset), panels in shown.items()
     ]
     return TaskTable(columns, [group for group in groups if group.lines], left_out, labels)
+
+
+def _in_several_tasks(cells: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the encodings that are scored in two tasks or more, or all if none is."""
+    return [name for name, tasks in cells.items() if len(tasks) > 1] or list(cells)
 
 
 def _differ(one: Grid, other: Grid) -> str:

@@ -27,7 +27,7 @@ _NOT_CONVERGED = (
 _ONE_SEED = f"{_DAGGER}: one seed, ± over problems, this run only."
 _ORDER = (
     "Mean rank: over the tasks in which an encoding converged, by mean out of distribution among "
-    "the encodings of its section there; equal means share a rank. It compares encodings that are "
+    "the encodings of its section here; equal means share a rank. It compares encodings that are "
     "ranked in the same tasks: those that are ranked in all stand first."
 )
 _COUNTS = "In brackets: the number of tasks in which it is ranked."

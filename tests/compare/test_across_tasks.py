@@ -31,6 +31,7 @@ OUTSIDE = {  # problems of 100 that are right out of distribution, by preset
     "alibi": (60, 90, 10),  # does not converge in copy
     "abacus": (80, 10, 70),  # knows where digits stand
     "gone:b_f=3": (1, 2, 3),  # an encoding of another version, which converges nowhere
+    "cope": (97, None, None),  # is scored in one task only, and so is neither shown nor a rival
 }
 STRUCTURED, BAD = {"abacus"}, {("alibi", "mini-copy")}
 TASKS = {"addition": "mini", "copy": "mini-copy", "sort": "mini-sort"}
@@ -80,7 +81,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def by_hand(root: Path) -> dict[tuple[str, str], list[float]]:
-    """Return the mean out of distribution of each seed, by encoding and task, from the files."""
+    """Return the mean out of distribution of each seed, from the files, by what the table shows."""
     means: dict[tuple[str, str], dict[int, float]] = {}
     for file in root.rglob("grid.json"):
         content = json.loads(file.read_text())
@@ -95,7 +96,11 @@ def by_hand(root: Path) -> dict[tuple[str, str], list[float]]:
             inside &= trained[:, None] if number == 0 and len(axes) == 2 else trained
         key = content["encoding"], content["evaluation"]["task"]
         means.setdefault(key, {})[content["seed"]] = float(shares[~inside].mean())
-    return {key: [seeds[seed] for seed in sorted(seeds)] for key, seeds in means.items()}
+    return {
+        key: [seeds[seed] for seed in sorted(seeds)]
+        for key, seeds in means.items()
+        if key[0] != "cope"
+    }
 
 
 def test_means_intervals_and_ranks(root: Path) -> None:
@@ -151,8 +156,8 @@ def test_the_command_and_its_forms(root: Path, tmp_path: Path) -> None:
     text = done(*command, "mini-sort,copy", "--pe", "rope,alibi").out
     lines = [re.split(r" *\| *", line)[1:-1] for line in text.splitlines() if line[0:1] == "|"]
     assert lines[0] == ["encoding", "sort, %", "copy, %", "mean rank"]
-    assert lines[2] == ["RoPE", "51.0 ± 2.5", "41.0 ± 2.5", "2.25"]
-    assert lines[3][2] == "91.0 ± 2.5*" and lines[3][-1] == "3.00 (1)"
+    assert lines[2] == ["RoPE", "51.0 ± 2.5", "41.0 ± 2.5", "1.00"]  # of these two
+    assert lines[3][2] == "91.0 ± 2.5*" and lines[3][-1] == "2.00 (1)"
     rows = list(csv.DictReader(io.StringIO(done(*command, "all", "--csv").out)))
     assert len(rows) == 17 and json.loads(done(*command, "all", "--json").out)["schema"] == 1
     made = done(*command, "all", "--out", tmp_path / "a.tex", "--figure", tmp_path / "a.png").out
