@@ -38,10 +38,10 @@ def expected(grids: list[Grid]) -> tuple[Any, Any, Any]:
 def test_a_line_is_the_mean_and_its_band_the_interval_over_seeds(count: int) -> None:
     made = panels([f"pe{number}" for number in range(count)])
     figure = compose(made)
-    shown = []
+    shown: list[tuple[Any, Any]] = []
     for ax in figure.axes:
         *lines, guess = ax.lines
-        assert list(guess.get_ydata()) == [0.5, 0.5]
+        assert set(np.asarray(guess.get_ydata())) == {0.5}
         shown += zip(lines, ax.collections, strict=True)
     for grids, (line, band) in zip(made, shown, strict=True):
         mean, low, high = expected(grids)
@@ -67,7 +67,9 @@ def test_only_tasks_with_a_chance_have_a_line_for_guesses() -> None:
     for task, chance in tasks.items():
         made = [[drawn("rope", 0, BITS, evaluation={"task": task})]]
         (ax,) = compose(made).axes
-        assert [line.get_ydata()[0] for line in ax.lines[1:]] == [chance][: bool(chance)]
+        assert [np.asarray(line.get_ydata())[0] for line in ax.lines[1:]] == [chance][
+            : bool(chance)
+        ]
 
 
 def test_the_page_of_one_axis() -> None:
