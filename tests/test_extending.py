@@ -17,12 +17,12 @@ import pytest
 
 import tape_arith
 import tape_arith.arith.tasks
-import tape_arith.arith.tasks.task
+import tape_arith.arith.tasks.registry
 import tape_arith.models.encodings
 from tape_arith import models
 from tape_arith.arith.commands.option import complete_encoding
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.tasks.task import locate_task
+from tape_arith.arith.tasks.registry import locate_task
 from tape_arith.models import locate as names_on_disk
 from tape_arith.models.errors import UsageError
 from tape_arith.models.locate import installed, locate
@@ -120,7 +120,7 @@ def site(
 
 def clear_caches() -> None:
     installed.cache_clear()
-    tape_arith.arith.tasks.task.load_task.cache_clear()
+    tape_arith.arith.tasks.registry.load_task.cache_clear()
 
 
 def install(site: Path, package: str, points: str, **files: str) -> None:
@@ -307,8 +307,8 @@ def test_an_encoding_in_one_file(here: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_readme_s_task_in_one_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (text,) = re.findall(r'```python\n("""Addition that forgets.*?)```', TASKS_README, re.DOTALL)
     tasks = here / "tasks"
-    shutil.copytree(tape_arith.arith.tasks.task._TASKS, tasks)
-    monkeypatch.setattr(tape_arith.arith.tasks.task, "_TASKS", tasks)
+    shutil.copytree(tape_arith.arith.tasks.registry._TASKS, tasks)
+    monkeypatch.setattr(tape_arith.arith.tasks.registry, "_TASKS", tasks)
     monkeypatch.setattr(tape_arith.arith.tasks, "__path__", [str(tasks)])
     (tasks / "zz_no_carry.py").write_text(text)
     clear_caches()

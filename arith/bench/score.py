@@ -23,7 +23,8 @@ from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.weights import final_weights, trained_record
 from tape_arith.arith.scoring.score import PROBE_ROWS, low_precision_threshold, score
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
-from tape_arith.arith.tasks.task import Problems, concatenate, load_task, take
+from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.task import Problems, concatenate, take
 from tape_arith.models.build import prepare
 from tape_arith.models.decoder import Decoder, causal, matmuls
 from tape_arith.models.hardware import Hardware, detect

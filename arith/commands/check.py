@@ -33,7 +33,7 @@ def command(
     Exits with 1 where it breaks a promise, and says of each what was expected, what happened and
     how that usually comes about.
     """
-    from tape_arith.arith.tasks.task import is_task, tasks
+    from tape_arith.arith.tasks.registry import is_task, tasks
     from tape_arith.models.locate import known_names, normalized
     from tape_arith.models.promises import as_text
 

@@ -87,7 +87,7 @@ def _describe(name: str) -> tuple[dict[str, Any], str]:
         lines = [summary, *(f"  {key:<18}{value}" for key, value in config.items())]
         return {"preset": name, "summary": summary, "config": config}, "\n".join(lines)
     from tape_arith.arith.compare.catalogue import part_facts, part_text
-    from tape_arith.arith.tasks.task import tasks
+    from tape_arith.arith.tasks.registry import tasks
     from tape_arith.models.locate import known_names, normalized
     from tape_arith.models.names import parse
 

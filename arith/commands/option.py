@@ -45,7 +45,7 @@ def complete_from(module: str, function: str) -> Callable[[str], list[str]]:
 
 def complete_task(incomplete: str) -> list[str]:
     """Complete a task, or after a colon an option of it."""
-    from tape_arith.arith.tasks.task import locate_task, tasks
+    from tape_arith.arith.tasks.registry import locate_task, tasks
 
     name, *options = incomplete.split(":")
     if not options:

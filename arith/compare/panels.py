@@ -20,7 +20,7 @@ from tape_arith.arith.runs.record import Environment, RunRecord, is_preset, load
 from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.tasks.task import parse_task
+from tape_arith.arith.tasks.registry import parse_task
 from tape_arith.arith.terminal import say
 from tape_arith.models.names import Name, parse, parse_list
 

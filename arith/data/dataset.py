@@ -25,7 +25,8 @@ from tape_arith.arith.files import (
 )
 from tape_arith.arith.tasks.families.numbers import Int64, UInt8
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, SYMBOLS
-from tape_arith.arith.tasks.task import Problems, load_task
+from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.task import Problems
 
 FILE = "manifest.json"
 REMEDY = (

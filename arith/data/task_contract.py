@@ -14,14 +14,8 @@ import numpy as np
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.families.tokens import BLANK, DIGIT_ZERO, EOS
-from tape_arith.arith.tasks.task import (
-    Problems,
-    concatenate,
-    load_task,
-    locate_task,
-    parse_task,
-    task_hash,
-)
+from tape_arith.arith.tasks.registry import load_task, locate_task, parse_task, task_hash
+from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.models.locate import Location
 from tape_arith.models.promises import Check, ContractReport, outcome_of
 

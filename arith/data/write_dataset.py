@@ -29,7 +29,8 @@ from tape_arith.arith.files import (
     write_document,
 )
 from tape_arith.arith.lock import NAME, lock_folder
-from tape_arith.arith.tasks.task import Problems, Task, load_task
+from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.task import Problems, Task
 from tape_arith.arith.terminal import Stopped, bar
 
 SHARD_SIZE = 1_000_000

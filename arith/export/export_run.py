@@ -1,7 +1,7 @@
 """Export a trained run for `transformers`, with a model card, or for lm-evaluation-harness.
 
-The exported tokenizer has one token per character, with the ids of `arith.tasks.task`. It does not
-reverse numbers: text has the least significant digit first, as everywhere in this suite.
+The exported tokenizer has one token per character, with the ids of `arith.tasks.families.tokens`.
+It does not reverse numbers: the least significant digit stands first, as everywhere in this suite.
 """
 
 import json
@@ -32,7 +32,7 @@ from tape_arith.arith.scoring.statistics import one_run
 from tape_arith.arith.tasks.families.tokens import BOS, EOS, PAD, SPECIAL, SYMBOLS
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
 from tape_arith.arith.tasks.families.writing import Format
-from tape_arith.arith.tasks.task import load_task
+from tape_arith.arith.tasks.registry import load_task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.locate import locate
 from tape_arith.models.names import Name, NamePart

@@ -10,7 +10,7 @@ from tape_arith.arith.scoring.axes import REGION_WORDS, Region
 from tape_arith.arith.scoring.comparable import check_comparable
 from tape_arith.arith.scoring.grid import CONVERGED, SLACK, Grid
 from tape_arith.arith.scoring.statistics import Interval, over_seeds
-from tape_arith.arith.tasks.task import load_task
+from tape_arith.arith.tasks.registry import load_task
 
 Panel = Sequence[Grid]
 """The grids of one encoding, one grid per seed."""

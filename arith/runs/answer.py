@@ -13,7 +13,7 @@ from tape_arith.arith.runs.build import user_errors
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
 from tape_arith.arith.tasks.families.tokens import EOS
-from tape_arith.arith.tasks.task import load_task, task_errors
+from tape_arith.arith.tasks.registry import load_task, task_errors
 from tape_arith.models.build import prepare
 from tape_arith.models.names import AttentionChoice, Name, NamePart
 from tape_arith.models.sequences import Sequences

@@ -15,7 +15,8 @@ from tape_arith.arith.data.task_contract import broken_promise
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.record import RunRecord, TrainOptions, load_preset
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
-from tape_arith.arith.tasks.task import Problems, load_task, task_hash
+from tape_arith.arith.tasks.registry import load_task, task_hash
+from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.batches import Source
 from tape_arith.arith.training.config import DATASETS, Config

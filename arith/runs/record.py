@@ -26,7 +26,7 @@ from tape_arith.arith.files import (
     validated,
 )
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.tasks.task import load_task, locate_task, parse_task, task_hash
+from tape_arith.arith.tasks.registry import load_task, locate_task, parse_task, task_hash
 from tape_arith.arith.training.config import Config, Policy, Schedule
 from tape_arith.models.locate import locate
 from tape_arith.models.names import AUTO, AttentionChoice, Name, parse, source_hashes

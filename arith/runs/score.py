@@ -21,7 +21,7 @@ from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.greedy import final_answer_shares
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score_grid
-from tape_arith.arith.tasks.task import load_task
+from tape_arith.arith.tasks.registry import load_task
 from tape_arith.arith.terminal import bar
 from tape_arith.arith.training.step import explain_failures
 from tape_arith.models.names import AUTO, AttentionChoice, Name, NamePart

@@ -42,7 +42,8 @@ from tape_arith.arith.studies.study import (
     mean_cell,
 )
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
-from tape_arith.arith.tasks.task import Problems, Task, load_task
+from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.task import Problems, Task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 

@@ -46,7 +46,8 @@ from tape_arith.arith.studies.inputs import Integers, StudiedRuns
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study, markdown
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
-from tape_arith.arith.tasks.task import Problems, Task, load_task
+from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.task import Problems, Task
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names import AttentionChoice

@@ -18,7 +18,7 @@ from tape_arith.arith.data.bucket import (
 )
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.files import Count, Strict, slug, validated
-from tape_arith.arith.tasks.task import parse_task, task_hash
+from tape_arith.arith.tasks.registry import parse_task, task_hash
 
 Policy = Literal["stop", "skip"]
 """The reaction to a step whose loss or gradient is not finite. Its update is always left out;

@@ -7,7 +7,7 @@ import pytest
 from tape_arith.arith.data import task_contract
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.tasks.task import task_hash, tasks
+from tape_arith.arith.tasks.registry import task_hash, tasks
 from tape_arith.models.promises import as_text
 from tests.helpers.tiny_runs import call, done, refused, settings
 

@@ -19,7 +19,7 @@ from tape_arith.arith.data.rows import pad
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.build import setting_for
 from tape_arith.arith.runs.record import load_preset
-from tape_arith.arith.tasks.task import load_task, parse_task, tasks
+from tape_arith.arith.tasks.registry import load_task, parse_task, tasks
 from tape_arith.arith.training.config import Config
 from tape_arith.models import contract
 from tape_arith.models.build import build

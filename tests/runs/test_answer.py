@@ -13,7 +13,7 @@ from tape_arith.arith.runs.answer import Answer, answer
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring.score import answer_logits
-from tape_arith.arith.tasks.task import load_task
+from tape_arith.arith.tasks.registry import load_task
 from tape_arith.models.build import prepare
 from tape_arith.models.names import parse, parse_extrapolation
 from tests.helpers.tiny_runs import done, refused, settings

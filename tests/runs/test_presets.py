@@ -12,7 +12,7 @@ from tape_arith.arith.runs import record
 from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring.grid import Grid
-from tape_arith.arith.tasks.task import tasks
+from tape_arith.arith.tasks.registry import tasks
 from tests.helpers.tiny_runs import SETTINGS, contents, done, refused, settings
 
 MINE = "# As small as can be.\n" + "\n".join(

@@ -18,7 +18,7 @@ from tape_arith.arith.scoring.comparable import is_same_run
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score
-from tape_arith.arith.tasks.task import load_task
+from tape_arith.arith.tasks.registry import load_task
 from tape_arith.models.names import parse, parse_list
 from tests.helpers.tiny_runs import contents, done, refused, untouched
 

@@ -15,7 +15,7 @@ from tape_arith.arith.studies import inputs
 from tape_arith.arith.studies.attention import figures, maps, patterns, to_markdown
 from tape_arith.arith.studies.stability import deviations
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
-from tape_arith.arith.tasks.task import load_task
+from tape_arith.arith.tasks.registry import load_task
 from tests.helpers.figures import assert_nothing_is_cut_off
 from tests.helpers.studied_runs import (
     CONFIG,

@@ -20,7 +20,8 @@ from tape_arith.arith.studies import errors as module
 from tape_arith.arith.studies.errors import KINDS, errors, figures, first_errors, to_markdown
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS, Vocabulary
-from tape_arith.arith.tasks.task import Problems, load_task
+from tape_arith.arith.tasks.registry import load_task
+from tape_arith.arith.tasks.task import Problems
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.names import parse
 from tests.helpers.exported_runs import greedy

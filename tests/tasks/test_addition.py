@@ -14,7 +14,8 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.families import tokens
 from tape_arith.arith.tasks.families.random_words import words
 from tape_arith.arith.tasks.families.tokens import Vocabulary
-from tape_arith.arith.tasks.task import Problems, concatenate, load_task, take, tasks
+from tape_arith.arith.tasks.registry import load_task, tasks
+from tape_arith.arith.tasks.task import Problems, concatenate, take
 
 SIZES = {1: 2000, 2: 4000, 8: 4000, 40: 3200, 300: 600}
 

@@ -20,7 +20,8 @@ from tape_arith.arith.tasks.addition import Addition
 from tape_arith.arith.tasks.families.numbers import Digits
 from tape_arith.arith.tasks.families.tokens import MARKERS
 from tape_arith.arith.tasks.families.writing import Field, Writer
-from tape_arith.arith.tasks.task import Problems, concatenate, load_task, tasks
+from tape_arith.arith.tasks.registry import load_task, tasks
+from tape_arith.arith.tasks.task import Problems, concatenate
 from tests.helpers.tiny_runs import refused, settings
 
 FORMATS = {
