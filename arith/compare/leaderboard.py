@@ -16,9 +16,10 @@ from tape_arith.arith.compare.panels import (
     select_panels,
 )
 from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.captions import Panel, footnote, source
 from tape_arith.arith.figures.labels import display_names
-from tape_arith.arith.figures.rows import Board, Comparison, Row, Section, Training, rows
+from tape_arith.arith.figures.rows import Comparison, Row, Training, rows
 from tape_arith.arith.runs.metrics import last_states
 from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet

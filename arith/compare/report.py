@@ -7,7 +7,7 @@ from pathlib import Path
 from tape_arith.arith.compare.curves import curve_rows
 from tape_arith.arith.compare.leaderboard import build_board, label_board
 from tape_arith.arith.compare.panels import ALL, Key, RunFiles, key
-from tape_arith.arith.figures.report.page import Report, Run
+from tape_arith.arith.figures.report.content import Report, Run
 from tape_arith.arith.runs.command_lines import reproduction_commands
 from tape_arith.arith.runs.folder import run_folder
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet

@@ -14,9 +14,10 @@ from matplotlib.patches import Patch, Rectangle
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions, style
+from tape_arith.arith.figures.board import chosen_heads
 from tape_arith.arith.figures.captions import NBSP
 from tape_arith.arith.figures.heatmap import COLOURS, GREY
-from tape_arith.arith.figures.rows import Row, chosen_heads, flat
+from tape_arith.arith.figures.rows import Row, flat
 from tape_arith.arith.figures.tables import booktabs, csv_text, escape, pipe_table
 
 _DAGGER = "\N{DAGGER}"

@@ -9,9 +9,10 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 
 from tape_arith.arith.figures import style
+from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.captions import NBSP, decimals
 from tape_arith.arith.figures.lengths import cell
-from tape_arith.arith.figures.rows import Board, Row, Section
+from tape_arith.arith.figures.rows import Row
 from tape_arith.arith.scoring.axes import Region
 
 _WIDTH, _ROW = 3.4, 0.135

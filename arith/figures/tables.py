@@ -9,17 +9,9 @@ from typing import Any
 import pandas as pd
 
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.figures.board import Board, chosen_heads, column_key, known_columns
 from tape_arith.arith.figures.labels import display_names
-from tape_arith.arith.figures.rows import (
-    LEVEL,
-    OVER_PROBLEMS,
-    Board,
-    Row,
-    chosen_heads,
-    column_key,
-    flat,
-    known_columns,
-)
+from tape_arith.arith.figures.rows import LEVEL, OVER_PROBLEMS, Row, flat
 from tape_arith.arith.scoring.axes import REGIONS
 
 LEFT = ("encoding", "kind", "converged")

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tape_arith.arith.figures.rows import Board, column_key
+from tape_arith.arith.figures.board import Board, column_key
 from tape_arith.arith.figures.tables import LEFT, head_lines, legend, short_texts
 from tape_arith.arith.terminal import escape_control
 

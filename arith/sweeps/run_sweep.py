@@ -11,7 +11,8 @@ from tape_arith.arith.compare.leaderboard import board_of
 from tape_arith.arith.compare.panels import figure_path, read_runs
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.figures import heatmap, style
-from tape_arith.arith.figures.rows import Board, Row, ranked, rows
+from tape_arith.arith.figures.board import Board
+from tape_arith.arith.figures.rows import Row, ranked, rows
 from tape_arith.arith.figures.tables import to_csv, to_markdown
 from tape_arith.arith.files import write_text
 from tape_arith.arith.lock import lock_folder

@@ -9,9 +9,10 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.leaderboard import COLOUR, NOT_RANKED, compose, heights
-from tape_arith.arith.figures.rows import Board, Comparison, Row, Section
+from tape_arith.arith.figures.rows import Comparison, Row
 from tape_arith.arith.scoring.axes import REGIONS, digit_pairs
 from tape_arith.arith.scoring.statistics import Interval, student_t
 from tests.helpers.figures import assert_texts_are_apart

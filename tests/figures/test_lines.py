@@ -8,7 +8,8 @@ from matplotlib.patches import Rectangle
 from scipy import stats
 
 from tape_arith.arith.figures.heatmap import compose
-from tape_arith.arith.figures.report.page import content, page
+from tape_arith.arith.figures.report.content import content
+from tape_arith.arith.figures.report.page import page
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.statistics import wilson
 from tests.helpers.figures import assert_nothing_is_cut_off, words

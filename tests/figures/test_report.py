@@ -13,7 +13,8 @@ import pytest
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions
 from tape_arith.arith.figures.heatmap import cell_means, significant
-from tape_arith.arith.figures.report.page import content, page
+from tape_arith.arith.figures.report.content import content
+from tape_arith.arith.figures.report.page import page
 from tape_arith.arith.scoring.statistics import wilson
 from tests.helpers.pages import HOSTILE, Page, data, grid, logs, report, run, with_costs
 

@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from tape_arith.arith.figures.rows import column_key
+from tape_arith.arith.figures.board import column_key
 from tape_arith.arith.figures.tables import pipe_table
 from tape_arith.arith.figures.terminal import print_board, print_markdown
 from tests.helpers.pages import grid, report

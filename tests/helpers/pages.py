@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from tape_arith.arith.compare.curves import curve_rows
-from tape_arith.arith.figures.report.page import Report, Run
-from tape_arith.arith.figures.rows import Board, Comparison, Section, Training, rows
+from tape_arith.arith.figures.board import Board, Section
+from tape_arith.arith.figures.report.content import Report, Run
+from tape_arith.arith.figures.rows import Comparison, Training, rows
 from tape_arith.arith.scoring.grid import Grid
 from tests.helpers.made_grids import filled
 

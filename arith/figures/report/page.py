@@ -1,42 +1,21 @@
-"""A comparison on one HTML page that loads nothing: its content, and what its script draws.
-
-Shapes: M x N is that of the grid. Cells are flat lists in the order of the grid: cell [i, j] is
-entry i N + j. A grid of one axis has M = 1: its script draws a line over length, not a map.
-"""
+"""A comparison on one HTML page that loads nothing."""
 
 import base64
 import hashlib
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.resources import files
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-import numpy as np
-import pandas as pd
-import seaborn as sns
 from jinja2 import Environment, StrictUndefined
 
 from tape_arith.arith.figures import captions
-from tape_arith.arith.figures.captions import Panel
-from tape_arith.arith.figures.curves import by_seed
-from tape_arith.arith.figures.heatmap import (
-    COLOURS,
-    GREY,
-    cell_means,
-    difference_colours,
-    difference_limit,
-    significant,
-)
+from tape_arith.arith.figures.board import known_columns
 from tape_arith.arith.figures.lengths import (
     axis_label,
     cell,
-    cell_pattern,
     distributions,
     longest_words,
     measured,
@@ -46,57 +25,10 @@ from tape_arith.arith.figures.lengths import (
     trained_share,
     unit,
 )
-from tape_arith.arith.figures.lines import interval
-from tape_arith.arith.figures.rows import Board, known_columns
+from tape_arith.arith.figures.report.content import Report, content
 from tape_arith.arith.figures.style import scale_end
 from tape_arith.arith.files import write_text
-from tape_arith.arith.scoring.axes import REGION_WORDS, Axes, Region, region_mask, shape
-from tape_arith.arith.scoring.statistics import over_seeds, wilson
-
-_PARTS: Mapping[int, tuple[Region, ...]] = {
-    1: ("in_distribution", "out_of_distribution"),
-    2: ("in_distribution", "one_longer", "both_longer"),
-}
-"""Regions that divide a grid of so many axes: each cell is in exactly one."""
-_DASHES = ("", "6 3", "2 3", "8 3 2 3")
-_PENS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#3a9bdc", "#8c6bb1", "#7f7f7f")
-"""The colours of curves, readable on light and on dark pages."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One training run, as its folder describes it."""
-
-    encoding: str
-    """The encoding as it was trained, without what is added at test time."""
-    seed: int
-    folder: str
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """Commit, torch, hardware, ...: all runs have the same keys, "" for what is not recorded."""
-    config: Mapping[str, int | float | str] = field(default_factory=dict)
-    commands: Sequence[str] = ()
-    """The commands that train and score it again."""
-    recorded: str | None = None
-    """The command line that was recorded at its training."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """The encodings and runs that a page shows."""
-
-    board: Board
-    panels: Sequence[Panel]
-    """For each row of the leaderboard, in order, the grids of its encoding, one per seed."""
-    runs: Sequence[Run]
-    curves: pd.DataFrame
-    """As `Study.rows`, with encodings in the order of the leaderboard."""
-    command: str
-    """The command line that writes this page again."""
-
-    @property
-    def seeds(self) -> list[int]:
-        """Every seed that any encoding has."""
-        return sorted({grid.seed for panel in self.panels for grid in panel})
+from tape_arith.arith.scoring.axes import REGION_WORDS, Axes
 
 
 def write(report: Report, path: Path) -> None:
@@ -226,164 +158,3 @@ def _leaderboard(report: Report) -> dict[str, Any]:
         ],
         "notes": notes,
     }
-
-
-# ---- what the script draws ---------------------------------------------------------------------
-
-
-def content(report: Report) -> dict[str, Any]:
-    """Return all that the page's script draws, as plain Python for JSON.
-
-    Raises UsageError if the grids must not be compared.
-    """
-    panels = captions.checked_panels(report.panels)
-    first = panels[0][0]
-    regions = _PARTS[len(first.axes)]
-    parts = [region_mask(region, first.axes) for region in regions]
-    chosen = {"mean": panels} | {
-        str(seed): [[grid for grid in panel if grid.seed == seed] for panel in panels]
-        for seed in report.seeds
-    }
-    encodings = [
-        {
-            "name": report.board.label(panel[0].name),
-            "choices": {key: _cells(shown[n]) for key, shown in chosen.items() if shown[n]},
-        }
-        for n, panel in enumerate(panels)
-    ]
-    totals = {
-        sum(grid.blocks_done for grid in grids) for p in chosen.values() for grids in p if grids
-    }
-    return {
-        "shape": [1, *shape(first.axes)][-2:],
-        "lines": len(first.axes) == 1,
-        "shortest": [axis.shortest for axis in first.axes],
-        "cell": cell_pattern(first.axes),
-        "trained_digits": first.trained_digits,
-        "longest": longest_words(first.axes),
-        "choices": list(chosen),
-        "colours": colours(sns.color_palette(COLOURS, as_cmap=True)),
-        "differences": colours(difference_colours()),
-        "grey": GREY,
-        "regions": {
-            "words": [REGION_WORDS[region] for region in regions],
-            "cells": "".join(map(str, np.argmax(parts, axis=0).ravel())),
-        },
-        "intervals": {total: _intervals(total) for total in sorted(totals)},
-        "footnotes": {
-            key: captions.footnote(list(filter(None, shown)), report.board.labels)
-            for key, shown in chosen.items()
-        },
-        "encodings": encodings,
-        "pairs": {key: _pairs(shown) for key, shown in chosen.items()},
-        **_curves(report.curves, report.board),
-    }
-
-
-def _cells(grids: Panel) -> dict[str, Any]:
-    """Return the counts of an encoding's cells, and the text above its map."""
-    return {
-        "seeds": [grid.seed for grid in grids],
-        "exact": np.sum([grid.exact for grid in grids], axis=0).ravel().tolist(),
-        "total": sum(grid.blocks_done for grid in grids),
-        "lines": [captions.mean_line(grids, region) for region in captions.MEANS],
-        **_bands(grids),
-        "last": captions.seeds_line(grids),
-        "mark": captions.convergence(grids),
-    }
-
-
-def _bands(grids: Panel) -> dict[str, list[float]]:
-    """Return the ends of the interval at each length, for grids of one axis."""
-    if len(grids[0].axes) > 1:
-        return {}
-    low, high = interval(grids)
-    return {"low": list(map(_rounded, low)), "high": list(map(_rounded, high))}
-
-
-def _intervals(total: int) -> list[str]:
-    """Return Wilson's 95 % interval as text, for each count of exact answers from 0 to `total`."""
-    ends = zip(*wilson(np.arange(total + 1), total), strict=True)
-    return [f"{100 * low:.1f} % to {100 * high:.1f} %" for low, high in ends]
-
-
-def _pairs(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
-    """Return the difference of every two encodings, first minus second, by their indices: "0 1".
-
-    `cells` has a bit per cell in base64, 1 for a significant difference, the most significant bit
-    first; `points` are the differences of the means in percentage points, null for an empty region.
-    """
-    pairs = {}
-    made = [
-        (place, grids, cell_means(grids), [over_seeds(grids, region) for region in captions.MEANS])
-        for place, grids in enumerate(panels)
-        if grids
-    ]
-    for (i, one, first, means), (j, other, second, other_means) in combinations(made, 2):
-        differs = significant(one, other)
-        pairs[f"{i} {j}"] = {
-            "limit": difference_limit(100 * (first - second)),
-            "cells": base64.b64encode(np.packbits(differs).tobytes()).decode(),
-            "words": f"{differs.sum()} of {differs.size} {cell(one[0].axes)}s differ "
-            "significantly, these runs only",
-            "points": [
-                None if a is None or b is None else round(100 * (a.mean - b.mean), 6)
-                for a, b in zip(means, other_means, strict=True)
-            ],
-        }
-    return pairs
-
-
-def colours(colormap: mpl.colors.Colormap) -> str:
-    """Return 256 colours of a colour map of the figures, as six hexadecimal digits each."""
-    return "".join(mpl.colors.to_hex(colour)[1:] for colour in colormap(np.linspace(0, 1, 256)))
-
-
-def _curves(rows: pd.DataFrame, board: Board) -> dict[str, list[dict[str, Any]]]:
-    """Return what the charts over training draw of each encoding.
-
-    `curves` has its seeds and their mean, at up to 200 steps. `lengths` has exact match by length,
-    the mean over seeds, with a row per length and a column per step, at up to 60 steps.
-    """
-    curves = by_seed(rows)
-    lines, learning = [], []
-    for number, encoding in enumerate(rows.encoding.unique()):
-        drawn: dict[str, Any] = {}
-        for quantity in ("loss", "held_out", "out_of_distribution"):
-            seeds = _thinned(curves[encoding, quantity, 0], 200)
-            drawn[quantity] = {
-                "seeds": [_points(seeds[seed]) for seed in seeds if len(seeds)],
-                "mean": _points(seeds.mean(axis=1)),
-            }
-        colour, dash = _PENS[number % len(_PENS)], _DASHES[number // len(_PENS) % len(_DASHES)]
-        name = board.label(encoding)
-        lines.append({"encoding": name, "colour": colour, "dash": dash, **drawn})
-        by_length = rows[(rows.encoding == encoding) & (rows.quantity == "by_length")]
-        if len(by_length):
-            means = by_length.pivot_table(index="step", columns="part", values="value")
-            means = _thinned(means, 60)
-            learning.append(
-                {
-                    "encoding": name,
-                    "seeds": sorted(by_length.seed.unique().tolist()),
-                    "lengths": means.columns.tolist(),
-                    "steps": means.index.tolist(),
-                    "values": [list(map(_rounded, means[length])) for length in means],
-                }
-            )
-    return {"curves": lines, "lengths": learning}
-
-
-def _thinned(table: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Return every k-th row, at most `most` of them, and the last row."""
-    count = len(table)
-    return table.iloc[sorted({*range(0, count, max(-(-count // most), 1)), *range(count)[-1:]})]
-
-
-def _points(values: "pd.Series[float]") -> list[tuple[int, float]]:
-    return [(int(step), _rounded(value)) for step, value in values.items()]  # type: ignore[call-overload]
-
-
-def _rounded(value: float) -> float:
-    """Round to four significant digits, more than a curve shows."""
-    return float(f"{value:.4g}")
