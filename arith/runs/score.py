@@ -18,11 +18,11 @@ from tape_arith.arith.runs.weights import trained_decoder
 from tape_arith.arith.scoring.axes import scored_axes
 from tape_arith.arith.scoring.comparable import is_same_run
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.greedy import final_answer_shares
+from tape_arith.arith.scoring.greedy import FINAL_ANSWERS, final_answer_shares
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.scoring.score import score_grid
 from tape_arith.arith.tasks.registry import load_task
-from tape_arith.arith.terminal import bar
+from tape_arith.arith.terminal import bar, say
 from tape_arith.arith.training.step import explain_failures
 from tape_arith.models.names import AUTO, AttentionChoice, Name, NamePart
 
@@ -85,6 +85,9 @@ def score_run(
         with explain_failures(f"scoring {name}"), user_errors(name.encoding):
             facts: dict[str, str | float] = {**scoring_facts(hardware)}
             if load_task(config.task).step_symbols and not grid.blocks_done:
+                # Neither a bar nor a line of progress moves meanwhile.
+                count = min(2 * FINAL_ANSWERS, num_problems)
+                say(f"{title}: first, up to {count} final answers are decoded token by token")
                 facts |= final_answer_shares(decoder, bucket, grid.axes, num_problems, hardware)
             grid = score_grid(
                 decoder,
