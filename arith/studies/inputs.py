@@ -88,7 +88,10 @@ class StudiedRuns:
         available = config.problems_per_cell * bucket.num_cells
         count = available if count is None else count
         if count > available:
-            raise UsageError(f"the evaluation set has {available:,} problems: {count:,} are more")
+            raise UsageError(
+                f"the evaluation set has {available:,} problems, not {count:,}: give --problems "
+                f"{available} or fewer"
+            )
         axes = scored_axes(config.bucket(0), bucket)
         trained = number_longer(axes, bucket.axis_lengths(0, count)) == 0
         regions = {INSIDE: np.flatnonzero(trained), OUTSIDE: np.flatnonzero(~trained)}
