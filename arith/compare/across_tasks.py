@@ -9,6 +9,8 @@ from tape_arith.arith.compare.panels import (
     Excluded,
     Panels,
     choose_group,
+    grid_differences,
+    panels_of,
     parse_names,
     warn_excluded,
 )
@@ -20,7 +22,6 @@ from tape_arith.arith.figures.lengths import trained_and_tested
 from tape_arith.arith.figures.rows import Row, rows
 from tape_arith.arith.runs.command_lines import other_run_roots
 from tape_arith.arith.runs.folder import find_grids
-from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 
@@ -35,23 +36,26 @@ def across_tasks(
     """Return the table of the tasks that are scored below `root`: all, or tasks and presets.
 
     A column holds runs of one preset, budget and evaluation set; ranks are among the encodings of
-    the table: `names`, or all that are scored in two tasks or more. Raises
-    UsageError for an unknown task, for two presets of one task, and if nothing is scored.
+    the table: `names`, or all that are scored in two tasks or more. Raises UsageError for an
+    unknown task, for two presets of one task, and if nothing is scored.
     """
+
+    def nothing_scored() -> UsageError:
+        return UsageError(f"no scored run in {root}{evaluation_set}{other_run_roots(root)}")
+
     grids = [grid for grid in find_grids(root, None, None, evaluation_set) if grid.complete]
     if not grids:
-        raise UsageError(f"no scored run in {root}{evaluation_set}{other_run_roots(root)}")
+        raise nothing_scored()
     shown: dict[tuple[str, str], Panels] = {}
     cells: dict[str, dict[str, Row]] = {}
     chosen, left_out = _chosen(grids, tasks)
     for task, preset in chosen.items():
         members = [grid for grid in grids if grid.preset == preset]
-        alike, excluded = choose_group(
-            members, [], _differ, lambda: UsageError("nothing is scored")
-        )
+        alike, excluded = choose_group(members, [], grid_differences, nothing_scored)
         left_out += [Excluded(f"{task}, {runs}", reason) for runs, reason in excluded]
-        shown[task, preset] = _panels(alike)
-        for row in rows(shown[task, preset]):
+        panels = panels_of(alike)
+        shown[task, preset] = panels
+        for row in rows(panels):
             cells.setdefault(row.encoding, {})[task] = row
     warn_excluded(left_out)
     wanted = list(map(str, parse_names(names))) or _in_several_tasks(cells)
@@ -79,10 +83,6 @@ def across_tasks(
 def _in_several_tasks(cells: Mapping[str, Collection[str]]) -> list[str]:
     """Return the encodings that are scored in two tasks or more, or all if none is."""
     return [name for name, tasks in cells.items() if len(tasks) > 1] or list(cells)
-
-
-def _differ(one: Grid, other: Grid) -> str:
-    return "; ".join(differences(one, other))
 
 
 def _chosen(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], list[Excluded]]:
@@ -116,13 +116,6 @@ def _chosen(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], list[Exc
         for other in sorted(encodings[task])
         if other != preset
     ]
-
-
-def _panels(grids: Sequence[Grid]) -> Panels:
-    by_name: dict[str, list[Grid]] = {}
-    for grid in grids:
-        by_name.setdefault(grid.name, []).append(grid)
-    return list(by_name.values())
 
 
 def _groups(cells: Mapping[str, Mapping[str, Row]], num_tasks: int) -> list[Group]:

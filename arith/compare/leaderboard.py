@@ -135,9 +135,8 @@ def build_board(
     """Return the leaderboard of `names`, their grids in its order, and all runs below `root`.
 
     Ranks and tests are among all encodings, not only `names`. With `task`, only runs of that task
-    count. With `costs` it has parameters and
-    FLOPs at the size that was trained. Raises UsageError as `select_panels` does, Failure if costs
-    are asked for and no record tells the size.
+    count. With `costs` it has parameters and FLOPs at the size that was trained. Raises UsageError
+    as `select_panels` does, Failure if costs are asked for and no record tells the size.
     """
     runs = read_runs(root)
     panels, excluded = select_panels(root, names, preset, evaluation_set, runs, task)

@@ -151,7 +151,7 @@ def select_panels(
     shown, excluded = choose_group(
         grids,
         wanted,
-        lambda one, other: "; ".join(differences(one, other)),
+        grid_differences,
         lambda: _nothing_scored(root, named, preset, evaluation_set, grids),
     )
     if read_all:
@@ -166,8 +166,20 @@ def select_panels(
     warn_excluded(excluded)
     if partial := [grid for grid in partial if grid.preset == shown[0].preset]:
         excluded.append(Excluded(_listed(partial), "scored in part"))
-    ordered = dict.fromkeys([*wanted, *(grid.name for grid in shown)])
-    return [[grid for grid in shown if grid.name == name] for name in ordered], excluded
+    return panels_of(shown, wanted), excluded
+
+
+def grid_differences(one: Grid, other: Grid) -> str:
+    """Return in words why two grids must not stand side by side; "" if they may."""
+    return "; ".join(differences(one, other))
+
+
+def panels_of(grids: Iterable[Grid], names: Iterable[str] = ()) -> Panels:
+    """Return the grids of each encoding: first those of `names`, in that order, then others."""
+    panels: dict[str, list[Grid]] = {name: [] for name in names}
+    for grid in grids:
+        panels.setdefault(grid.name, []).append(grid)
+    return [panel for panel in panels.values() if panel]
 
 
 def of_task(task: str, grids: Sequence[Grid]) -> list[Grid]:

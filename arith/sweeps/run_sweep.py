@@ -1,14 +1,14 @@
 """Run the jobs of a sweep or of the command `run`; write tables and figures of the results."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
 from tape_arith.arith.compare.leaderboard import board_of
-from tape_arith.arith.compare.panels import figure_path, read_runs
+from tape_arith.arith.compare.panels import figure_path, panels_of, read_runs
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.figures import heatmap, style
 from tape_arith.arith.figures.board import Board
@@ -75,7 +75,7 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
     if excluded:
         left_out = ", ".join(f"{grid.name} seed {grid.seed}" for grid in excluded)
         say(f"note: left out, in part scored or of other settings or steps: {left_out}")
-    panels = _panels(names, grids)
+    panels = panels_of(grids, map(str, names))
     if not panels:
         say("nothing is scored yet, so nothing is drawn")
         return None
@@ -84,14 +84,6 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
     for ending, text in _FORMATS.items():
         write_text(figure.parent / f"table.{ending}", text(rows(panels)))
     return figure
-
-
-def _panels(names: Iterable[Name], grids: Iterable[Grid]) -> list[list[Grid]]:
-    """Return the grids of each encoding that has any, in the order of `names`."""
-    panels: dict[str, list[Grid]] = {str(name): [] for name in names}
-    for grid in grids:
-        panels[grid.name].append(grid)
-    return [panel for panel in panels.values() if panel]
 
 
 def write_tables(sweep: Sweep, out: Path) -> list[Path]:
@@ -152,9 +144,9 @@ def leaderboard(sweep: Sweep, out: Path) -> Board | None:
     scored = scored_grids(sweep, out, EvaluationSet(sweep.splits[0]))
     if not scored:
         return None
-    return board_of(list(scored.values()), read_runs(sweep.root(out, combination.preset, config)))[
-        0
-    ]
+    runs = read_runs(sweep.root(out, combination.preset, config))
+    board, _ = board_of(list(scored.values()), runs)
+    return board
 
 
 def _is_family(sweep: Sweep) -> bool:
