@@ -1,6 +1,7 @@
 """The leaderboard across tasks: a column a task, ranks within each, their mean."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from tape_arith.arith.compare.leaderboard import SECTIONS, section
@@ -10,6 +11,7 @@ from tape_arith.arith.compare.panels import (
     Panels,
     choose_group,
     grid_differences,
+    nothing_scored,
     panels_of,
     parse_names,
     warn_excluded,
@@ -20,7 +22,6 @@ from tape_arith.arith.figures.captions import chance, source
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.lengths import trained_and_tested
 from tape_arith.arith.figures.rows import Row, rows
-from tape_arith.arith.runs.command_lines import other_run_roots
 from tape_arith.arith.runs.folder import find_grids
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
@@ -39,19 +40,16 @@ def across_tasks(
     the table: `names`, or all that are scored in two tasks or more. Raises UsageError for an
     unknown task, for two presets of one task, and if nothing is scored.
     """
-
-    def nothing_scored() -> UsageError:
-        return UsageError(f"no scored run in {root}{evaluation_set}{other_run_roots(root)}")
-
     grids = [grid for grid in find_grids(root, None, None, evaluation_set) if grid.complete]
+    nothing = partial(nothing_scored, root, evaluation_set)
     if not grids:
-        raise nothing_scored()
+        raise nothing()
     shown: dict[tuple[str, str], Panels] = {}
     cells: dict[str, dict[str, Row]] = {}
     chosen, left_out = _chosen(grids, tasks)
     for task, preset in chosen.items():
         members = [grid for grid in grids if grid.preset == preset]
-        alike, excluded = choose_group(members, [], grid_differences, nothing_scored)
+        alike, excluded = choose_group(members, [], grid_differences, nothing)
         left_out += [Excluded(f"{task}, {runs}", reason) for runs, reason in excluded]
         panels = panels_of(alike)
         shown[task, preset] = panels

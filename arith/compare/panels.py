@@ -152,7 +152,7 @@ def select_panels(
         grids,
         wanted,
         grid_differences,
-        lambda: _nothing_scored(root, named, preset, evaluation_set, grids),
+        lambda: nothing_scored(root, evaluation_set, preset, named, grids),
     )
     if read_all:
         scored = set(map(key, every_grid))
@@ -259,14 +259,18 @@ def budget_preference(preset: str, budget: Mapping[str, object]) -> tuple[bool, 
     return own_weights and steps and budget.get("config_sha256") == config.sha256, own_weights
 
 
-def _nothing_scored(
+def nothing_scored(
     root: Path,
-    named: Sequence[Name],
-    preset: str | None,
     evaluation_set: EvaluationSet,
-    grids: Sequence[Grid],
+    preset: str | None = None,
+    named: Sequence[Name] = (),
+    grids: Sequence[Grid] = (),
 ) -> UsageError:
-    """Return the error for missing grids, with the commands that make them."""
+    """Return the error for missing grids, with the commands that make them.
+
+    named  the encodings that are asked for; none: all
+    grids  what is scored
+    """
     if not named:
         command = " ".join(["tape-arith score RUN", *evaluation_set.options])
         if evaluation_set == DEFAULT_SET:
