@@ -16,7 +16,8 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions, style
 from tape_arith.arith.figures.board import chosen_heads
 from tape_arith.arith.figures.captions import NBSP
-from tape_arith.arith.figures.heatmap import COLOURS, GREY
+from tape_arith.arith.figures.heatmap import COLOURS
+from tape_arith.arith.figures.heatmap import GREY as UNRANKED
 from tape_arith.arith.figures.rows import Row, flat
 from tape_arith.arith.figures.tables import booktabs, csv_text, escape, pipe_table
 
@@ -100,9 +101,19 @@ class TaskTable:
         return [line for group in self.groups for line in group.lines]
 
     @property
+    def rows(self) -> list[Row]:
+        """Return the numbers of all cells that are scored."""
+        return [row for line in self.lines for row in line.cells.values()]
+
+    @property
     def has_unranked(self) -> bool:
         """Tell whether an encoding did not converge in a task."""
-        return any(row.mark for line in self.lines for row in line.cells.values())
+        return any(row.mark for row in self.rows)
+
+    @property
+    def has_one_seed(self) -> bool:
+        """Tell whether an encoding has a single seed in a task."""
+        return any(len(row.seeds) == 1 for row in self.rows)
 
     def label(self, line: Line) -> str:
         """Return the name to print of an encoding."""
@@ -156,16 +167,15 @@ class TaskTable:
 
     def notes(self) -> list[str]:
         """Return what a reader must know, in paragraphs."""
-        cells = [row for line in self.lines for row in line.cells.values()]
-        brackets = any("\N{EN DASH}" in row.percent("out_of_distribution") for row in cells)
+        ranges = any("\N{EN DASH}" in row.percent("out_of_distribution") for row in self.rows)
         signs = [
             _COUNTS if self.has_counts else "",
             _NOT_CONVERGED if self.has_unranked else "",
-            _ONE_SEED if any(len(row.seeds) == 1 for row in cells) else "",
+            _ONE_SEED if self.has_one_seed else "",
         ]
         return [
             f"Exact match out of distribution in percent, mean ± 95{NBSP}% interval over seeds "
-            f"(Student{NBSP}t). {captions.RANGES if brackets else ''}".rstrip(),
+            f"(Student{NBSP}t). {captions.RANGES if ranges else ''}".rstrip(),
             " ".join(filter(None, [_ORDER, *signs])),
             *(column.source for column in self.columns),
             *(f"Left out: {runs}: {reason}." for runs, reason in self.left_out),
@@ -263,7 +273,7 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
         width,
         bottom * _ROW + (0.25 + 0.55 * longest if slanted else 0.3),
         _note(table) if caption else "",
-        [Patch(label="not converged (*): not ranked", facecolor=GREY)] * table.has_unranked,
+        [Patch(label="not converged (*): not ranked", facecolor=UNRANKED)] * table.has_unranked,
         letters=_LETTERS,
     )
     ax = figure.subplots()
@@ -290,12 +300,11 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
 
 def _note(table: TaskTable) -> str:
     columns = "; ".join(column.describe() for column in table.columns)
-    one = any(len(row.seeds) == 1 for line in table.lines for row in line.cells.values())
     return " ".join(
         [
             f"Exact match out of distribution, mean over seeds in{NBSP}%. {_ORDER}",
             *[_COUNTS] * table.has_counts,
-            *[f"{_DAGGER}: one seed."] * one,
+            *[f"{_DAGGER}: one seed."] * table.has_one_seed,
             f"Tasks: {columns}.",
             *(f"Left out: {runs}: {reason}." for runs, reason in table.left_out),
         ]
@@ -326,7 +335,7 @@ def _draw_cell(ax: Axes, x: int, y: float, row: Row | None, width: float) -> Non
         return
     red, green, blue, _ = sns.color_palette(COLOURS, as_cmap=True)(mean)
     dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
-    colour, ink = (GREY, style.GREY) if row.mark else ((red, green, blue), "w" if dark else "k")
+    colour, ink = (UNRANKED, style.GREY) if row.mark else ((red, green, blue), "w" if dark else "k")
     ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
     text = f"{100 * mean:.1f}" + _DAGGER * (len(row.seeds) == 1) + "*" * (row.mark is not None)
     shown, size = style.fit(text, 0.95 * width, _LETTERS)
@@ -334,5 +343,5 @@ def _draw_cell(ax: Axes, x: int, y: float, row: Row | None, width: float) -> Non
 
 
 def _write(ax: Axes, x: float, y: float, text: str, **look: Any) -> None:
-    style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": _LETTERS}
-    ax.text(x, y + 0.5, text, **style | look)
+    usual: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": _LETTERS}
+    ax.text(x, y + 0.5, text, **usual | look)
