@@ -117,21 +117,21 @@ class Bucket:
 
     def problems(self, start: int, stop: int) -> Problems:
         """Return problems start .. stop - 1, all in memory."""
-        _check(start, stop)
+        _check_range(start, stop)
         rows = max(1, _CACHED_TOKENS // self.longest)
         firsts = range(start, max(stop, start + 1), rows)  # at least one, even if empty
         return concatenate([self._chunk(first, min(first + rows, stop)) for first in firsts])
 
     def pieces(self, start: int, stop: int) -> Iterator[Problems]:
         """Yield problems start .. stop - 1 in pieces of bounded size (some tens of MB)."""
-        _check(start, stop)
+        _check_range(start, stop)
         rows = max(1, _PIECE_TOKENS // self.longest)
         for first in range(start, stop, rows):
             yield self.problems(first, min(first + rows, stop))
 
     def axis_lengths(self, start: int, stop: int) -> Int64:
         """Return the length on each axis of problems start .. stop - 1: int64[n, axes]."""
-        _check(start, stop)
+        _check_range(start, stop)
         span_length = _blocks_together(self.num_cells) * self.num_cells
         cells = [np.zeros(0, dtype=np.int64)]
         for span in range(start // span_length, -(-stop // span_length)):
@@ -156,7 +156,7 @@ class Bucket:
 
         Another `draw` gives other seeds for the same problems, as in a second epoch.
         """
-        _check(start, stop)
+        _check_range(start, stop)
         raw = words(self._key(f"key {draw}"), start, stop - start, 1)[:, 0]
         return (raw >> np.uint64(1)).astype(np.int64)
 
@@ -233,6 +233,6 @@ def _cells(bucket: Bucket, span: int) -> npt.NDArray[np.uint32]:
     return (tagged & low).astype(np.uint32).reshape(-1)
 
 
-def _check(start: int, stop: int) -> None:
+def _check_range(start: int, stop: int) -> None:
     if not 0 <= start <= stop:
         raise ValueError(f"problems are numbered from 0 on: there is no range {start} .. {stop}")

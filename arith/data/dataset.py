@@ -193,7 +193,8 @@ class Dataset:
         """
         if not 0 <= start <= stop <= len(self):
             raise ValueError(
-                f"{self.directory} holds problems 0 .. {len(self)}: not {start}:{stop}"
+                f"{self.directory} holds {len(self)} problems from 0 on: there is no range "
+                f"{start} .. {stop}"
             )
         tokens, lengths = [np.zeros(0, np.uint8)], [np.zeros(0, np.int64)]
         first = start

@@ -113,8 +113,8 @@ def pack(
     column = np.arange(used) - starts[row]
     source = problems.starts[source_index][row] + column
 
-    def filled(values: NDArray[np.generic], shape: int, fill: int) -> NDArray[Any]:
-        return np.concatenate((values, np.full(shape - len(values), fill, values.dtype)))
+    def filled(values: NDArray[np.generic], size: int, fill: int) -> NDArray[Any]:
+        return np.concatenate((values, np.full(size - len(values), fill, values.dtype)))
 
     tokens = problems.tokens.astype(np.int64)
     count = len(starts) - 1

@@ -28,7 +28,8 @@ from tape_arith.arith.files import (
     sha256,
     write_document,
 )
-from tape_arith.arith.lock import NAME, lock_folder
+from tape_arith.arith.lock import NAME as LOCK
+from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.tasks.registry import load_task
 from tape_arith.arith.tasks.task import Problems, Task
 from tape_arith.arith.terminal import Stopped, bar
@@ -66,7 +67,7 @@ def generate_dataset(
     began = time.perf_counter()
     threads = workers or os.cpu_count() or 1
     # A complete dataset needs no lock, and its folder may be read-only.
-    complete = (folder / FILE).exists() and not (folder / NAME).exists() and not fresh
+    complete = (folder / FILE).exists() and not (folder / LOCK).exists() and not fresh
     lock = nullcontext() if complete else lock_folder(folder, "generate")
     with lock, bar(f"generate {folder.name}", count) as update:
 
@@ -97,10 +98,9 @@ def generate(
 
     Raises UsageError if the folder holds anything else, Failure if it cannot be written.
     """
-    if count < 1:
-        raise UsageError(f"a dataset has at least 1 problem, not {count}")
+    _check_count(count)
     if workers < 1:
-        raise UsageError(f"at least 1 worker writes a dataset, not {workers}")
+        raise UsageError(f"{workers} workers cannot write a dataset: give --workers 1 or more")
     identity = Identity.of(bucket, count)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -129,6 +129,11 @@ def generate(
         reason = error.strerror or str(error)
         raise Failure(f"cannot write to the folder {directory}: {reason}") from error
     return manifest
+
+
+def _check_count(count: int) -> None:
+    if count < 1:
+        raise UsageError(f"{count} problems are no dataset: give --count 1 or more")
 
 
 def _check_identity(directory: Path, document: Identity, identity: Identity, state: str) -> None:
@@ -226,17 +231,16 @@ def write_problems(
 ) -> Path:
     """Write the first `count` problems of `bucket` to one file, as "text" or "parquet".
 
-    Text has one problem per line, "a+b=c", digits least significant first, without the end token.
-    The columns of Parquet are text, first_length and second_length (digits of the operands). An
-    existing `path` is replaced only if it has the same bytes, or with `fresh`.
+    Text has one problem per line, in the format of the task and without the end token. Parquet has
+    it in the column `text`, beside a column for each axis of the task, as `digits_a`. An existing
+    `path` is replaced only if it has the same bytes, or with `fresh`.
 
     Raises UsageError if `path` holds something else or pyarrow is not installed, Failure if it
     cannot be written.
     """
-    if count < 1:
-        raise UsageError(f"a dataset has at least 1 problem, not {count}")
+    _check_count(count)
     if path.is_dir():
-        raise UsageError(f"{path} is a folder: {form} is written to one file")
+        raise UsageError(f"{path} is a folder, and {form} is one file: name it with --out")
 
     def pieces() -> Iterator[Problems]:
         done = 0

@@ -49,7 +49,7 @@ def test_reading_equals_making(made: Path) -> None:
         for a, b in zip(map(np.asarray, read), map(np.asarray, expected), strict=True):
             assert np.array_equal(a, b) and a.dtype == b.dtype
     for start, stop in [(-1, 3), (0, COUNT + 1), (9, 8)]:
-        with pytest.raises(ValueError, match=r"holds problems 0 \.\. 5000"):
+        with pytest.raises(ValueError, match="holds 5000 problems"):
             dataset.problems(start, stop)
 
 
@@ -167,7 +167,7 @@ def test_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("options", [{"count": 0}, {"workers": 0}], ids=str)
 def test_numbers_that_make_no_dataset(tmp_path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="at least 1"):
+    with pytest.raises(UsageError, match="give --(count|workers) 1 or more"):
         generate(tmp_path, BUCKET, **{"count": 9, **options})
 
 

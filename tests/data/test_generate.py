@@ -67,7 +67,7 @@ def test_another_file_is_kept(tmp_path: Path) -> None:
     written = path.read_bytes()
     for file, count, message in (
         (path, COUNT + 1, r"not of 3,001 problems .* as text: choose another --out"),
-        (path, 0, "at least 1 problem"),
+        (path, 0, "give --count 1 or more"),
         (tmp_path, COUNT, "is a folder"),
     ):
         with pytest.raises(UsageError, match=message):
