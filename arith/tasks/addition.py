@@ -142,8 +142,8 @@ def carries(a: Digits, b: Digits) -> Digits:
     """Return the carry out of each place of a + b, for the places of the longer operand."""
     length = np.maximum(a.lengths, b.lengths)
     width = 1 + int(length.max(initial=0))
-    # The sum has at a place its two digits and the carry into it, less ten times the carry out of
-    # it, which is even: the lowest bit of the difference is the carry into it.
+    # digit of the sum = digit of a + digit of b + carry in - 10 x carry out. Ten is even: so the
+    # lowest bit of (digit of the sum - digit of a - digit of b) is the carry in.
     total, first, second = (number.widened(width).values for number in (added(a, b), a, b))
     into = (total - first - second) & 1
     return Digits(np.ascontiguousarray(into[:, 1:]), length)

@@ -23,8 +23,6 @@ class OneString(Task[Digits]):
     """
 
     axes: ClassVar[tuple[Axis, ...]] = (Axis("digits", "digits"),)
-    base: ClassVar[int] = 10
-    """Digits are 0 to base - 1, all equally likely; 2, 5 or 10."""
 
     @property
     def digit_order(self) -> Order | None:
@@ -43,7 +41,7 @@ class OneString(Task[Digits]):
 
     def draw(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Digits:
         string = drawn_digits(lengths[:, 0], halves)
-        string.values[:] %= self.base
+        string.values[:] %= self.base  # all equally likely, for a base of 2, 5 or 10
         return string
 
     def prompt(self, drawn: Digits, write: Writer) -> list[Field]:
