@@ -43,8 +43,8 @@ def greedy_answers(
 def _answers(
     decoder: Decoder, problems: Problems, keys: NDArray[np.int64], device: str
 ) -> list[list[int]]:
-    prompts, most = problems.prompt_lengths, problems.final_lengths
-    width = int(most.max())
+    prompts, bounds = problems.prompt_lengths, problems.final_lengths
+    width = int(bounds.max())
     inside = np.arange(width) < prompts[:, None]
     source = np.minimum(problems.starts[:, None] + np.arange(width), len(problems.tokens) - 1)
     tokens = np.where(inside, problems.tokens[source], PAD).astype(np.int64)
@@ -59,16 +59,16 @@ def _answers(
         columns = int(ends.max())
         seqs = Sequences(
             tensor(tokens[unfinished, :columns]),
-            tensor(most[unfinished]),
+            tensor(bounds[unfinished]),
             tensor(keys[unfinished]),
             bound=width,
         )
         last = np.arange(len(unfinished)) * columns + ends - 1
         with torch.no_grad():
-            following = decoder(seqs, tensor(last)).argmax(-1).cpu().numpy()
-        tokens[unfinished, ends] = following
+            next_tokens = decoder(seqs, tensor(last)).argmax(-1).cpu().numpy()
+        tokens[unfinished, ends] = next_tokens
         lengths[unfinished] += 1
-        unfinished = unfinished[(following != EOS) & (ends + 1 < most[unfinished])]
+        unfinished = unfinished[(next_tokens != EOS) & (ends + 1 < bounds[unfinished])]
     return [
         row[prompt:end].tolist() for row, prompt, end in zip(tokens, prompts, lengths, strict=True)
     ]
@@ -77,10 +77,10 @@ def _answers(
 def final_answer_shares(
     decoder: Decoder, bucket: Bucket, axes: Axes, count: int, hardware: Hardware
 ) -> dict[str, float]:
-    """Return the share of right final answers in and out of distribution, and of how many problems.
+    """Return, for each region, the share of right final answers, and the number decoded.
 
-    They are the first FINAL_ANSWERS of each region among the first `count` of `bucket`. A region
-    without problems is left out.
+    Decoded are the first FINAL_ANSWERS of each region among the first `count` problems of `bucket`.
+    A region without problems is left out.
     """
     task = load_task(bucket.task)
     outside = number_longer(axes, bucket.axis_lengths(0, count)) > 0
