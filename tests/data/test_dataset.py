@@ -167,7 +167,7 @@ def test_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("options", [{"count": 0}, {"workers": 0}], ids=str)
 def test_numbers_that_make_no_dataset(tmp_path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="give --(count|workers) 1 or more"):
+    with pytest.raises(UsageError, match=r"give --(count|workers) 1 or more"):
         generate(tmp_path, BUCKET, **{"count": 9, **options})
 
 
