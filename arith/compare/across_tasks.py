@@ -46,7 +46,7 @@ def across_tasks(
         raise nothing()
     shown: dict[tuple[str, str], Panels] = {}
     cells: dict[str, dict[str, Row]] = {}
-    chosen, left_out = _chosen(grids, tasks)
+    chosen, left_out = _choose_presets(grids, tasks)
     for task, preset in chosen.items():
         members = [grid for grid in grids if grid.preset == preset]
         alike, excluded = choose_group(members, [], grid_differences, nothing)
@@ -83,34 +83,34 @@ def _in_several_tasks(cells: Mapping[str, Collection[str]]) -> list[str]:
     return [name for name, tasks in cells.items() if len(tasks) > 1] or list(cells)
 
 
-def _chosen(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], list[Excluded]]:
+def _choose_presets(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], list[Excluded]]:
     """Return the preset of each task, in the order named or by name, and the presets left out.
 
     A task that is not named by a preset has the one with the most encodings.
     """
     encodings: dict[str, dict[str, set[str]]] = {}
     for grid in grids:
-        of_task = encodings.setdefault(str(grid.evaluation["task"]), {})
-        of_task.setdefault(grid.preset, set()).add(grid.name)
+        by_preset = encodings.setdefault(str(grid.evaluation["task"]), {})
+        by_preset.setdefault(grid.preset, set()).add(grid.name)
     task_of = {preset: task for task, presets in encodings.items() for preset in presets}
     named = [name.strip() for name in tasks.split(",") if name.strip()]
-    columns: dict[str, str] = {}
+    chosen: dict[str, str] = {}
     for name in sorted(encodings) if named == [ALL] else named:
         if name not in encodings and name not in task_of:
             raise unknown("scored task or preset", name, [*encodings, *task_of])
         task = task_of.get(name, name)
-        of_task = encodings[task]
-        preset = name if name in task_of else max(sorted(of_task), key=lambda p: len(of_task[p]))
-        if columns.setdefault(task, preset) != preset:
+        counts = {preset: len(names) for preset, names in sorted(encodings[task].items())}
+        preset = name if name in task_of else max(counts, key=counts.__getitem__)
+        if chosen.setdefault(task, preset) != preset:
             raise UsageError(
-                f"{columns[task]} and {preset} are both of task {task}, and a column has one "
+                f"{chosen[task]} and {preset} are both of task {task}, and a column has one "
                 "preset: name one of them"
             )
-    if not columns:
+    if not chosen:
         raise UsageError("no task is named: give --tasks all, or tasks, as in --tasks copy,sort")
-    return columns, [
+    return chosen, [
         Excluded(f"task {task} in {other}", f"its column is {preset}; --tasks can name a preset")
-        for task, preset in columns.items()
+        for task, preset in chosen.items()
         for other in sorted(encodings[task])
         if other != preset
     ]
