@@ -63,18 +63,20 @@ def _grid_tokens(config: Config, split: str) -> int:
 
 
 def forecast(sweep: Sweep, jobs: Sequence[Job], slots: Slots, here: bool) -> dict[str, Any]:
-    """Estimate what the jobs of a sweep cost, and how long they take if they run `here`.
+    """Estimate what the jobs of a sweep cost, and how long they take if they run on this machine.
+
+    here  whether they do: if not, nothing is timed
 
     The keys are stable, because `sweep --dry-run --json` prints them.
     """
     done = done_jobs(jobs)
     threads = slots.threads if slots.count > 1 else None  # one slot is this process
     to_do = [job for job in jobs if job.id not in done]
-    probe, rate = _time_first(to_do if here else [], threads)
+    probe, seconds_a_flop = _time_first(to_do if here else [], threads)
     rows: list[dict[str, Any]] = []
     for job in jobs:
         tokens, flops = cost(job)
-        state, seconds = ("done", 0.0) if job.id in done else ("to do", flops * rate)
+        state, seconds = ("done", 0.0) if job.id in done else ("to do", flops * seconds_a_flop)
         row = {"id": job.id, "kind": job.kind, "encoding": str(job.run.name), "seed": job.run.seed}
         row |= job.run.settings
         rows.append(row | {"state": state, "tokens": tokens, "flops": flops, "seconds": seconds})

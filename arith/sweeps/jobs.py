@@ -58,8 +58,8 @@ class Job:
         """The command line after `tape-arith`."""
         run, options = self.run, self.options
         if self.kind == "score":
-            way = score_options(run.name.extrapolation, self.evaluation_set)
-            return ["score", str(run.folder.path), *way, *options.compute.for_scoring.options]
+            scoring = score_options(run.name.extrapolation, self.evaluation_set)
+            return ["score", str(run.folder.path), *scoring, *options.compute.for_scoring.options]
         changed = changed_settings(run.config, run.preset)
         settings = [f"--set={key}={value}" for key, value in changed.items()]
         config = ["--preset", run.preset, *settings, "--seed", str(run.seed)]
@@ -75,7 +75,7 @@ class Job:
         return argv + options.compute.options
 
     def progress(self) -> Progress:
-        """Read its progress from the run's files; unknown for `generate`, which checks its data."""
+        """Read the progress from the run's files; unknown for `generate`, which looks by itself."""
         if self.kind == "train":
             return self.folder.train_progress(self.run.expected)
         return self.run.score_progress(self.evaluation_set) if self.kind == "score" else Progress()
@@ -156,8 +156,8 @@ def plan(
 def done_jobs(jobs: Sequence[Job]) -> set[str]:
     """Return the ids of the jobs that need not run.
 
-    That is so if a job's files are there, or if all jobs that depend on it are done: a scored run
-    needs no weights.
+    A job need not run if its files are there, or if all jobs that depend on it are done: a scored
+    run needs no weights.
     """
     done: set[str] = set()
     dependents: dict[str, list[str]] = {job.id: [] for job in jobs}
@@ -210,14 +210,14 @@ def run_jobs(
         if stopper() and not stopping:
             stopping = True
             engine.stop()
-        taken = {job.folder.path for job in running.values()}
+        busy_folders = {job.folder.path for job in running.values()}
         for job in [] if stopping else [*waiting]:
             if engine.free < 1 or stopper():
                 break
             delayed = time.monotonic() < not_before.get(job.id, 0.0)
-            if delayed or job.folder.path in taken or not done.issuperset(job.depends):
+            if delayed or job.folder.path in busy_folders or not done.issuperset(job.depends):
                 continue
-            taken.add(job.folder.path)
+            busy_folders.add(job.folder.path)
             waiting.remove(job)
             if job.done():  # another process did it meanwhile
                 done.add(job.id)

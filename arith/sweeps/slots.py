@@ -53,25 +53,25 @@ def choose_slots(jobs: Sequence[Job], requested: int | None = None) -> Slots:
     """
     done = done_jobs(jobs)
     to_do = [job for job in jobs if job.id not in done and job.kind != "generate"]
-    runs = {job.folder.path: job.run.config for job in to_do}
+    configs = {job.folder.path: job.run.config for job in to_do}
     gpus, cores = len(visible_gpus()), usable_threads()
     if requested is not None:
-        return _shared(list(runs), requested, cores)
-    if len(runs) < 2:
+        return _shared(list(configs), requested, cores)
+    if len(configs) < 2:
         return Slots(1, cores)
     if gpus:
-        count, why = min(gpus, len(runs)), f"{gpus} GPU{'s' * (gpus > 1)}"
+        count, why = min(gpus, len(configs)), f"{gpus} GPU{'s' * (gpus > 1)}"
     else:
-        count, why = _fitting(set(runs.values()), min(cores, len(runs)), cores)
+        count, why = _fitting(set(configs.values()), min(cores, len(configs)), cores)
     threads = cores // count
     each = "one thread each" if threads == 1 else f"{threads} threads each"
-    how = "one training after another" if count == 1 else f"{count} trainings side by side"
-    say(f"{how}, {each} ({why}); --slots changes it")
-    return _shared(list(runs), count, cores)
+    order = "one training after another" if count == 1 else f"{count} trainings side by side"
+    say(f"{order}, {each} ({why}); --slots changes it")
+    return _shared(list(configs), count, cores)
 
 
 def _shared(runs: Sequence[Path], count: int, cores: int) -> Slots:
-    """Divide the cores among `count` jobs, and among the last runs if they are fewer."""
+    """Divide the cores among `count` jobs, and once more among the last runs if they are fewer."""
     left_over = len(runs) % count
     last = runs[len(runs) - left_over :]
     threads = {run: max(1, cores // left_over) for run in last}
