@@ -25,7 +25,7 @@ and 0.44 with tape; compiling takes 41 and 54. So it pays from 5e13 FLOPs on wit
 with tape; this is twice the larger. A training of `mini` has 1.6e13 (a step with rope takes 0.17
 and 0.13, compiling 46), one of `small-20` 2.7e14.
 """
-_OF_SCORING = ("tape-arith", "commit", "torch", "hardware", "attention", "compiled")
+_SCORING_FACTS = ("tape-arith", "commit", "torch", "hardware", "attention", "compiled")
 # A resumed training equals an unbroken one bit for bit if these facts are equal. The commit is not
 # among them: most commits change no bit, and one that does comes with a new version.
 _DECIDES_BITS = (
@@ -84,7 +84,7 @@ def environment(hardware: Hardware) -> dict[str, Any]:
 def scoring_facts(hardware: Hardware) -> dict[str, str]:
     """Return what a grid records of the software and machine that score it."""
     facts = environment(hardware)
-    return {key: str(facts[key]) for key in _OF_SCORING if facts[key] is not None}
+    return {key: str(facts[key]) for key in _SCORING_FACTS if facts[key] is not None}
 
 
 def record_environment(folder: RunFolder, now: dict[str, Any]) -> None:
