@@ -117,11 +117,11 @@ def _choose_presets(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], 
 
 
 def _groups(cells: Mapping[str, Mapping[str, Row]], num_tasks: int) -> list[Group]:
-    """Return the encodings by section: those ranked in all tasks first, then by mean rank."""
+    """Return the encodings by section: those ranked in half the tasks first, then by mean rank."""
 
     def order(line: Line) -> tuple[bool, float, str]:
         mean_rank = float("inf") if line.mean_rank is None else line.mean_rank
-        return len(line.ranks) < num_tasks, mean_rank, line.encoding
+        return 2 * len(line.ranks) < num_tasks, mean_rank, line.encoding
 
     members: dict[str, list[str]] = {title: [] for title in SECTIONS}
     for name, by_task in cells.items():

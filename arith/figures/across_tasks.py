@@ -29,8 +29,8 @@ _NOT_CONVERGED = (
 _ONE_SEED = f"{_DAGGER}: one seed, ± over problems, this run only."
 _ORDER = (
     "Mean rank: over the tasks in which an encoding converged, by mean out of distribution among "
-    "the encodings of its section here; equal means share a rank. It compares encodings that are "
-    "ranked in the same tasks: those that are ranked in all stand first."
+    "the encodings of its section here; equal means share a rank. It compares best "
+    "what is ranked in the same tasks; what is ranked in fewer than half of them stands last."
 )
 _COUNTS = "In brackets: the number of tasks in which it is ranked."
 _CELL, _NAMES, _RANKS, _ROW = 0.62, 1.25, 0.62, 0.2
