@@ -81,8 +81,9 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
         return None
     figure = figure_path(first.root, panels)
     style.save(heatmap.compose(panels), figure)
-    for ending, text in _FORMATS.items():
-        write_text(figure.parent / f"table.{ending}", text(rows(panels)))
+    table = rows(panels)
+    for ending, to_text in _FORMATS.items():
+        write_text(figure.parent / f"table.{ending}", to_text(table))
     return figure
 
 
@@ -96,9 +97,9 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
     families: dict[str, list[list[Grid]]] = {}
 
     def write(stem: str, content: _T, formats: Mapping[str, Callable[[_T], str]]) -> None:
-        for ending, text in formats.items():
+        for ending, to_text in formats.items():
             written.append(folder / f"{stem}.{ending}")
-            write_text(written[-1], text(content))
+            write_text(written[-1], to_text(content))
 
     for split in sweep.splits:
         scored = scored_grids(sweep, out, EvaluationSet(split))
