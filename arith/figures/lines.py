@@ -86,10 +86,9 @@ def interval(panel: Panel) -> tuple[Floats, Floats]:
     """
     if len(panel) == 1:
         return wilson(panel[0].exact, panel[0].total)
-    at_lengths = [
-        student_t(seeds) for seeds in zip(*(grid.accuracy for grid in panel), strict=True)
-    ]
-    ends = [(one.low, one.high) for one in at_lengths if one is not None]
+    intervals = map(student_t, zip(*(grid.accuracy for grid in panel), strict=True))
+    # None would be the interval of fewer than two seeds.
+    ends = [(each.low, each.high) for each in intervals if each is not None]
     low, high = np.array(ends).T
     return low, high
 
