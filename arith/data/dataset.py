@@ -109,6 +109,7 @@ class Manifest(Identity):
     remedy: ClassVar[str] = REMEDY
 
     pairs: Positive
+    """Number of cells: for addition, pairs of operand lengths."""
     vocabulary: list[str]
     num_tokens: Positive
     sha256: Sha256

@@ -43,6 +43,7 @@ def greedy_answers(
 def _answers(
     decoder: Decoder, problems: Problems, keys: NDArray[np.int64], device: str
 ) -> list[list[int]]:
+    """Return the answers of one batch. Each step passes the unfinished rows through whole."""
     prompts, bounds = problems.prompt_lengths, problems.final_lengths
     width = int(bounds.max())
     inside = np.arange(width) < prompts[:, None]

@@ -50,7 +50,7 @@ class Or(TwoOperands):
         return longer(lengths)
 
     def words_each(self, most: tuple[int, ...]) -> int:
-        return num_quads(max(most))
+        return num_quads(max(most))  # of two half words: a quad of each string
 
     def draw(self, lengths: Int64, halves: UInt32, most: tuple[int, ...]) -> Operands:
         quads = num_quads(max(most))
@@ -58,6 +58,6 @@ class Or(TwoOperands):
             drawn_digits(lengths[:, side], halves[:, side * quads : (side + 1) * quads])
             for side in (0, 1)
         )
-        a.values[:] %= 2
-        b.values[:] %= 2
+        a.values[:] %= self.base
+        b.values[:] %= self.base
         return a, b
