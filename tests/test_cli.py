@@ -201,7 +201,8 @@ for words in ("train --pe ta", "heatmap --compare rope,fi", "train --preset pa")
 os.environ |= {"COMP_WORDS": "tape-arith --version tr", "COMP_CWORD": "2"}
 call()
 del os.environ["_TAPE_ARITH_COMPLETE"]
-call("heatmap", "--compare", "rope,fire", "--runs", RESULTS, "--out", "f.png", heavy=["torch"])
+scored = "--runs", RESULTS, "--preset", "mini"
+call("heatmap", "--compare", "rope,fire", *scored, "--out", "f.png", heavy=["torch"])
 """
 
 

@@ -75,7 +75,8 @@ def test_one_thing_in_full() -> None:
     assert load_preset("mini").as_dict() == json.loads(done("list", "mini", "--json").out)["config"]
     sweeps = json.loads(done("list", "sweeps", "--json").out)["sweeps"]
     assert [sweep["name"] for sweep in sweeps] == sweep_names()
-    assert sweeps[2] == {
+    (main,) = [sweep for sweep in sweeps if sweep["name"] == "paper-40"]
+    assert main == {
         "name": "paper-40",
         "preset": "paper-40",
         "runs": 21,
