@@ -1,6 +1,7 @@
 """Oracles of the relative biases, from their papers' formulas (see decoder.py)."""
 
 import math
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor
@@ -22,11 +23,12 @@ def alibi_slopes(num_heads: int) -> list[float]:
     return slopes
 
 
-class Bias(NoPE):
+class Bias(NoPE, ABC):
     """q.k / sqrt(K) and then, unscaled, a bias of each layer, head, query and key."""
 
+    @abstractmethod
     def bias(self, layer: int, head: int, t: int, i: int) -> Tensor | float:
-        raise NotImplementedError
+        """The bias of the key at i for the query at t."""
 
     def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
         return super().score(layer, head, t, i, q, k) + self.bias(layer, head, t, i)

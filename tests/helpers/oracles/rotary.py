@@ -4,6 +4,7 @@ Channels f and f + F of a head are one pair, F = K/2.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -191,7 +192,7 @@ class SelectiveRoPE(NoPE):
 # ---- TAPE --------------------------------------------------------------------------------------
 
 
-class Contextual(NoPE):
+class Contextual(NoPE, ABC):
     """Base: e [T, H, F, L, D], a matrix for every token, head and frequency."""
 
     def __init__(self, row: Row) -> None:
@@ -212,17 +213,17 @@ class Contextual(NoPE):
         first = self.first(magnitude * torch.cos(angles), magnitude * torch.sin(angles))
         self.e = first[:, None].repeat(heads)
 
+    @abstractmethod
     def first(self, c: Tensor, s: Tensor) -> Tensor:
         """e at first, [T, F, L, D], from cosines and sines [T, F]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def from_table(self, pairs: Tensor) -> Tensor:
         """e at first from the rows of a learned table, [T, (L,) F, 2]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def inner(self, query: Tensor, key: Tensor) -> Tensor:
         """The 2x2 matrix between q and k of a pair, [F, 2, 2], from e [F, L, D] of both."""
-        raise NotImplementedError
 
     def score(self, layer: int, head: int, t: int, i: int, q: Tensor, k: Tensor) -> Tensor:
         between = self.inner(self.e[t, head], self.e[i, head])
