@@ -160,12 +160,12 @@ def source(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> 
     seeds = {labels.get(name, name): numbers for name, numbers in seeds.items()}
     problems = SPLITS.get(first.split, first.split)
     hard = f", {problems}," if problems else ","
-    whole = "exact match of the whole answer, scratchpad included, " * has_scratchpad(first)
+    scratchpad = "exact match of the whole answer, scratchpad included, " * has_scratchpad(first)
     guess = chance(first)
     guessed = f" (a guess is right in {100 * guess:.2g}{NBSP}%)" if guess else ""
     return (
         f"Task {evaluation['task']}{hard} {trained_and_tested(first.axes)} "
-        f"(preset {preset_words(first.preset, settings)}), {whole}"
+        f"(preset {preset_words(first.preset, settings)}), {scratchpad}"
         f"{evaluation['problems_per_cell']} problems a {cell(first.axes)}{guessed}, "
         f"evaluation set {evaluation['sha256'][:8]}, {describe_seeds(seeds)}."
     )

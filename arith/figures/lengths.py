@@ -66,9 +66,9 @@ def of_length(axes: Axes, length: str) -> str:
     units = [unit(axis) for axis in axes if axis.counts == "digits"]
     if len(units) > 1:
         return f"whose longer operand has {length} {units[0]}"
-    others = [axis for axis in axes if axis.counts != "digits"]
+    operands = [axis for axis in axes if axis.counts != "digits"]
     return " and ".join(
-        [f"of {length} {units[0]}", *(f"up to {axis.trained} {unit(axis)}" for axis in others)]
+        [f"of {length} {units[0]}", *(f"up to {axis.trained} {unit(axis)}" for axis in operands)]
     )
 
 

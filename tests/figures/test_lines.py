@@ -85,5 +85,6 @@ def test_the_page_of_one_axis() -> None:
     assert numbers["regions"]["cells"] == "00001111"
     head = Page(page(made)).rows[0]
     assert "one longer, %" not in head and "out of distribution, %" in head
+    assert "A guess is right in 50 % of the problems." in page(made)
     text = " ".join(Page(page(made).partition("<main")[2].partition("<footer")[0]).texts)
     assert not [word for word in ("sums", "digits", "operand", "cell ") if word in text]
