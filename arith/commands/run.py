@@ -70,8 +70,8 @@ def command(
         for job in jobs:
             if grid := job.complete_grid():
                 say(grid.summary())
-        where = remote or local_engine(choose_slots(jobs, slots), folder, stopper)
-        outcome = run_jobs(jobs, where, stopper)
+        job_engine = remote or local_engine(choose_slots(jobs, slots), folder, stopper)
+        outcome = run_jobs(jobs, job_engine, stopper)
         figure = draw_comparison(planned)
     if figure is not None:
         print(figure)

@@ -76,8 +76,8 @@ def command(
             print(json.dumps(costs, indent=1) if as_json else forecast_text(costs))
             return
         say(f"{content.name}: {forecast_total(costs)}")
-        where = remote or local_engine(shares, folder, stopper)
-        outcome = run_sweep(content, runs, jobs, where, stopper)
+        job_engine = remote or local_engine(shares, folder, stopper)
+        outcome = run_sweep(content, runs, jobs, job_engine, stopper)
         tables = write_tables(content, runs)
     if as_json:
         rows = status.content(status.status(folder)) | {"tables": list(map(str, tables))}

@@ -145,8 +145,12 @@ def _ranks(
     ranks = {}
     for task, row in cells[name].items():
         if row.ranked:
-            others = [cells[rival][task] for rival in rivals if task in cells[rival]]
-            means = [other.mean("out_of_distribution") for other in others if other.ranked]
+            ranked = [
+                cells[rival][task]
+                for rival in rivals
+                if task in cells[rival] and cells[rival][task].ranked
+            ]
+            means = [rival.mean("out_of_distribution") for rival in ranked]
             own = row.mean("out_of_distribution")
             better = sum(mean is not None and own is not None and mean > own for mean in means)
             ranks[task] = better + (means.count(own) + 1) / 2

@@ -143,8 +143,8 @@ def build_board(
     board, shown = board_of(panels, runs, excluded, costs=costs)
     if names != ALL:
         board = board.only(list(map(str, parse_list(names))))
-        kept = {row.encoding for row in board.rows}
-        shown = [panel for panel in shown if panel[0].name in kept]
+        names_shown = {row.encoding for row in board.rows}
+        shown = [panel for panel in shown if panel[0].name in names_shown]
         board = replace(board, source=source(shown), caption=footnote(shown))
     return board, shown, runs
 

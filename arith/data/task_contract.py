@@ -120,8 +120,10 @@ def check_lengths(name: str) -> None:
     sizes = np.array([len(prompt.replace(bytes([BLANK]), b"")) for prompt, _ in _each(problems)])
     lengths = problems.axis_lengths
     for axis, declared in enumerate(task.axes):
-        others = np.delete(lengths, axis, axis=1)
-        alike = (others == others.min(axis=0)).all(axis=1)  # padding hides what is shorter
+        other_lengths = np.delete(lengths, axis, axis=1)
+        alike = (other_lengths == other_lengths.min(axis=0)).all(
+            axis=1
+        )  # padding hides what is shorter
         shortest, longest = (
             sizes[alike & (lengths[:, axis] == extreme)].mean()
             for extreme in (lengths[:, axis].min(), lengths[:, axis].max())

@@ -205,8 +205,8 @@ class RunFolder:
         grid = Grid.load(file)
         digits = evaluation_set.max_digits or record.config.tested_digits
         facts = (grid.extrapolation, grid.split, grid.max_digits)
-        asked = (extrapolation, evaluation_set.split, digits)
-        return grid if record.has_scored(grid) and facts == asked else None
+        requested = (extrapolation, evaluation_set.split, digits)
+        return grid if record.has_scored(grid) and facts == requested else None
 
     def record(self) -> RunRecord:
         """Read run.json. Raises Failure if there is none or it is corrupt."""

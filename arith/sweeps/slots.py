@@ -60,13 +60,13 @@ def choose_slots(jobs: Sequence[Job], requested: int | None = None) -> Slots:
     if len(configs) < 2:
         return Slots(1, cores)
     if gpus:
-        count, why = min(gpus, len(configs)), f"{gpus} GPU{'s' * (gpus > 1)}"
+        count, reason = min(gpus, len(configs)), f"{gpus} GPU{'s' * (gpus > 1)}"
     else:
-        count, why = _fitting(set(configs.values()), min(cores, len(configs)), cores)
+        count, reason = _fitting(set(configs.values()), min(cores, len(configs)), cores)
     threads = cores // count
     each = "one thread each" if threads == 1 else f"{threads} threads each"
     order = "one training after another" if count == 1 else f"{count} trainings side by side"
-    say(f"{order}, {each} ({why}); --slots changes it")
+    say(f"{order}, {each} ({reason}); --slots changes it")
     return _shared(list(configs), count, cores)
 
 
