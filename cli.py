@@ -34,7 +34,7 @@ PANELS = {
 app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Length generalization in addition: generate problems, train decoders that differ only "
+    help="Length generalization in arithmetic: generate problems, train decoders that differ only "
     "in their positional encoding, score exact match, draw comparison heatmaps.",
 )
 for _panel, _names in PANELS.items():

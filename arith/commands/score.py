@@ -22,7 +22,7 @@ def command(
     compiled: option.Compiled = None,
     fresh: option.Fresh = False,
 ) -> None:
-    """Score a run on the grid of operand lengths, by one teacher-forced pass."""
+    """Score a run on its grid of lengths, by one teacher-forced pass."""
     from tape_arith.arith.runs.folder import existing_run
     from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 

@@ -18,7 +18,7 @@ from tape_arith.models.names import Encoding, Name, parse, parse_extrapolation
 
 _PAPERS = Path(models.__file__).parent / "papers.bib"
 _SUITE = {
-    "title": "tape-arith: a benchmark of length generalization in addition for positional "
+    "title": "tape-arith: a benchmark of length generalization in arithmetic for positional "
     "encodings",
     "author": "{The tape-arith authors}",
     "year": "2026",
