@@ -157,7 +157,7 @@ def to_text(content: dict[str, Any]) -> str:
     lines += map(_line, content["combinations"])
     lines += ["", "AT TEST TIME (NAME+...)", *map(_line, content["extrapolations"])]
     lines += ["", "PRESETS (--preset)"]
-    lines += [f"  {preset['name']:<12} {preset['summary']}" for preset in content["presets"]]
+    lines += [f"  {preset['name']:<19} {preset['summary']}" for preset in content["presets"]]
     lines += ["", "TASKS (--task NAME[:option=value...], list NAME: one in full)"]
     lines += map(_line, content["task_entries"])
     lines += ["", "RUNS"]
