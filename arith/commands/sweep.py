@@ -89,7 +89,7 @@ def command(
             print_board(board, advice=f"`{command}` shows all.", console=console)
         elif tables:
             print_markdown(tables[0].read_text("utf-8"), console)
-        print("\n".join(map(str, tables)) or f"nothing is scored yet: no table in {runs}")
+        print("\n".join(map(str, tables)) or "nothing is scored yet: the same command goes on")
         if root != runs:
             if content.varied:
                 say(f"its runs are in {root.parent}, by settings: --runs {root} shows the first")

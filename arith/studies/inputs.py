@@ -197,7 +197,10 @@ def watched(decoder: Decoder, seqs: Sequences) -> tuple[list[Tensor], list[Tenso
             products.append(decoder.pe.inner_products(value))
         if kind == "weights":
             if not bool(value.isfinite().all()):
-                raise Failure(f"attention weights of layer {layer + 1} are not finite")
+                raise Failure(
+                    f"attention weights of layer {layer + 1} are not finite: leave this run out, "
+                    "and look at its encoding with `tape-arith check`"
+                )
             weights.append(value)
 
     with torch.no_grad():

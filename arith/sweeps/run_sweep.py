@@ -77,7 +77,7 @@ def draw_comparison(runs: Sequence[Run]) -> Path | None:
         say(f"note: left out, in part scored or of other settings or steps: {left_out}")
     panels = panels_of(grids, map(str, names))
     if not panels:
-        say("nothing is scored yet, so nothing is drawn")
+        say("nothing is scored yet, so nothing is drawn: the same command scores what is left")
         return None
     figure = figure_path(first.root, panels)
     style.save(heatmap.compose(panels), figure)
