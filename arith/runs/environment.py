@@ -12,9 +12,10 @@ from tape_arith.arith.runs.build import training_flops
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import Environment, RunRecord
 from tape_arith.arith.terminal import say
+from tape_arith.arith.training.config import Config
 from tape_arith.models.build import why_not_compilable
 from tape_arith.models.hardware import Hardware, detect
-from tape_arith.models.names import AttentionChoice, source_hashes
+from tape_arith.models.names import AttentionChoice, Encoding, source_hashes
 
 COMPILED_FROM = 1e14
 """Training FLOPs from which on blocks are compiled on a CPU.
@@ -45,9 +46,7 @@ def choose_compiling(
 ) -> AttentionChoice:
     """Return `compute` with the choice whether a training on a CPU compiles its blocks.
 
-    A run that has begun goes on as it began, so that its bits stay. A new one is compiled if it
-    gains more time than compiling takes. A user's encoding is compiled on request only: torch may
-    not be able to trace it.
+    A run that has begun goes on as it began, so that its bits stay.
     """
     if compute.compiled is not None or detect().device != "cpu":
         return compute
@@ -55,12 +54,19 @@ def choose_compiling(
         began = folder.environment()
         compiled = began.compiled and began.device == "cpu"
     else:
-        long = training_flops(record.config) >= COMPILED_FROM
-        compiled = long and not source_hashes(record.name.encoding)
+        compiled = compiles_by_default(record.config, record.name.encoding)
     if compiled and (reason := why_not_compilable()):
         say(f"note: not compiled: that {reason}")
         compiled = False
     return compute._replace(compiled=compiled)
+
+
+def compiles_by_default(config: Config, encoding: Encoding) -> bool:
+    """Tell whether a new training on a CPU gains more time by compiling than that takes.
+
+    A user's encoding is compiled on request only: torch may not be able to trace it.
+    """
+    return training_flops(config) >= COMPILED_FROM and not source_hashes(encoding)
 
 
 def environment(hardware: Hardware) -> dict[str, Any]:
