@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
@@ -16,8 +15,6 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions, style
 from tape_arith.arith.figures.board import chosen_heads
 from tape_arith.arith.figures.captions import NBSP
-from tape_arith.arith.figures.heatmap import COLOURS
-from tape_arith.arith.figures.heatmap import GREY as UNRANKED
 from tape_arith.arith.figures.rows import Row, flat
 from tape_arith.arith.figures.tables import booktabs, csv_text, escape, pipe_table
 
@@ -273,7 +270,7 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
         width,
         bottom * _ROW + (0.25 + 0.55 * longest if slanted else 0.3),
         _note(table) if caption else "",
-        [Patch(label="not converged (*): not ranked", facecolor=UNRANKED)] * table.has_unranked,
+        [Patch(label="not converged (*): not ranked", facecolor=style.PALE)] * table.has_unranked,
         letters=_LETTERS,
     )
     ax = figure.subplots()
@@ -333,9 +330,10 @@ def _draw_cell(ax: Axes, x: int, y: float, row: Row | None, width: float) -> Non
     if row is None or mean is None:
         _write(ax, x + 0.5, y, "-", color=style.GREY)
         return
-    red, green, blue, _ = sns.color_palette(COLOURS, as_cmap=True)(mean)
-    dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
-    colour, ink = (UNRANKED, style.GREY) if row.mark else ((red, green, blue), "w" if dark else "k")
+    colour: Any = style.COLOURS(mean)
+    ink = "w" if np.dot(colour[:3], (0.299, 0.587, 0.114)) < 0.5 else "k"
+    if row.mark:
+        colour, ink = style.PALE, style.GREY
     ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
     text = f"{100 * mean:.1f}" + _DAGGER * (len(row.seeds) == 1) + "*" * (row.mark is not None)
     shown, size = style.fit(text, 0.95 * width, _LETTERS)

@@ -27,11 +27,8 @@ from tape_arith.arith.scoring.axes import REGION_WORDS, Bools, Region, ScoredAxi
 from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.scoring.statistics import false_discovery, two_proportion
 
-COLOURS = "viridis"
 _DIFFERENCES = "vlag"
 _DISCOVERY_RATE = 0.05
-GREY = "#e4e4e4"
-"""The colour of cells without a significant difference."""
 _FAINTEST = 0.17
 """Distance from the middle of _DIFFERENCES: no significant difference looks grey or white."""
 _OUTLINE: dict[str, Any] = {
@@ -151,7 +148,7 @@ def compose(
     if compared:
         words = ["no significant difference (FDR 5 %, these runs only)"]
         words += [f"small but significant: {name} higher" for name in names]
-        looks = [GREY, *difference_colours()([128, 127])]
+        looks = [style.PALE, *difference_colours()([128, 127])]
         handles += [Patch(label=w, facecolor=look) for w, look in zip(words, looks, strict=True)]
     with style.styled(place.letters):
         figure = style.page(
@@ -166,7 +163,7 @@ def compose(
         axes = figure.subplots(place.rows, place.columns, squeeze=False).ravel()
         used = [*range(len(shown)), *[len(axes) - 1] * compared]
         for number, (ax, grids, values) in enumerate(zip(axes, shown, means, strict=False)):
-            mesh = _paint(ax, values, sns.color_palette(COLOURS, as_cmap=True), (0, 1), lengths)
+            mesh = _paint(ax, values, style.COLOURS, (0, 1), lengths)
             left, lowest = number % place.columns == 0, number + place.columns not in used
             _label_axes(ax, lengths, place, left=left, bottom=lowest)
             words = [captions.mean_line(grids, region, place.means) for region in place.means]
@@ -263,7 +260,7 @@ def _draw_difference(
     limit, lengths = difference_limit(points), panels[0][0].axes
     mesh = _paint(ax, points, difference_colours(), (-limit, limit), lengths)
     ones = np.ma.masked_array(np.ones(points.shape), mask=significant(panels[0], panels[1]))
-    ax.pcolormesh(ones, cmap=ListedColormap([GREY]), vmin=0, vmax=1, rasterized=True)
+    ax.pcolormesh(ones, cmap=ListedColormap([style.PALE]), vmin=0, vmax=1, rasterized=True)
     _label_axes(ax, lengths, place, left=place.columns == 1, bottom=True)
     first, second = panels
     means = place.means

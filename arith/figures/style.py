@@ -14,6 +14,7 @@ import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -27,6 +28,11 @@ LETTERS = 7.0
 MARKERS = "osD^vPX*"
 """A marker for each series, so that series differ in more than colour."""
 GREY = "#444444"
+"""The colour of notes and of lines beside the results."""
+PALE = "#e4e4e4"
+"""The colour of cells that say nothing: no significant difference, or not ranked."""
+COLOURS: Colormap = sns.color_palette("viridis", as_cmap=True)
+"""The colours of exact match, and of attention weights, from 0 to 1."""
 _MARGIN = 0.08
 """Margin around a page, in inches."""
 _DPI = 300

@@ -27,8 +27,15 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.heatmap import COLOURS
-from tape_arith.arith.figures.style import LETTERS, finish, line_styles, page, series_styles, styled
+from tape_arith.arith.figures.style import (
+    COLOURS,
+    LETTERS,
+    finish,
+    line_styles,
+    page,
+    series_styles,
+    styled,
+)
 from tape_arith.arith.scoring.axes import REGION_WORDS
 from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.scoring.score import sequences

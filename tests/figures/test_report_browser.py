@@ -10,13 +10,13 @@ import pytest
 
 from tape_arith.arith.figures.captions import signed
 from tape_arith.arith.figures.heatmap import (
-    GREY,
     cell_means,
     difference_colours,
     difference_limit,
     significant,
 )
 from tape_arith.arith.figures.report.page import write
+from tape_arith.arith.figures.style import PALE
 from tape_arith.arith.scoring.statistics import wilson
 from tests.helpers.browser import NAMES, Browser, browser, executable
 from tests.helpers.made_grids import BITS, drawn
@@ -134,7 +134,7 @@ def check_difference(page: Browser, panels: dict[str, Any], places: dict[str, in
         for cells in (marked, ~marked):
             i, j = np.argwhere(cells)[-1] + 1
             colour = pixel(page, "#difference-map", i, j)
-            assert (colour == GREY) == (not marked[i - 1, j - 1])
+            assert (colour == PALE) == (not marked[i - 1, j - 1])
             if marked[i - 1, j - 1]:  # as in the figure, even if it is small
                 at = 0.5 + points[i - 1, j - 1] / (2 * difference_limit(points))
                 assert colour == mpl.colors.to_hex(difference_colours()(float(at)))

@@ -13,15 +13,12 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import seaborn as sns
 
-from tape_arith.arith.figures import captions
+from tape_arith.arith.figures import captions, style
 from tape_arith.arith.figures.board import Board
 from tape_arith.arith.figures.captions import Panel
 from tape_arith.arith.figures.curves import by_seed
 from tape_arith.arith.figures.heatmap import (
-    COLOURS,
-    GREY,
     cell_means,
     difference_colours,
     difference_limit,
@@ -113,9 +110,9 @@ def content(report: Report) -> dict[str, Any]:
         "trained_digits": first.trained_digits,
         "longest": longest_words(first.axes),
         "choices": list(chosen),
-        "colours": colours(sns.color_palette(COLOURS, as_cmap=True)),
+        "colours": colours(style.COLOURS),
         "differences": colours(difference_colours()),
-        "grey": GREY,
+        "grey": style.PALE,
         "regions": {
             "words": [REGION_WORDS[region] for region in regions],
             "cells": "".join(map(str, np.argmax(parts, axis=0).ravel())),
