@@ -17,7 +17,8 @@ from tape_arith.arith.compare.panels import (
     warn_excluded,
 )
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.arith.figures.across_tasks import Column, Group, Line, TaskTable
+from tape_arith.arith.figures.across_tasks import Column, Line, TaskTable
+from tape_arith.arith.figures.board import Section
 from tape_arith.arith.figures.captions import chance, source
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.lengths import trained_and_tested
@@ -63,7 +64,7 @@ def across_tasks(
         reason = "scored in one of these tasks only" if names == ALL else "not named"
         left_out.append(Excluded(f"{rest} encoding{'s' * (rest > 1)}", reason))
     cells = {name: by_task for name, by_task in cells.items() if name in wanted}
-    groups = _groups(cells, len(shown))
+    sections = _sections(cells, len(shown))
     labels = display_names(cells, own_labels)
     columns = [
         Column(
@@ -75,7 +76,7 @@ def across_tasks(
         )
         for (task, preset), panels in shown.items()
     ]
-    return TaskTable(columns, [group for group in groups if group.lines], left_out, labels)
+    return TaskTable(columns, [each for each in sections if each.rows], left_out, labels)
 
 
 def _in_several_tasks(cells: Mapping[str, Collection[str]]) -> list[str]:
@@ -116,7 +117,7 @@ def _choose_presets(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], 
     ]
 
 
-def _groups(cells: Mapping[str, Mapping[str, Row]], num_tasks: int) -> list[Group]:
+def _sections(cells: Mapping[str, Mapping[str, Row]], num_tasks: int) -> list[Section[Line]]:
     """Return the encodings by section: those ranked in half the tasks first, then by mean rank."""
 
     def order(line: Line) -> tuple[bool, float, str]:
@@ -128,11 +129,11 @@ def _groups(cells: Mapping[str, Mapping[str, Row]], num_tasks: int) -> list[Grou
         # What is ranked in one task belongs with what it is ranked against there.
         best = min(by_task.values(), key=lambda row: not row.ranked)
         members[section(best)].append(name)
-    groups = []
+    made = []
     for title, names in members.items():
         lines = [Line(name, cells[name], _ranks(name, names, cells)) for name in names]
-        groups.append(Group(title, SECTIONS[title], sorted(lines, key=order)))
-    return groups
+        made.append(Section(title, SECTIONS[title], sorted(lines, key=order)))
+    return made
 
 
 def _ranks(

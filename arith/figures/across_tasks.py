@@ -1,6 +1,5 @@
 """Encodings by tasks: a mean out of distribution for each, mean ranks, as tables and a heatmap."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -11,19 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions, style
-from tape_arith.arith.figures.board import chosen_heads
-from tape_arith.arith.figures.captions import NBSP
+from tape_arith.arith.figures.board import Section, chosen_heads
+from tape_arith.arith.figures.captions import NBSP, ONE_SEED
 from tape_arith.arith.figures.rows import Row, flat
-from tape_arith.arith.figures.tables import booktabs, csv_text, escape, pipe_table
+from tape_arith.arith.figures.tables import csv_text, floating, json_text, sectioned
 
-_DAGGER = "\N{DAGGER}"
 _NOT_CONVERGED = (
     f"*: not converged (below 99{NBSP}% in distribution in a seed or more) or not known to be, and "
     "not ranked."
 )
-_ONE_SEED = f"{_DAGGER}: one seed, ± over problems, this run only."
+_SEED_NOTE = f"{ONE_SEED}: one seed, ± over problems, this run only."
 _ORDER = (
     "Mean rank: over the tasks in which an encoding converged, by mean out of distribution among "
     "the encodings of its section here; equal means share a rank. It compares best "
@@ -68,20 +65,12 @@ class Line(NamedTuple):
         return sum(self.ranks.values()) / len(self.ranks) if self.ranks else None
 
 
-class Group(NamedTuple):
-    """Encodings that are ranked against each other."""
-
-    title: str
-    reason: str
-    lines: Sequence[Line]
-
-
 @dataclass(frozen=True)
 class TaskTable:
     """Encodings by tasks."""
 
     columns: Sequence[Column]
-    groups: Sequence[Group]
+    sections: Sequence[Section[Line]]
     left_out: Sequence[tuple[str, str]] = ()
     """Runs that are not shown, and why."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -94,8 +83,8 @@ class TaskTable:
 
     @property
     def lines(self) -> list[Line]:
-        """Return the lines of all groups, in order."""
-        return [line for group in self.groups for line in group.lines]
+        """Return the lines of all sections, in order."""
+        return [line for section in self.sections for line in section.rows]
 
     @property
     def rows(self) -> list[Row]:
@@ -148,7 +137,7 @@ class TaskTable:
         """Return a row for each encoding and task, in order; shares are in 0..1."""
         return [
             {
-                "section": group.title,
+                "section": section.title,
                 "task": task,
                 "preset": preset,
                 "rank": line.ranks.get(task),
@@ -156,8 +145,8 @@ class TaskTable:
                 "ranked_in": len(line.ranks),
                 **_shared(line.cells[task]),
             }
-            for group in self.groups
-            for line in group.lines
+            for section in self.sections
+            for line in section.rows
             for task, preset, *_ in self.columns
             if task in line.cells
         ]
@@ -168,14 +157,14 @@ class TaskTable:
         signs = [
             _COUNTS if self.has_counts else "",
             _NOT_CONVERGED if self.has_unranked else "",
-            _ONE_SEED if self.has_one_seed else "",
+            _SEED_NOTE if self.has_one_seed else "",
         ]
         return [
             f"Exact match out of distribution in percent, mean ± 95{NBSP}% interval over seeds "
             f"(Student{NBSP}t). {captions.RANGES if ranges else ''}".rstrip(),
             " ".join(filter(None, [_ORDER, *signs])),
             *(column.source for column in self.columns),
-            *(f"Left out: {runs}: {reason}." for runs, reason in self.left_out),
+            *captions.left_out(self.left_out),
         ]
 
 
@@ -183,7 +172,7 @@ def cell_text(row: Row | None) -> str:
     """Return a cell of the table: "18.2 ± 3.1", with signs for one seed and for not converged."""
     if row is None:
         return "-"
-    signs = _DAGGER * (len(row.seeds) == 1) + "*" * (row.mark is not None)
+    signs = ONE_SEED * (len(row.seeds) == 1) + "*" * (row.mark is not None)
     return row.percent("out_of_distribution") + signs
 
 
@@ -197,45 +186,24 @@ def _shared(row: Row) -> dict[str, object]:
 
 
 def to_markdown(table: TaskTable, columns: Sequence[str] = ()) -> str:
-    """Format a heading and a pipe table for each group, then the notes."""
-    pieces, texts = ["# Leaderboard across tasks\n"], table.texts(columns)
-    for title, reason, lines in table.groups:
-        pieces.append(f"## {title}\n")
-        pieces += [f"{reason[0].upper()}{reason[1:]}.\n"] if reason else []
-        pieces.append(pipe_table(texts.loc[[line.encoding for line in lines]]))
-    return "\n".join([*pieces, *(f"{note}\n" for note in table.notes())])
+    """Format a table for each section, then the notes."""
+    return sectioned(
+        "Leaderboard across tasks", table.sections, table.texts(columns), table.notes()
+    )
 
 
 def to_latex(table: TaskTable, columns: Sequence[str] = ()) -> str:
-    """Format a floating table; it needs the packages booktabs and graphicx."""
-    texts = table.texts(columns)
-    parts = {
-        f"{title}: {reason}" if reason else title: texts.loc[[line.encoding for line in lines]]
-        for title, reason, lines in table.groups
-    }
-    return (
-        "% needs \\usepackage{booktabs} and \\usepackage{graphicx}\n"
-        "\\begin{table*}\n\\centering\n\\scriptsize\n\\setlength{\\tabcolsep}{3pt}\n"
-        "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{"
-        + booktabs(parts).rstrip()
-        + f"}}\n\\caption{{{escape(' '.join(table.notes()))}}}\n\\end{{table*}}\n"
-    )
+    """Format a floating table, with the notes as its caption."""
+    return floating(table.sections, table.texts(columns), " ".join(table.notes()))
 
 
 def to_csv(table: TaskTable, columns: Sequence[str] = ()) -> str:
     """Format one CSV line per encoding and task: shares in 0..1, lists as in `csv_text`."""
-    lines = table.numbers()
-    heads = chosen_heads(columns, lines[0]) if columns else list(lines[0])
-    return csv_text([{head: line[head] for head in heads} for line in lines])
+    return csv_text(table.numbers(), columns)
 
 
 def to_json(table: TaskTable, columns: Sequence[str] = ()) -> str:
-    """Format everything as JSON: `schema` counts changes of its keys.
-
-    Raises UsageError if `columns` are chosen.
-    """
-    if columns:
-        raise UsageError("JSON always has everything: leave --show out, or write --csv")
+    """Format everything as JSON: `schema` counts changes of its keys."""
     content: dict[str, Any] = {
         "schema": 1,
         "kind": "leaderboard across tasks",
@@ -244,7 +212,7 @@ def to_json(table: TaskTable, columns: Sequence[str] = ()) -> str:
         "left_out": [{"runs": runs, "why": reason} for runs, reason in table.left_out],
         "notes": table.notes(),
     }
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+    return json_text(content, columns)
 
 
 FORMATS = {"markdown": to_markdown, "csv": to_csv, "latex": to_latex, "json": to_json}
@@ -257,7 +225,7 @@ FORMATS = {"markdown": to_markdown, "csv": to_csv, "latex": to_latex, "json": to
 def compose(table: TaskTable, *, width: float | None = None, caption: bool = True) -> Figure:
     """Return the heatmap of encodings by tasks; its first axes has a unit square for each cell.
 
-    Rows go down from 0, with room for the title of each group.
+    Rows go down from 0, with room for the title of each section.
     """
     heights, titles = _heights(table)
     bottom = max(heights.values()) + 1
@@ -290,8 +258,8 @@ def compose(table: TaskTable, *, width: float | None = None, caption: bool = Tru
             _draw_cell(ax, x, y, line.cells.get(head), cell)
         _write(ax, len(heads) + 0.08, y, table.rank_text(line, 1), ha="left")
     _write(ax, len(heads) + 0.08, -0.75, "mean rank", ha="left", color=style.GREY)
-    for y, group in titles.items():
-        _write(ax, 0, y, group.title, ha="left", fontweight="bold")
+    for y, title in titles.items():
+        _write(ax, 0, y, title, ha="left", fontweight="bold")
     return figure
 
 
@@ -301,23 +269,23 @@ def _note(table: TaskTable) -> str:
         [
             f"Exact match out of distribution, mean over seeds in{NBSP}%. {_ORDER}",
             *[_COUNTS] * table.has_counts,
-            *[f"{_DAGGER}: one seed."] * table.has_one_seed,
+            *[f"{ONE_SEED}: one seed."] * table.has_one_seed,
             f"Tasks: {columns}.",
-            *(f"Left out: {runs}: {reason}." for runs, reason in table.left_out),
+            *captions.left_out(table.left_out),
         ]
     )
 
 
-def _heights(table: TaskTable) -> tuple[dict[str, float], dict[float, Group]]:
-    """Return the y of each encoding and of the title of each group; one group has no title."""
+def _heights(table: TaskTable) -> tuple[dict[str, float], dict[float, str]]:
+    """Return the y of each encoding, and the section titles by theirs; one section has no title."""
     heights: dict[str, float] = {}
-    titles: dict[float, Group] = {}
+    titles: dict[float, str] = {}
     y = 0.0
-    for group in table.groups:
-        if len(table.groups) > 1:
-            titles[y] = group
+    for section in table.sections:
+        if len(table.sections) > 1:
+            titles[y] = section.title
             y += 1
-        for line in group.lines:
+        for line in section.rows:
             heights[line.encoding] = y
             y += 1
         y += 0.25
@@ -335,7 +303,7 @@ def _draw_cell(ax: Axes, x: int, y: float, row: Row | None, width: float) -> Non
     if row.mark:
         colour, ink = style.PALE, style.GREY
     ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
-    text = f"{100 * mean:.1f}" + _DAGGER * (len(row.seeds) == 1) + "*" * (row.mark is not None)
+    text = f"{100 * mean:.1f}" + ONE_SEED * (len(row.seeds) == 1) + "*" * (row.mark is not None)
     shown, size = style.fit(text, 0.95 * width, _LETTERS)
     _write(ax, x + 0.5, y, shown, color=ink, fontsize=size)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import pandas as pd
 
@@ -19,15 +19,21 @@ from tape_arith.arith.scoring.statistics import (
 )
 
 _NOT_MEASURED = "not measured"
+T = TypeVar("T")
 
 
-class Section(NamedTuple):
+class Section(NamedTuple, Generic[T]):
     """Encodings that are ranked against each other."""
 
     title: str
     reason: str
     """Why this section stands apart; "" if it does not."""
-    rows: Sequence[Row]
+    rows: Sequence[T]
+
+    @property
+    def heading(self) -> str:
+        """Return the title, and the reason behind it."""
+        return f"{self.title}: {self.reason}" if self.reason else self.title
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class Board:
     """The origin of the numbers, in words (`captions.source`)."""
     caption: str
     """`source`, followed by what the means and intervals are over."""
-    sections: Sequence[Section]
+    sections: Sequence[Section[Row]]
     references: Sequence[str]
     left_out: Sequence[tuple[str, str]] = ()
     """Runs that are not shown, and why."""

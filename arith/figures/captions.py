@@ -1,7 +1,7 @@
 """The words and numbers around a comparison: means, intervals, seeds, settings, footnotes."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tape_arith.arith.data.bucket import CARRY, EVALUATION
 from tape_arith.arith.errors import UsageError
@@ -21,6 +21,8 @@ MEANS: tuple[Region, ...] = ("out_of_distribution", "in_distribution", "all_cell
 SPLITS = {EVALUATION: "", CARRY: "hard sums: long carry chains"}
 """Names of the splits in notes; the usual split has none."""
 RANGES = f"Where ± would leave 0 to 100{NBSP}%, the lowest and the highest seed are in brackets."
+ONE_SEED = "\N{DAGGER}"
+"""The sign of a ± that is over problems, not over seeds."""
 _FINAL = "final_answers"
 """Begins the names of the facts of a scoring about answers after a scratchpad."""
 _MOST_NAMED = 4
@@ -169,6 +171,11 @@ def source(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> 
         f"{evaluation['problems_per_cell']} problems a {cell(first.axes)}{guessed}, "
         f"evaluation set {evaluation['sha256'][:8]}, {describe_seeds(seeds)}."
     )
+
+
+def left_out(excluded: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a sentence for each group of runs that is not shown, given as (runs, reason)."""
+    return [f"Left out: {runs}: {reason}." for runs, reason in excluded]
 
 
 def chance(grid: Grid) -> float:

@@ -1,6 +1,5 @@
 """Curves over training: loss, exact match in and out of distribution, and an encoding's state."""
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from tape_arith.arith.figures import style
 from tape_arith.arith.figures.captions import NBSP, describe_seeds, preset_words
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.lengths import measured
+from tape_arith.arith.figures.tables import json_text
 from tape_arith.arith.scoring.axes import ScoredAxis
 
 _MEASURES = {
@@ -82,7 +82,7 @@ def to_json(study: Study) -> str:
     """Format all curves as JSON, a list per column of `rows`; `schema` counts changes of keys."""
     axes = [axis._asdict() for axis in study.axes]
     content = {"schema": 2, **study.__dict__, "axes": axes, "rows": study.rows.to_dict("list")}
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+    return json_text(content)
 
 
 @style.styled()

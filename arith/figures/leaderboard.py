@@ -10,7 +10,7 @@ from matplotlib.text import Annotation
 
 from tape_arith.arith.figures import style
 from tape_arith.arith.figures.board import Board, Section
-from tape_arith.arith.figures.captions import NBSP, decimals
+from tape_arith.arith.figures.captions import NBSP, decimals, left_out
 from tape_arith.arith.figures.lengths import cell
 from tape_arith.arith.figures.rows import Row
 from tape_arith.arith.scoring.axes import Region
@@ -73,9 +73,9 @@ def compose(
     return figure
 
 
-def heights(board: Board) -> tuple[dict[float, Section], dict[float, Row]]:
+def heights(board: Board) -> tuple[dict[float, Section[Row]], dict[float, Row]]:
     """Return titles and encodings by their y, counted in rows; half a row parts the sections."""
-    titles: dict[float, Section] = {}
+    titles: dict[float, Section[Row]] = {}
     rows: dict[float, Row] = {}
     y = 0.5
     for section in board.sections:
@@ -109,7 +109,7 @@ def seed_signs(rows: Sequence[Row], *, grey: bool = False) -> list[Line2D]:
     return handles + grey * [Line2D([], [], color=NOT_RANKED, **square, label="not ranked")]
 
 
-def _write_title(figure: Figure, ax: Axes, y: float, section: Section, width: float) -> None:
+def _write_title(figure: Figure, ax: Axes, y: float, section: Section[Row], width: float) -> None:
     """Write a section's title at the left edge of the page, then why it stands apart."""
     place: dict[str, Any] = {"xycoords": (figure.transFigure, ax.transData)}
     _annotate(ax, section.title, (0, y), 4, fontweight="bold", **place)
@@ -149,5 +149,4 @@ def _note(board: Board, end: int) -> str:
     means = [row.means["out_of_distribution"] for row in board.rows]
     if any(mean and mean.of == "seeds" and 100 * mean.high > end for mean in means):
         sentences.append(f"The scale ends at {end}{NBSP}%, and intervals with it.")
-    sentences += [f"Left out: {runs}: {reason}." for runs, reason in board.left_out]
-    return " ".join(sentences)
+    return " ".join([*sentences, *left_out(board.left_out)])

@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.board import Board, chosen_heads, column_key, known_columns
+from tape_arith.arith.figures.board import Board, Section, chosen_heads, column_key, known_columns
+from tape_arith.arith.figures.captions import ONE_SEED
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.rows import LEVEL, OVER_PROBLEMS, Row, flat
 from tape_arith.arith.scoring.axes import REGIONS
@@ -30,7 +31,6 @@ _PRINTED = {
     ),
 }
 """The columns of a table for a paper, unless a user chooses others."""
-_DAGGER = "\N{DAGGER}"
 _STACKED = 10
 """The most letters in a line of a head, unless one word is longer."""
 _COMMENT_WIDTH = 96
@@ -82,8 +82,8 @@ def to_csv(rows: Sequence[Row]) -> str:
     return csv_text([flat(row) for row in rows])
 
 
-def csv_text(lines: Sequence[Mapping[str, object]]) -> str:
-    """Format CSV with the keys of `lines` as its head.
+def csv_text(lines: Sequence[Mapping[str, object]], columns: Sequence[str] = ()) -> str:
+    """Format CSV with the keys of `lines` as its head, or those that `columns` choose.
 
     A list, one number per seed, is one cell with spaces between, and "-" for an unknown number.
     """
@@ -96,7 +96,15 @@ def csv_text(lines: Sequence[Mapping[str, object]]) -> str:
         return unknown if value is None else str(value)
 
     frame = pd.DataFrame([{key: text(value) for key, value in line.items()} for line in lines])
-    return frame.to_csv(index=False, lineterminator="\n")
+    chosen = chosen_heads(columns, frame) if columns else None
+    return frame.to_csv(columns=chosen, index=False, lineterminator="\n")
+
+
+def json_text(content: Mapping[str, Any], columns: Sequence[str] = ()) -> str:
+    """Format everything as JSON. Raises UsageError if `columns` are chosen."""
+    if columns:
+        raise UsageError("JSON always has everything: leave --show out, or write --csv")
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
 def pipe_table(table: pd.DataFrame, left: Sequence[object] = LEFT) -> str:
@@ -111,6 +119,44 @@ def pipe_table(table: pd.DataFrame, left: Sequence[object] = LEFT) -> str:
     lines = [list(map(str, table)), rule, *table.astype(str).to_numpy().tolist()]
     texts = (" | ".join(cell.replace("|", r"\|") for cell in line) for line in lines)
     return "".join(f"| {text} |\n" for text in texts)
+
+
+def sectioned(
+    heading: str, sections: Sequence[Section[Any]], table: pd.DataFrame, notes: Sequence[str]
+) -> str:
+    """Format a heading and a pipe table for each section, then the notes, as Markdown.
+
+    `table` is indexed by encoding.
+    """
+    pieces = [f"# {heading}\n"]
+    for title, reason, rows in sections:
+        pieces.append(f"## {title}\n")
+        if reason:
+            pieces.append(f"{reason[0].upper()}{reason[1:]}.\n")
+        pieces.append(pipe_table(table.loc[[row.encoding for row in rows]]))
+    return "\n".join([*pieces, *(f"{note}\n" for note in notes)])
+
+
+def floating(
+    sections: Sequence[Section[Any]],
+    table: pd.DataFrame,
+    caption: str,
+    comments: Sequence[str] = (),
+) -> str:
+    """Format a floating LaTeX table across both columns of a paper, no wider than the page.
+
+    `table` is indexed by encoding.
+    """
+    parts = {each.heading: table.loc[[row.encoding for row in each.rows]] for each in sections}
+    comments = ["needs \\usepackage{booktabs} and \\usepackage{graphicx}", *comments]
+    return (
+        "".join(f"% {line}\n" for note in comments for line in wrap(note, _COMMENT_WIDTH))
+        + "\\begin{table*}\n\\centering\n\\scriptsize\n\\setlength{\\tabcolsep}{3pt}\n"
+        # \width is the table's own: it shrinks to the page if it is wider.
+        "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{"
+        + booktabs(parts).rstrip()
+        + f"}}\n\\caption{{{escape(caption)}}}\n\\end{{table*}}\n"
+    )
 
 
 def booktabs(parts: Mapping[str, pd.DataFrame]) -> str:
@@ -157,14 +203,9 @@ def head_lines(head: str) -> list[str]:
 
 
 def board_to_markdown(board: Board, columns: Sequence[str] = ()) -> str:
-    """Format a heading and a pipe table for each section, then the notes."""
-    pieces, table = [f"# Leaderboard of {board.preset}\n"], board.texts(columns)
-    for title, reason, rows in board.sections:
-        pieces.append(f"## {title}\n")
-        if reason:
-            pieces.append(f"{reason[0].upper()}{reason[1:]}.\n")
-        pieces.append(pipe_table(board.labelled(table.loc[[row.encoding for row in rows]])))
-    return "\n".join([*pieces, *(f"{note}\n" for note in board.notes())])
+    """Format a table for each section, then the notes."""
+    table = board.labelled(board.texts(columns))
+    return sectioned(f"Leaderboard of {board.preset}", board.sections, table, board.notes())
 
 
 def short_texts(board: Board, columns: Sequence[str] = ()) -> pd.DataFrame:
@@ -172,7 +213,7 @@ def short_texts(board: Board, columns: Sequence[str] = ()) -> pd.DataFrame:
 
     Unless `columns` are chosen, those in which nothing is known are left out.
     """
-    table = board.texts(columns).replace({f"1 {OVER_PROBLEMS}": f"1{_DAGGER}"})
+    table = board.texts(columns).replace({f"1 {OVER_PROBLEMS}": f"1{ONE_SEED}"})
     return table if columns else table[known_columns(table)]
 
 
@@ -194,7 +235,7 @@ def legend(board: Board, table: pd.DataFrame) -> str:
         "last states: the range of a run's last saved states, in points": "last_states" in keys,
         "parameters: those of the encoding": "parameters" in keys,
         "FLOPs: those that the encoding adds to a forward": "flops_a_token" in keys,
-        f"{_DAGGER}: one seed, ± over problems": _DAGGER in cells,
+        f"{ONE_SEED}: one seed, ± over problems": ONE_SEED in cells,
     }
     source = board.source[0].lower() + board.source[1:].rstrip(".")
     return (
@@ -204,28 +245,11 @@ def legend(board: Board, table: pd.DataFrame) -> str:
 
 
 def board_to_latex(board: Board, columns: Sequence[str] = ()) -> str:
-    """Format a floating table across both columns of a paper, with the notes as comments.
-
-    It needs the packages booktabs and graphicx and is no wider than the page.
-    """
+    """Format a floating table, with the notes as comments."""
     table = short_texts(board, columns)
     if not columns:
         table = table[[head for head in table if column_key(head) in _PRINTED]]
-    parts = {
-        f"{title}: {reason}" if reason else title: board.labelled(
-            table.loc[[row.encoding for row in rows]]
-        )
-        for title, reason, rows in board.sections
-    }
-    comments = ["needs \\usepackage{booktabs} and \\usepackage{graphicx}", *board.notes()]
-    return (
-        "".join(f"% {line}\n" for note in comments for line in wrap(note, _COMMENT_WIDTH))
-        + "\\begin{table*}\n\\centering\n\\scriptsize\n\\setlength{\\tabcolsep}{3pt}\n"
-        # \width is the table's own: it shrinks to the page if it is wider.
-        "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{"
-        + booktabs(parts).rstrip()
-        + f"}}\n\\caption{{{escape(legend(board, table))}}}\n\\end{{table*}}\n"
-    )
+    return floating(board.sections, board.labelled(table), legend(board, table), board.notes())
 
 
 def board_to_csv(board: Board, columns: Sequence[str] = ()) -> str:
@@ -233,18 +257,11 @@ def board_to_csv(board: Board, columns: Sequence[str] = ()) -> str:
 
     Columns that are also in `to_csv` have the same names there.
     """
-    lines = board.numbers()
-    heads = chosen_heads(columns, lines[0]) if columns else list(lines[0])
-    return csv_text([{head: line[head] for head in heads} for line in lines])
+    return csv_text(board.numbers(), columns)
 
 
 def board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
-    """Format everything as JSON: keys are stable, and `schema` counts changes of them.
-
-    Raises UsageError if `columns` are chosen.
-    """
-    if columns:
-        raise UsageError("JSON always has everything: leave --show out, or write --csv")
+    """Format everything as JSON: keys are stable, and `schema` counts changes of them."""
     content = {
         "schema": 3,
         "kind": "leaderboard",
@@ -260,7 +277,7 @@ def board_to_json(board: Board, columns: Sequence[str] = ()) -> str:
         "left_out": [{"runs": runs, "why": reason} for runs, reason in board.left_out],
         "notes": board.notes(),
     }
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+    return json_text(content, columns)
 
 
 def _content(row: Row) -> dict[str, Any]:

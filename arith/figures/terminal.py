@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tape_arith.arith.figures.board import Board, column_key
+from tape_arith.arith.figures.captions import left_out
 from tape_arith.arith.figures.tables import LEFT, head_lines, legend, short_texts
 from tape_arith.arith.terminal import escape_control
 
@@ -58,16 +59,14 @@ def print_board(
     console.width = max(room, sum(widths[str(head)] + _GAP for head in table))
     console.print(_text(f"Leaderboard of {board.preset}"), style="bold")
     notes_width = min(room, _NOTES_WIDTH)
-    for number, (title, reason, rows) in enumerate(board.sections):
-        titled = f"\n{title}: {reason}" if reason else f"\n{title}"
-        console.print(_text(titled), style="italic", width=notes_width)
-        lines = table.loc[[row.encoding for row in rows]]
+    for number, section in enumerate(board.sections):
+        console.print(_text(f"\n{section.heading}"), style="italic", width=notes_width)
+        lines = table.loc[[row.encoding for row in section.rows]]
         console.print(_rich(lines, LEFT, widths, header=number == 0))
     notes = [legend(board, table)]
     if hidden := [column_key(head) for head in every if head not in table]:
         notes.append(f"Not shown: {', '.join(hidden)}. {advice}")
-    notes += [f"Left out: {runs}: {reason}." for runs, reason in board.left_out]
-    for note in notes:
+    for note in [*notes, *left_out(board.left_out)]:
         console.print(_text(f"\n{note}"), width=notes_width)
 
 

@@ -1,6 +1,5 @@
 """The numbers of a study as a frame, with their runs and problems; its CSV, JSON and figures."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from matplotlib.axes import Axes
 
 from tape_arith.arith.figures.captions import SPLITS, describe_seeds, preset_words
 from tape_arith.arith.figures.labels import display_names
-from tape_arith.arith.figures.tables import pipe_table
+from tape_arith.arith.figures.tables import json_text, pipe_table
 from tape_arith.arith.scoring.axes import REGION_WORDS, Region
 from tape_arith.arith.scoring.statistics import student_t
 
@@ -78,7 +77,7 @@ class Study:
         """Format the facts and the rows; a missing number is null."""
         rows = self.rows.astype(object).where(self.rows.notna(), None).to_dict("records")
         content = {"schema": _SCHEMA, "kind": self.kind, **self.facts, "rows": rows}
-        return json.dumps(content, indent=1, allow_nan=False) + "\n"
+        return json_text(content)
 
 
 def mean_cell(values: Iterable[float], number: str = ".3f") -> str:

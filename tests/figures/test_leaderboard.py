@@ -50,7 +50,7 @@ def row(
     )
 
 
-def board(*sections: Section, left_out: Sequence[tuple[str, str]] = ()) -> Board:
+def board(*sections: Section[Row], left_out: Sequence[tuple[str, str]] = ()) -> Board:
     """Return a leaderboard of `sections`."""
     about = {"trained_digits": 8, "max_digits": 16}
     labels = display_names(row.encoding for section in sections for row in section.rows)
