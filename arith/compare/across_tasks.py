@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
+
 from tape_arith.arith.compare.leaderboard import SECTIONS, section
 from tape_arith.arith.compare.panels import (
     ALL,
@@ -124,35 +126,32 @@ def _sections(cells: Mapping[str, Mapping[str, Row]], num_tasks: int) -> list[Se
         mean_rank = float("inf") if line.mean_rank is None else line.mean_rank
         return 2 * len(line.ranks) < num_tasks, mean_rank, line.encoding
 
-    members: dict[str, list[str]] = {title: [] for title in SECTIONS}
+    by_title: dict[str, dict[str, Mapping[str, Row]]] = {title: {} for title in SECTIONS}
     for name, by_task in cells.items():
         # What is ranked in one task belongs with what it is ranked against there.
         best = min(by_task.values(), key=lambda row: not row.ranked)
-        members[section(best)].append(name)
+        by_title[section(best)][name] = by_task
     made = []
-    for title, names in members.items():
-        lines = [Line(name, cells[name], _ranks(name, names, cells)) for name in names]
+    for title, members in by_title.items():
+        ranks = _ranks(members)
+        lines = [Line(name, by_task, ranks[name]) for name, by_task in members.items()]
         made.append(Section(title, SECTIONS[title], sorted(lines, key=order)))
     return made
 
 
-def _ranks(
-    name: str, rivals: Sequence[str], cells: Mapping[str, Mapping[str, Row]]
-) -> dict[str, float]:
-    """Return the rank among `rivals` in each task where the encoding is ranked.
+def _ranks(cells: Mapping[str, Mapping[str, Row]]) -> dict[str, dict[str, float]]:
+    """Return each encoding's rank in each task where it is ranked.
 
     Equal means share the mean of the ranks that they take together.
     """
-    ranks = {}
-    for task, row in cells[name].items():
-        if row.ranked:
-            ranked = [
-                cells[rival][task]
-                for rival in rivals
-                if task in cells[rival] and cells[rival][task].ranked
-            ]
-            means = [rival.mean("out_of_distribution") for rival in ranked]
-            own = row.mean("out_of_distribution")
-            better = sum(mean is not None and own is not None and mean > own for mean in means)
-            ranks[task] = better + (means.count(own) + 1) / 2
+    means = {
+        (task, name): row.mean("out_of_distribution")
+        for name, by_task in cells.items()
+        for task, row in by_task.items()
+        if row.ranked
+    }
+    ranks: dict[str, dict[str, float]] = {name: {} for name in cells}
+    ranked = pd.Series(means, dtype=float).groupby(level=0).rank(ascending=False)
+    for (task, name), rank in zip(means, ranked, strict=True):
+        ranks[name][task] = rank
     return ranks
