@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tape_arith.arith.scoring.axes import Axes, ScoredAxis, region_mask
+from tape_arith.arith.scoring.axes import Axes, ScoredAxis
 
 _OPERANDS = {"a": "first operand", "b": "second operand"}
 
@@ -82,22 +82,12 @@ def distributions(axes: Axes) -> str:
     return f"In distribution: {trained}; out of distribution: {longer}."
 
 
-def trained_share(axes: Axes) -> float:
-    """Return the share of the cells that are in distribution, 0..1."""
-    return float(region_mask("in_distribution", axes).mean())
-
-
 def cell_pattern(axes: Axes) -> str:
     """Return the name of a cell with {0} and {1} for its lengths, as in "{0} and {1} digits"."""
     places = [f"{{{number}}}" for number in range(len(axes))]
     if len({unit(axis) for axis in axes}) < len(axes):
         return f"{' and '.join(places)} {unit(axes[0])}"
     return measured(axes, places)
-
-
-def some_lengths(axes: Axes) -> str:
-    """Return the words for the cells of the small grid of training."""
-    return "each pair of some lengths" if len(axes) > 1 else "each of some lengths"
 
 
 def longest_words(axes: Axes) -> str:

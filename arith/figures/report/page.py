@@ -20,15 +20,13 @@ from tape_arith.arith.figures.lengths import (
     longest_words,
     measured,
     operand,
-    some_lengths,
     ticks,
-    trained_share,
     unit,
 )
 from tape_arith.arith.figures.report.content import Report, content
 from tape_arith.arith.figures.style import scale_end
 from tape_arith.arith.files import write_text
-from tape_arith.arith.scoring.axes import REGION_WORDS, Axes
+from tape_arith.arith.scoring.axes import REGION_WORDS, Axes, region_mask
 
 
 def write(report: Report, path: Path) -> None:
@@ -93,9 +91,9 @@ def _words(axes: Axes) -> dict[str, str]:
         "map": "heatmap" if len(axes) > 1 else "chart",
         "cell": cell(axes),
         "longest": longest_words(axes),
-        "some_lengths": some_lengths(axes),
+        "some_lengths": "each pair of some lengths" if len(axes) > 1 else "each of some lengths",
         "distributions": distributions(axes),
-        "trained_share": f"{100 * trained_share(axes):.0f}",
+        "trained_share": f"{100 * region_mask('in_distribution', axes).mean():.0f}",
     }
 
 
