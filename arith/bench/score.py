@@ -21,7 +21,7 @@ from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.weights import final_weights, trained_record
-from tape_arith.arith.scoring.score import PROBE_ROWS, low_precision_threshold, score
+from tape_arith.arith.scoring.score import probed_threshold, score
 from tape_arith.arith.tasks.families.tokens import EOS, PAD
 from tape_arith.arith.tasks.registry import load_task
 from tape_arith.arith.tasks.task import Problems, concatenate, take
@@ -80,11 +80,8 @@ def _compare(
     problems = concatenate([problems for problems, _ in samples])
     keys = np.concatenate([keys for _, keys in samples])
     cells = [pad(*sample, np.arange(len(sample[1]))) for sample in samples]
-    probe = min(PROBE_ROWS, rows * bucket.num_cells)
     prepare(decoder, hardware)
-    threshold = low_precision_threshold(
-        decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
-    )
+    threshold = probed_threshold(decoder, bucket, rows * bucket.num_cells, hardware)
     prepare(decoder, hardware)
     outcome = score(decoder, problems, keys, hardware, threshold)
     exact = np.concatenate(_decode_cells(decoder, cells, hardware))

@@ -34,7 +34,7 @@ ANSWERS = 64
 # Problems scored between two saves of a grid.
 ROWS_A_CHUNK = 16_384
 # Problems on which the error of low precision is measured.
-PROBE_ROWS = 1_000
+_PROBE_ROWS = 1_000
 
 Result = TypeVar("Result")
 
@@ -176,6 +176,13 @@ def low_precision_threshold(
     return 2 * max(float(d.where(d.isfinite(), 0.0).max()) for d in differences)
 
 
+def probed_threshold(decoder: Decoder, bucket: Bucket, count: int, hardware: Hardware) -> float:
+    """Return the threshold for the first `count` problems of `bucket`, from the first 1,000."""
+    probe = min(_PROBE_ROWS, count)
+    problems, keys = bucket.problems(0, probe), bucket.keys(0, probe)
+    return low_precision_threshold(decoder, problems, keys, hardware)
+
+
 def score_grid(
     decoder: Decoder,
     bucket: Bucket,
@@ -193,10 +200,7 @@ def score_grid(
     """
     decoder.eval()
     count, pairs = grid.evaluation["problems_per_cell"], bucket.num_cells
-    probe = min(PROBE_ROWS, count * pairs)
-    threshold = low_precision_threshold(
-        decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
-    )
+    threshold = probed_threshold(decoder, bucket, count * pairs, hardware)
     now = {"dtype": hardware.dtype_name, "threshold": threshold, **(facts or {})}
     grid.scoring = _joined_facts(grid.scoring, now) if grid.blocks_done else now
     blocks_a_chunk = max(1, ROWS_A_CHUNK // pairs)

@@ -80,7 +80,7 @@ def student_t(means: Sequence[float], level: float = 0.95) -> Interval | None:
     return Interval(mean, max(mean - half, 0.0), min(mean + half, 1.0), half, "seeds", n)
 
 
-def one_run(grid: Grid, region: Region, level: float = 0.95) -> Interval | None:
+def one_run(grid: Grid, region: Region) -> Interval | None:
     """Return the interval of one run's mean over new problems; None if `Grid.mean` is None.
 
     It is Wilson's interval at the mean over cells. It is never too narrow, because the cells are
@@ -91,21 +91,21 @@ def one_run(grid: Grid, region: Region, level: float = 0.95) -> Interval | None:
         return None
     n = int(grid.total[grid.mask(region)].sum())
     # `wilson` must recognize all right and all wrong, whatever the rounding of mean * n.
-    low, high = map(float, wilson(n if mean == 1 else mean * n, n, level))
+    low, high = map(float, wilson(n if mean == 1 else mean * n, n))
     arm = max(mean - low, high - mean)
     return Interval(mean, low, high, arm, "this run only", n)
 
 
-def over_seeds(grids: Sequence[Grid], region: Region, level: float = 0.95) -> Interval | None:
+def over_seeds(grids: Sequence[Grid], region: Region) -> Interval | None:
     """Return the mean and interval over the seeds of one encoding; `one_run` for a single seed.
 
     Returns None if there is no grid, the region is empty, or a seed is not scored.
     """
     if len(grids) == 1:
-        return one_run(grids[0], region, level)
+        return one_run(grids[0], region)
     means = [grid.mean(region) for grid in grids]
     known = [mean for mean in means if mean is not None]
-    return student_t(known, level) if len(known) == len(means) else None
+    return student_t(known) if len(known) == len(means) else None
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> Welch | None:

@@ -36,10 +36,10 @@ from tape_arith.arith.figures.style import (
     series_styles,
     styled,
 )
-from tape_arith.arith.scoring.axes import REGION_WORDS
+from tape_arith.arith.scoring.axes import REGION_WORDS, Ints
 from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.scoring.score import sequences
-from tape_arith.arith.studies.inputs import Integers, Sample, StudiedRuns, watched
+from tape_arith.arith.studies.inputs import Sample, StudiedRuns, watched
 from tape_arith.arith.studies.study import (
     INSIDE,
     SPREAD,
@@ -190,8 +190,8 @@ def _by_distance(weights: Tensor) -> Tensor:
 
 
 def _equal_places(
-    axis_lengths: Integers, prompt_lengths: Integers, answer_digits: Integers
-) -> tuple[Integers, Integers, Integers]:
+    axis_lengths: Ints, prompt_lengths: Ints, answer_digits: Ints
+) -> tuple[Ints, Ints, Ints]:
     """Return row, query and key, int64 [m] each, of all pairs of a digit of the answer and an
     operand's digit of the same place.
 

@@ -33,16 +33,10 @@ from tape_arith.arith.figures.style import (
     series_styles,
     styled,
 )
-from tape_arith.arith.scoring.axes import REGION_WORDS, Region
-from tape_arith.arith.scoring.score import (
-    PROBE_ROWS,
-    ROWS_A_CHUNK,
-    Outcome,
-    low_precision_threshold,
-    score,
-)
+from tape_arith.arith.scoring.axes import REGION_WORDS, Ints, Region
+from tape_arith.arith.scoring.score import ROWS_A_CHUNK, Outcome, probed_threshold, score
 from tape_arith.arith.scoring.statistics import wilson
-from tape_arith.arith.studies.inputs import Integers, StudiedRuns
+from tape_arith.arith.studies.inputs import StudiedRuns
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study, markdown
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.families.two_operands import TwoOperands
@@ -96,10 +90,7 @@ def errors(
 ) -> pd.DataFrame:
     """Count the errors in the answers to the first `count` problems of `bucket`, scored as a grid
     is. `trained` has the greatest trained length on each axis."""
-    task, probe = load_task(bucket.task), min(PROBE_ROWS, count)
-    threshold = low_precision_threshold(
-        decoder, bucket.problems(0, probe), bucket.keys(0, probe), hardware
-    )
+    task, threshold = load_task(bucket.task), probed_threshold(decoder, bucket, count, hardware)
     parts = []
     for start in range(0, count, ROWS_A_CHUNK):
         stop = min(start + ROWS_A_CHUNK, count)
@@ -114,7 +105,7 @@ def errors(
 
 def first_errors(
     problems: Problems,
-    chains: Integers | None,
+    chains: Ints | None,
     outcome: Outcome,
     trained: tuple[int, ...],
     decimals: bool = True,

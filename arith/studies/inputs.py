@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from tape_arith.arith.data.bucket import EVALUATION, Bucket
@@ -22,7 +21,7 @@ from tape_arith.arith.figures.lengths import trained_and_tested
 from tape_arith.arith.runs.folder import existing_run
 from tape_arith.arith.runs.record import RunRecord
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
-from tape_arith.arith.scoring.axes import Region, number_longer, scored_axes
+from tape_arith.arith.scoring.axes import Ints, Region, number_longer, scored_axes
 from tape_arith.arith.studies.study import INSIDE, OUTSIDE, Study
 from tape_arith.arith.tasks.task import Problems, take
 from tape_arith.arith.terminal import bar
@@ -32,7 +31,6 @@ from tape_arith.models.hardware import Hardware
 from tape_arith.models.names import AttentionChoice
 from tape_arith.models.sequences import Sequences
 
-Integers = NDArray[np.int64]
 NUMBERS_A_BATCH = 20_000_000
 """Maximum attention weights in a batch, over all layers; two sets of these take 320 MB in
 float64."""
@@ -44,7 +42,7 @@ class Sample(NamedTuple):
     """Problems of an evaluation set, with the keys of their random choices."""
 
     problems: Problems
-    keys: Integers
+    keys: Ints
 
     def batches(self, decoder: Decoder) -> Iterator[Rows]:
         """Yield batches of one length each, so that nothing is padded, small enough to keep the
@@ -78,7 +76,7 @@ class StudiedRuns:
         config = self.record.config
         return config.evaluation_bucket(self.split)
 
-    def regions(self, count: int | None = None) -> dict[Region, Integers]:
+    def regions(self, count: int | None = None) -> dict[Region, Ints]:
         """Return the indices of the first `count` problems (None: all), by region.
 
         In distribution, all lengths are trained ones. A region without problems is absent.
@@ -97,7 +95,7 @@ class StudiedRuns:
         regions = {INSIDE: np.flatnonzero(trained), OUTSIDE: np.flatnonzero(~trained)}
         return {region: indices for region, indices in regions.items() if len(indices)}
 
-    def sample(self, indices: Integers) -> Sample:
+    def sample(self, indices: Ints) -> Sample:
         """Return the problems at `indices`, int64[n]."""
         stop = int(indices.max()) + 1
         problems, keys = self.bucket.problems(0, stop), self.bucket.keys(0, stop)
@@ -106,7 +104,7 @@ class StudiedRuns:
     def measure(
         self,
         kind: str,
-        regions: dict[Region, Integers],
+        regions: dict[Region, Ints],
         measured: Callable[[Decoder, Hardware], pd.DataFrame],
         compute: AttentionChoice = _EAGER,
         **facts: Any,
