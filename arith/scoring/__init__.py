@@ -4,7 +4,8 @@ score.py           exact match by one teacher-forced pass; like greedy.py it imp
 greedy.py          greedy decoding, final answers after a scratchpad
 evaluation_set.py  which problems are scored, as options and in words
 axes.py            the axes of a grid, and the regions of its cells
-grid.py            counts of each cell, their means over regions, their file
+grid.py            counts of each cell, their means over regions
+grid_document.py   the keys of a grid's file, and what must hold between them
 comparable.py      which grids may stand in one figure
 statistics.py      intervals over seeds, tests between encodings, lengths solved
 """

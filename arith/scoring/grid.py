@@ -1,4 +1,4 @@
-"""The grid of exact match over the lengths of problems: counts of each cell, means, the file.
+"""The grid of exact match over the lengths of problems: counts of each cell, means.
 
 A grid has a dimension for each axis of its task. For two numbers, cell (i, j) holds the problems
 whose first operand has i digits and whose second has j; it is `array[i - 1, j - 1]` everywhere.
@@ -8,37 +8,25 @@ import json
 from dataclasses import dataclass, field
 from math import fsum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, model_validator
 
-from tape_arith.arith.data.bucket import EVALUATION, MOST_PER_CELL
-from tape_arith.arith.files import (
-    Count,
-    NonNegative,
-    Part,
-    Positive,
-    Sha256,
-    Share,
-    Text,
-    read_document,
-    with_checksum,
-    write_text,
-)
+from tape_arith.arith.data.bucket import EVALUATION
+from tape_arith.arith.files import read_document, with_checksum, write_text
 from tape_arith.arith.scoring.axes import (
     Axes,
     Bools,
     Ints,
     Region,
-    ScoredAxis,
     cell_lengths,
     digit_pairs,
     region_mask,
     shape,
 )
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
+from tape_arith.arith.scoring.grid_document import CELLS, GridDocument
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,12 +91,12 @@ class Grid:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a grid. Raises Failure, naming the file; Corrupt if it is damaged."""
-        document = read_document(path, _GridDocument)
-        excluded = {*_CELLS, "axes", "trained_digits"}
+        document = read_document(path, GridDocument)
+        excluded = {*CELLS, "axes", "trained_digits"}
         facts = document.model_dump(exclude=excluded, exclude_none=True)
         cells = {
             name: np.array(getattr(document, name)).reshape(shape(document.scored_axes))
-            for name in _CELLS
+            for name in CELLS
         }
         exact, total = cells["exact"], cells["total"]
         right_share = np.nan_to_num(cells["right_share"].astype(np.float64))
@@ -126,9 +114,9 @@ class Grid:
     def save(self, path: Path) -> None:
         """Write the grid, one row of cells per line. Raises Failure if writing fails."""
         entries = []
-        for key, value in with_checksum(self.content(), _GridDocument.kind).items():
+        for key, value in with_checksum(self.content(), GridDocument.kind).items():
             entry = json.dumps(value)
-            if key in _CELLS:
+            if key in CELLS:
                 entry = "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]"
             entries.append(f'"{key}": {entry}')
         write_text(path, "{\n " + ",\n ".join(entries) + "\n}\n")
@@ -141,7 +129,7 @@ class Grid:
             "right_share": _nullable(self.right_sum, self.total),
             "first_wrong": _nullable(self.first_wrong_sum, self.total - self.exact),
         }
-        facts = [key for key in _GridDocument.model_fields if key not in _CELLS]
+        facts = [key for key in GridDocument.model_fields if key not in CELLS]
         if not self.settings:
             facts.remove("settings")
         if self.axes == digit_pairs(self.trained_digits, self.max_digits):
@@ -279,101 +267,3 @@ def _nullable(sums: NDArray[Any], counts: Ints) -> Any:
     counted = counts > 0
     means[counted] = sums[counted] / counts[counted]
     return means.tolist()
-
-
-_CELLS = ("exact", "total", "right_share", "first_wrong")
-_Scalar = bool | int | float | Text
-_Value = TypeVar("_Value")
-
-
-def _as_rows(cells: Any) -> Any:
-    """Return the cells of a grid of one axis as one row; those of two axes as they are."""
-    return (
-        [cells]
-        if isinstance(cells, list) and not isinstance(next(iter(cells), []), list)
-        else cells
-    )
-
-
-_Cells = Annotated[list[list[_Value]], BeforeValidator(_as_rows)]
-
-
-class _Evaluation(Part):
-    task: Text
-    version: Count
-    split: Text | None = None
-    seed: Count
-    max_digits: Positive
-    max_operands: Positive | None = None
-    problems_per_cell: Annotated[int, Field(ge=1, le=MOST_PER_CELL)]
-    sha256: Sha256
-
-
-class _Axis(Part):
-    name: Text
-    column: Annotated[Text, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-    counts: Literal["digits", "operands"]
-    shortest: Positive
-    trained: Positive
-    tested: Positive
-
-    @model_validator(mode="after")
-    def _check_order(self) -> Self:
-        if not self.shortest <= self.trained <= self.tested:
-            raise ValueError("an axis has 'shortest' <= 'trained' <= 'tested'")
-        return self
-
-
-class _GridDocument(Part):
-    kind: ClassVar[str] = "grid"
-    remedy: ClassVar[str] = "put back an intact copy, or score the run again with --fresh"
-
-    encoding: Text
-    extrapolation: Text | None
-    # The preset names a folder, PRESET or PRESET@TASK with the task in any letters (`slug`).
-    preset: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+=-]*(@.*)?$")]
-    settings: dict[Text, _Scalar] = Field(default={})
-    """In the file only if settings replace those of the preset."""
-    seed: Count
-    trained_digits: Positive
-    axes: tuple[_Axis, ...] = ()
-    """In the file only if they are not the digits of two numbers."""
-    budget: dict[Text, _Scalar]
-    evaluation: _Evaluation
-    scoring: dict[Text, NonNegative | Text]
-    blocks_done: Count
-    exact: _Cells[Count]
-    total: _Cells[Count]
-    right_share: _Cells[Share | None]
-    first_wrong: _Cells[Annotated[float, Field(ge=0, le=MOST_PER_CELL)] | None]
-
-    @property
-    def scored_axes(self) -> Axes:
-        if not self.axes:
-            return digit_pairs(self.trained_digits, self.evaluation.max_digits)
-        return tuple(ScoredAxis(**axis.model_dump()) for axis in self.axes)
-
-    @model_validator(mode="after")
-    def _check_cells(self) -> Self:
-        digits = [axis for axis in self.scored_axes if axis.counts == "digits"]
-        if not digits or any(
-            (axis.trained, axis.tested) != (self.trained_digits, self.evaluation.max_digits)
-            for axis in digits
-        ):
-            raise ValueError("'axes', 'trained_digits' and 'max_digits' contradict each other")
-        *first, columns = shape(self.scored_axes)
-        num_rows = first[0] if first else 1
-        for name in _CELLS:
-            rows = getattr(self, name)
-            if len(rows) != num_rows or any(len(row) != columns for row in rows):
-                raise ValueError(f"'{name}' must be {num_rows} rows of {columns}")
-        exact, total = np.array(self.exact), np.array(self.total)
-        # A block holds a problem of every cell.
-        if (
-            self.trained_digits > self.evaluation.max_digits
-            or self.blocks_done > self.evaluation.problems_per_cell
-            or (total != self.blocks_done).any()
-            or (exact > total).any()
-        ):
-            raise ValueError("'exact', 'total' and 'blocks_done' contradict each other")
-        return self

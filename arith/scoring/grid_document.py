@@ -1,0 +1,110 @@
+"""The file of a grid: its keys, and what must hold between them."""
+
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+
+import numpy as np
+from pydantic import BeforeValidator, Field, model_validator
+
+from tape_arith.arith.data.bucket import MOST_PER_CELL
+from tape_arith.arith.files import Count, NonNegative, Part, Positive, Sha256, Share, Text
+from tape_arith.arith.scoring.axes import Axes, ScoredAxis, digit_pairs, shape
+
+CELLS = ("exact", "total", "right_share", "first_wrong")
+"""The keys whose values are arrays of the shape of the axes."""
+_Scalar = bool | int | float | Text
+_Value = TypeVar("_Value")
+
+
+def _as_rows(cells: Any) -> Any:
+    """Return the cells of a grid of one axis as one row; those of two axes as they are."""
+    return (
+        [cells]
+        if isinstance(cells, list) and not isinstance(next(iter(cells), []), list)
+        else cells
+    )
+
+
+_Cells = Annotated[list[list[_Value]], BeforeValidator(_as_rows)]
+
+
+class _Evaluation(Part):
+    task: Text
+    version: Count
+    split: Text | None = None
+    seed: Count
+    max_digits: Positive
+    max_operands: Positive | None = None
+    problems_per_cell: Annotated[int, Field(ge=1, le=MOST_PER_CELL)]
+    sha256: Sha256
+
+
+class _Axis(Part):
+    name: Text
+    column: Annotated[Text, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    counts: Literal["digits", "operands"]
+    shortest: Positive
+    trained: Positive
+    tested: Positive
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if not self.shortest <= self.trained <= self.tested:
+            raise ValueError("an axis has 'shortest' <= 'trained' <= 'tested'")
+        return self
+
+
+class GridDocument(Part):
+    """The content of the file: counts and means of each cell, with the facts of the run."""
+
+    kind: ClassVar[str] = "grid"
+    remedy: ClassVar[str] = "put back an intact copy, or score the run again with --fresh"
+
+    encoding: Text
+    extrapolation: Text | None
+    # The preset names a folder, PRESET or PRESET@TASK with the task in any letters (`slug`).
+    preset: Annotated[Text, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+=-]*(@.*)?$")]
+    settings: dict[Text, _Scalar] = Field(default={})
+    """In the file only if settings replace those of the preset."""
+    seed: Count
+    trained_digits: Positive
+    axes: tuple[_Axis, ...] = ()
+    """In the file only if they are not the digits of two numbers."""
+    budget: dict[Text, _Scalar]
+    evaluation: _Evaluation
+    scoring: dict[Text, NonNegative | Text]
+    blocks_done: Count
+    exact: _Cells[Count]
+    total: _Cells[Count]
+    right_share: _Cells[Share | None]
+    first_wrong: _Cells[Annotated[float, Field(ge=0, le=MOST_PER_CELL)] | None]
+
+    @property
+    def scored_axes(self) -> Axes:
+        if not self.axes:
+            return digit_pairs(self.trained_digits, self.evaluation.max_digits)
+        return tuple(ScoredAxis(**axis.model_dump()) for axis in self.axes)
+
+    @model_validator(mode="after")
+    def _check_cells(self) -> Self:
+        digits = [axis for axis in self.scored_axes if axis.counts == "digits"]
+        if not digits or any(
+            (axis.trained, axis.tested) != (self.trained_digits, self.evaluation.max_digits)
+            for axis in digits
+        ):
+            raise ValueError("'axes', 'trained_digits' and 'max_digits' contradict each other")
+        *first, columns = shape(self.scored_axes)
+        num_rows = first[0] if first else 1
+        for name in CELLS:
+            rows = getattr(self, name)
+            if len(rows) != num_rows or any(len(row) != columns for row in rows):
+                raise ValueError(f"'{name}' must be {num_rows} rows of {columns}")
+        exact, total = np.array(self.exact), np.array(self.total)
+        # A block holds a problem of every cell.
+        if (
+            self.trained_digits > self.evaluation.max_digits
+            or self.blocks_done > self.evaluation.problems_per_cell
+            or (total != self.blocks_done).any()
+            or (exact > total).any()
+        ):
+            raise ValueError("'exact', 'total' and 'blocks_done' contradict each other")
+        return self
