@@ -1,4 +1,4 @@
-"""Figures, tables and the report of grids. Never imports torch.
+"""Figures, tables and the report of what `compare` computes. Reads no run, never imports torch.
 
 style.py        letters, colours and the page that all figures share; saving of figures
 heatmap.py      grids of two axes side by side, and the difference of two
