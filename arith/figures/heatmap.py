@@ -23,12 +23,11 @@ from tape_arith.arith.figures.captions import Panel
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.lengths import axis_label, operand, ticks, unit
 from tape_arith.arith.figures.lines import compose as compose_lines
-from tape_arith.arith.scoring.axes import REGION_WORDS, Bools, Region, ScoredAxis
+from tape_arith.arith.scoring.axes import REGION_WORDS, Region, ScoredAxis
 from tape_arith.arith.scoring.grid import Floats
-from tape_arith.arith.scoring.statistics import false_discovery, two_proportion
+from tape_arith.arith.scoring.statistics import cell_means, significant_cells
 
 _DIFFERENCES = "vlag"
-_DISCOVERY_RATE = 0.05
 _FAINTEST = 0.17
 """Distance from the middle of _DIFFERENCES: no significant difference looks grey or white."""
 _OUTLINE: dict[str, Any] = {
@@ -143,7 +142,10 @@ def compose(
     place = layout(len(shown), width, columns)
     names = [labels[grids[0].name] for grids in shown]
     means = [cell_means(grids) for grids in shown]
-    note = [captions.footnote(shown, labels), _short_words(lengths) if place.brief else "", order]
+    note = [captions.footnote(shown, labels), order]
+    if place.brief:
+        sides = f"Axes: {unit(lengths[0])} of the operands. " if operand(lengths[0]) else ""
+        note.insert(1, sides + _SHORT_WORDS)
     handles = [Patch(label="trained lengths", **_OUTLINE)]
     if compared:
         words = ["no significant difference (FDR 5 %, these runs only)"]
@@ -182,27 +184,6 @@ def compose(
         if compared:
             _draw_difference(axes[-1], shown, names, 100 * (means[0] - means[1]), place)
     return figure
-
-
-def _short_words(lengths: Lengths) -> str:
-    sides = f"Axes: {unit(lengths[0])} of the operands. " if operand(lengths[0]) else ""
-    return sides + _SHORT_WORDS
-
-
-def cell_means(grids: Panel) -> Floats:
-    """Return float64 of the grid's shape: the mean of exact match over seeds, for each cell."""
-    return np.asarray(np.mean([grid.accuracy for grid in grids], axis=0), dtype=np.float64)
-
-
-def significant(one: Panel, other: Panel) -> Bools:
-    """Return bool of the grid's shape: the cells in which two encodings differ significantly.
-
-    Problems are pooled over seeds and taken as independent. Both encodings answered the same
-    problems, but a grid holds only counts, so they cannot be paired.
-    """
-    counts = [sum(grid.exact for grid in one), sum(grid.total for grid in one)]
-    counts += [sum(grid.exact for grid in other), sum(grid.total for grid in other)]
-    return false_discovery(two_proportion(*counts), _DISCOVERY_RATE)
 
 
 def difference_limit(points: Floats) -> int:
@@ -257,12 +238,12 @@ def _draw_difference(
     ax: Axes, panels: Sequence[Panel], names: Sequence[str], points: Floats, place: Layout
 ) -> None:
     """Draw the first encoding minus the second; cells are grey without a significant difference."""
-    limit, lengths = difference_limit(points), panels[0][0].axes
+    (first, second), limit = panels, difference_limit(points)
+    lengths = first[0].axes
     mesh = _paint(ax, points, difference_colours(), (-limit, limit), lengths)
-    ones = np.ma.masked_array(np.ones(points.shape), mask=significant(panels[0], panels[1]))
+    ones = np.ma.masked_array(np.ones(points.shape), mask=significant_cells(first, second))
     ax.pcolormesh(ones, cmap=ListedColormap([style.PALE]), vmin=0, vmax=1, rasterized=True)
     _label_axes(ax, lengths, place, left=place.columns == 1, bottom=True)
-    first, second = panels
     means = place.means
     words = [captions.difference_line(first, second, region, means) for region in means]
     name = " \N{MINUS SIGN} ".join(names)

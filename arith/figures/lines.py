@@ -13,8 +13,7 @@ from tape_arith.arith.figures import captions, style
 from tape_arith.arith.figures.captions import NBSP, Panel
 from tape_arith.arith.figures.lengths import axis_label, ticks
 from tape_arith.arith.scoring.axes import REGION_WORDS, Region, ScoredAxis
-from tape_arith.arith.scoring.grid import Floats
-from tape_arith.arith.scoring.statistics import student_t, wilson
+from tape_arith.arith.scoring.statistics import cell_intervals, cell_means
 
 _MOST_LINES = 6
 """The most lines that one panel shows."""
@@ -79,20 +78,6 @@ def compose(
     return figure
 
 
-def interval(panel: Panel) -> tuple[Floats, Floats]:
-    """Return the ends of the 95 % interval at each length, clipped to 0..1.
-
-    Student t over seeds; for one seed Wilson's over problems, as in `over_seeds`.
-    """
-    if len(panel) == 1:
-        return wilson(panel[0].exact, panel[0].total)
-    intervals = map(student_t, zip(*(grid.accuracy for grid in panel), strict=True))
-    # None would be the interval of fewer than two seeds.
-    ends = [(each.low, each.high) for each in intervals if each is not None]
-    low, high = np.array(ends).T
-    return low, high
-
-
 def _legend_line(panel: Panel, labels: Mapping[str, str], brief: bool) -> str:
     mark, words = captions.convergence(panel), _BRIEF if brief else REGION_WORDS
     line = f"{labels[panel[0].name]}: {captions.mean_line(panel, 'out_of_distribution', words)}"
@@ -102,10 +87,9 @@ def _legend_line(panel: Panel, labels: Mapping[str, str], brief: bool) -> str:
 def _draw(ax: Axes, panel: Panel, look: Mapping[str, Any]) -> None:
     """Draw the mean over seeds as a line, and its interval as a band."""
     lengths = panel[0].axes[0].lengths
-    low, high = interval(panel)
+    low, high = cell_intervals(panel)
     ax.fill_between(lengths, low, high, color=look["color"], alpha=0.12, linewidth=0, zorder=2)
-    mean = np.mean([grid.accuracy for grid in panel], axis=0)
-    ax.plot(lengths, mean, linewidth=1.1, zorder=3, **look)
+    ax.plot(lengths, cell_means(panel), linewidth=1.1, zorder=3, **look)
 
 
 def _finish(ax: Axes, axis: ScoredAxis, title: str) -> None:

@@ -176,14 +176,43 @@ def false_discovery(p: NDArray[Any], rate: float = 0.05) -> Bools:
     return significant
 
 
+def cell_means(grids: Sequence[Grid]) -> Floats:
+    """Return float64 of the grid's shape: the mean of exact match over seeds, for each cell."""
+    return np.asarray(np.mean([grid.accuracy for grid in grids], axis=0), dtype=np.float64)
+
+
+def cell_intervals(grids: Sequence[Grid]) -> tuple[Floats, Floats]:
+    """Return the ends of each cell's 95 % interval, of the grid's shape, clipped to 0..1.
+
+    Student t over seeds; for one seed Wilson's over problems, as in `over_seeds`.
+    """
+    if len(grids) == 1:
+        return wilson(grids[0].exact, grids[0].total)
+    intervals = map(student_t, zip(*(grid.accuracy for grid in grids), strict=True))
+    # None would be the interval of fewer than two seeds.
+    ends = [(each.low, each.high) for each in intervals if each is not None]
+    low, high = np.array(ends).T
+    return low, high
+
+
+def significant_cells(one: Sequence[Grid], other: Sequence[Grid]) -> Bools:
+    """Return bool of the grid's shape: the cells in which two encodings differ significantly.
+
+    The false discovery rate is 5 %. Problems are pooled over seeds and taken as independent. Both
+    encodings answered the same problems, but a grid holds only counts, so they cannot be paired.
+    """
+    counts = [sum(grid.exact for grid in one), sum(grid.total for grid in one)]
+    counts += [sum(grid.exact for grid in other), sum(grid.total for grid in other)]
+    return false_discovery(two_proportion(*counts))
+
+
 def by_length(grids: Sequence[Grid]) -> dict[int, float]:
     """Return exact match by the digits of the longest operand, averaged over the seeds in `grids`.
 
     That of L is the mean over all cells whose longest operand has L digits; for two operands these
     are 2 L - 1 cells. Of lists only those count that have no more numbers than trained.
     """
-    accuracy = np.mean([grid.accuracy for grid in grids], axis=0)
-    axes = grids[0].axes
+    accuracy, axes = cell_means(grids), grids[0].axes
     lengths = cell_lengths(axes)
     longest = longest_digits(axes, lengths)
     limits = [axis.tested if axis.counts == "digits" else axis.trained for axis in axes]

@@ -16,10 +16,11 @@ from matplotlib.text import Text
 
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.figures.captions import footnote
-from tape_arith.arith.figures.heatmap import compose, layout, significant
+from tape_arith.arith.figures.heatmap import compose, layout
 from tape_arith.arith.figures.lengths import ticks
 from tape_arith.arith.figures.style import save
 from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.scoring.statistics import significant_cells
 from tests.helpers.figures import assert_texts_are_apart
 from tests.helpers.made_grids import LISTS, drawn, flat
 
@@ -113,7 +114,7 @@ def test_cells_without_a_significant_difference_are_grey() -> None:
     one, other = panel("fire"), panel("tape")
     for made in one:
         made.exact[7, 1] = 90
-    assert np.argwhere(significant(one, other)).tolist() == [[7, 1]]
+    assert np.argwhere(significant_cells(one, other)).tolist() == [[7, 1]]
     figure = compose([one, other])
     assert np.argwhere(np.ma.getmaskarray(values(figure.axes[2], 1))).tolist() == [[7, 1]]
     assert mesh(compose([other, panel("rope")]).axes[2]).get_clim() == (-10, 10)

@@ -12,10 +12,9 @@ import pytest
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures import captions
-from tape_arith.arith.figures.heatmap import cell_means, significant
 from tape_arith.arith.figures.report.content import content
 from tape_arith.arith.figures.report.page import page
-from tape_arith.arith.scoring.statistics import wilson
+from tape_arith.arith.scoring.statistics import cell_means, significant_cells, wilson
 from tests.helpers.pages import HOSTILE, Page, data, grid, logs, report, run, with_costs
 
 
@@ -49,7 +48,7 @@ def test_intervals_and_differences_are_those_of_python() -> None:
     places = [e["name"] for e in numbers["encodings"]]
     sign = 1 if places == ["fire", "rope"] else -1
     pair = numbers["pairs"]["mean"]["0 1"]
-    marked = significant(fire, rope)
+    marked = significant_cells(fire, rope)
     assert 0 < marked.sum() < 36 and pair["limit"] == 80
     bits = np.unpackbits(np.frombuffer(base64.b64decode(pair["cells"]), np.uint8))[:36]
     assert np.array_equal(bits, marked.ravel())

@@ -9,15 +9,10 @@ import numpy as np
 import pytest
 
 from tape_arith.arith.figures.captions import signed
-from tape_arith.arith.figures.heatmap import (
-    cell_means,
-    difference_colours,
-    difference_limit,
-    significant,
-)
+from tape_arith.arith.figures.heatmap import difference_colours, difference_limit
 from tape_arith.arith.figures.report.page import write
 from tape_arith.arith.figures.style import PALE
-from tape_arith.arith.scoring.statistics import wilson
+from tape_arith.arith.scoring.statistics import cell_means, significant_cells, wilson
 from tests.helpers.browser import NAMES, Browser, browser, executable
 from tests.helpers.made_grids import BITS, drawn
 from tests.helpers.pages import HOSTILE, grid, logs, report, run, with_costs
@@ -130,7 +125,7 @@ def check_difference(page: Browser, panels: dict[str, Any], places: dict[str, in
         choose(page, "one", places[first])
         choose(page, "other", places[second])
         one, other = panels[first], panels[second]
-        points, marked = 100 * (cell_means(one) - cell_means(other)), significant(one, other)
+        points, marked = 100 * (cell_means(one) - cell_means(other)), significant_cells(one, other)
         for cells in (marked, ~marked):
             i, j = np.argwhere(cells)[-1] + 1
             colour = pixel(page, "#difference-map", i, j)

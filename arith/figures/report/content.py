@@ -18,20 +18,16 @@ from tape_arith.arith.figures import captions, style
 from tape_arith.arith.figures.board import Board
 from tape_arith.arith.figures.captions import Panel
 from tape_arith.arith.figures.curves import by_seed
-from tape_arith.arith.figures.heatmap import (
-    cell_means,
-    difference_colours,
-    difference_limit,
-    significant,
-)
-from tape_arith.arith.figures.lengths import (
-    cell,
-    cell_pattern,
-    longest_words,
-)
-from tape_arith.arith.figures.lines import interval
+from tape_arith.arith.figures.heatmap import difference_colours, difference_limit
+from tape_arith.arith.figures.lengths import cell, cell_pattern, longest_words
 from tape_arith.arith.scoring.axes import REGION_WORDS, Region, region_mask, shape
-from tape_arith.arith.scoring.statistics import over_seeds, wilson
+from tape_arith.arith.scoring.statistics import (
+    cell_intervals,
+    cell_means,
+    over_seeds,
+    significant_cells,
+    wilson,
+)
 
 _PARTS: Mapping[int, tuple[Region, ...]] = {
     1: ("in_distribution", "out_of_distribution"),
@@ -145,7 +141,7 @@ def _bands(grids: Panel) -> dict[str, list[float]]:
     """Return the ends of the interval at each length, for grids of one axis."""
     if len(grids[0].axes) > 1:
         return {}
-    low, high = interval(grids)
+    low, high = cell_intervals(grids)
     return {"low": list(map(_rounded, low)), "high": list(map(_rounded, high))}
 
 
@@ -168,7 +164,7 @@ def _pairs(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
         if grids
     ]
     for (i, one, first, means), (j, other, second, other_means) in combinations(made, 2):
-        differs = significant(one, other)
+        differs = significant_cells(one, other)
         pairs[f"{i} {j}"] = {
             "limit": difference_limit(100 * (first - second)),
             "cells": base64.b64encode(np.packbits(differs).tobytes()).decode(),
