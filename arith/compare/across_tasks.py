@@ -12,7 +12,6 @@ from tape_arith.arith.compare.panels import (
     Excluded,
     Panels,
     choose_group,
-    grid_differences,
     nothing_scored,
     panels_of,
     parse_names,
@@ -26,6 +25,7 @@ from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.lengths import trained_and_tested
 from tape_arith.arith.figures.rows import Row, rows
 from tape_arith.arith.runs.folder import find_grids
+from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 
@@ -52,7 +52,7 @@ def across_tasks(
     chosen, left_out = _choose_presets(grids, tasks)
     for task, preset in chosen.items():
         members = [grid for grid in grids if grid.preset == preset]
-        alike, excluded = choose_group(members, [], grid_differences, nothing)
+        alike, excluded = choose_group(members, [], differences, nothing)
         left_out += [Excluded(f"{task}, {runs}", reason) for runs, reason in excluded]
         panels = panels_of(alike)
         shown[task, preset] = panels

@@ -151,7 +151,7 @@ def select_panels(
     shown, excluded = choose_group(
         grids,
         wanted,
-        grid_differences,
+        differences,
         lambda: nothing_scored(root, evaluation_set, preset, named, grids),
     )
     if read_all:
@@ -167,11 +167,6 @@ def select_panels(
     if partial := [grid for grid in partial if grid.preset == shown[0].preset]:
         excluded.append(Excluded(_listed(partial), "scored in part"))
     return panels_of(shown, wanted), excluded
-
-
-def grid_differences(one: Grid, other: Grid) -> str:
-    """Return in words why two grids must not stand side by side; "" if they may."""
-    return "; ".join(differences(one, other))
 
 
 def panels_of(grids: Iterable[Grid], names: Iterable[str] = ()) -> Panels:

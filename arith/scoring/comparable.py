@@ -16,12 +16,12 @@ def check_comparable(grids: Sequence[Grid]) -> None:
             run, first = (f"{each.name} seed {each.seed}" for each in (grid, grids[0]))
             raise UsageError(
                 f"one figure needs one preset, budget and evaluation set, and {run} differs from "
-                f"{first} ({'; '.join(words)}): draw them apart, or train and score them alike"
+                f"{first} ({words}): draw them apart, or train and score them alike"
             )
 
 
-def differences(one: Grid, other: Grid) -> list[str]:
-    """Return why two grids must not share a figure, as in ["steps 2000, not 1000"]; [] if none."""
+def differences(one: Grid, other: Grid) -> str:
+    """Return why two grids must not share a figure, as in "steps 2000, not 1000"; "" if none."""
     facts, other_facts = _facts(one), _facts(other)
     words = []
     for key in dict.fromkeys([*facts, *other_facts]):
@@ -36,7 +36,7 @@ def differences(one: Grid, other: Grid) -> list[str]:
             words.append(f"evaluation set {str(value)[:8]}, not {str(other_value)[:8]}")
         else:
             words.append(f"{key.replace('_', ' ')} {value}, not {other_value}")
-    return list(dict.fromkeys(words))
+    return "; ".join(dict.fromkeys(words))
 
 
 def is_same_run(one: Grid, other: Grid) -> bool:
