@@ -114,10 +114,13 @@ class TaskTable:
         return table[chosen_heads(columns, table)] if columns else table
 
     def _texts(self, line: Line) -> dict[str, str]:
-        cells = {task: cell_text(line.cells.get(task)) for task in self.tasks}
+        rows = {task: line.cells.get(task) for task in self.tasks}
         return {
             "encoding": self.label(line),
-            **{f"{task}, %": text for task, text in cells.items()},
+            **{
+                f"{task}, %": row.percent("out_of_distribution") + _signs(row) if row else "-"
+                for task, row in rows.items()
+            },
             "mean rank": self.rank_text(line, 2),
         }
 
@@ -143,7 +146,11 @@ class TaskTable:
                 "rank": line.ranks.get(task),
                 "mean_rank": line.mean_rank,
                 "ranked_in": len(line.ranks),
-                **_shared(line.cells[task]),
+                **{
+                    name: value
+                    for name, value in flat(line.cells[task]).items()
+                    if not name.startswith(("one_longer", "both_longer"))  # not of all tasks
+                },
             }
             for section in self.sections
             for line in section.rows
@@ -168,18 +175,9 @@ class TaskTable:
         ]
 
 
-def cell_text(row: Row | None) -> str:
-    """Return a cell of the table: "18.2 ± 3.1", with signs for one seed and for not converged."""
-    if row is None:
-        return "-"
-    signs = ONE_SEED * (len(row.seeds) == 1) + "*" * (row.mark is not None)
-    return row.percent("out_of_distribution") + signs
-
-
-def _shared(row: Row) -> dict[str, object]:
-    """Return the columns of `flat` that the rows of all tasks have."""
-    longer = ("one_longer", "both_longer")
-    return {name: value for name, value in flat(row).items() if not name.startswith(longer)}
+def _signs(row: Row) -> str:
+    """Return the signs behind a mean: for one seed, for not converged."""
+    return ONE_SEED * (len(row.seeds) == 1) + "*" * (row.mark is not None)
 
 
 # ---- tables ------------------------------------------------------------------------------------
@@ -303,8 +301,7 @@ def _draw_cell(ax: Axes, x: int, y: float, row: Row | None, width: float) -> Non
     if row.mark:
         colour, ink = style.PALE, style.GREY
     ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
-    text = f"{100 * mean:.1f}" + ONE_SEED * (len(row.seeds) == 1) + "*" * (row.mark is not None)
-    shown, size = style.fit(text, 0.95 * width, _LETTERS)
+    shown, size = style.fit(f"{100 * mean:.1f}{_signs(row)}", 0.95 * width, _LETTERS)
     _write(ax, x + 0.5, y, shown, color=ink, fontsize=size)
 
 
