@@ -93,16 +93,12 @@ def final_answer_shares(
         problems = concatenate([bucket.problems(index, index + 1) for index in indices])
         keys = np.concatenate([bucket.keys(index, index + 1) for index in indices])
         decoded = greedy_answers(decoder, problems, keys, hardware)
+        firsts = problems.starts + problems.prompt_lengths
+        ends = problems.starts + problems.lengths
         right = [
-            task.final_answer(answer) == task.final_answer(expected)
-            for answer, expected in zip(decoded, _expected(problems), strict=True)
+            task.final_answer(answer) == task.final_answer(problems.tokens[first:end].tolist())
+            for answer, first, end in zip(decoded, firsts, ends, strict=True)
         ]
         shares[f"final_answers_{region}_distribution"] = float(np.mean(right))
         shares[f"final_answers_{region}_distribution_of"] = float(len(right))
     return shares
-
-
-def _expected(problems: Problems) -> list[list[int]]:
-    firsts = problems.starts + problems.prompt_lengths
-    lasts = problems.starts + problems.lengths
-    return [problems.tokens[first:last].tolist() for first, last in zip(firsts, lasts, strict=True)]

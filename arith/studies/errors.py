@@ -162,13 +162,6 @@ def _is_one_number(task: Task[Any]) -> bool:
     return task.digit_order == "reversed" and answer.removesuffix("-").isdecimal()
 
 
-def _place_words(study: Study) -> str:
-    """Say what `place` counts."""
-    if _is_one_number(_task(study)):
-        return "place of the first wrong token (0: least significant)"
-    return "place of the first wrong token (0: first)"
-
-
 def _counts(study: Study, region: Region, by: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Count wrong answers and all answers, over all seeds: one row per value of `by`, one column
     per label."""
@@ -203,11 +196,11 @@ def to_markdown(study: Study) -> str:
         title = f"Wrong answers by place of their first wrong token, {REGION_WORDS[region]}"
         if len(wrong):
             tables[title] = markdown(_shares(wrong, wrong * 0 + wrong.sum()), 0)
-    texts = [f"{title}\n\n{text}\n" for title, text in tables.items()]
-    zero = "the least significant digit" if _is_one_number(_task(study)) else "the first token"
+    texts, task = [f"{title}\n\n{text}\n" for title, text in tables.items()], _task(study)
+    zero = "the least significant digit" if _is_one_number(task) else "the first token"
     legend = (
         "The first error is the token at which greedy decoding first leaves the right answer; "
-        f"place 0 is {zero}. {_BY_CHANCE if _has_decimals(_task(study)) else ''}"
+        f"place 0 is {zero}. {_BY_CHANCE if _has_decimals(task) else ''}"
         "Counts of all seeds together."
     )
     return "".join([*texts, f"{legend} {study.source}\n"])
@@ -290,7 +283,8 @@ def figures(study: Study) -> dict[str, Figure]:
         ax.set_xlabel("length of the longest carry chain")
         finish(ax, f"exact, {REGION_WORDS[region]}")
     _draw_places(places_ax, study, last, has_places)
-    places_ax.set_xlabel(_place_words(study))
+    zero = "least significant" if one_number else "first"
+    places_ax.set_xlabel(f"place of the first wrong token (0: {zero})")
     finish(places_ax, f"first error, {REGION_WORDS[last]}")
     for ax in (*upper, places_ax):
         ax.yaxis.set_major_formatter(percent_tick)
