@@ -16,14 +16,14 @@ from tape_arith.arith.compare.panels import (
     warn_excluded,
 )
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.figures.curves import COLUMNS, Study
+from tape_arith.arith.figures.curves import COLUMNS, Curves
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
 from tape_arith.arith.runs.folder import check_one_source, preset_folder, read_grids
 from tape_arith.arith.scoring.axes import Axes
 from tape_arith.models.names import Name, parse
 
 
-def study(root: Path, names: str = ALL, preset: str | None = None) -> Study:
+def study(root: Path, names: str = ALL, preset: str | None = None) -> Curves:
     """Return the curves of the runs of `names` below `root`, finished or not.
 
     Only runs that were trained alike are shown; others are named on stderr. Raises UsageError as
@@ -48,7 +48,7 @@ def study(root: Path, names: str = ALL, preset: str | None = None) -> Study:
     order = wanted or list(dict.fromkeys(run.name for run in shown))
     shown.sort(key=lambda run: (order.index(run.name), run.seed))
     first = shown[0].record
-    return Study(
+    return Curves(
         {name: [run.seed for run in shown if run.name == name] for name in order},
         first.preset,
         first.settings,
@@ -91,7 +91,7 @@ def _no_runs(
 
 
 def curve_rows(runs: Iterable[tuple[str, int, Sequence[Mapping[str, Any]]]]) -> pd.DataFrame:
-    """Return `Study.rows`; each of `runs` is (encoding, seed, lines of metrics.jsonl).
+    """Return `Curves.rows`; each of `runs` is (encoding, seed, lines of metrics.jsonl).
 
     Steps that not all seeds of an encoding have are left out: else neighbouring points would be
     means over different runs.
@@ -127,6 +127,6 @@ def _numbers(line: Mapping[str, Any]) -> Iterator[tuple[str, int, float | None]]
             yield f"state {measure}", layer, value
 
 
-def figure_path(root: Path, study: Study) -> Path:
+def figure_path(root: Path, content: Curves) -> Path:
     """Return the default path of a figure of curves: beside the runs of its preset."""
-    return preset_folder(root, study.preset) / f"curves-{join_names(list(study.seeds))}.png"
+    return preset_folder(root, content.preset) / f"curves-{join_names(list(content.seeds))}.png"

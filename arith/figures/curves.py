@@ -31,7 +31,7 @@ _WIDTH, _ROW, _PANEL = 7.2, 1.95, 1.7
 
 
 @dataclass(frozen=True)
-class Study:
+class Curves:
     """The curves of comparable runs, and the settings that these runs have in common.
 
     `rows` has one number in each row, with the columns of `COLUMNS`, for the steps that all seeds
@@ -78,16 +78,15 @@ def by_seed(rows: pd.DataFrame) -> dict[tuple[str, str, int], pd.DataFrame]:
     return curves
 
 
-def to_json(study: Study) -> str:
+def to_json(content: Curves) -> str:
     """Format all curves as JSON, a list per column of `rows`; `schema` counts changes of keys."""
-    axes = [axis._asdict() for axis in study.axes]
-    content = {"schema": 2, **study.__dict__, "axes": axes, "rows": study.rows.to_dict("list")}
-    return json_text(content)
+    axes, rows = [axis._asdict() for axis in content.axes], content.rows.to_dict("list")
+    return json_text({"schema": 2, **content.__dict__, "axes": axes, "rows": rows})
 
 
 @style.styled()
 def compose(
-    study: Study,
+    content: Curves,
     *,
     labels: Mapping[str, str] | None = None,
     width: float | None = None,
@@ -99,15 +98,15 @@ def compose(
     An encoding that has a state begins a new row of panels. `labels` has the names to print
     (`display_names`).
     """
-    labels = labels or display_names(study.seeds)
+    labels = labels or display_names(content.seeds)
     width = width or _WIDTH
     columns = min(3, columns or max(1, int(width / _PANEL)))
-    rows, curves, end = study.rows, by_seed(study.rows), study.scale_end
+    rows, curves, end = content.rows, by_seed(content.rows), content.scale_end
     states = rows[rows.quantity.str.startswith("state ")]
-    measured = {name: states.quantity[states.encoding == name].unique() for name in study.seeds}
+    measured = {name: states.quantity[states.encoding == name].unique() for name in content.seeds}
     contextual = [name for name, quantities in measured.items() if len(quantities)]
     colours = sns.color_palette("flare", int(states.part.max()) if contextual else 0)
-    looks = style.line_styles(study.seeds)
+    looks = style.line_styles(content.seeds)
     handles = [Line2D([], [], label=labels[name], **look) for name, look in looks.items()]
     last = max(rows.step.max() if len(rows) else 0, 1)
     outside = f"exact match (to {100 * end:g}{NBSP}%)" if end < 1 else "exact match"
@@ -115,7 +114,7 @@ def compose(
     beside = columns == 3  # the legend of layers stands beside the two panels of a state
     needed = -(-np.array([3] + [2] * len(contextual)) // columns)
     height = min(_ROW, 0.55 + 0.62 * width / columns) * sum(needed) + 0.15 * len(contextual)
-    note = footnote(study, labels) if caption else ""
+    note = footnote(content, labels) if caption else ""
     figure = style.page(width, height, note, handles if beside else handles + layers)
     rows_of_axes = figure.subplots(sum(needed), columns, squeeze=False)
     axes = [block.ravel() for block in np.split(rows_of_axes, np.cumsum(needed)[:-1])]
@@ -197,21 +196,21 @@ def _set_logarithmic(ax: Axes) -> None:
     ax.yaxis.set_minor_formatter(NullFormatter())
 
 
-def footnote(study: Study, labels: Mapping[str, str] | None = None) -> str:
+def footnote(content: Curves, labels: Mapping[str, str] | None = None) -> str:
     """Describe the runs, quantities and bands of the figure; `labels` has the names to print."""
-    labels = labels or display_names(study.seeds)
-    rows, end = study.rows, study.scale_end
-    seeds = {labels[name]: numbers for name, numbers in study.seeds.items()}
+    labels = labels or display_names(content.seeds)
+    rows, end = content.rows, content.scale_end
+    seeds = {labels[name]: numbers for name, numbers in content.seeds.items()}
     counts = set(map(len, seeds.values()))
     band = "One run each: no band says how much seeds differ."
     if counts != {1}:
         band = "Lines: means over seeds; bands: from the lowest to the highest seed, no interval."
         band += " A line without a band is one run." * (1 in counts)
     scored = set(rows.encoding[rows.quantity == "out_of_distribution"])
-    without = ", ".join(labels[name] for name in study.seeds if name not in scored)
-    trained, tested = f"{study.trained_digits} digits", f"{study.tested_digits} digits"
+    without = ", ".join(labels[name] for name in content.seeds if name not in scored)
+    trained, tested = f"{content.trained_digits} digits", f"{content.tested_digits} digits"
     cells = "cell of some lengths"
-    if axes := study.axes:
+    if axes := content.axes:
         trained = measured(axes, [axis.trained for axis in axes])
         tested = measured(axes, [axis.tested for axis in axes])
         cells = "pair of lengths" if len(axes) > 1 else "length"
@@ -233,8 +232,8 @@ def footnote(study: Study, labels: Mapping[str, str] | None = None) -> str:
     ]
     so_far = f" So far: {', '.join(behind)} steps." if behind else ""
     return (
-        f"Task {study.task}, trained to {trained} "
-        f"(preset {preset_words(study.preset, study.settings)}), {describe_seeds(seeds)}. "
+        f"Task {content.task}, trained to {trained} "
+        f"(preset {preset_words(content.preset, content.settings)}), {describe_seeds(seeds)}. "
         f"{band} Loss: of the training problems since the point before. In distribution: held-out "
         f"problems of the trained lengths. {grid}{so_far} Nothing is selected by these curves."
     )

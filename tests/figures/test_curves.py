@@ -9,7 +9,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from tape_arith.arith.compare.curves import curve_rows
-from tape_arith.arith.figures.curves import Study, compose, footnote
+from tape_arith.arith.figures.curves import Curves, compose, footnote
 from tape_arith.arith.scoring.axes import digit_pairs
 from tests.helpers.figures import assert_nothing_is_cut_off, words
 
@@ -34,11 +34,11 @@ def run(
     return name, seed, lines
 
 
-def study(*runs: Any) -> Study:
+def study(*runs: Any) -> Curves:
     seeds: dict[str, list[int]] = {}
     for name, seed, _ in runs:
         seeds.setdefault(name, []).append(seed)
-    return Study(
+    return Curves(
         seeds, "mini", {"steps": 300}, "addition", 8, 16, curve_rows(runs), digit_pairs(8, 16)
     )
 
@@ -52,7 +52,7 @@ TAPE = run(
 )
 
 
-def panels(study: Study) -> dict[str, Axes]:
+def panels(study: Curves) -> dict[str, Axes]:
     return {ax.get_title(loc="left"): ax for ax in compose(study).axes}
 
 

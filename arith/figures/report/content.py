@@ -65,7 +65,7 @@ class Report:
     """For each row of the leaderboard, in order, the grids of its encoding, one per seed."""
     runs: Sequence[Run]
     curves: pd.DataFrame
-    """As `Study.rows`, with encodings in the order of the leaderboard."""
+    """As `Curves.rows`, with encodings in the order of the leaderboard."""
     command: str
     """The command line that writes this page again."""
 
