@@ -24,7 +24,7 @@ import pandas as pd
 
 from tape_arith.arith.compare.across_tasks import across_tasks
 from tape_arith.arith.compare.leaderboard import build_board
-from tape_arith.arith.compare.panels import ALL, parse_names
+from tape_arith.arith.compare.panels import ALL, panels_of, parse_names
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import Failure as Failure  # offered beside the functions
 from tape_arith.arith.errors import UsageError
@@ -224,9 +224,7 @@ def heatmap(
     if grids:
         if len(grids) < len(pe):
             raise UsageError("a heatmap is of grids or of names, not of both")
-        names = dict.fromkeys(grid.name for grid in grids)
-        panels = [[grid for grid in grids if grid.name == name] for name in names]
-        panels = sort_panels(panels, seed) if sort else panels
+        panels = sort_panels(panels_of(grids), seed) if sort else panels_of(grids)
     else:
         listed = _joined([str(name) for name in pe] if not isinstance(pe, str) else pe)
         problems = EvaluationSet(known_split(split), max_digits)
