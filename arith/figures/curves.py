@@ -103,17 +103,17 @@ def compose(
     columns = min(3, columns or max(1, int(width / _PANEL)))
     rows, curves, end = content.rows, by_seed(content.rows), content.scale_end
     states = rows[rows.quantity.str.startswith("state ")]
-    measured = {name: states.quantity[states.encoding == name].unique() for name in content.seeds}
-    contextual = [name for name, quantities in measured.items() if len(quantities)]
-    colours = sns.color_palette("flare", int(states.part.max()) if contextual else 0)
+    quantities = {name: states.quantity[states.encoding == name].unique() for name in content.seeds}
+    measures = {name: each for name, each in quantities.items() if len(each)}
+    colours = sns.color_palette("flare", int(states.part.max()) if measures else 0)
     looks = style.line_styles(content.seeds)
     handles = [Line2D([], [], label=labels[name], **look) for name, look in looks.items()]
     last = max(rows.step.max() if len(rows) else 0, 1)
     outside = f"exact match (to {100 * end:g}{NBSP}%)" if end < 1 else "exact match"
     layers = _layer_handles(colours)
     beside = columns == 3  # the legend of layers stands beside the two panels of a state
-    needed = -(-np.array([3] + [2] * len(contextual)) // columns)
-    height = min(_ROW, 0.55 + 0.62 * width / columns) * sum(needed) + 0.15 * len(contextual)
+    needed = -(-np.array([3] + [2] * len(measures)) // columns)
+    height = min(_ROW, 0.55 + 0.62 * width / columns) * sum(needed) + 0.15 * len(measures)
     note = footnote(content, labels) if caption else ""
     figure = style.page(width, height, note, handles if beside else handles + layers)
     rows_of_axes = figure.subplots(sum(needed), columns, squeeze=False)
@@ -131,11 +131,11 @@ def compose(
         lines = [(curves[name, quantity, 0], look) for name, look in looks.items()]
         _draw_panel(ax, lines, title, label, last, top)
     _set_logarithmic(axes[0][0])
-    for number, name in enumerate(contextual, start=1):
+    for row, name in zip(axes[1:], measures, strict=True):
         space = 72 * width / columns - 43
         shown, size = style.fit(labels[name], space, style.LETTERS + 0.5, "bold")
         bold: dict[str, Any] = {"fontsize": size, "fontweight": "bold", "loc": "left", "pad": 4}
-        for ax, quantity in zip(axes[number][:2], measured[name], strict=False):
+        for ax, quantity in zip(row[:2], measures[name], strict=False):
             title, unit = _MEASURES.get(quantity, (quantity.removeprefix("state "), ""))
             lines = [
                 (curves[name, quantity, layer], {"color": colour})
@@ -144,7 +144,7 @@ def compose(
             ax.set_axis_on()
             _draw_panel(ax, lines, "", unit, last)
             ax.set_title(f"{shown}\n{title}", **bold)
-    if contextual and beside:
+    if measures and beside:
         look: dict[str, Any] = {"loc": "upper left", "frameon": False, "borderaxespad": 0.0}
         axes[1][2].legend(handles=layers, fontsize=style.LETTERS, handlelength=1.6, **look)
     return figure
