@@ -7,5 +7,5 @@ axes.py            the axes of a grid, and the regions of its cells
 grid.py            counts of each cell, their means over regions
 grid_document.py   the keys of a grid's file, and what must hold between them
 comparable.py      which grids may stand in one figure
-statistics.py      intervals over seeds, tests between encodings, lengths solved
+statistics.py      intervals and tests over seeds, of regions and of cells; lengths solved
 """
