@@ -23,7 +23,8 @@ from tape_arith.arith.figures.captions import Panel
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.lengths import axis_label, operand, ticks, unit
 from tape_arith.arith.figures.lines import compose as compose_lines
-from tape_arith.arith.scoring.axes import REGION_WORDS, Region, ScoredAxis
+from tape_arith.arith.scoring.axes import REGION_WORDS, Region
+from tape_arith.arith.scoring.axes import Axes as Lengths  # matplotlib has Axes too
 from tape_arith.arith.scoring.grid import Floats
 from tape_arith.arith.scoring.statistics import cell_means, significant_cells
 
@@ -47,10 +48,6 @@ _SMALLEST, _LARGEST = 0.75, 2.6
 """Least and greatest side of a panel, in inches."""
 _LONGEST = 9.6
 """Greatest height of all rows of panels, in inches, unless columns are given."""
-
-
-Lengths = tuple[ScoredAxis, ...]
-"""The axes of a grid; `Axes` are those of matplotlib here."""
 
 
 class Layout(NamedTuple):
