@@ -6,16 +6,22 @@ a second computation can tell, as with Python's integers.
 n  problems
 """
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import UsageError
+from tape_arith.arith.tasks.families.numbers import Int64
 from tape_arith.arith.tasks.families.tokens import BLANK, DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.registry import load_task, locate_task, parse_task, task_hash
-from tape_arith.arith.tasks.task import Problems, concatenate
+from tape_arith.arith.tasks.task import Problems, Task, concatenate
 from tape_arith.models.locate import Location
 from tape_arith.models.promises import Check, ContractReport, outcome_of
 
@@ -42,6 +48,18 @@ def _each(problems: Problems) -> Iterator[tuple[bytes, bytes]]:
         problems.starts, ends, problems.starts + problems.lengths, strict=True
     ):
         yield problems.tokens[start:end].tobytes(), problems.tokens[end:stop].tobytes()
+
+
+def _asked_and_made(name: str, digits: int, count: int) -> tuple[Int64, Problems]:
+    """Return the lengths that problems were asked for, int64[n, axes], and these problems."""
+    bucket = _bucket(name, digits)
+    return bucket.axis_lengths(0, count), bucket.problems(0, count)
+
+
+def _prompt_sizes(problems: Problems, task: Task[Any]) -> Int64:
+    """Return the tokens of each prompt without blanks, separators and markers: int64[n]."""
+    left_out = bytes([BLANK, *map(task.vocabulary.token, task.separators + task.format.symbols)])
+    return np.array([len(prompt.translate(None, left_out)) for prompt, _ in _each(problems)])
 
 
 def check_builds(name: str) -> None:
@@ -83,6 +101,8 @@ def check_bounds(name: str) -> None:
     problems, task = _problems(name), load_task(name)
     lengths = _bucket(name).axis_lengths(0, _COUNT)
     bounds = task.prompt_bound(lengths)
+    for part, bound in (("prompt", bounds), ("answer", task.answer_bound(lengths))):
+        assert bound.dtype.kind in "iu", f"{part}_bound has {bound.dtype}, not whole numbers"
     for part, actual, bound in (
         ("prompt", problems.prompt_lengths, bounds),
         ("problem", problems.lengths, problems.final_lengths),
@@ -112,18 +132,28 @@ def check_final_length(name: str) -> None:
 
 
 def check_lengths(name: str) -> None:
-    """Longer problems have longer prompts, on each axis.
+    """A prompt has a token for each digit of its lengths, and longer problems have longer prompts.
 
-    Usually: `draw` takes no notice of `lengths`; an axis in the wrong column of `lengths`.
+    Usually: `draw` takes no notice of `lengths`, or caps them; an axis in the wrong column of
+    `lengths`.
     """
-    problems, task = _problems(name), load_task(name)
-    sizes = np.array([len(prompt.replace(bytes([BLANK]), b"")) for prompt, _ in _each(problems)])
-    lengths = problems.axis_lengths
+    task, made = load_task(name), [_asked_and_made(name, _DIGITS, _COUNT)]
+    with suppress(UsageError):  # `any length` says so
+        made.append(_asked_and_made(name, _LONG, 50))
+    for lengths, problems in made:
+        digits = lengths[:, [axis.counts == "digits" for axis in task.axes]].sum(axis=1)
+        sizes = _prompt_sizes(problems, task)
+        worst = int(np.argmin(sizes - digits))
+        assert sizes[worst] >= digits[worst], (
+            f"a prompt of {sizes[worst]} tokens, without blanks and separators, at the lengths "
+            f"{lengths[worst].tolist()}"
+        )
+    lengths, problems = made[0]
+    sizes = _prompt_sizes(problems, task)
     for axis, declared in enumerate(task.axes):
         other_lengths = np.delete(lengths, axis, axis=1)
-        alike = (other_lengths == other_lengths.min(axis=0)).all(
-            axis=1
-        )  # padding hides what is shorter
+        # Padding hides what is shorter than the longest.
+        alike = (other_lengths == other_lengths.min(axis=0)).all(axis=1)
         shortest, longest = (
             sizes[alike & (lengths[:, axis] == extreme)].mean()
             for extreme in (lengths[:, axis].min(), lengths[:, axis].max())
@@ -161,6 +191,30 @@ def check_slices(name: str) -> None:
     for field in ("tokens", "lengths", "prompt_lengths", "axis_lengths"):
         same = np.array_equal(getattr(together, field), getattr(apart, field))
         assert same, f"other {field.replace('_', ' ')} when made in parts"
+
+
+def check_processes(name: str) -> str | None:
+    """Another process makes the same problems.
+
+    Usually: numpy's own random numbers, drawn when the file is read; the hash of a text or the
+    order of a set, which differ from process to process.
+    """
+    if locate_task(parse_task(name).name).is_builtin:
+        return "its problems are frozen in the tests"
+    own = problems_hash(name)
+    if own != problems_hash(name):
+        return "they differ in one process already"
+    code = f"from {__name__} import problems_hash; print(problems_hash({name!r}))"
+    paths = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    other = subprocess.run([sys.executable, "-c", code], env=paths, capture_output=True, text=True)
+    assert other.returncode == 0, other.stderr.strip().rpartition("\n")[2]
+    assert other.stdout.strip() == own, "it makes other problems"
+    return None
+
+
+def problems_hash(name: str) -> str:
+    """Return a hash of the problems that the checks draw."""
+    return _bucket(name).sha256(_COUNT)
 
 
 def check_answers(name: str) -> None:
@@ -205,7 +259,7 @@ def check_any_length(name: str) -> str | None:
 
 CHECKS: tuple[Check[str], ...] = (
     *(check_tokens, check_bounds, check_final_length, check_lengths, check_cells),
-    *(check_slices, check_answers, check_reading, check_any_length),
+    *(check_slices, check_processes, check_answers, check_reading, check_any_length),
 )
 
 

@@ -65,7 +65,7 @@ SLIPS = {
 """,
     "lengths": """
     def draw(self, lengths, halves, most):
-        return super().draw(np.minimum(lengths, 1), halves, most)
+        return super().draw(np.minimum(lengths, 20), halves, most)
 """,
     "cells": """
     def problems(self, drawn, lengths, format_halves):
@@ -76,6 +76,14 @@ SLIPS = {
     def draw(self, lengths, halves, most):
         string = super().draw(lengths, halves, most)
         string.values[:, 0] = np.random.default_rng().integers(10, size=len(lengths))
+        return string
+""",
+    "processes": """
+    first = np.random.default_rng().permutation(10).astype(np.uint8)
+
+    def draw(self, lengths, halves, most):
+        string = super().draw(lengths, halves, most)
+        string.values[:, 0] = self.first[string.values[:, 0]]
         return string
 """,
     "answers": """
@@ -125,7 +133,7 @@ def test_axes_that_no_grid_has_are_refused(axes: str, here: Path) -> None:
 
 def test_it_is_checked_by_name_and_by_file(here: Path) -> None:
     write()
-    assert done("check", "mine.py:Mine").out.endswith("10 of 10 checks hold\n")
+    assert done("check", "mine.py:Mine").out.endswith("11 of 11 checks hold\n")
     assert done("check", "sort:pad=true").out.startswith("sort:pad=true\n  holds  builds: It is")
     write("\n    def read(self, written):\n        return {}[written]\n")
     assert "KeyError: '3014' (line 22 of mine.py)" in refused("check", "mine.py:Mine")

@@ -44,7 +44,10 @@ class Vocabulary:
     def token(self, symbol: str) -> int:
         """Return the id of a symbol. Raises ValueError if the vocabulary lacks it."""
         if symbol not in self.names:
-            raise ValueError(f"no token for {symbol!r}: the vocabulary has {SYMBOLS + self.own!r}")
+            raise ValueError(
+                f"no token for {symbol!r}: the vocabulary has {SYMBOLS + self.own!r}; `symbols` "
+                "names others that a task has"
+            )
         return self.names.index(symbol)
 
     def decode(self, ids: Iterable[int]) -> str:
