@@ -163,7 +163,7 @@ def board_of(
     by_name = {panel[0].name: panel for panel in panels}
     ordered = sections(panels)
     rows = {row.encoding: row for members in ordered.values() for row in members}
-    tests, num_tests = significance_tests(rows, by_name)
+    tests, num_tests = _significance_tests(rows, by_name)
     first = panels[0][0]
     if costs and key(first) not in runs:
         raise Failure(f"{first.name} has no run.json that tells its size: leave --costs out")
@@ -226,7 +226,7 @@ def label_board(board: Board, panels: Panels, own: Mapping[str, str] | None = No
     )
 
 
-def significance_tests(
+def _significance_tests(
     rows: Mapping[str, Row], panels: Mapping[str, Panel]
 ) -> tuple[dict[str, dict[str, Comparison]], int]:
     """Test each encoding against the references; return the tests and the number of different ones.

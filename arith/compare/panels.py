@@ -141,7 +141,7 @@ def select_panels(
     read_all = runs is not None or not named
     every_grid = find_grids(root, preset, None if read_all else named, evaluation_set)
     if task is not None:
-        every_grid = of_task(task, every_grid)
+        every_grid = _of_task(task, every_grid)
     grids = [grid for grid in every_grid if grid.complete]
     partial = [grid for grid in every_grid if not grid.complete]
     for grid in partial:
@@ -177,7 +177,7 @@ def panels_of(grids: Iterable[Grid], names: Iterable[str] = ()) -> Panels:
     return [panel for panel in panels.values() if panel]
 
 
-def of_task(task: str, grids: Sequence[Grid]) -> list[Grid]:
+def _of_task(task: str, grids: Sequence[Grid]) -> list[Grid]:
     """Return the grids of a task. Raises UsageError if there are others but none of it."""
     with suppress(UsageError):  # a task that is not on this machine keeps its text
         task = str(parse_task(task))
