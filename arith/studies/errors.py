@@ -254,28 +254,11 @@ def figures(study: Study) -> dict[str, Figure]:
         Line2D([], [], label=name, **style, **_LINE) for name, style in styles.items()
     ]
     handles += [Patch(color=colours[kind], label=words) for kind, words in kinds.items()]
-    sentences = ["Answers decoded greedily up to their first error."]
-    if has_chains:
-        sentences.append(
-            f"Bars on exact match: Wilson's 95{NBSP}% intervals over problems, too narrow where "
-            "seeds are pooled on the same ones; chains of a length with fewer than "
-            f"{_FEWEST} answers are in the table alone, and each scale has its own end."
-        )
     one_number = _is_one_number(task)
     has_places = one_number and isinstance(task, TwoOperands)
-    if has_places:
-        sentences.append("Dashed: to its left the places that trained operands have.")
-    if has_chains and one_number:
-        sentences.append(
-            "A lost last carry ends too early, an invented one does not end; one less and one "
-            "more, modulo 10, are what a lost or invented carry leaves; by chance two of nine "
-            "wrong digits are off by one."
-        )
-    elif _has_decimals(task):
-        sentences.append("One less and one more are modulo 10: by chance two of nine wrong digits.")
-    note = " ".join([*sentences, study.source])
+    note = _figure_note(task, has_chains, one_number, has_places)
     lower = max(2.2, 0.3 * len(styles) + 0.8)
-    figure = page(6.0, 2.0 * has_chains + lower, note, handles)
+    figure = page(6.0, 2.0 * has_chains + lower, f"{note} {study.source}", handles)
     heights = (2.0, lower) if has_chains else (lower,)
     *upper, places_ax, kinds_ax = figure.subplots(len(heights), 2, height_ratios=heights).flat
     for ax, region in zip(upper, study.regions, strict=False):
@@ -295,6 +278,27 @@ def figures(study: Study) -> dict[str, Figure]:
     kinds_ax.set_xlabel("share of wrong answers")
     finish(kinds_ax, f"kind of the first error, {REGION_WORDS[last]}", grid="x")
     return {"": figure}
+
+
+def _figure_note(task: Task[Any], has_chains: bool, one_number: bool, has_places: bool) -> str:
+    sentences = ["Answers decoded greedily up to their first error."]
+    if has_chains:
+        sentences.append(
+            f"Bars on exact match: Wilson's 95{NBSP}% intervals over problems, too narrow where "
+            "seeds are pooled on the same ones; chains of a length with fewer than "
+            f"{_FEWEST} answers are in the table alone, and each scale has its own end."
+        )
+    if has_places:
+        sentences.append("Dashed: to its left the places that trained operands have.")
+    if has_chains and one_number:
+        sentences.append(
+            "A lost last carry ends too early, an invented one does not end; one less and one "
+            "more, modulo 10, are what a lost or invented carry leaves; by chance two of nine "
+            "wrong digits are off by one."
+        )
+    elif _has_decimals(task):
+        sentences.append("One less and one more are modulo 10: by chance two of nine wrong digits.")
+    return " ".join(sentences)
 
 
 def _draw_chains(ax: Axes, study: Study, region: Region) -> None:
