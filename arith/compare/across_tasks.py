@@ -25,9 +25,11 @@ from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.lengths import trained_and_tested
 from tape_arith.arith.figures.rows import Row, rows
 from tape_arith.arith.runs.folder import find_grids
+from tape_arith.arith.runs.record import presets
 from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.tasks.registry import tasks as known_tasks
 
 
 def across_tasks(
@@ -100,6 +102,8 @@ def _choose_presets(grids: Sequence[Grid], tasks: str) -> tuple[dict[str, str], 
     chosen: dict[str, str] = {}
     for name in sorted(encodings) if named == [ALL] else named:
         if name not in encodings and name not in task_of:
+            if name in [*known_tasks(), *presets()]:
+                raise UsageError(f"no run of {name} is scored here: {', '.join(task_of)} are")
             raise unknown("scored task or preset", name, [*encodings, *task_of])
         task = task_of.get(name, name)
         counts = {preset: len(names) for preset, names in sorted(encodings[task].items())}

@@ -19,6 +19,7 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.figures.curves import COLUMNS, Curves
 from tape_arith.arith.runs.command_lines import other_run_roots, train_command
 from tape_arith.arith.runs.folder import check_one_source, preset_folder, read_grids
+from tape_arith.arith.runs.record import check_task
 from tape_arith.arith.scoring.axes import Axes
 from tape_arith.models.names import Name, parse
 
@@ -79,6 +80,7 @@ def _no_runs(
     root: Path, named: Sequence[Name], preset: str | None, trained: set[str]
 ) -> UsageError:
     """Return the error for missing runs, with a command that makes one."""
+    check_task(preset)
     untrained = (name for name in named if str(name) not in trained)
     missing = next(untrained, named[-1] if named else parse("rope"))
     encoding = f" of {missing}" if named else ""

@@ -16,7 +16,7 @@ from tape_arith.arith.runs.command_lines import (
     train_command,
 )
 from tape_arith.arith.runs.folder import RunFolder, find_grids, find_runs, preset_folder
-from tape_arith.arith.runs.record import Environment, RunRecord, is_preset, load_preset
+from tape_arith.arith.runs.record import Environment, RunRecord, check_task, is_preset, load_preset
 from tape_arith.arith.scoring.comparable import differences
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
@@ -266,6 +266,7 @@ def nothing_scored(
     named  the encodings that are asked for; none: all
     grids  what is scored
     """
+    check_task(preset)
     if not named:
         command = " ".join(["tape-arith score RUN", *evaluation_set.options])
         if evaluation_set == DEFAULT_SET:

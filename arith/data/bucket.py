@@ -189,13 +189,15 @@ def _check_operands(task: Task[Any], max_operands: int) -> None:
     shortest = [axis.shortest for axis in task.axes if axis.counts == "operands"]
     if not shortest and max_operands:
         raise UsageError(
-            f"task {task.name} has no number of operands: leave trained_operands and "
-            "tested_operands out, or at 0"
+            f"task {task.name} has no number of operands, as in {max_operands}: set "
+            "trained_operands and tested_operands to 0, or take a preset of this task "
+            "(`tape-arith list`)"
         )
     if shortest and not shortest[0] <= max_operands <= MOST_DIGITS:
         raise UsageError(
             f"task {task.name} has {shortest[0]} to {MOST_DIGITS} operands, not {max_operands}: "
-            "set trained_operands and tested_operands"
+            "set trained_operands and tested_operands, or take a preset of this task "
+            "(`tape-arith list`)"
         )
 
 

@@ -145,6 +145,11 @@ class Manifest(Identity):
         lacks its task or version, or if a file is missing or has the wrong size.
         """
         path = directory / FILE
+        if directory.is_file():
+            raise UsageError(
+                f"{directory} is a file, and a dataset is a folder: tape-arith generate without "
+                "--format makes one"
+            )
         if not path.exists():
             raise UsageError(
                 f"{directory} holds no finished dataset (no {FILE}): "

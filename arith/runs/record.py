@@ -57,6 +57,13 @@ def known_preset(name: str | None) -> str | None:
     return preset_of(own, task) if at else own
 
 
+def check_task(preset: str | None) -> None:
+    """Raise UsageError if this machine lacks the task of PRESET@TASK."""
+    task = (preset or "").partition("@")[2]
+    if task:
+        parse_task(task)
+
+
 def is_preset(name: str) -> bool:
     """Tell whether this installation has the preset of a PRESET or PRESET@TASK."""
     return name.partition("@")[0] in presets()

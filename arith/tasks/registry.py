@@ -28,6 +28,7 @@ from tape_arith.models.names import NamePart, read_part
 _TASKS = Path(__file__).parent
 _NOT_TASKS = {"task", "registry"}
 """The files of this folder that define none."""
+_FAMILIES = "TwoOperands, OneString or ListOfNumbers"
 
 
 @contextmanager
@@ -138,8 +139,11 @@ def load_task(text: str) -> Task[Any]:
         and (key == place.class_name if place.class_name else value.__module__ == module.__name__)
     ]
     if len(leaves) != 1:
-        wanted = f"the task '{place.class_name}'" if place.class_name else "exactly one task"
-        raise UsageError(f"{place} must define {wanted}, not {len(leaves)}")
+        if place.class_name:
+            raise UsageError(f"{place} is no task: derive it from a family, as from {_FAMILIES}")
+        raise UsageError(f"{place} must define exactly one task, not {len(leaves)}")
+    if not hasattr(leaves[0], "version"):
+        raise UsageError(f"{place} has no version: write `version = 1` in the class")
     options: dict[str, Value] = dict(part.options)
     try:
         task: Task[Any] = cast(Any, leaves[0])(**options)

@@ -126,7 +126,8 @@ class Config(Strict):
         if self.tested_operands < self.trained_operands:
             raise UsageError(
                 f"tested_operands={self.tested_operands} does not cover the "
-                f"{self.trained_operands} trained operands: test with as many or more"
+                f"{self.trained_operands} trained operands: set it to as many or more, or both to "
+                "0 if the task is not on lists"
             )
 
     def with_settings(self, settings: Mapping[str, Any]) -> "Config":

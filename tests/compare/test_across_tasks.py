@@ -167,6 +167,7 @@ def test_the_command_and_its_forms(root: Path, tmp_path: Path) -> None:
     assert only["preset"] == "mini-sort"
     for task in ("srot", "copy,srot"):
         assert "did you mean 'sort'?" in refused(*command, task)
+    assert "no run of parity is scored here" in refused(*command, "parity,sotr")
     assert "name tasks and presets there" in refused(*command, "all", "--preset", "mini")
 
 

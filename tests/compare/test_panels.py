@@ -38,6 +38,9 @@ def test_missing_runs_name_the_commands_that_make_them(comparison: Path) -> None
     (weights / "final.safetensors").rename(weights / "latest.safetensors")
     assert "tape-arith train runs/mini/tape/seed-0" in refused("heatmap", "--compare", "tape")
     assert "paper-20" in refused("heatmap", "--compare", "fire", "--preset", "paper-20")
+    for command in ("heatmap", "curves"):
+        line = refused(command, "--compare", "fire", "--preset", "mini@sotr")
+        assert "unknown task 'sotr': did you mean 'sort'?" in line
     assert "tape-arith train --pe fire" in refused("heatmap", "--compare", "fire", "--runs", "no")
     done("score", "runs/mini/rope/seed-0", "--with", "yarn")
     shutil.rmtree(FIRE)  # another way of scoring does not stand in for it

@@ -176,6 +176,8 @@ def test_a_task_that_cannot_be_is_refused(command: list[str], here: Path) -> Non
         }.items():
             line = refused(*command, "--preset", "mini", "--task", task, *settings()[2:])
             assert message in line, line
+        line = refused(*command, "--preset", "mini@sort", "--task", "addition")
+        assert "--preset mini@sort and --task addition name two tasks" in line
         both = ["--task", "copy", "--set", "task=reverse"]
         assert "--task is copy and --set task=reverse" in refused(*command, *settings(), *both)
 
@@ -187,6 +189,8 @@ def test_a_dataset_of_another_task_is_refused(here: Path) -> None:
     task = ["--task", "no_carry.py:NoCarry"]
     for chosen in (["--task", "addition:pad=true"], task):
         done("generate", *settings(), *chosen, "--count", 64)
+    line = refused("train", "--pe", "rope", *settings(), "--data", file)
+    assert "no_carry.py is a file, and a dataset is a folder" in line
     data = Path("data/no_carry.py@NoCarry-bucket-2")
     padded = Path("data/addition@pad=true-bucket-2")
     with untouched(here):
