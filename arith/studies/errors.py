@@ -33,7 +33,7 @@ from tape_arith.arith.figures.style import (
     series_styles,
     styled,
 )
-from tape_arith.arith.scoring.axes import REGION_WORDS, Ints, Region
+from tape_arith.arith.scoring.axes import REGION_WORDS, Bools, Ints, Region
 from tape_arith.arith.scoring.score import ROWS_A_CHUNK, Outcome, probed_threshold, score
 from tape_arith.arith.scoring.statistics import wilson
 from tape_arith.arith.studies.inputs import StudiedRuns
@@ -56,11 +56,13 @@ KINDS = {
     "other_digit": "another digit",
     "no_digit": "no digit",
     "for_symbol": "digit for a symbol",
+    "other_symbol": "another symbol",
 }
-"""Kinds of a first error. Digits are one less or more in decimal numbers alone."""
+"""Kinds of a first error. Digits are one less or more in decimal numbers alone; symbols are what
+stands between digits or before them, or letters and signs of a task of one's own."""
 _WRONG_LENGTH, _OFF_BY_ONE = ["ended_early", "went_on"], ["one_less", "one_more"]
 # Lengths in one hue, digits in another, so that the two halves of a bar are seen first.
-_COLOURS = ("#b35806", "#f1a340", "#053061", "#4393c3", "#c6dbef", "#999999", "#5e3c99")
+_COLOURS = ("#b35806", "#f1a340", "#053061", "#4393c3", "#c6dbef", "#999999", "#5e3c99", "#b2abd2")
 _FEWEST = 50
 """Minimum number of answers, over all seeds, for a point of the figure; the table has all. If no
 chain length has so many, the length with the most answers is drawn."""
@@ -123,9 +125,10 @@ def first_errors(
     kinds = {
         EXACT: outcome.first_wrong < 0,
         "ended_early": predicted == EOS,
-        "no_digit": (predicted < DIGIT_ZERO) | (predicted >= DIGIT_ZERO + 10),
         "went_on": right == EOS,
-        "for_symbol": (right < DIGIT_ZERO) | (right >= DIGIT_ZERO + 10),
+        "other_symbol": ~_is_digit(right) & ~_is_digit(predicted),
+        "no_digit": ~_is_digit(predicted),
+        "for_symbol": ~_is_digit(right),
         "one_less": decimals & (difference == 9),
         "one_more": decimals & (difference == 1),
     }
@@ -140,8 +143,20 @@ def first_errors(
     )
 
 
+def _is_digit(tokens: Ints) -> Bools:
+    return (tokens >= DIGIT_ZERO) & (tokens < DIGIT_ZERO + 10)
+
+
+def _example_answer(task: Task[Any]) -> str:
+    return task.text(task.example).partition("=")[2]
+
+
+def _has_digits(task: Task[Any]) -> bool:
+    return any(map(str.isdecimal, _example_answer(task)))
+
+
 def _has_decimals(task: Task[Any]) -> bool:
-    return task.digit_order is not None and task.base == 10
+    return task.digit_order is not None and task.base == 10 and _has_digits(task)
 
 
 def _task(study: Study) -> Task[Any]:
@@ -150,16 +165,16 @@ def _task(study: Study) -> Task[Any]:
 
 def _shown_kinds(study: Study) -> dict[str, str]:
     """Return the kinds of errors that answers to the task can have, with their words."""
-    absent = [] if _has_decimals(_task(study)) else _OFF_BY_ONE
-    if "for_symbol" not in set(study.rows.error):
-        absent = [*absent, "for_symbol"]
-    return {kind: words for kind, words in KINDS.items() if kind not in absent}
+    task, seen = _task(study), set(study.rows.error)
+    possible = {*_WRONG_LENGTH, *(("other_digit", "no_digit") if _has_digits(task) else ())}
+    possible |= {*_OFF_BY_ONE} if _has_decimals(task) else set()
+    return {kind: words for kind, words in KINDS.items() if kind in possible | seen}
 
 
 def _is_one_number(task: Task[Any]) -> bool:
     """Tell whether token k of an answer is the digit of place k."""
-    answer = task.text(task.example).partition("=")[2]
-    return task.digit_order == "reversed" and answer.removesuffix("-").isdecimal()
+    digits = _example_answer(task).removesuffix("-")
+    return task.digit_order == "reversed" and digits.isdecimal()
 
 
 def _counts(study: Study, region: Region, by: str) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -230,6 +245,8 @@ def _kinds_table(study: Study, region: Region) -> pd.DataFrame:
         "wrong digit": (digits, wrong),
         "off by one, of wrong digits": (off_by_one, digits),
     }
+    if not _has_digits(_task(study)):
+        del shares["wrong digit"]
     if not _has_decimals(_task(study)):
         del shares["off by one, of wrong digits"]
     facts = {"seeds": [", ".join(map(str, seeds)) for seeds in study.seeds.values()]}
@@ -268,6 +285,7 @@ def figures(study: Study) -> dict[str, Figure]:
     _draw_places(places_ax, study, last, has_places)
     zero = "least significant" if one_number else "first"
     places_ax.set_xlabel(f"place of the first wrong token (0: {zero})")
+    places_ax.set_ylabel("share of wrong answers")
     finish(places_ax, f"first error, {REGION_WORDS[last]}")
     for ax in (*upper, places_ax):
         ax.yaxis.set_major_formatter(percent_tick)
