@@ -29,7 +29,14 @@ from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import Failure as Failure  # offered beside the functions
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs import folder as folders
-from tape_arith.arith.runs.record import RunRecord, TrainOptions, known_preset, load_preset
+from tape_arith.arith.runs.record import (
+    RunRecord,
+    TrainOptions,
+    known_preset,
+    load_preset,
+    preset_of,
+)
+from tape_arith.arith.runs.run import Run as PlannedRun
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import Stopper, say
@@ -148,18 +155,9 @@ def train(
         say(reason)
     config = load_preset(preset).with_settings({k: str(value) for k, value in settings.items()})
     options = TrainOptions(data=None if data is None else Path(data))
+    run = PlannedRun(parse(pe), seed, preset_of(preset, config.task), config, Path(runs))
     with _stopping() as should_stop:
-        folder = train_run(
-            Path(runs),
-            preset,
-            config,
-            parse(pe),
-            seed,
-            options,
-            fresh=fresh,
-            should_stop=should_stop,
-        )
-    return Run(folder.path)
+        return Run(train_run(run, options, fresh=fresh, should_stop=should_stop).path)
 
 
 def find_runs(runs: str | Path = "runs") -> list[Run]:

@@ -50,11 +50,11 @@ def command(
     use_threads(threads)
     name, config = chosen_config(preset, settings, task)
     from tape_arith.arith.data.dataset import FILE
+    from tape_arith.arith.runs.run import Run
     from tape_arith.arith.sweeps.engines.local import local_engine
     from tape_arith.arith.sweeps.jobs import plan, run_jobs
     from tape_arith.arith.sweeps.run_sweep import check_runs, draw_comparison
     from tape_arith.arith.sweeps.slots import choose_slots
-    from tape_arith.arith.sweeps.sweep import Run
     from tape_arith.arith.terminal import say
 
     if (datasets / FILE).exists():

@@ -98,6 +98,7 @@ def command(
     use_threads(threads)
     options = train_options(backend, compiled, no_curves, track, data, on_nonfinite)
     from tape_arith.arith.runs.folder import existing_run
+    from tape_arith.arith.runs.run import Run
     from tape_arith.arith.runs.score import score_run
     from tape_arith.arith.runs.train import (
         continue_run,
@@ -123,12 +124,10 @@ def command(
             source = None if init_from is None else existing_run(init_from)
             origin = None if source is None else source.record()
             name, config = chosen_config(preset, settings, task, like=origin)
+            if seed is None:
+                seed = 0 if origin is None else origin.seed
             folder = train_run(
-                runs,
-                name,
-                config,
-                names[0],
-                seed if seed is not None else 0 if origin is None else origin.seed,
+                Run(names[0], seed, name, config, runs),
                 options,
                 source=source,
                 only_positional=only_positional,

@@ -13,11 +13,11 @@ Facts are read from the files, never from their names. Never imports torch.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tape_arith.arith.data.bucket import EVALUATION
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
@@ -28,20 +28,7 @@ from tape_arith.arith.runs.record import TASK, Environment, RunRecord, Timings
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.terminal import say
-from tape_arith.arith.training.config import Config
 from tape_arith.models.names import Encoding, Name, NamePart
-
-
-class ExpectedRun(NamedTuple):
-    """Facts that the record of a run must match; otherwise the run's files do not count."""
-
-    encoding: str
-    seed: int
-    config: Config
-
-    def matches(self, record: RunRecord) -> bool:
-        """Tell whether `record` is of this run, and task and encoding are unchanged since then."""
-        return self == (record.encoding, record.seed, record.config) and record.is_current
 
 
 @dataclass(frozen=True)
@@ -131,13 +118,6 @@ class RunFolder:
         """Tell whether the run has a grid, complete or not, but no weights in its folder."""
         return not (self.final.exists() or self.checkpoints()) and self.has_results()
 
-    def matching_record(self, expected: ExpectedRun) -> RunRecord | None:
-        """Return the record if it can be read and is of the `expected` run."""
-        with suppress(Failure):
-            record = self.record()
-            return record if expected.matches(record) else None
-        return None
-
     def is_trained(self, record: RunRecord) -> bool:
         """Tell whether training is over; if the weights are absent, a complete grid shows it."""
         return self.finished() or (not self.unfinished() and self.is_scored(record))
@@ -151,8 +131,8 @@ class RunFolder:
                     return True
         return False
 
-    def train_progress(self, expected: ExpectedRun | None = None) -> Progress:
-        """Return how far training is, from the files; empty for a run other than `expected`."""
+    def train_progress(self, matches: Callable[[RunRecord], bool] | None = None) -> Progress:
+        """Return how far training is, from the files; empty unless the record `matches`."""
         running = activity(self.path) == "train"
         if not self.exists():
             return Progress(running=running)
@@ -160,7 +140,7 @@ class RunFolder:
             record, metrics = self.record(), self.metrics()
         except Failure as error:
             return Progress(error=str(error))
-        if expected is not None and not expected.matches(record):
+        if matches is not None and not matches(record):
             return Progress()
         before, last = [_START, _START, *metrics][-2:]
         steps, left = record.config.steps, None
@@ -169,44 +149,6 @@ class RunFolder:
             left = round(float(pace * (steps - last["step"])), 1)
         done = self.is_trained(record)
         return Progress(done, running, last["step"], steps, last.get("loss"), left)
-
-    def score_progress(
-        self,
-        expected: ExpectedRun,
-        extrapolation: str | None,
-        evaluation_set: EvaluationSet = DEFAULT_SET,
-    ) -> Progress:
-        """Return how far one grid of the `expected` run is scored."""
-        file = self.grid_file(extrapolation, evaluation_set)
-        running = activity(self.path) == f"score {file.name}"
-        try:
-            grid = self.matching_grid(expected, extrapolation, evaluation_set)
-        except Failure as error:
-            return Progress(error=str(error))
-        if grid is None:
-            return Progress(running=running)
-        blocks = grid.evaluation["problems_per_cell"]
-        return Progress(grid.complete, running, grid.blocks_done, blocks)
-
-    def matching_grid(
-        self,
-        expected: ExpectedRun,
-        extrapolation: str | None,
-        evaluation_set: EvaluationSet = DEFAULT_SET,
-    ) -> Grid | None:
-        """Return one grid of the `expected` run, as far as it is scored; None for any other.
-
-        Raises Failure if its file is corrupt.
-        """
-        file = self.grid_file(extrapolation, evaluation_set)
-        record = self.matching_record(expected)
-        if record is None or not file.exists():
-            return None
-        grid = Grid.load(file)
-        digits = evaluation_set.max_digits or record.config.tested_digits
-        facts = (grid.extrapolation, grid.split, grid.max_digits)
-        requested = (extrapolation, evaluation_set.split, digits)
-        return grid if record.has_scored(grid) and facts == requested else None
 
     def record(self) -> RunRecord:
         """Read run.json. Raises Failure if there is none or it is corrupt."""

@@ -23,7 +23,7 @@ from tape_arith.arith.runs.environment import (
     environment,
     record_environment,
 )
-from tape_arith.arith.runs.folder import RunFolder, run_folder
+from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.init_from import init_from_record, with_origin, write_first_state
 from tape_arith.arith.runs.metrics import tracked
 from tape_arith.arith.runs.record import (
@@ -31,24 +31,18 @@ from tape_arith.arith.runs.record import (
     RunRecord,
     TrainOptions,
     check_can_continue,
-    preset_of,
     run_sources,
 )
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.runs.weights import TrainingCheckpoints, load_state, save, trained_record
 from tape_arith.arith.terminal import bar, say
-from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup
 from tape_arith.arith.training.step import NotCompilable, is_out_of_memory
 from tape_arith.arith.training.trainer import Line, NotFinite
-from tape_arith.models.names import Name
 
 
 def train_run(
-    root: Path,
-    preset: str,
-    config: Config,
-    name: Name,
-    seed: int,
+    run: Run,
     options: TrainOptions = DEFAULTS,
     *,
     source: RunFolder | None = None,
@@ -57,7 +51,7 @@ def train_run(
     processes: ProcessGroup = SINGLE,
     should_stop: Callable[[], bool],
 ) -> RunFolder:
-    """Train the run of `name` and `seed` below `root`, or continue its training.
+    """Train `run`, or continue its training.
 
     source           a finished run whose weights this one begins from; not needed afterwards
     only_positional  with `source`: whether to train the encoding's own parameters alone
@@ -68,9 +62,8 @@ def train_run(
     """
     origin = None if source is None else trained_record(source)
     if origin is not None:
-        name = with_origin(name, origin, only_positional)
-    preset = preset_of(preset, config.task)
-    folder = run_folder(root, preset, name.encoding, seed)
+        run = replace(run, name=with_origin(run.name, origin, only_positional))
+    folder, config, name, seed = run.folder, run.config, run.name, run.seed
     check_trainable(config, name, options.compute)
     anew, dataset = fresh or not folder.exists(), None
     if options.data is not None:
@@ -88,7 +81,7 @@ def train_run(
     record = RunRecord(
         encoding=str(name.encoding),
         seed=seed,
-        preset=preset,
+        preset=run.preset,
         config=config,
         task_version=config.bucket(seed).version,
         first_steps=config.steps,

@@ -21,9 +21,10 @@ from tape_arith.arith.runs.build import (
     training_tokens,
 )
 from tape_arith.arith.runs.environment import compiles_by_default
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.jobs import Job, done_jobs
 from tape_arith.arith.sweeps.slots import Slots, usable_threads, visible_gpus
-from tape_arith.arith.sweeps.sweep import Run, Sweep
+from tape_arith.arith.sweeps.sweep import Sweep
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer

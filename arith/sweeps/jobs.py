@@ -24,10 +24,10 @@ from tape_arith.arith.files import slug
 from tape_arith.arith.runs.command_lines import init_from_options, score_options
 from tape_arith.arith.runs.folder import Progress, RunFolder
 from tape_arith.arith.runs.record import TrainOptions, changed_settings
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps.engines import Engine
-from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.arith.terminal import Stopper, say
 
 Kind = Literal["generate", "train", "score"]
@@ -77,13 +77,13 @@ class Job:
     def progress(self) -> Progress:
         """Read the progress from the run's files; unknown for `generate`, which looks by itself."""
         if self.kind == "train":
-            return self.folder.train_progress(self.run.expected)
+            return self.folder.train_progress(self.run.matches)
         return self.run.score_progress(self.evaluation_set) if self.kind == "score" else Progress()
 
     def done(self) -> bool:
         """Return whether the files of the job's run say that it is done."""
         if self.kind == "train":  # without reading all metrics
-            record = self.folder.matching_record(self.run.expected)
+            record = self.run.record()
             return record is not None and self.folder.is_trained(record)
         return self.progress().done
 

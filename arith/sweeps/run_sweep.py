@@ -18,13 +18,14 @@ from tape_arith.arith.files import write_text
 from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.runs.build import check_trainable
 from tape_arith.arith.runs.folder import find_grids
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.studies import ablations
 from tape_arith.arith.sweeps.engines import Engine
 from tape_arith.arith.sweeps.engines.worker import JobState, read_state, state_file, write_state
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, Outcome, log_file, run_jobs
-from tape_arith.arith.sweeps.sweep import Run, Sweep, sweep_copy, sweep_folder
+from tape_arith.arith.sweeps.sweep import Sweep, sweep_copy, sweep_folder
 from tape_arith.arith.terminal import Stopper, say
 from tape_arith.arith.training.config import Config
 from tape_arith.models.names import AttentionChoice, Name

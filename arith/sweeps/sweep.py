@@ -25,7 +25,7 @@ group may have fewer of them. Only the learning rate can be tuned.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import chain, product
 from math import prod
 from pathlib import Path
@@ -36,10 +36,8 @@ from pydantic import BeforeValidator, Field
 from tape_arith.arith.data.bucket import EVALUATION, known_split
 from tape_arith.arith.errors import Failure, UsageError, unknown
 from tape_arith.arith.files import Count, InvalidValue, Part, parse_toml, slug, validated
-from tape_arith.arith.runs.folder import ExpectedRun, Progress, RunFolder, run_folder
 from tape_arith.arith.runs.record import known_preset, load_preset, preset_of
-from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
-from tape_arith.arith.scoring.grid import Grid
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training.config import Config
 from tape_arith.models.locate import known_names
 from tape_arith.models.names import Name, parse
@@ -47,55 +45,6 @@ from tape_arith.models.names import Name, parse
 BUNDLED = Path(__file__).parent / "bundled"
 _MOST = 1000
 """Maximum number of seeds or of combinations, so that a typing error cannot fill the memory."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One encoding, with or without an extrapolation, and one seed: trained, then scored."""
-
-    name: Name
-    seed: int
-    preset: str
-    config: Config
-    root: Path
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """The values of the settings that vary in its sweep."""
-
-    @property
-    def folder(self) -> RunFolder:
-        return run_folder(self.root, self.preset, self.name.encoding, self.seed)
-
-    @property
-    def expected(self) -> ExpectedRun:
-        """The facts that the record of the run must hold."""
-        return ExpectedRun(str(self.name.encoding), self.seed, self.config)
-
-    @property
-    def source(self) -> "Run | None":
-        """The run, of the same seed and settings, whose final weights this one starts from."""
-        origin = self.name.encoding.origin
-        return None if origin is None else replace(self, name=Name(origin.encoding))
-
-    def score_progress(self, evaluation_set: EvaluationSet) -> Progress:
-        """Read how far the run is scored on `evaluation_set`."""
-        return self.folder.score_progress(self.expected, self._extrapolation, evaluation_set)
-
-    def complete_grid(self, evaluation_set: EvaluationSet) -> Grid | None:
-        """Return the run's grid on `evaluation_set`; None if it must still be scored."""
-        try:
-            grid = self.folder.matching_grid(self.expected, self._extrapolation, evaluation_set)
-        except Failure:  # corrupt, as `status` says
-            return None
-        if grid is None or not grid.complete:
-            return None
-        if evaluation_set != DEFAULT_SET:
-            grid.usual = self.complete_grid(DEFAULT_SET)
-        return grid
-
-    @property
-    def _extrapolation(self) -> str | None:
-        way = self.name.extrapolation
-        return None if way is None else str(way)
 
 
 @dataclass(frozen=True)

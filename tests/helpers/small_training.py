@@ -13,7 +13,8 @@ from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.record import DEFAULTS, TrainOptions
+from tape_arith.arith.runs.record import DEFAULTS, TrainOptions, preset_of
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.runs.train import train_run
 from tape_arith.arith.training.batches import Source
 from tape_arith.arith.training.config import Config, Schedule
@@ -105,7 +106,8 @@ def run(
 ) -> RunFolder:
     """Train a run below `root`, for `stop` steps if given."""
     more = {"should_stop": stop_after(stop) if stop else never, **more}
-    return train_run(root, "mini", config, parse(name), seed, options, **more)
+    planned = Run(parse(name), seed, preset_of("mini", config.task), config, root)
+    return train_run(planned, options, **more)
 
 
 def perturbed(decoder: Decoder, size: float = 0.2) -> Decoder:

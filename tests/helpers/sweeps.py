@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from tape_arith.arith.runs.record import TrainOptions, load_preset
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.jobs import Job, plan
-from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.models.names import parse
 from tests.helpers.tiny_runs import SETTINGS, Result, contents
 

@@ -19,9 +19,9 @@ from tape_arith.arith.runs.command_lines import (
 )
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import TrainOptions, load_preset
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.evaluation_set import EvaluationSet
 from tape_arith.arith.sweeps.jobs import plan
-from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.models.names import AttentionChoice, parse
 from tests.helpers.tiny_runs import done, settings
 

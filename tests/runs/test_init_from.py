@@ -21,6 +21,7 @@ from tape_arith.arith.runs import weights as checkpoint
 from tape_arith.arith.runs.build import decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.runs.train import continue_run, extend_run, train_run
 from tape_arith.arith.runs.weights import load_state, trained_decoder
 from tape_arith.arith.scoring.grid import Grid
@@ -175,7 +176,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
 
 def train(root: Path, name: str, config: Config = SMALL, **options: Any) -> RunFolder:
     options = {"should_stop": never, **options}
-    return train_run(root, "mini", config, parse(name), 0, **options)
+    return train_run(Run(parse(name), 0, "mini", config, root), **options)
 
 
 def by_hand(source: RunFolder, name: str, *, frozen: bool = False) -> dict[str, Tensor]:
@@ -239,7 +240,8 @@ def test_wrong_sources_are_refused(tmp_path: Path, source: RunFolder) -> None:
 
     def message(name: str, config: Config = SMALL, seed: int = 0, **options: Any) -> str:
         with untouched(tmp_path), pytest.raises(UsageError) as caught:
-            train_run(tmp_path, "mini", config, parse(name), seed, should_stop=never, **options)
+            planned = Run(parse(name), seed, "mini", config, tmp_path)
+            train_run(planned, should_stop=never, **options)
         return str(caught.value)
 
     wider = replace(SMALL, hidden_size=24, head_dim=12)

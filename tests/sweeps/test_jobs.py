@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tape_arith.arith.runs.record import TrainOptions
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps import jobs as module
 from tape_arith.arith.sweeps.engines import local
 from tape_arith.arith.sweeps.engines.local import InProcess
 from tape_arith.arith.sweeps.jobs import Job, JobEnd, done_jobs, plan, run_jobs
-from tape_arith.arith.sweeps.sweep import Run, load_sweep
+from tape_arith.arith.sweeps.sweep import load_sweep
 from tape_arith.arith.terminal import Stopper
 from tape_arith.models.names import AttentionChoice
 from tests.helpers.documents import edit_text

@@ -14,12 +14,13 @@ from tape_arith.arith.runs import environment
 from tape_arith.arith.runs.build import training_flops_a_token, training_tokens
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import TrainOptions, load_preset
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.sweeps import estimate
 from tape_arith.arith.sweeps import slots as slot_choice
 from tape_arith.arith.sweeps.jobs import plan
 from tape_arith.arith.sweeps.run_sweep import choices, scored_grids
-from tape_arith.arith.sweeps.sweep import Run, load_sweep
+from tape_arith.arith.sweeps.sweep import load_sweep
 from tape_arith.models.names import parse
 from tests.helpers.child_processes import processes, start, wait, wait_until
 from tests.helpers.made_grids import interrupt

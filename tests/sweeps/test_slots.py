@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tape_arith.arith.runs.record import TrainOptions, load_preset
+from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps import slots as module
 from tape_arith.arith.sweeps.jobs import Job, plan
 from tape_arith.arith.sweeps.slots import choose_slots
-from tape_arith.arith.sweeps.sweep import Run
 from tape_arith.models.names import parse
 from tests.helpers.tiny_runs import SETTINGS
 

@@ -91,7 +91,8 @@ def perform(job: Job, stopper: Stopper) -> bool:
         ).complete
     origin = name.encoding.origin
     folder = train_run(
-        *(run.root, run.preset, run.config, name, run.seed, options),
+        run,
+        options,
         source=None if run.source is None else run.source.folder,
         only_positional=origin is not None and origin.only_positional,
         should_stop=stopper,
