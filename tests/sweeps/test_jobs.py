@@ -72,6 +72,8 @@ def test_done_jobs_are_read_from_the_files(comparison: Path) -> None:
 class FakeEngine:
     """An engine with any number of slots: one job ends each wait, with the codes it is given."""
 
+    here = True
+
     def __init__(self, slots: int, codes: dict[str, list[int]] | None = None) -> None:
         self.slots, self.codes = slots, codes or {}
         self.running: list[Job] = []

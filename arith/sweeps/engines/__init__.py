@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """Runs jobs at the same time; none of them depends on another that still runs."""
 
+    here: bool
+    """Whether jobs run on this machine: `local_engine` builds such an engine for its jobs."""
+
     @property
     def free(self) -> float:
         """The number of jobs that can be submitted now."""
@@ -45,7 +48,7 @@ def engine_names() -> list[str]:
 
 
 def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
-    """Build the engine `name[:key=value...]`; return None for `local`.
+    """Build the engine `name[:key=value...]`; return None if its jobs run on this machine.
 
     The engine runs up to `slots` jobs at a time (None: as many as it takes). Logs and states are in
     `folder`. Raises UsageError for an unknown name or option, or if its software is missing.
@@ -54,10 +57,8 @@ def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
     location = select("engine", _locations(), name)
     declared = location.declaration()
     options = read_options(text, settings, declared)
-    if declared.name == "local":
-        return None
-    engine: Engine = getattr(location.load(), declared.class_name)(slots, folder, **options)
-    return engine
+    engine = getattr(location.load(), declared.class_name)
+    return None if engine.here else engine(slots, folder, **options)
 
 
 def _locations() -> list[Location]:

@@ -36,6 +36,8 @@ def local_engine(slots: Slots, folder: Path, stopper: Stopper) -> Engine:
 class InProcess:
     """Runs one job at a time in this process."""
 
+    here = True
+
     def __init__(self, stopper: Stopper) -> None:
         self.stopper = stopper
         self.ended: list[JobEnd] = []
@@ -106,6 +108,8 @@ class Subprocesses:
     Each has its share of the threads and, if there are GPUs, one of them, perhaps with others.
     `stop` sends SIGTERM; children then save and exit with 75. They never outlive this process.
     """
+
+    here = True
 
     def __init__(self, slots: Slots, folder: Path) -> None:
         self.slots, self.folder, self.gpus = slots, folder, visible_gpus()

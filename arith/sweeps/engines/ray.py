@@ -23,6 +23,8 @@ class Ray:
     Each job has `cpus` CPUs and `gpus` GPUs (or fractions), and `retries` if its node is lost.
     """
 
+    here = False
+
     def __init__(
         self,
         slots: int | None,

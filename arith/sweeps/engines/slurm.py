@@ -33,6 +33,8 @@ class Slurm:
     options of sbatch are set by its environment variables, such as SBATCH_QOS.
     """
 
+    here = False
+
     def __init__(
         self,
         slots: int | None,
