@@ -95,33 +95,27 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
     """
     folder = sweep_folder(sweep, out)
     written: list[Path] = []
-    families: dict[str, list[list[Grid]]] = {}
 
     def write(stem: str, content: _T, formats: Mapping[str, Callable[[_T], str]]) -> None:
         for ending, to_text in formats.items():
             written.append(folder / f"{stem}.{ending}")
             write_text(written[-1], to_text(content))
 
-    for split in sweep.splits:
-        scored = scored_grids(sweep, out, EvaluationSet(split))
+    scored = {split: list(_scored_panels(sweep, out, split)) for split in sweep.splits}
+    for split, parts in scored.items():
         table: list[Row] = []
-        for combination in sweep.combinations:
-            panels: dict[Config, list[list[Grid]]] = {}
-            for config, panel in choices(sweep, combination.configs, scored):
-                panels.setdefault(config, []).append(panel)
-            preset = {"preset": combination.preset} if len(sweep.presets) > 1 else {}
+        for preset, panels in parts:
             table += ranked(  # ranks hold within a combination
                 replace(row, settings=preset | sweep.settings(config))
                 for config, alike in panels.items()
                 for row in rows(alike)
             )
-            configs = combination.configs
-            if panels and split == EVALUATION and len(configs) == 1 and _is_family(sweep):
-                label = ",".join(filter(None, [*preset.values(), sweep.label(configs[0])]))
-                families["ablations" + f"@{label}" * bool(label)] = panels[configs[0]]
         if table:
             write("table" if split == EVALUATION else f"table@{split}", table, _FORMATS)
-    for stem, alike in families.items():
+    for preset, panels in scored.get(EVALUATION, []) if _is_family(sweep) else []:
+        ((config, alike),) = panels.items()
+        label = ",".join(filter(None, [*preset.values(), sweep.label(config)]))
+        stem = f"ablations@{label}" if label else "ablations"
         members = ablations.families(alike)
         write(stem, members, ablations.FORMATS)
         written.append(folder / f"{stem}.png")
@@ -132,6 +126,19 @@ def write_tables(sweep: Sweep, out: Path) -> list[Path]:
             (folder / name).unlink(missing_ok=True)
         say(f"note: removed {', '.join(stale)} from {folder}: nothing of the sweep is in them")
     return written
+
+
+def _scored_panels(
+    sweep: Sweep, out: Path, split: str
+) -> Iterator[tuple[dict[str, str], dict[Config, list[list[Grid]]]]]:
+    """Yield, for each scored combination, its preset if there are several, and panels by config."""
+    scored = scored_grids(sweep, out, EvaluationSet(split))
+    for combination in sweep.combinations:
+        panels: dict[Config, list[list[Grid]]] = {}
+        for config, panel in choices(sweep, combination.configs, scored):
+            panels.setdefault(config, []).append(panel)
+        if panels:
+            yield {"preset": combination.preset} if len(sweep.presets) > 1 else {}, panels
 
 
 def leaderboard(sweep: Sweep, out: Path) -> Board | None:
@@ -152,7 +159,9 @@ def leaderboard(sweep: Sweep, out: Path) -> Board | None:
 
 
 def _is_family(sweep: Sweep) -> bool:
-    """Return whether most encodings differ only in options from another one of the sweep."""
+    """Tell whether nothing is tuned and most encodings differ only in options from another one."""
+    if len(sweep.combinations[0].configs) > 1:
+        return False
     counts = Counter(str(name).split(":")[0] for name in sweep.names)
     related = sum(count for count in counts.values() if count > 1)
     return 2 * related > len(sweep.names)
