@@ -224,7 +224,7 @@ def heatmap(
             raise UsageError("a heatmap is of grids or of names, not of both")
         panels = sort_panels(panels_of(grids), seed) if sort else panels_of(grids)
     else:
-        listed = _joined([str(name) for name in pe] if not isinstance(pe, str) else pe)
+        listed = _joined(pe)
         problems = EvaluationSet(known_split(split), max_digits)
         panels, sort = heatmap_panels(
             Path(runs), listed, known_preset(preset), problems, seed=seed, sort=sort
@@ -270,9 +270,9 @@ def leaderboard(
     return pd.DataFrame(shown.numbers())
 
 
-def _joined(pe: str | Sequence[str]) -> str:
+def _joined(pe: str | Sequence[object]) -> str:
     """Join encodings by commas, as --pe takes them."""
-    return pe if isinstance(pe, str) else ",".join(pe)
+    return pe if isinstance(pe, str) else ",".join(map(str, pe))
 
 
 def _way(extrapolation: str | None) -> NamePart | None:

@@ -238,16 +238,12 @@ class RunRecord(Strict):
 
         What is not on this machine counts as unchanged, so its results can be read.
         """
-        try:
-            sources = run_sources(self.name, self.config)
-        except UsageError:
-            sources = self.sources
-        if self.sources != sources:
-            return False
-        try:
+        with suppress(UsageError):
+            if self.sources != run_sources(self.name, self.config):
+                return False
+        with suppress(UsageError):
             return self.task_version == load_task(self.config.task).version
-        except UsageError:
-            return True
+        return True
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of run.json."""
