@@ -20,7 +20,7 @@ from tape_arith.arith.compare.panels import (
 from tape_arith.arith.errors import UsageError, unknown
 from tape_arith.arith.figures.across_tasks import Column, Line, TaskTable
 from tape_arith.arith.figures.board import Section
-from tape_arith.arith.figures.captions import chance, source
+from tape_arith.arith.figures.captions import guess_words, recipe, source
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.lengths import trained_and_tested
 from tape_arith.arith.figures.rows import Row, rows
@@ -74,9 +74,10 @@ def across_tasks(
         Column(
             task,
             preset,
+            recipe(panels),
             trained_and_tested(panels[0][0].axes),
             source(panels, labels),
-            chance(panels[0][0]),
+            guess_words(task),
         )
         for (task, preset), panels in shown.items()
     ]

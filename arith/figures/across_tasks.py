@@ -37,17 +37,19 @@ class Column(NamedTuple):
 
     task: str
     preset: str
+    recipe: str
+    """The preset with the settings that differ from it (`captions.recipe`)."""
     lengths: str
     """ "trained to 8 digits and tested to 16" """
     source: str
     """The origin of the numbers, in words (`captions.source`)."""
-    chance: float
-    """Share of problems that the best guess gets right, if it does not fall with length."""
+    guess: str
+    """What the best guess gets right, if it does not fall with length (`captions.guess_words`)."""
 
     def describe(self) -> str:
-        """Return "parity trained to 8 bits and tested to 16 (preset mini-parity, guess 50 %)"."""
-        guess = f", guess {100 * self.chance:.2g}{NBSP}%" if self.chance else ""
-        return f"{self.task} {self.lengths} (preset {self.preset}{guess})"
+        """Return "or trained to 10 bits and tested to 20 (preset mini-or)", with `guess` in it."""
+        guess = f", {self.guess}" if self.guess else ""
+        return f"{self.task} {self.lengths} (preset {self.recipe}{guess})"
 
 
 class Line(NamedTuple):

@@ -156,18 +156,16 @@ def source(panels: Sequence[Panel], labels: Mapping[str, str] | None = None) -> 
     """Describe the task, lengths, problems, evaluation set and seeds in one sentence."""
     labels = labels or {}
     first, evaluation = panels[0][0], panels[0][0].evaluation
-    # All grids have the same settings, but one without a run's record does not name them.
-    settings = next((grid.settings for panel in panels for grid in panel if grid.settings), {})
     seeds = {panel[0].name: [grid.seed for grid in panel] for panel in panels}
     seeds = {labels.get(name, name): numbers for name, numbers in seeds.items()}
     problems = SPLITS.get(first.split, first.split)
     hard = f", {problems}," if problems else ","
     scratchpad = "exact match of the whole answer, scratchpad included, " * has_scratchpad(first)
-    guess = chance(first)
-    guessed = f" (a guess is right in {100 * guess:.2g}{NBSP}%)" if guess else ""
+    guess = guess_words(str(evaluation["task"]))
+    guessed = f" ({guess})" if guess else ""
     return (
         f"Task {evaluation['task']}{hard} {trained_and_tested(first.axes)} "
-        f"(preset {preset_words(first.preset, settings)}), {scratchpad}"
+        f"(preset {recipe(panels)}), {scratchpad}"
         f"{evaluation['problems_per_cell']} problems a {cell(first.axes)}{guessed}, "
         f"evaluation set {evaluation['sha256'][:8]}, {describe_seeds(seeds)}."
     )
@@ -178,15 +176,30 @@ def left_out(excluded: Iterable[tuple[str, str]]) -> list[str]:
     return [f"Left out: {runs}: {reason}." for runs, reason in excluded]
 
 
-def chance(grid: Grid) -> float:
+def recipe(panels: Sequence[Panel]) -> str:
+    """Return the preset of grids with the settings that differ from it, as `preset_words`."""
+    # All grids have the same settings, but one without a run's record does not name them.
+    settings = next((grid.settings for panel in panels for grid in panel if grid.settings), {})
+    return preset_words(panels[0][0].preset, settings)
+
+
+def chance(task: str) -> float | None:
     """Return the share of problems that the best guess gets right; 0 if it falls with length.
 
-    0 too if the task is a file that is not here any more.
+    None if the task is a file that is not here.
     """
     try:
-        return load_task(str(grid.evaluation["task"])).chance
+        return load_task(task).chance
     except UsageError:
-        return 0.0
+        return None
+
+
+def guess_words(task: str) -> str:
+    """Return "a guess is right in 50 %", or "" if that falls with length."""
+    share = chance(task)
+    if share is None:
+        return "what a guess gets is not known without the file of the task"
+    return f"a guess is right in {100 * share:.2g}{NBSP}%" if share else ""
 
 
 def has_scratchpad(grid: Grid) -> bool:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from tape_arith.arith.figures import style
+from tape_arith.arith.figures import captions, style
 from tape_arith.arith.figures.captions import NBSP, describe_seeds, preset_words
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.lengths import measured
@@ -108,6 +108,9 @@ def compose(
     colours = sns.color_palette("flare", int(states.part.max()) if measures else 0)
     looks = style.line_styles(content.seeds)
     handles = [Line2D([], [], label=labels[name], **look) for name, look in looks.items()]
+    guess = captions.chance(content.task)
+    if guess:
+        handles.append(Line2D([], [], label="a guess", **style.GUESS))
     last = max(rows.step.max() if len(rows) else 0, 1)
     outside = f"exact match (to {100 * end:g}{NBSP}%)" if end < 1 else "exact match"
     layers = _layer_handles(colours)
@@ -130,6 +133,8 @@ def compose(
     ):
         lines = [(curves[name, quantity, 0], look) for name, look in looks.items()]
         _draw_panel(ax, lines, title, label, last, top)
+        if guess and top:
+            ax.axhline(guess, zorder=1, **style.GUESS)
     _set_logarithmic(axes[0][0])
     for row, name in zip(axes[1:], measures, strict=True):
         space = 72 * width / columns - 43
@@ -230,10 +235,13 @@ def footnote(content: Curves, labels: Mapping[str, str] | None = None) -> str:
     behind = [
         f"{labels[name]} to {step:,}" for name, step in reached[reached < reached.max()].items()
     ]
+    guess = captions.guess_words(content.task)
+    guessed = f" {guess.capitalize()}." if guess else ""
     so_far = f" So far: {', '.join(behind)} steps." if behind else ""
     return (
         f"Task {content.task}, trained to {trained} "
         f"(preset {preset_words(content.preset, content.settings)}), {describe_seeds(seeds)}. "
         f"{band} Loss: of the training problems since the point before. In distribution: held-out "
-        f"problems of the trained lengths. {grid}{so_far} Nothing is selected by these curves."
+        f"problems of the trained lengths. {grid}{so_far}{guessed} Nothing is selected by these "
+        "curves."
     )

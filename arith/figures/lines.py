@@ -18,7 +18,6 @@ from tape_arith.arith.scoring.statistics import cell_intervals, cell_means
 _MOST_LINES = 6
 """The most lines that one panel shows."""
 _TRAINED = "#ececec"
-_GUESS: Mapping[str, Any] = {"color": style.GREY, "linestyle": ":", "linewidth": 0.8}
 _ALONE, _WIDTH, _PANEL = 4.6, 7.2, 2.3
 """Widths of a page of one panel and of several, and least width of a panel, in inches."""
 _BANDS = f"Bands: the 95{NBSP}% interval at each length."
@@ -53,9 +52,9 @@ def compose(
         for panel in panels
     ]
     note = [captions.footnote(panels, labels), _BANDS, _BRIEF_WORDS * brief, order]
-    guess = captions.chance(panels[0][0])
+    guess = captions.chance(str(panels[0][0].evaluation["task"]))
     if guess:
-        handles.append(Line2D([], [], label="a guess", **_GUESS))
+        handles.append(Line2D([], [], label="a guess", **style.GUESS))
     figure = style.page(
         width,
         rows * (0.5 + min(1.9, 0.5 * width / columns)),
@@ -69,7 +68,7 @@ def compose(
         for panel in (panels[place] for place in group):
             _draw(ax, panel, looks[panel[0].name])
         if guess:
-            ax.axhline(guess, zorder=1, **_GUESS)
+            ax.axhline(guess, zorder=1, **style.GUESS)
         title = f"encodings {group[0] + 1} to {group[-1] + 1}" if brief else ""
         _finish(ax, axis, title)
         ax.set_xlabel(axis_label(axis) if number + columns >= len(groups) else "")

@@ -1,7 +1,7 @@
 """The page, letters, colours and file formats that all figures share."""
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
@@ -29,6 +29,8 @@ MARKERS = "osD^vPX*"
 """A marker for each series, so that series differ in more than colour."""
 GREY = "#444444"
 """The colour of notes and of lines beside the results."""
+GUESS: Mapping[str, Any] = {"color": GREY, "linestyle": ":", "linewidth": 0.8}
+"""The line at what a guess gets right."""
 PALE = "#e4e4e4"
 """The colour of cells that say nothing: no significant difference, or not ranked."""
 COLOURS: Colormap = sns.color_palette("viridis", as_cmap=True)

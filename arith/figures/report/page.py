@@ -54,7 +54,7 @@ def page(report: Report) -> str:
     environment.filters["pieces"] = lambda name: re.split("(?=[:+@])", name)
     environment.filters["label"] = report.board.label
     environment.filters["has_scratchpad"] = captions.has_scratchpad
-    environment.filters["chance"] = captions.chance
+    environment.filters["guess_words"] = captions.guess_words
     environment.filters["is_hash"] = lambda value: re.fullmatch("[0-9a-f]{64}", str(value))
     facts = {name: {run.facts[name] for run in report.runs} for name in report.runs[0].facts}
     configurations: dict[tuple[Any, ...], list[str]] = {}
