@@ -236,12 +236,14 @@ def footnote(content: Curves, labels: Mapping[str, str] | None = None) -> str:
         f"{labels[name]} to {step:,}" for name, step in reached[reached < reached.max()].items()
     ]
     guess = captions.guess_words(content.task)
-    guessed = f" {guess.capitalize()}." if guess else ""
+    exact = f" {guess.capitalize()}." if guess else ""
+    if "scratchpad=true" in content.task.split(":"):
+        exact += " Exact match is of the whole answer, scratchpad included."
     so_far = f" So far: {', '.join(behind)} steps." if behind else ""
     return (
         f"Task {content.task}, trained to {trained} "
         f"(preset {preset_words(content.preset, content.settings)}), {describe_seeds(seeds)}. "
         f"{band} Loss: of the training problems since the point before. In distribution: held-out "
-        f"problems of the trained lengths. {grid}{so_far}{guessed} Nothing is selected by these "
+        f"problems of the trained lengths. {grid}{so_far}{exact} Nothing is selected by these "
         "curves."
     )

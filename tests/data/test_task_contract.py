@@ -7,7 +7,7 @@ import pytest
 from tape_arith.arith.data import task_contract
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.tasks.registry import task_hash, tasks
+from tape_arith.arith.tasks.registry import load_task, task_hash, tasks
 from tape_arith.models.promises import as_text
 from tests.helpers.tiny_runs import call, done, refused, settings
 
@@ -145,6 +145,28 @@ def test_it_is_checked_by_name_and_by_file(here: Path) -> None:
     assert "has no version: write `version = 1`" in refused("check", "mine.py:Mine")
     Path("mine.py").write_text("import nothing_of_the_kind\n\n\nclass Mine:\n    pass\n")
     assert "mine.py:Mine cannot be imported" in refused("check", "mine.py:Mine")
+
+
+def test_an_answer_may_be_of_other_symbols(here: Path) -> None:
+    start = MINE.replace("version = 1", 'version = 1\n    symbols = "YN"').partition(
+        "    def answer("
+    )[0]
+    letters = """    def answer_fields(self, string, write):
+        odd = string.values[:, 0] % 2 == 1
+        return [write.symbol("Y", odd), write.symbol("N", ~odd)]
+
+    def answer_digits(self, lengths):
+        return 0 * lengths[:, 0] + 1
+"""
+    Path("mine.py").write_text(start + letters)
+    report = task_contract.examine("mine.py:Mine")
+    assert report.holds, as_text(report)
+    assert [load_task("mine.py:Mine").text(problem) for problem in ("3014", "40")] == [
+        "3014=Y",
+        "40=N",
+    ]
+    Path("mine.py").write_text(MINE.replace("def answer(", "def other("))
+    assert "define answer or answer_fields" in refused("check", "mine.py:Mine")
 
 
 def test_a_task_that_fails_later_is_blamed(here: Path) -> None:
