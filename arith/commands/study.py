@@ -77,8 +77,9 @@ def command(
     from tape_arith.arith.studies.inputs import comparable_runs
 
     module = import_module(f"tape_arith.arith.studies.{kind}")
-    measured = problems or _PROBLEMS[kind]
-    study = module.measure(comparable_runs(runs, split), measured, **options[kind])
+    studied = comparable_runs(runs, split)
+    usual = min(_PROBLEMS[kind] or studied.num_problems, studied.num_problems)
+    study = module.measure(studied, problems or usual, **options[kind])
     if figure is not None:
         for name, drawn in module.figures(study).items():
             file = figure.with_name(f"{figure.stem}{name}{figure.suffix}")

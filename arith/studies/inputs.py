@@ -76,21 +76,25 @@ class StudiedRuns:
         config = self.record.config
         return config.evaluation_bucket(self.split)
 
+    @property
+    def num_problems(self) -> int:
+        """Problems of the evaluation set."""
+        return self.record.config.problems_per_cell * self.bucket.num_cells
+
     def regions(self, count: int | None = None) -> dict[Region, Ints]:
         """Return the indices of the first `count` problems (None: all), by region.
 
         In distribution, all lengths are trained ones. A region without problems is absent.
         Raises UsageError if there are fewer problems.
         """
-        config, bucket = self.record.config, self.bucket
-        available = config.problems_per_cell * bucket.num_cells
+        bucket, available = self.bucket, self.num_problems
         count = available if count is None else count
         if count > available:
             raise UsageError(
                 f"the evaluation set has {available:,} problems, not {count:,}: give --problems "
                 f"{available} or fewer"
             )
-        axes = scored_axes(config.bucket(0), bucket)
+        axes = scored_axes(self.record.config.bucket(0), bucket)
         trained = number_longer(axes, bucket.axis_lengths(0, count)) == 0
         regions = {INSIDE: np.flatnonzero(trained), OUTSIDE: np.flatnonzero(~trained)}
         return {region: indices for region, indices in regions.items() if len(indices)}
