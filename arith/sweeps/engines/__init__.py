@@ -22,7 +22,7 @@ class Engine(Protocol):
     """Runs jobs at the same time; none of them depends on another that still runs."""
 
     here: bool
-    """Whether jobs run on this machine: `local_engine` builds such an engine for its jobs."""
+    """Whether jobs run on this machine; an engine that does not say so runs them elsewhere."""
 
     @property
     def free(self) -> float:
@@ -58,7 +58,7 @@ def remote_engine(text: str, slots: int | None, folder: Path) -> Engine | None:
     declared = location.declaration()
     options = read_options(text, settings, declared)
     engine = getattr(location.load(), declared.class_name)
-    return None if engine.here else engine(slots, folder, **options)
+    return None if getattr(engine, "here", False) else engine(slots, folder, **options)
 
 
 def _locations() -> list[Location]:
