@@ -169,6 +169,22 @@ def test_an_answer_may_be_of_other_symbols(here: Path) -> None:
     assert "define answer or answer_fields" in refused("check", "mine.py:Mine")
 
 
+@pytest.mark.parametrize(
+    ("returned", "described"),
+    [
+        ("[3, 4]", "list"),
+        ("string.values", "ndarray"),
+        ("string._replace(values=string.values / 2)", "Digits(float64[1, 4], int64[1])"),
+        ("string._replace(lengths=string.lengths[:, None])", "Digits(uint8[1, 4], int64[1, 1])"),
+        ("string._replace(values=string.values[0])", "Digits(uint8[4], int64[1])"),
+    ],
+)
+def test_numbers_of_another_shape_are_described(returned: str, described: str, here: Path) -> None:
+    Path("mine.py").write_text(MINE.replace("return string", f"return {returned}"))
+    line = refused("check", "mine.py:Mine")
+    assert f"are Digits(uint8[1, width], int64[1]), not {described}" in line
+
+
 def test_a_task_that_fails_later_is_blamed(here: Path) -> None:
     """At lengths that no check has met."""
     write(SLIPS["final length"].replace("np.full(", "exit(0) if lengths.max() == 9 else np.full("))

@@ -90,6 +90,7 @@ class Writer:
         return self._written(digits, False)
 
     def _written(self, digits: Digits, backwards: bool) -> Field:
+        self._check(digits)
         width = int(digits.lengths.max(initial=0))
         tokens = digits.values[:, :width] + _digit_ids(width).take(digits.lengths, axis=0)
         lengths = digits.lengths
@@ -101,6 +102,21 @@ class Writer:
             pairs = pairs[:, ::-1] if backwards else pairs
             return Field(pairs.reshape(len(lengths), 2 * width), 2 * lengths)
         return Field(tokens[:, ::-1] if backwards else tokens, lengths)
+
+    def _check(self, digits: Digits) -> None:
+        """Raise UsageError unless these are the digits of n numbers: a task must give as many."""
+        count, parts = len(self.first_markers), type(digits).__name__
+        if isinstance(digits, Digits):
+            values, lengths = map(np.asarray, digits)
+            whole = {values.dtype.kind, lengths.dtype.kind} <= {"i", "u"}
+            if whole and values.ndim == 2 and (len(values), lengths.shape) == (count, (count,)):
+                return
+            shapes = [f"{part.dtype}{list(part.shape)}" for part in (values, lengths)]
+            parts = f"Digits({', '.join(shapes)})"
+        raise UsageError(
+            f"numbers of {count} problems are Digits(uint8[{count}, width], int64[{count}]), not "
+            f"{parts}"
+        )
 
 
 @lru_cache(maxsize=16)
