@@ -87,7 +87,7 @@ def test_encodings_that_are_refused(here: Path, pe: str) -> None:
         (("leaderboard", "--runs", __file__), "--runs"),
         (("generate", "--count", "9" * 23), "--count"),
         (("generate", "--verify", "x", "--count", "3"), "--verify DIR only checks"),
-        (("generate", "--verify", __file__), "holds no finished dataset"),
+        (("generate", "--verify", __file__), "is a file, and a dataset is a folder"),
     ],
 )
 def test_usage_that_is_refused(here: Path, command: tuple[str, ...], message: str) -> None:

@@ -70,7 +70,7 @@ def mine(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_preset_in_one_file(mine: Path) -> None:
     done("run", "--pe", "rope", "--preset", "mine")
     assert Path("runs/mine/rope.png").exists()
-    assert "mine         As small as can be." in done("list").out
+    assert f"{'mine':<19} As small as can be." in done("list").out
     listed = {preset["name"] for preset in json.loads(done("list", "--json").out)["presets"]}
     assert listed == set(record.presets()) > {"mine", "mini"}
     mine.write_text(MINE.replace("steps = 4", "steps = true"))
