@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.families.numbers import Int64
 from tape_arith.arith.tasks.families.tokens import BLANK, DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.registry import load_task, locate_task, parse_task, task_hash
-from tape_arith.arith.tasks.task import Problems, Task, concatenate
+from tape_arith.arith.tasks.task import Problems, concatenate
 from tape_arith.models.locate import Location
 from tape_arith.models.promises import Check, ContractReport, outcome_of
 
@@ -50,16 +49,14 @@ def _each(problems: Problems) -> Iterator[tuple[bytes, bytes]]:
         yield problems.tokens[start:end].tobytes(), problems.tokens[end:stop].tobytes()
 
 
-def _asked_and_made(name: str, digits: int, count: int) -> tuple[Int64, Problems]:
-    """Return the lengths that problems were asked for, int64[n, axes], and these problems."""
-    bucket = _bucket(name, digits)
-    return bucket.axis_lengths(0, count), bucket.problems(0, count)
-
-
-def _prompt_sizes(problems: Problems, task: Task[Any]) -> Int64:
-    """Return the tokens of each prompt without blanks, separators and markers: int64[n]."""
+def _prompt_sizes(name: str, digits: int, count: int) -> tuple[Int64, Int64]:
+    """Return the lengths that problems were asked for, int64[n, axes], and the tokens of their
+    prompts without blanks, separators and markers, int64[n]."""
+    task, bucket = load_task(name), _bucket(name, digits)
     left_out = bytes([BLANK, *map(task.vocabulary.token, task.separators + task.format.symbols)])
-    return np.array([len(prompt.translate(None, left_out)) for prompt, _ in _each(problems)])
+    prompts = (prompt for prompt, _ in _each(bucket.problems(0, count)))
+    sizes = np.array([len(prompt.translate(None, left_out)) for prompt in prompts])
+    return bucket.axis_lengths(0, count), sizes
 
 
 def check_builds(name: str) -> None:
@@ -137,20 +134,18 @@ def check_lengths(name: str) -> None:
     Usually: `draw` takes no notice of `lengths`, or caps them; an axis in the wrong column of
     `lengths`.
     """
-    task, made = load_task(name), [_asked_and_made(name, _DIGITS, _COUNT)]
+    axes, measured = load_task(name).axes, [_prompt_sizes(name, _DIGITS, _COUNT)]
     with suppress(UsageError):  # `any length` says so
-        made.append(_asked_and_made(name, _LONG, 50))
-    for lengths, problems in made:
-        digits = lengths[:, [axis.counts == "digits" for axis in task.axes]].sum(axis=1)
-        sizes = _prompt_sizes(problems, task)
+        measured.append(_prompt_sizes(name, _LONG, 50))
+    for lengths, sizes in measured:
+        digits = lengths[:, [axis.counts == "digits" for axis in axes]].sum(axis=1)
         worst = int(np.argmin(sizes - digits))
         assert sizes[worst] >= digits[worst], (
             f"a prompt of {sizes[worst]} tokens, without blanks and separators, at the lengths "
             f"{lengths[worst].tolist()}"
         )
-    lengths, problems = made[0]
-    sizes = _prompt_sizes(problems, task)
-    for axis, declared in enumerate(task.axes):
+    lengths, sizes = measured[0]
+    for axis, declared in enumerate(axes):
         other_lengths = np.delete(lengths, axis, axis=1)
         # Padding hides what is shorter than the longest.
         alike = (other_lengths == other_lengths.min(axis=0)).all(axis=1)

@@ -179,10 +179,10 @@ def forecast_total(forecast: Mapping[str, Any]) -> str:
         return f"all {count} jobs are done"
     duration = " (nothing was timed here)"
     if forecast["probe"] is not None:
-        how = " without compilation, which saves 5 to 40 %" if forecast["compiles"] else ""
+        uncompiled = " without compilation, which saves 5 to 40 %" if forecast["compiles"] else ""
         duration = (
             f", about {_duration(left['seconds'])} with {slots} slot{'s' * (slots > 1)} here "
-            f"(an estimate: {forecast['probe']} were timed{how}, the rest goes by FLOPs)"
+            f"(an estimate: {forecast['probe']} were timed{uncompiled}, the rest goes by FLOPs)"
         )
     return (
         f"{left['jobs']} of {count} jobs to do: {left['tokens']:,} tokens, {left['flops']:.2g} "

@@ -166,7 +166,7 @@ def test_an_answer_may_be_of_other_symbols(here: Path) -> None:
         "40=N",
     ]
     Path("mine.py").write_text(MINE.replace("def answer(", "def other("))
-    assert "define answer or answer_fields" in refused("check", "mine.py:Mine")
+    assert "has no answer: define `answer` or `answer_fields`" in refused("check", "mine.py:Mine")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import re
 from abc import abstractmethod
 from typing import ClassVar
 
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.families.numbers import (
     Digits,
     Int64,
@@ -30,7 +31,7 @@ class OneString(Task[Digits]):
 
     def answer(self, string: Digits) -> Digits:
         """Return the answers. Not needed where `answer_fields` writes other symbols."""
-        raise NotImplementedError("define answer or answer_fields")
+        raise UsageError(f"task {self.name} has no answer: define `answer` or `answer_fields`")
 
     @abstractmethod
     def answer_digits(self, lengths: Int64) -> Int64:

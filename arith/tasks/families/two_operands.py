@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from tape_arith.arith.errors import UsageError
 from tape_arith.arith.tasks.families.numbers import (
     Digits,
     Int64,
@@ -44,7 +45,7 @@ class TwoOperands(Task[Operands]):
 
     def answer(self, a: Digits, b: Digits) -> Digits:
         """Return the answers. Not needed where `answer_fields` writes other symbols."""
-        raise NotImplementedError("define answer or answer_fields")
+        raise UsageError(f"task {self.name} has no answer: define `answer` or `answer_fields`")
 
     @abstractmethod
     def answer_digits(self, lengths: Int64) -> Int64:

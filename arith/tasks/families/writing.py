@@ -108,8 +108,8 @@ class Writer:
         count, parts = len(self.first_markers), type(digits).__name__
         if isinstance(digits, Digits):
             values, lengths = map(np.asarray, digits)
-            whole = {values.dtype.kind, lengths.dtype.kind} <= {"i", "u"}
-            if whole and values.ndim == 2 and (len(values), lengths.shape) == (count, (count,)):
+            integers = {values.dtype.kind, lengths.dtype.kind} <= {"i", "u"}
+            if integers and values.ndim == 2 and (len(values), lengths.shape) == (count, (count,)):
                 return
             shapes = [f"{part.dtype}{list(part.shape)}" for part in (values, lengths)]
             parts = f"Digits({', '.join(shapes)})"
