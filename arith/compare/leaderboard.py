@@ -283,12 +283,13 @@ def _with_costs(row: Row, runs: Sequence[RunFiles | None], config: Config) -> Ro
             return Training()
         last = run.metrics[-1]
         rate, mfu = last["tokens"] / last["seconds"], None
-        limit = datasheet(run.environment.hardware) if run.environment else None
+        machine = run.environment.hardware if run.environment else None
+        limit = datasheet(machine) if machine else None
         if limit is not None and _is_unchanged(run):
             name = parse(row.encoding)
             flops = or_default(lambda: training_flops_a_token(name, config), None)
             mfu = flops and rate * flops / limit
-        return Training(last["loss"], rate, mfu)
+        return Training(last["loss"], rate, mfu, machine)
 
     size = None
     if _is_unchanged(runs[0]):

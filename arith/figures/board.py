@@ -138,7 +138,9 @@ class Board:
             "training, min": _median(minutes, "{:.1f}"),
         }
         if self.costs:
-            losses, rates, mfus = zip(*row.trainings, strict=True)
+            losses, rates, mfus, machines = zip(*row.trainings, strict=True)
+            if len(self.machines) > 1:
+                texts["trained on"] = ", ".join(sorted(set(filter(None, machines)))) or "-"
             texts |= {
                 "parameters": _median([row.parameters], "{:,.0f}", "-"),
                 "FLOPs a token": _median([row.flops_a_token], "{:,.0f}", "-"),
@@ -155,6 +157,11 @@ class Board:
         mean = f"{100 * row.final_answers[0]:.1f}" if row.final_answers else "-"
         text = captions.percent(interval, row.final_answers) if interval else mean
         return {"final answer, %": text}
+
+    @property
+    def machines(self) -> set[str]:
+        """The product names of the GPUs and CPUs that trained the rows; known with costs alone."""
+        return {each.machine for row in self.rows for each in row.trainings if each.machine}
 
     def notes(self) -> list[str]:
         """Return what a reader must know, in paragraphs."""
@@ -189,6 +196,7 @@ class Board:
                 "the whole of it; MFU: the FLOPs that it needed (no padding, half of attention) "
                 "over its time, of the bfloat16 rate in the datasheet of the part, where there is "
                 "one; each the median over seeds."
+                f"{' Times of different machines do not compare.' * (len(self.machines) > 1)}"
             )
         if any(row.final_answers for row in self.rows):
             notes.append(

@@ -41,7 +41,7 @@ class Comparison:
 
 
 class Training(NamedTuple):
-    """Loss and speed of a run's training; None for what is not known."""
+    """Loss, speed and machine of a run's training; None for what is not known."""
 
     loss: float | None = None
     """Loss in the last steps, in nats per scored token."""
@@ -49,6 +49,8 @@ class Training(NamedTuple):
     """Tokens without padding, over the whole training."""
     mfu: float | None = None
     """Useful FLOPs per second over the rate in the hardware's datasheet, 0..1."""
+    machine: str | None = None
+    """Product name of the GPU or CPU."""
 
 
 @dataclass(frozen=True)

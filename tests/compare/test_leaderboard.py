@@ -284,8 +284,9 @@ def test_how_training_went_with_its_mfu(made: Path) -> None:
     for hardware, known in (("NVIDIA H200", True), ("AMD EPYC", False)):
         write_document(environment, {**ENVIRONMENT, "hardware": hardware}, "environment")
         trainings = rows(leaderboard("--costs"))["tape"]["trainings"]
-        assert trainings[0] == {"loss": None, "tokens_per_second": None, "mfu": None}
+        assert set(trainings[0].values()) == {None}
         assert (trainings[1]["loss"], trainings[1]["tokens_per_second"]) == (0.25, 100_000.0)
+        assert trainings[1]["machine"] == hardware
         if not known:
             assert trainings[1]["mfu"] is None
             continue
@@ -295,6 +296,14 @@ def test_how_training_went_with_its_mfu(made: Path) -> None:
         assert 0.7 < trainings[1]["mfu"] * 989e12 / (6 * weights * 1e5) < 1.6
         text = done("leaderboard", "--costs").out
         assert "| loss | tokens/s | MFU, % |" in text and "| 0.2500 | 100,000 | 0.0 |" in text
+        assert "trained on" not in text
+        other = RunFolder(made / "runs/mini/fire/seed-0")
+        other.add_metrics({**METRICS, **last})
+        document = {**ENVIRONMENT, "hardware": "AMD EPYC"}
+        write_document(other.path / "environment.json", document, "environment")
+        text = done("leaderboard", "--costs").out
+        trained_on = {line.split(" | ")[1]: line for line in text.splitlines() if " | " in line}
+        assert "| NVIDIA H200 |" in trained_on["TAPE"] and "| AMD EPYC |" in trained_on["FIRE"]
         flat = done("leaderboard", "--costs", "--format", "csv").out
         assert "- 0.25 - -" in flat
     assert rows(leaderboard())["tape"]["trainings"] == []

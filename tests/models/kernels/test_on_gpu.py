@@ -62,6 +62,7 @@ def test_every_encoding(name: str) -> None:
     assert error(gradients(name, half), expected) < HALF
 
 
+@pytest.mark.filterwarnings("ignore")  # of torch's compiler about itself
 @pytest.mark.parametrize("name", ["rope", "fire", "tape"])
 def test_compiled_blocks(name: str) -> None:
     expected = gradients(name, Hardware("cpu", torch.float32), torch.float64)
