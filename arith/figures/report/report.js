@@ -274,6 +274,11 @@ function decades(low, high) {
   return marks.slice(Math.max(from, 0), marks.findIndex((mark) => mark >= high) + 1);
 }
 
+function shortNumber(mark) {
+  const number = Number(mark.toPrecision(1));
+  return number < 1e-3 ? number.toExponential() : String(number); // "0.00001" leaves the chart
+}
+
 function roundSteps(last) {
   const unit = 10 ** Math.floor(Math.log10(last));
   const step = [0.2, 0.5, 1, 2].map((part) => part * unit).find((size) => last / size <= 6);
@@ -305,7 +310,7 @@ function drawCurves(box, shown) {
   }
   for (const mark of marks) {
     svg.append(draw("line", { x1: EDGE.left, x2: width - EDGE.right, y1: y(mark), y2: y(mark), class: "rule" }));
-    svg.append(draw("text", { x: EDGE.left - 7, y: y(mark), dy: "0.35em", "text-anchor": "end" }, log ? String(Number(mark.toPrecision(1))) : `${100 * mark} %`));
+    svg.append(draw("text", { x: EDGE.left - 7, y: y(mark), dy: "0.35em", "text-anchor": "end" }, log ? shortNumber(mark) : `${100 * mark} %`));
   }
   const path = (line) => line.filter(positive).map(([step, value], place) => `${place ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join("");
   for (const one of lines) {
