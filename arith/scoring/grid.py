@@ -70,7 +70,7 @@ class Grid:
     right_sum: Floats
     """float64: sum over problems of the share of right answer tokens."""
     first_wrong_sum: Ints
-    """int64: sum over wrong answers of the first wrong index; 0 is least significant."""
+    """int64: sum over wrong answers of `Outcome.first_wrong`."""
     usual: "Grid | None" = None
     """For a grid of another split, the run's grid on the split EVALUATION; None if not known."""
 

@@ -45,7 +45,8 @@ class Outcome:
 
     num_correct    number of right answer tokens
     answer_tokens  number of answer tokens
-    first_wrong    index of the first wrong token, 0 for the least significant digit; -1 if exact
+    first_wrong    index in the answer of the first wrong token, 0 for the one that is generated
+                   first; -1 if exact
     margin         right logit minus the best wrong one; the minimum over the tokens
     predicted      token predicted at `first_wrong`, PAD if a logit is not finite; -1 if exact
     """
@@ -221,18 +222,16 @@ def score_grid(
 def _joined_facts(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """Return how a grid was scored in several calls: the larger threshold, all other values.
 
-    >>> earlier = {"dtype": "bfloat16", "threshold": 0.1}
+    >>> earlier = {"dtype": "bfloat16", "threshold": 0.1, "commit": "one, another"}
     >>> _joined_facts(earlier, {"dtype": "float32", "threshold": 0.0})
-    {'dtype': 'bfloat16, float32', 'threshold': 0.1}
+    {'dtype': 'bfloat16, float32', 'threshold': 0.1, 'commit': 'one, another'}
     """
-    joined = {**earlier, **now}
-    for key, value in earlier.items():
+    joined = {**now, **earlier}
+    for key in earlier.keys() & now.keys():
         if key == "threshold":
-            joined[key] = max(value, joined[key])
-        elif not isinstance(value, str) or joined[key] in value.split(", "):  # several already
-            joined[key] = value
-        else:
-            joined[key] = f"{value}, {joined[key]}"
+            joined[key] = max(earlier[key], now[key])
+        elif isinstance(now[key], str):
+            joined[key] = ", ".join(dict.fromkeys([*earlier[key].split(", "), now[key]]))
     return joined
 
 
