@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import torch
 
 from tape_arith.arith.errors import UsageError
 from tape_arith.arith.runs.build import user_errors
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.weights import trained_decoder, trained_record
-from tape_arith.arith.tasks.families.tokens import EOS
+from tape_arith.arith.scoring.greedy import greedy_answers
 from tape_arith.arith.tasks.registry import load_task, task_errors
-from tape_arith.models.build import prepare
 from tape_arith.models.names import AttentionChoice, Name, NamePart
 from tape_arith.models.sequences import Sequences
 
@@ -99,25 +99,23 @@ def answer(folder: RunFolder, written: str, extrapolation: NamePart | None = Non
                 "for a shorter one"
             )
     decoder, hardware = trained_decoder(folder, name, record, _UNCOMPILED)
-    prompt, most = int(problem.prompt_lengths[0]), int(problem.final_lengths[0])
-    tokens, probabilities = problem.tokens[:prompt].tolist(), []
+    prompt, bound = int(problem.prompt_lengths[0]), int(problem.final_lengths[0])
 
     def tensor(value: Any) -> torch.Tensor:
         return torch.tensor(value, device=hardware.device)
 
     with torch.no_grad(), user_errors(name.encoding):
-        prepare(decoder, hardware.in_float32()).eval()
-        while len(tokens) < most and tokens[-1] != EOS:
-            seqs = Sequences(tensor([tokens]), tensor([most]), tensor([_KEY]), bound=most)
-            distribution = decoder(seqs)[0, -1].softmax(-1)
-            tokens.append(int(distribution.argmax()))
-            probabilities.append(float(distribution[tokens[-1]]))
+        (tokens,) = greedy_answers(decoder, problem, np.array([_KEY]), hardware)
+        inputs = [*problem.tokens[:prompt].tolist(), *tokens[:-1]]
+        seqs = Sequences(tensor([inputs]), tensor([bound]), tensor([_KEY]), bound=bound)
+        distributions = decoder(seqs)[0, prompt - 1 :].softmax(-1)
+    probabilities = distributions.gather(-1, tensor(tokens)[:, None])[:, 0].tolist()
     return Answer(
         run=str(folder.path),
         encoding=str(name),
         task=config.task,
         problem="".join(written.split()),
-        tokens=tuple(task.vocabulary.names[token] for token in tokens[prompt:]),
+        tokens=tuple(task.vocabulary.names[token] for token in tokens),
         probabilities=tuple(probabilities),
         expected=tuple(task.vocabulary.names[token] for token in problem.tokens[prompt:]),
     )
