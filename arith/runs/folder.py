@@ -7,12 +7,15 @@
         timings.json      seconds of each stage
         grid.json         exact match by operand lengths (grid+yarn.json: scored with YaRN;
                           grid@carry.json: scored on the split carry)
+        at-N-steps/       grids from before a budget of N steps was extended
+        tracking/         what trackers write
         weights/          safetensors; all other files are small enough to copy elsewhere
 
 Facts are read from the files, never from their names. Never imports torch.
 """
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -190,6 +193,22 @@ class RunFolder:
             say(f"note: left out of {self.metrics_file}: {fault}")
         earlier = (json.dumps(line) + "\n" for line in lines if line["step"] <= step)
         write_text(self.metrics_file, "".join(earlier))
+
+    def set_grids_aside(self, steps: int) -> None:
+        """Move the grids of a budget of `steps`, which is about to be extended."""
+        for grid in self.path.glob("grid*.json"):
+            aside = self.path / f"at-{steps}-steps" / grid.name
+            aside.parent.mkdir(exist_ok=True)
+            grid.replace(aside)
+
+    def delete(self) -> None:
+        """Delete the run's files, the record first: what a kill leaves does not count as a run."""
+        files = [self.record_file, self.environment_file, self.metrics_file, self.timings_file]
+        files += [*self.path.glob("grid*.json"), *self.path.glob("at-*-steps/grid*.json")]
+        for file in [*files, *self.path.glob("weights/*.safetensors")]:
+            file.unlink(missing_ok=True)
+        self.remove_partial()
+        shutil.rmtree(self.tracking, ignore_errors=True)
 
     def remove_partial(self) -> None:
         """Remove the temporary files that a killed process left; they are never read."""

@@ -1,6 +1,5 @@
 """Train a run or extend its budget; a repeated call continues where the last one stopped."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -93,7 +92,7 @@ def train_run(
     )
     with lock_folder(folder.path):
         if fresh or not folder.exists():
-            _delete_run(folder)  # a killed --fresh leaves files without a record
+            folder.delete()  # a killed --fresh leaves files without a record
             if source is not None:
                 write_first_state(folder, record, source)
             folder.write_record(record)
@@ -154,10 +153,7 @@ def extend_run(folder: RunFolder, steps: int, *, data: Path | None = None) -> No
             ) from error
         # The checkpoint is written first, so that a kill from now on leaves an unfinished run.
         save(folder.latest, tensors, facts)
-        for grid in folder.path.glob("grid*.json"):
-            earlier = folder.path / f"at-{record.config.steps}-steps" / grid.name
-            earlier.parent.mkdir(exist_ok=True)
-            grid.replace(earlier)
+        folder.set_grids_aside(record.config.steps)
         folder.write_record(extended)
 
 
@@ -267,9 +263,7 @@ def _explained(checkpoints: TrainingCheckpoints) -> Iterator[None]:
     try:
         yield
     except NotFinite as error:
-        resumable = "there is no checkpoint yet"
-        if checkpoints.last_good is not None:
-            resumable = "the last good checkpoint is {}, step {}".format(*checkpoints.last_good)
+        resumable = _last_good(checkpoints)
         remedy = "train anew with a lower learning_rate"
         if error.may_skip and checkpoints.record.on_nonfinite == "stop":
             command = f"tape-arith train {checkpoints.folder.path} --on-nonfinite skip"
@@ -279,7 +273,16 @@ def _explained(checkpoints: TrainingCheckpoints) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         reason, step = " ".join(str(error).split())[:200], checkpoints.trainer.step + 1
-        raise Failure(f"out of memory at step {step}: {reason}") from error
+        raise Failure(
+            f"out of memory at step {step} ({reason}); {_last_good(checkpoints)}: free some memory "
+            "and repeat the command, or train a smaller decoder (num_layers, hidden_size)"
+        ) from error
+
+
+def _last_good(checkpoints: TrainingCheckpoints) -> str:
+    if checkpoints.last_good is None:
+        return "there is no checkpoint yet"
+    return "the last good checkpoint is {}, step {}".format(*checkpoints.last_good)
 
 
 def train_as_worker(
@@ -302,14 +305,3 @@ def train_as_worker(
     except (PeerLost, NotFinite):  # the first process reports it
         return False
     return True
-
-
-def _delete_run(folder: RunFolder) -> None:
-    """Remove the files of a run. The record is removed first, so that what a kill leaves does not
-    count as a run."""
-    names = ("run.json", "environment.json", "metrics.jsonl", "timings.json", "grid*.json")
-    for pattern in (*names, "weights/*.safetensors", "at-*-steps/grid*.json"):
-        for file in folder.path.glob(pattern):
-            file.unlink()
-    folder.remove_partial()
-    shutil.rmtree(folder.tracking, ignore_errors=True)
