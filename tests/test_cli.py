@@ -76,7 +76,7 @@ def test_encodings_that_are_refused(here: Path, pe: str) -> None:
         (("train", "--pe", "rope", "--preset", "minni"), "did you mean 'mini'?"),
         (("train", "--pe", "rope", "--preset", "mini", "--task", "additon"), "'addition'"),
         (("train", "--pe", "rope", "--threads", "100000"), "--threads"),
-        (("train", "runs/x", "--set", "steps=8"), "a run keeps its settings"),
+        (("train", "runs/x", "--set", "steps=8"), "RUN goes on with the settings in its run.json"),
         (("train", "runs/x"), "runs/x holds no run"),
         (("train", "rope"), "write --pe rope to train an encoding"),
         (("run", "--pe", "rope", "--seeds", "a,b"), "as in 0,1,2, not 'a,b'"),

@@ -84,7 +84,11 @@ def command(
         raise UsageError(f"RUN is the folder of a run: write --pe {run} to train an encoding")
     recipe = (preset, settings, task, fresh, runs != Path("runs"), init_from)
     if run is not None and (any(recipe) or seed is not None):
-        raise UsageError("a run keeps its settings: only --steps, --data and limits go with RUN")
+        raise UsageError(
+            "RUN goes on with the settings in its run.json: leave out --preset, --set, --task, "
+            "--seed, --runs and --init-from; to start over, give these and --pe with --fresh, "
+            "without RUN"
+        )
     if steps is not None and run is None:
         raise UsageError("--steps extends a run that is there; for a new one use --set steps=N")
     if only_positional and init_from is None:

@@ -104,7 +104,7 @@ def record_environment(folder: RunFolder, now: dict[str, Any]) -> None:
         earlier = [each for each in (*last.pop("earlier"), last) if each != now]
         changed = [key for key in _DECIDES_BITS if last[key] != now[key]]
         if changed and folder.unfinished():
-            changes = ", ".join(f"{key} {last[key]}, now {now[key]}" for key in changed)
-            say(f"note: this will not be bit for bit an unbroken run: it began with {changes}")
+            changes = ", ".join(f"{key} changed from {last[key]} to {now[key]}" for key in changed)
+            say(f"note: not bit for bit an unbroken run: since the last call {changes}")
     content = {**now, "earlier": earlier} if earlier else now
     write_document(folder.environment_file, content, Environment.kind)

@@ -44,9 +44,6 @@ def score_run(
     """
     record = folder.record()
     check_can_continue(folder.path, record)
-    without_weights = folder.has_results_without_weights()
-    if not (without_weights or folder.finished()):
-        raise UsageError(why_no_weights(folder))
     config = record.config
     evaluation_set = evaluation_set.normalized(config.tested_digits)
     digits = evaluation_set.max_digits or config.tested_digits
@@ -59,7 +56,7 @@ def score_run(
             with suppress(Failure), lock_folder(folder.path):
                 pass
         return grid
-    if without_weights:
+    if not folder.finished():
         raise UsageError(why_no_weights(folder))
     name = Name(record.name.encoding, extrapolation)
     decoder, hardware = trained_decoder(folder, name, record, compute)

@@ -133,11 +133,15 @@ def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str
     for name in sorted(expected.keys() | actual.keys()):
         if actual.get(name) != expected.get(name):
             raise Failure(
-                f"{path} does not fit the run's decoder: {name} is {actual.get(name, 'missing')}, "
-                f"not {expected.get(name, 'of it')}"
+                f"{path} is not of this run's decoder: {name} is {actual.get(name, 'missing')} in "
+                f"the file and {expected.get(name, 'missing')} in the decoder: "
+                f"{how_to_restore_weights(folder)}"
             )
         if not weights[name].isfinite().all():
-            raise Failure(f"{path} holds weights that are not finite: {name}")
+            raise Failure(
+                f"{path} holds weights that are not finite ({name}): "
+                f"{how_to_restore_weights(folder)}"
+            )
     return weights
 
 

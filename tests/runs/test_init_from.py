@@ -267,4 +267,6 @@ def test_wrong_sources_are_refused(tmp_path: Path, source: RunFolder) -> None:
 def test_commands_that_make_no_sense(rope: RunFolder) -> None:
     with untouched(rope.path):
         assert "goes with --init-from" in refused("train", "--pe", "tape", "--only-positional")
-        assert "keeps its settings" in refused("train", rope.path, "--init-from", rope.path)
+        assert "with the settings in its run.json" in refused(
+            "train", rope.path, "--init-from", rope.path
+        )
