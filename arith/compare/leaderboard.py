@@ -20,7 +20,7 @@ from tape_arith.arith.figures.board import Board, Section
 from tape_arith.arith.figures.captions import Panel, footnote, source
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.figures.rows import Comparison, Row, Training, rows
-from tape_arith.arith.runs.metrics import last_states
+from tape_arith.arith.runs.metrics import last_evaluations
 from tape_arith.arith.runs.record import check_can_continue
 from tape_arith.arith.scoring.evaluation_set import DEFAULT_SET, EvaluationSet
 from tape_arith.arith.scoring.statistics import holm, welch
@@ -173,7 +173,7 @@ def board_of(
         files = [runs.get(key(grid)) for grid in grids]
         # Saved states were scored without what is added at test time.
         states = [
-            last_states(run.metrics) if run and not grid.extrapolation else []
+            last_evaluations(run.metrics) if run and not grid.extrapolation else []
             for grid, run in zip(grids, files, strict=True)
         ]
         row = replace(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 Line = Mapping[str, Any]
-Region = Literal["in_distribution", "out_of_distribution"]
 
 
 class _SmallGrid(Part):
@@ -88,22 +87,16 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     return lines, faults
 
 
-def last_states(
-    lines: Sequence[Line], region: Region = "out_of_distribution", count: int = 5
-) -> list[tuple[int, float]]:
-    """Return (step, exact match on the small grid) for the last evaluations; [] for a single one.
+def last_evaluations(lines: Sequence[Line]) -> list[tuple[int, float]]:
+    """Return step and exact match of the last five evaluations; [] for fewer than two.
 
-    They show how much a result depends on when training stopped. They select nothing: the result
-    is the grid of the final weights.
+    Exact match is that on the small grid, out of distribution. They show how much a result depends
+    on when training stopped. They select nothing: the result is the grid of the final weights.
     """
-    points = curve(lines, region)[-count:]
-    return points if len(points) > 1 else []
-
-
-def curve(lines: Sequence[Line], region: Region) -> list[tuple[int, float]]:
-    """Return (step, exact match on the small grid) for each evaluation."""
     grids = ((line["step"], line.get("small_grid")) for line in lines)
-    return [(step, grid[region]) for step, grid in grids if grid and grid[region] is not None]
+    points = [(step, grid["out_of_distribution"]) for step, grid in grids if grid]
+    measured = [(step, share) for step, share in points if share is not None][-5:]
+    return measured if len(measured) > 1 else []
 
 
 class _Tracker(NamedTuple):

@@ -126,19 +126,19 @@ class Stepper:
         answer_tokens = int((problems.lengths - problems.prompt_lengths).sum())
         self.decoder.train()
         prepare(self.decoder, self.hardware)  # scoring in float32 selects another backend
-        loss = self.accumulated(*self.processes.rows(problems, keys), answer_tokens)
-        parameters = [parameter for _, parameter in trained(self.decoder)]
+        loss = self.accumulate_gradient(*self.processes.rows(problems, keys), answer_tokens)
+        parameters = [*trained_parameters(self.decoder).values()]
         if self.processes.size > 1:
             for parameter in parameters:
                 if parameter.grad is None:  # this process got no row of the batch
                     parameter.grad = torch.zeros_like(parameter)
             self.processes.all_reduce([loss, *(p.grad for p in parameters if p.grad is not None)])
-        norm = self.updated(loss)
+        norm = self.update_parameters(loss)
         self.step += 1
         self.tokens += len(problems.tokens)
         return loss, norm
 
-    def accumulated(
+    def accumulate_gradient(
         self, problems: Problems, keys: NDArray[np.int64], answer_tokens: int
     ) -> Tensor:
         """Return the summed loss / `answer_tokens`; leave its gradient in the parameters.
@@ -148,7 +148,7 @@ class Stepper:
         """
         while True:
             try:
-                return self._accumulated(self.groups(problems, keys), answer_tokens)
+                return self._accumulate(self.groups(problems, keys), answer_tokens)
             except (MemoryError, RuntimeError) as error:
                 if compiling_failed(error) and not is_out_of_memory(error):
                     raise _compilation_failure(error) from error
@@ -172,8 +172,8 @@ class Stepper:
                 "same gradient but for rounding)"
             )
 
-    def _accumulated(self, groups: Iterator[Rows], answer_tokens: int) -> Tensor:
-        parameters = [parameter for _, parameter in trained(self.decoder)]
+    def _accumulate(self, groups: Iterator[Rows], answer_tokens: int) -> Tensor:
+        parameters = [*trained_parameters(self.decoder).values()]
 
         def gradients(rows: Rows) -> tuple[Tensor, tuple[Tensor, ...]]:
             with self.hardware.autocast():
@@ -191,12 +191,12 @@ class Stepper:
                     parameter.grad.add_(piece)
         return loss
 
-    def updated(self, loss: Tensor) -> Tensor:
+    def update_parameters(self, loss: Tensor) -> Tensor:
         """Clip the gradient, update the parameters and return the norm before clipping.
 
         Nothing is updated if `loss` or the norm is not finite.
         """
-        parameters = [parameter for _, parameter in trained(self.decoder)]
+        parameters = [*trained_parameters(self.decoder).values()]
         norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.clip)
         factor = self.schedule.factor(self.step)
         for group in self.optimizer.param_groups:
@@ -229,16 +229,16 @@ def _match_layout(parameter: Tensor, piece: Tensor) -> Tensor:
     return torch.empty_like(parameter).copy_(piece)
 
 
-def trained(decoder: Decoder) -> list[tuple[str, torch.nn.Parameter]]:
-    """Return the trained parameters with their names: all, or only the encoding's."""
-    return [(name, p) for name, p in decoder.named_parameters() if p.requires_grad]
+def trained_parameters(decoder: Decoder) -> dict[str, torch.nn.Parameter]:
+    """Return the trained parameters by name: all, or only the encoding's."""
+    return {name: p for name, p in decoder.named_parameters() if p.requires_grad}
 
 
 def _make_optimizer(decoder: Decoder, config: Config) -> torch.optim.AdamW:
     """Make AdamW, without weight decay for vectors and with the encoding's exceptions."""
     exceptions = {id(p): wish for p, wish in decoder.pe.parameter_groups()}
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
-    for _, parameter in trained(decoder):
+    for parameter in trained_parameters(decoder).values():
         decay = config.weight_decay if parameter.ndim > 1 else 0.0
         wish = exceptions.get(id(parameter), {})
         key = (wish.get("weight_decay", decay), wish.get("lr_factor", 1.0))

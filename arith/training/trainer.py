@@ -21,7 +21,7 @@ from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.training.config import Config, Policy
 from tape_arith.arith.training.evaluation import STATE_PROBLEMS, SmallGrid, state_measures
-from tape_arith.arith.training.step import Stepper, trained
+from tape_arith.arith.training.step import Stepper, trained_parameters
 from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware
 
@@ -191,7 +191,11 @@ class Trainer(Stepper):
 
     def _check_weights(self) -> None:
         """Raise NotFinite if a weight or a moment is not finite: no such state is ever saved."""
-        tensors = [tensor for _, p in trained(self.decoder) for tensor in (p, *self._moments(p))]
+        tensors = [
+            tensor
+            for p in trained_parameters(self.decoder).values()
+            for tensor in (p, *self._moments(p))
+        ]
         if not bool(torch.stack([tensor.isfinite().all() for tensor in tensors]).all()):
             raise NotFinite(f"the weights are not finite after {self._at(self.step)}", False)
 
@@ -265,7 +269,7 @@ class Trainer(Stepper):
         self.check_steps()
         self._check_weights()
         tensors = {f"model/{name}": value for name, value in self.decoder.state_dict().items()}
-        for name, parameter in trained(self.decoder):
+        for name, parameter in trained_parameters(self.decoder).items():
             tensors[f"exp_avg/{name}"], tensors[f"exp_avg_sq/{name}"] = self._moments(parameter)
         facts = {name: getattr(self, name) for name in _Progress.model_fields}
         return tensors, facts | {"losses": [float(loss) for loss in self.losses]}
@@ -282,7 +286,7 @@ class Trainer(Stepper):
             self.losses = [torch.tensor(loss, device=device) for loss in progress.losses]
             for name, value in self.decoder.state_dict().items():
                 value.copy_(_fitting(tensors[f"model/{name}"], value))
-            for name, parameter in trained(self.decoder):
+            for name, parameter in trained_parameters(self.decoder).items():
                 self.optimizer.state[parameter] = {
                     # Adam does not count skipped steps.
                     "step": torch.tensor(float(self.step - self.skipped), device=device),

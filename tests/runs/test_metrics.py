@@ -12,7 +12,7 @@ import pytest
 
 from tape_arith.arith.runs import metrics
 from tape_arith.arith.runs.folder import RunFolder
-from tape_arith.arith.runs.metrics import curve, last_states
+from tape_arith.arith.runs.metrics import last_evaluations
 from tape_arith.arith.training.trainer import Trainer
 from tests.helpers.small_training import assert_same_bits, final_weights, untimed
 from tests.helpers.tiny_runs import done, refused, settings
@@ -30,15 +30,13 @@ def test_the_last_five_states() -> None:
     for k in range(1, 10):
         lines += [{"step": 100 * k - 50, "loss": 2.0, "exact_match": None}]
         lines += [line(100 * k, 0.9 + 0.01 * (k % 3), 0.1 * (k % 4))]
-    last = last_states(lines)
+    last = last_evaluations(lines)
     assert [step for step, _ in last] == [500, 600, 700, 800, 900]
     assert [value for _, value in last] == pytest.approx([0.1, 0.2, 0.3, 0.0, 0.1])
-    assert [step for step, _ in last_states(lines[:6])] == [100, 200, 300]
-    assert last_states(lines[:2]) == last_states([]) == []
-    assert curve(lines[:1], "in_distribution") == []
+    assert [step for step, _ in last_evaluations(lines[:6])] == [100, 200, 300]
+    assert last_evaluations(lines[:2]) == last_evaluations([]) == []
     nothing_longer = [line(100, 0.5, None), line(200, 0.7, None)]
-    assert last_states(nothing_longer) == []
-    assert last_states(nothing_longer, "in_distribution") == [(100, 0.5), (200, 0.7)]
+    assert last_evaluations(nothing_longer) == []
 
 
 def test_a_run_is_the_same_with_and_without_curves(here: Path) -> None:
@@ -46,8 +44,8 @@ def test_a_run_is_the_same_with_and_without_curves(here: Path) -> None:
     done("train", "--pe", "tape", *options, "--no-score")
     done("train", "--pe", "tape", *options, "--no-score", "--no-curves", "--out", "blind")
     watched, blind = (RunFolder(Path(root, "mini/tape/seed-0")) for root in ("runs", "blind"))
-    assert curve(watched.metrics(), "out_of_distribution")[0][0] == 4
     (line,) = watched.metrics()
+    assert line["step"] == 4 and line["small_grid"]["out_of_distribution"] is not None
     assert list(line["small_grid"]["by_length"]) == ["1", "2", "3"]
     assert line["state"]["norm"][0] == pytest.approx(2**0.5)
     assert "small_grid" not in blind.metrics()[-1] and "state" in blind.metrics()[-1]

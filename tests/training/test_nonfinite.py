@@ -37,7 +37,7 @@ QUANTITIES = ["loss", "gradient"]
 
 def spoil(monkeypatch: pytest.MonkeyPatch, quantity: str, *steps: int) -> None:
     """Loss or gradient of these steps (from 1) are not finite, whoever takes them."""
-    original = Stepper.accumulated
+    original = Stepper.accumulate_gradient
 
     def spoiled(self: Stepper, *arguments: Any) -> torch.Tensor:
         loss = original(self, *arguments)
@@ -50,7 +50,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch, quantity: str, *steps: int) -> None:
         gradient[3, 2] = float("inf")
         return loss
 
-    monkeypatch.setattr(Stepper, "accumulated", spoiled)
+    monkeypatch.setattr(Stepper, "accumulate_gradient", spoiled)
 
 
 def run_folder(root: Path) -> RunFolder:

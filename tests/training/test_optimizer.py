@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tape_arith.arith.training import step
 from tape_arith.arith.training.config import Config, Schedule
-from tape_arith.arith.training.step import trained
+from tape_arith.arith.training.step import trained_parameters
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.locate import known_names
 from tests.helpers.small_training import SMALL, perturbed, small, trainer
@@ -42,7 +42,7 @@ def wrong_weights(trainer: Trainer) -> set[str]:
     perturbed(trainer.decoder)
     trainer.decoder.pe.after_step()
     vars(trainer.decoder.pe)["after_step"] = lambda: None  # which clamps what has a range
-    parameters = dict(trained(trainer.decoder))
+    parameters = trained_parameters(trainer.decoder)
     wishes = {id(p): wish for p, wish in trainer.decoder.pe.parameter_groups()}
     before = {name: p.detach().clone() for name, p in parameters.items()}
     gradients: dict[str, list[Tensor]] = {name: [] for name in parameters}
@@ -50,7 +50,7 @@ def wrong_weights(trainer: Trainer) -> set[str]:
     for trainer.step in range(STEPS):
         problems, keys = trainer.batches.problems(trainer.step)
         answers = int((problems.lengths - problems.prompt_lengths).sum())
-        loss = trainer.accumulated(problems, keys, answers)
+        loss = trainer.accumulate_gradient(problems, keys, answers)
         latest = {name: p.grad.double() for name, p in parameters.items() if p.grad is not None}
         assert latest.keys() == parameters.keys()
         layouts = {name: p.grad.stride() for name, p in parameters.items() if p.grad is not None}
@@ -59,7 +59,7 @@ def wrong_weights(trainer: Trainer) -> set[str]:
         for name, gradient in latest.items():
             gradients[name].append(gradient * min(1.0, config.clip / norm))
         factors.append(trainer.schedule.factor(trainer.step))
-        trainer.updated(loss)
+        trainer.update_parameters(loss)
     for name, p in parameters.items():
         wish = wishes.get(id(p), {})
         decay = wish.get("weight_decay", config.weight_decay if p.ndim > 1 else 0.0)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tape_arith.arith.training.step import trained
+from tape_arith.arith.training.step import trained_parameters
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.build import load_backend
 from tape_arith.models.hardware import Hardware
@@ -32,8 +32,8 @@ def gradients(name: str, hardware: Hardware, dtype: torch.dtype = torch.float32)
     """Return the loss and the gradient of each parameter, for the first batch."""
     one = small_trainer(name, hardware, dtype)
     problems, keys = one.batches.problems(0)
-    loss = one.accumulated(problems, keys, 100)
-    pieces = [p.grad for _, p in trained(one.decoder)]
+    loss = one.accumulate_gradient(problems, keys, 100)
+    pieces = [p.grad for p in trained_parameters(one.decoder).values()]
     return [x.detach().double().cpu() for x in (loss, *pieces) if x is not None]
 
 
