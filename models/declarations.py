@@ -4,6 +4,7 @@ A file is parsed, never run.
 """
 
 import ast
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -18,6 +19,7 @@ Value = str | int | float | bool | None
 class Option:
     """A keyword-only argument: its annotation as written, its default, or else its `problem`.
 
+    With a problem it cannot be set.
     `meaning` is what the class's docstring says of it in a table, a line `name  meaning`.
     """
 
@@ -31,7 +33,7 @@ class Option:
         """The accepted values by their text; empty if it is a free number or text."""
         kind = self.annotation.split(" |")[0]
         accepted = "[True, False]" if kind == "bool" else kind.removeprefix("Literal")
-        if not accepted.startswith("["):
+        if self.problem or not accepted.startswith("["):
             return {}
         return {value_text(choice): choice for choice in ast.literal_eval(accepted)}
 
@@ -141,15 +143,32 @@ def _split_table(docstring: str, names: Collection[str]) -> tuple[str, dict[str,
 def _option(annotation: ast.expr | None, default: ast.expr | None) -> Option:
     written = ast.unparse(annotation) if annotation else "str"
     if default is None:
-        return Option(written, None, "has no default, so that no name without it can be built")
+        return Option(written, None, "has no default: give it one, so that every name can be built")
     try:
         value = ast.literal_eval(default)
     except (ValueError, TypeError):
         value = ...
-    if isinstance(value, Value):
-        return Option(written, value)
-    problem = f"has the default `{ast.unparse(default)}`, which is read without running the file: "
-    return Option(written, None, problem + "write it as a plain number, text, True, False or None")
+    if not isinstance(value, Value):
+        problem = (
+            f"has the default `{ast.unparse(default)}`, which is read without running the file: "
+            "write it as a plain number, text, True, False or None"
+        )
+        return Option(written, None, problem)
+    if not _is_known(written):
+        problem = (
+            f"has the type `{written}`, which is read without running the file: write it as int, "
+            "float, str, bool or Literal[...], with ` | None` behind it where None is a value"
+        )
+        return Option(written, value, problem)
+    return Option(written, value)
+
+
+def _is_known(annotation: str) -> bool:
+    known = re.fullmatch(r"(?:int|float|str|bool|Literal(\[.+\]))(?: \| None)?", annotation)
+    try:
+        return known is not None and bool(ast.literal_eval(known[1] or "True"))
+    except (ValueError, TypeError):  # choices that are not plain
+        return False
 
 
 def text_attributes(node: ast.ClassDef) -> dict[str, str]:

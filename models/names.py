@@ -168,6 +168,8 @@ def read_options(text: str, settings: Iterable[str], declared: Declaration) -> d
             raise unknown(f"option of {declared.name}", key, declared.options)
         if key in values:
             raise UsageError(f"'{text}' gives {key} twice")
+        if problem := declared.options[key].problem:
+            raise UsageError(f"'{text}': option '{key}' {problem}")
         try:
             values[key] = declared.options[key].read(value)
         except ValueError as error:

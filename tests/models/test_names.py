@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tape_arith.arith.data import task_contract
+from tape_arith.arith.tasks.registry import task_declarations
+from tape_arith.models import contract as models_contract
 from tape_arith.models.declarations import Option, Value, read_declaration
 from tape_arith.models.errors import UsageError
-from tape_arith.models.locate import KINDS, declarations, source_file
+from tape_arith.models.locate import KINDS, declarations, on_disk, source_file
 from tape_arith.models.names import (
     Encoding,
     Name,
@@ -152,6 +155,31 @@ def test_options(annotation: str, text: str, value: Value) -> None:
             option.read(text)
     else:
         assert option.read(text) == value
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    ["Optional[int]", "typing.Literal['a', 'b']", "'int'", "None | int", "int | float"],
+)
+def test_a_type_that_cannot_be_read_is_refused_not_read_as_text(
+    annotation: str, folder: Path
+) -> None:
+    Path("mine.py").write_text(
+        f"class Mine:\n    def __init__(self, *, k: {annotation} = 1): ...\n"
+    )
+    for name in ("k=2", "k=a"):
+        with pytest.raises(UsageError) as caught:
+            parse(f"mine.py:Mine:{name}")
+        assert f"option 'k' has the type `{annotation}`" in str(caught.value)
+    for warnings in (models_contract._warnings, task_contract._warnings):
+        assert any(
+            f"has the type `{annotation}`" in line for line in warnings(on_disk("mine.py", "Mine"))
+        )
+
+
+def test_every_option_can_be_read() -> None:
+    known = [*(each for kind in KINDS for each in declarations(kind)), *task_declarations()]
+    assert not [option for each in known for option in each.options.values() if option.problem]
 
 
 def test_files_are_found_without_importing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
