@@ -13,9 +13,10 @@ class HardALiBi(CommonAdditiveBias):
     """The first heads see the last w_h tokens and nothing else; the others have no positions.
 
     b(t, i) = 0 if t - i < w_h, else minus infinity, for the first `windowed` heads, by default half
-    of all; b = 0 for the rest. w_h = 1, 2, 4, ... (`windows=doubling`), or 1, 2, 3, ...
-    (`windows=consecutive`, as in the authors' code, sjelassi/transformers_ssm_copy). Every window
-    includes the token itself. Nothing is learned. Hou et al. 2024 (arXiv 2407.03310) use it too.
+    of all, at least one; b = 0 for the rest. w_h = 1, 2, 4, ... (`windows=doubling`), or 1, 2, 3,
+    ... (`windows=consecutive`, as in the authors' code, sjelassi/transformers_ssm_copy). Every
+    window includes the token itself. Nothing is learned. Hou et al. 2024 (arXiv 2407.03310) use it
+    too.
     """
 
     label = "Hard-ALiBi"
@@ -35,7 +36,7 @@ class HardALiBi(CommonAdditiveBias):
             raise UsageError(
                 f"hard-alibi: windowed must be 1 to {setting.num_heads} (heads), not {windowed}"
             )
-        self.windowed = setting.num_heads // 2 if windowed is None else windowed
+        self.windowed = max(setting.num_heads // 2, 1) if windowed is None else windowed
         self.doubling = windows == "doubling"
 
     def bias(self, distances: Distances) -> Tensor:

@@ -226,6 +226,7 @@ CASES = [
     Case("sandwich", **FOUR),
     Case("sandwich:width=16", **SIX, length=12),
     Case("hard-alibi", **SIX, offset=5),
+    Case("hard-alibi", layers=1, heads=1),
     Case("hard-alibi:windows=consecutive", **SIX),
     Case("hard-alibi:windowed=4", **SIX, length=20),
     Case("nape", **SIX, offset=5),

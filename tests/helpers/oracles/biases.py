@@ -126,7 +126,7 @@ class HardALiBi(NoPE):
     (Jelassi et al. 2024, arXiv 2402.01032)."""
 
     def weigh(self, layer: int, head: int, t: int, scores: Tensor) -> Tensor:
-        if head >= self.options.get("windowed", self.num_heads // 2):
+        if head >= self.options.get("windowed", max(self.num_heads // 2, 1)):
             return super().weigh(layer, head, t, scores)
         window = head + 1 if self.options.get("windows") == "consecutive" else 2**head
         seen = [i for i in range(t + 1) if self.distance(t, i) < window]
