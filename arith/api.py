@@ -147,7 +147,7 @@ def train(
     fresh     whether to delete an earlier run first
     settings  values that replace the preset's, as in steps=60
     """
-    from tape_arith.arith.runs.build import default_preset
+    from tape_arith.arith.runs.cost import default_preset
     from tape_arith.arith.runs.train import train_run
 
     if preset is None:

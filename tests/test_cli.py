@@ -13,7 +13,7 @@ import typer
 
 from tape_arith import cli
 from tape_arith.arith.machine import own_version
-from tape_arith.arith.runs import build
+from tape_arith.arith.runs import cost
 from tape_arith.models.hardware import Hardware
 from tests.helpers.tiny_runs import contents, done, refused, settings
 
@@ -45,8 +45,8 @@ def test_the_preset_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         def name(self) -> str:
             return "Some GPU"
 
-    monkeypatch.setattr(build, "detect", lambda: Fast("cuda", torch.bfloat16))
-    assert build.default_preset() == ("paper-40", "preset paper-40: there is a GPU (Some GPU)")
+    monkeypatch.setattr(cost, "detect", lambda: Fast("cuda", torch.bfloat16))
+    assert cost.default_preset() == ("paper-40", "preset paper-40: there is a GPU (Some GPU)")
 
 
 REFUSED = {

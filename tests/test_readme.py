@@ -19,7 +19,7 @@ import typer
 from tape_arith import cli
 from tape_arith.arith.compare.panels import ALL
 from tape_arith.arith.machine import own_version
-from tape_arith.arith.runs import build, record
+from tape_arith.arith.runs import cost, record
 from tape_arith.models.names import parse_list
 from tests.helpers.tiny_runs import SETTINGS, done
 
@@ -70,7 +70,7 @@ def test_the_blocks_survive_being_typed_in_order(
         for key, value in {**SETTINGS, "trained_digits": "3", "tested_digits": "4"}.items():
             text = re.sub(rf"^{key} = .*", f"{key} = {value}", text, flags=re.MULTILINE)
         preset.write_text(text)
-    monkeypatch.setattr(build, "default_preset", lambda: (suitable, "it suits this machine"))
+    monkeypatch.setattr(cost, "default_preset", lambda: (suitable, "it suits this machine"))
     typed = 0
     for language, code in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")):
         if "class Mine(" in code:

@@ -51,7 +51,7 @@ def chosen_config(
         config = like.config.with_settings(chosen)
         return preset_of(like.preset, config.task), config
     if preset is None:
-        from tape_arith.arith.runs.build import default_preset
+        from tape_arith.arith.runs.cost import default_preset
 
         preset, reason = default_preset()
         say(reason)

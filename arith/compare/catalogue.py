@@ -52,7 +52,7 @@ def catalogue(root: Path, *, costs: bool = False) -> dict[str, Any]:
 
 
 def _cost(name: str) -> dict[str, Any]:
-    from tape_arith.arith.runs.build import cost
+    from tape_arith.arith.runs.cost import cost
 
     return asdict(cost(parse(name)))
 

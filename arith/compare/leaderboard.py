@@ -274,7 +274,7 @@ def _why_no_test(
 
 def _with_costs(row: Row, runs: Sequence[RunFiles | None], config: Config) -> Row:
     """Add parameters, FLOPs, and loss and speed of training, as far as they are known."""
-    from tape_arith.arith.runs.build import cost, training_flops_a_token
+    from tape_arith.arith.runs.cost import cost, training_flops_a_token
     from tape_arith.models.hardware import datasheet
 
     def training(run: RunFiles | None) -> Training:

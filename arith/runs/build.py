@@ -1,35 +1,31 @@
-"""Build the decoder and trainer of a run, count its costs, report errors of users' encodings."""
+"""Build the decoder and trainer of a run, report errors of users' encodings."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
-import torch
 
-from tape_arith.arith.data.dataset import FILE, Dataset, Identity
-from tape_arith.arith.data.rows import prepend_bos
 from tape_arith.arith.data.task_contract import broken_promise
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.runs.record import RunRecord, TrainOptions, load_preset
+from tape_arith.arith.runs.record import RunRecord, TrainOptions
+from tape_arith.arith.runs.training_data import open_training_data
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, EOS
 from tape_arith.arith.tasks.registry import load_task, task_hash
-from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.batches import Source
-from tape_arith.arith.training.config import DATASETS, Config
+from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.distributed import SINGLE, ProcessGroup
 from tape_arith.arith.training.trainer import Trainer
 from tape_arith.models.attention import Needs
 from tape_arith.models.build import build_decoder, check_compiler, choose_backend, meta_decoder
-from tape_arith.models.decoder import Decoder, DecoderConfig, useful_training_flops
-from tape_arith.models.encoding import Setting, Workload
+from tape_arith.models.decoder import Decoder, DecoderConfig
+from tape_arith.models.encoding import Setting
 from tape_arith.models.errors import USER_CODE_ERRORS, UndefinedEncoding, describe_error
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.locate import locate
-from tape_arith.models.names import AUTO, AttentionChoice, Encoding, Name, parse, source_hashes
+from tape_arith.models.names import AUTO, AttentionChoice, Encoding, Name, source_hashes
 
 
 def check_trainable(config: Config, name: Name, compute: AttentionChoice = AUTO) -> None:
@@ -141,56 +137,6 @@ def _blueprint(config: Config, name: Name, sources: _Sources) -> Decoder:
             ) from error
 
 
-_COMPARED = 1_000
-"""Problems of a dataset that are compared with those of a user's task as it is now."""
-
-
-def open_training_data(
-    path: Path, config: Config, seed: int, began_on: str | None = None
-) -> Dataset:
-    """Open the dataset of a run at `path`.
-
-    Raises UsageError unless it holds exactly the problems that the run would otherwise generate,
-    and, if `began_on` is given, has that hash.
-    """
-    dataset, expected = Dataset(path), Identity.of(config.bucket(seed), config.num_problems)
-    if dataset.manifest.identity != expected:
-        raise UsageError(
-            f"{path} holds {dataset.manifest.identity}, and this run trains on {expected}: leave "
-            "--data out, or give `tape-arith generate` the preset, settings and seed of this run"
-        )
-    if task_hash(config.task):  # its file may have changed and not its version
-        count = min(_COMPARED, config.num_problems)
-        made, stored = (each.problems(0, count) for each in (config.bucket(seed), dataset))
-        if not np.array_equal(made.tokens, stored.tokens):
-            raise UsageError(
-                f"{path} holds other problems than {config.task} makes now: its file has changed "
-                "since, so write the dataset anew with `tape-arith generate --fresh`"
-            )
-    if began_on not in (None, dataset.manifest.sha256):
-        raise UsageError(
-            f"{path} is not the dataset that the run began on ({dataset.manifest.sha256[:12]}, not "
-            f"{began_on[:12]}): give that one, or leave --data out and the problems are made anew"
-        )
-    return dataset
-
-
-def usual_dataset(config: Config, seed: int, began_on: str | None = None) -> Path | None:
-    """Return the dataset that `generate` writes for a run, if it exists, fits and is intact."""
-    folder = config.dataset_folder(DATASETS, seed)
-    if not (folder / FILE).exists():
-        return None
-    try:
-        # All of it now: nobody asked for it, so it must not end a training later.
-        open_training_data(folder, config, seed, began_on).check_hashes()
-    except UsageError:  # another number of problems, as for another preset
-        return None
-    except Failure as error:
-        say(f"note: left out: {error}")
-        return None
-    return folder
-
-
 def build_trainer(
     record: RunRecord, options: TrainOptions, processes: ProcessGroup = SINGLE
 ) -> Trainer:
@@ -275,83 +221,3 @@ def user_errors(encoding: Encoding) -> Iterator[None]:
         if failure is None:
             raise
         raise failure from error
-
-
-SAMPLE = 4_096
-"""Number of problems whose mean length estimates that of a training within half a percent."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Parameters of an encoding, and FLOPs per token of the matrix products that it adds to a
-    forward pass over the longest training sequence."""
-
-    parameters: int
-    flops_a_token: float
-
-
-def cost(name: Name, config: Config | None = None) -> Cost:
-    """Return the cost of an encoding at the size of `config`, by default that of paper-40.
-
-    Raises Failure if a user's code fails.
-    """
-    config = config or load_preset("paper-40")
-    pe = blueprint(config, name).pe
-    tokens = config.bucket(0).longest + config.leading_bos
-    extent = Workload(tokens=tokens, pairs=tokens**2, distances=tokens**2)
-    with user_errors(name.encoding):
-        flops = sum(product.forward for product in pe.products(extent))
-    return Cost(sum(p.numel() for p in pe.parameters()), flops / tokens)
-
-
-def _first_problems(config: Config) -> Problems:
-    """Return the first SAMPLE training problems of seed 0, including the [BOS] in front."""
-    bucket = config.bucket(0)
-    return prepend_bos(bucket.problems(0, SAMPLE), bucket.keys(0, SAMPLE), config.leading_bos)
-
-
-@lru_cache(maxsize=64)
-def training_tokens(config: Config) -> int:
-    """Estimate the input tokens of a training from the mean length of its first problems."""
-    lengths = _first_problems(config).lengths - 1
-    return round(float(lengths.mean()) * config.batch_size * config.steps)
-
-
-def training_flops(config: Config) -> float:
-    """Estimate the useful FLOPs of a training, which no encoding changes by much."""
-    return training_flops_a_token(parse("nope"), config) * training_tokens(config)
-
-
-@lru_cache(maxsize=256)
-def training_flops_a_token(name: Name, config: Config) -> float:
-    """Return the useful training FLOPs per input token, averaged over the first problems."""
-    decoder = blueprint(config, name)
-    problems = _first_problems(config)
-    lengths = (problems.lengths - 1).tolist()
-    answers = int((problems.lengths - problems.prompt_lengths).sum())
-    with user_errors(name.encoding):
-        flops = useful_training_flops(decoder.config, decoder.pe, lengths, answers)
-    return flops / sum(lengths)
-
-
-_EFFICIENCY = 0.5
-"""Upper bound of the training speed as a fraction of the speed of plain matrix products."""
-
-
-def default_preset() -> tuple[str, str]:
-    """Return the preset that suits this machine, and a line that says why.
-
-    The training time on a CPU is estimated from the speed of plain matrix products.
-    """
-    from torch.utils.benchmark import Timer
-
-    hardware, size = detect(), 1024
-    if hardware.device == "cuda":
-        return "paper-40", f"preset paper-40: there is a GPU ({hardware.name})"
-    timer = Timer("a @ a", globals={"a": torch.ones(size, size, dtype=hardware.dtype)})
-    rate = 2.0 * size**3 / timer.blocked_autorange(min_run_time=0.2).median * hardware.threads
-    days = training_flops(load_preset("paper-40")) / (_EFFICIENCY * rate) / 86_400
-    return "mini", (
-        f"preset mini: there is no GPU, and paper-40 would take at least {days:.1f} days of "
-        "training here (--preset chooses)"
-    )

@@ -8,7 +8,7 @@ import torch
 
 from tape_arith.arith.files import write_document
 from tape_arith.arith.machine import commit, own_version
-from tape_arith.arith.runs.build import training_flops
+from tape_arith.arith.runs.cost import training_flops
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import Environment, RunRecord
 from tape_arith.arith.terminal import say

@@ -9,13 +9,7 @@ from tape_arith.arith.data.dataset import Dataset
 from tape_arith.arith.errors import Failure, UsageError
 from tape_arith.arith.lock import check_lock, lock_folder
 from tape_arith.arith.machine import own_version
-from tape_arith.arith.runs.build import (
-    build_trainer,
-    check_trainable,
-    open_training_data,
-    user_errors,
-    usual_dataset,
-)
+from tape_arith.arith.runs.build import build_trainer, check_trainable, user_errors
 from tape_arith.arith.runs.command_lines import why_no_weights
 from tape_arith.arith.runs.environment import (
     choose_compiling,
@@ -33,6 +27,7 @@ from tape_arith.arith.runs.record import (
     run_sources,
 )
 from tape_arith.arith.runs.run import Run
+from tape_arith.arith.runs.training_data import open_training_data, usual_dataset
 from tape_arith.arith.runs.weights import TrainingCheckpoints, load_state, save, trained_record
 from tape_arith.arith.terminal import bar, say
 from tape_arith.arith.training.distributed import SINGLE, PeerLost, ProcessGroup

@@ -12,14 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from tape_arith.arith.runs.build import (
-    as_user_error,
-    blueprint,
-    decoder_for,
-    resolve_attention,
-    training_flops_a_token,
-    training_tokens,
-)
+from tape_arith.arith.runs.build import as_user_error, blueprint, decoder_for, resolve_attention
+from tape_arith.arith.runs.cost import training_flops_a_token, training_tokens
 from tape_arith.arith.runs.environment import compiles_by_default
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.sweeps.jobs import Job, done_jobs

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from tape_arith.arith.runs.build import cost
+from tape_arith.arith.runs.cost import cost
 from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.sweeps.sweep import sweep_names
 from tape_arith.models.locate import known_names, locate

@@ -7,7 +7,8 @@ import pytest
 
 from tape_arith.arith.errors import Failure
 from tape_arith.arith.runs import train
-from tape_arith.arith.runs.build import blueprint, cost, training_flops_a_token
+from tape_arith.arith.runs.build import blueprint
+from tape_arith.arith.runs.cost import cost, training_flops_a_token
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import TrainOptions, load_preset
 from tape_arith.arith.training.distributed import ProcessGroup

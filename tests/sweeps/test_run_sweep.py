@@ -11,7 +11,7 @@ import pytest
 from tape_arith.arith import lock
 from tape_arith.arith.figures.labels import display_names
 from tape_arith.arith.runs import environment
-from tape_arith.arith.runs.build import training_flops_a_token, training_tokens
+from tape_arith.arith.runs.cost import training_flops_a_token, training_tokens
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import TrainOptions, load_preset
 from tape_arith.arith.runs.run import Run

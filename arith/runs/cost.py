@@ -1,0 +1,97 @@
+"""Count what an encoding and a training cost, and choose the preset that suits this machine."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from tape_arith.arith.data.rows import prepend_bos
+from tape_arith.arith.runs.build import blueprint, user_errors
+from tape_arith.arith.runs.record import load_preset
+from tape_arith.arith.tasks.task import Problems
+from tape_arith.arith.training.config import Config
+from tape_arith.models.decoder import useful_training_flops
+from tape_arith.models.encoding import Workload
+from tape_arith.models.hardware import detect
+from tape_arith.models.names import Name, parse
+
+SAMPLE = 4_096
+"""Number of problems whose mean length estimates that of a training within half a percent."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Parameters of an encoding, and FLOPs that it adds per token of a forward pass.
+
+    FLOPs are those of matrix products, over the longest training sequence.
+    """
+
+    parameters: int
+    flops_a_token: float
+
+
+def cost(name: Name, config: Config | None = None) -> Cost:
+    """Return the cost of an encoding at the size of `config`, by default that of paper-40.
+
+    Raises Failure if a user's code fails.
+    """
+    config = config or load_preset("paper-40")
+    pe = blueprint(config, name).pe
+    tokens = config.bucket(0).longest + config.leading_bos
+    extent = Workload(tokens=tokens, pairs=tokens**2, distances=tokens**2)
+    with user_errors(name.encoding):
+        flops = sum(product.forward for product in pe.products(extent))
+    return Cost(sum(p.numel() for p in pe.parameters()), flops / tokens)
+
+
+def _first_problems(config: Config) -> Problems:
+    """Return the first SAMPLE training problems of seed 0, including the [BOS] in front."""
+    bucket = config.bucket(0)
+    return prepend_bos(bucket.problems(0, SAMPLE), bucket.keys(0, SAMPLE), config.leading_bos)
+
+
+@lru_cache(maxsize=64)
+def training_tokens(config: Config) -> int:
+    """Estimate the input tokens of a training from the mean length of its first problems."""
+    lengths = _first_problems(config).lengths - 1
+    return round(float(lengths.mean()) * config.batch_size * config.steps)
+
+
+def training_flops(config: Config) -> float:
+    """Estimate the useful FLOPs of a training, which no encoding changes by much."""
+    return training_flops_a_token(parse("nope"), config) * training_tokens(config)
+
+
+@lru_cache(maxsize=256)
+def training_flops_a_token(name: Name, config: Config) -> float:
+    """Return the useful training FLOPs per input token, averaged over the first problems."""
+    decoder = blueprint(config, name)
+    problems = _first_problems(config)
+    lengths = (problems.lengths - 1).tolist()
+    answers = int((problems.lengths - problems.prompt_lengths).sum())
+    with user_errors(name.encoding):
+        flops = useful_training_flops(decoder.config, decoder.pe, lengths, answers)
+    return flops / sum(lengths)
+
+
+_EFFICIENCY = 0.5
+"""Upper bound of the training speed as a fraction of the speed of plain matrix products."""
+
+
+def default_preset() -> tuple[str, str]:
+    """Return the preset that suits this machine, and a line that says why.
+
+    The training time on a CPU is estimated from the speed of plain matrix products.
+    """
+    from torch.utils.benchmark import Timer
+
+    hardware, size = detect(), 1024
+    if hardware.device == "cuda":
+        return "paper-40", f"preset paper-40: there is a GPU ({hardware.name})"
+    timer = Timer("a @ a", globals={"a": torch.ones(size, size, dtype=hardware.dtype)})
+    rate = 2.0 * size**3 / timer.blocked_autorange(min_run_time=0.2).median * hardware.threads
+    days = training_flops(load_preset("paper-40")) / (_EFFICIENCY * rate) / 86_400
+    return "mini", (
+        f"preset mini: there is no GPU, and paper-40 would take at least {days:.1f} days of "
+        "training here (--preset chooses)"
+    )
