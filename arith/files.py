@@ -1,43 +1,35 @@
-"""Atomic writes, bounded reads, and documents: JSON files with a schema, a checksum and a model.
+"""Atomic writes and bounded reads.
 
 A file is written under a temporary name, synced, then renamed, so it is complete or absent. Input
-is not trusted: reading a named pipe must not hang, a huge file must not fill the memory, and
-pydantic validates every document. The checksum covers a document's content, not its layout: it
-detects a changed digit and ignores new line breaks.
+is not trusted: reading a named pipe must not hang, a huge file must not fill the memory.
 """
 
 import errno
 import hashlib
 import itertools
-import json
 import os
 import re
 import shutil
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields, is_dataclass
 from functools import cache
 from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar
+from typing import Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from tape_arith.arith.errors import Corrupt, Failure, UsageError, unknown
+from tape_arith.arith.errors import Corrupt, Failure
 from tape_arith.arith.machine import host_id, is_alive
 
-MOST_INTEGER = 2**63 - 1
 # A grid of 700 digits and the metrics of 500,000 steps are smaller. Parsing a JSON file takes up to
 # 35 times its size in memory, which is 1.2 GB here.
 _MOST_BYTES = 32 * 2**20
 # The time to parse nested tables grows with the square of their depth.
 _MOST_TOML_BYTES = 20_000
-SCHEMA = 2
-"""The format version that documents and checkpoints of every kind share."""
-_MOST_MESSAGE = 1_000
+
 
 _calls = itertools.count()
 
@@ -188,164 +180,3 @@ def parse_toml(path: Path) -> tuple[str, dict[str, Any]]:
 def parse_json(text: str) -> Any:
     """Parse JSON. Raises ValueError if it is invalid, nested too deep, or has NaN or Infinity."""
     return from_json(text, allow_inf_nan=False)
-
-
-# ---- documents -----------------------------------------------------------------------------
-
-
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must not hold control characters")
-    return text
-
-
-Text = Annotated[str, Field(min_length=1, max_length=10_000), AfterValidator(_printable)]
-Count = Annotated[int, Field(ge=0, le=MOST_INTEGER)]
-Positive = Annotated[int, Field(ge=1, le=MOST_INTEGER)]
-NonNegative = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-
-_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-
-class Strict:
-    """Base of frozen dataclasses that are read from documents; unknown fields are refused."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-
-class Part(BaseModel):
-    """Base of pydantic models of a document or of a part of one."""
-
-    model_config = _STRICT
-
-
-class _Document(Protocol):
-    """A model of a whole file."""
-
-    kind: ClassVar[str]
-    remedy: ClassVar[str]
-    """Advice for a corrupt file; `{path}` and `{folder}` are filled in."""
-
-
-_Model = TypeVar("_Model")
-_DocumentModel = TypeVar("_DocumentModel", bound=_Document)
-
-
-class InvalidValue(UsageError):
-    """A value that the model of its document does not allow."""
-
-
-def with_checksum(content: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return `content` with its schema number, its kind and its checksum."""
-    # The checksum is of what is read back: JSON makes lists of tuples and text of numeric keys.
-    document = json.loads(json.dumps({"schema": SCHEMA, "kind": kind, **content}, allow_nan=False))
-    return {**document, "checksum": checksum(document)}
-
-
-def checksum(content: Mapping[str, Any]) -> str:
-    """Return 16 hex digits of the SHA-256 of a document, which has no checksum yet."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def check_schema(path: Path, schema: object) -> None:
-    """Raise Failure if this version does not read files of `schema`."""
-    if type(schema) is not int or schema != SCHEMA:
-        raise Failure(
-            f"{path} has schema {str(schema)[:20]} and this version reads {SCHEMA}: use the "
-            "version of tape-arith that wrote it"
-        )
-
-
-def write_document(path: Path, content: Mapping[str, Any], kind: str) -> None:
-    """Write a document, whole or not at all. Raises Failure if writing fails."""
-    write_text(path, json.dumps(with_checksum(content, kind), indent=1) + "\n")
-
-
-def read_content(path: Path, kind: str) -> dict[str, Any]:
-    """Return the content of a document without schema, kind and checksum.
-
-    Raises Failure, naming the file, if it is of another kind or version; Corrupt if it is damaged.
-    """
-    try:
-        content = parse_json(read_text(path))
-    except ValueError as error:
-        raise Corrupt(f"{path} is corrupt: not JSON ({error})") from error
-    if not isinstance(content, dict) or content.get("kind") != kind:
-        raise Failure(f"{path} is not a {kind} of tape-arith")
-    stored = content.pop("checksum", None)
-    check_schema(path, content.get("schema"))
-    if stored != checksum(content):
-        raise Corrupt(f"{path} is corrupt: its checksum does not match its content")
-    return {key: value for key, value in content.items() if key not in ("schema", "kind")}
-
-
-def read_document(path: Path, model: type[_DocumentModel]) -> _DocumentModel:
-    """Read a document. Raises as `read_content`, and Corrupt if `model` refuses the content."""
-    remedy = model.remedy.format(path=path, folder=path.parent)
-    try:
-        return validated(read_content(path, model.kind), model)
-    except InvalidValue as error:
-        raise Corrupt(f"{path} is corrupt: {error}; {remedy}") from None
-    except Corrupt as error:
-        raise Corrupt(f"{error}; {remedy}") from error
-
-
-def validated(content: object, model: type[_Model], strict: bool | None = None) -> _Model:
-    """Convert JSON values to a `model`. Raises InvalidValue, whose text is one plain sentence.
-
-    With `strict=False`, text may stand for a number, as on the command line.
-    """
-    # The values go through JSON, because strict validation of Python objects refuses a list for a
-    # tuple and a dict for a dataclass. TOML dates become text, which only text fields accept.
-    try:
-        text = json.dumps(content, default=str)
-        result: _Model = _adapter(model).validate_json(text, strict=strict)  # type: ignore[arg-type]
-    except RecursionError:
-        raise InvalidValue("nested too deep") from None
-    except ValidationError as error:
-        raise InvalidValue(_sentence(error, model)[:_MOST_MESSAGE]) from None
-    return result
-
-
-@cache
-def _adapter(model: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(model)
-
-
-def _sentence(error: ValidationError, model: type[Any]) -> str:
-    """Say in one sentence which field is wrong, what it must be and what it is."""
-    errors = error.errors(include_url=False)
-    # A misspelt field makes two errors, unknown and missing: the unknown field tells more.
-    first = next((one for one in errors if one["type"] in _UNKNOWN), errors[0])
-    kind, name, message = first["type"], ".".join(map(str, first["loc"])), first["msg"]
-    if kind in _UNKNOWN and len(first["loc"]) == 1:
-        if is_dataclass(model):
-            return str(unknown("key", name, [field.name for field in fields(model)]))
-        known = model.model_fields.items()
-        return str(unknown("key", name, [field.alias or key for key, field in known]))
-    if kind == "value_error" and not message.startswith("Value error, must"):
-        return message.removeprefix("Value error, ")
-    message = re.sub(r"^\w+ should", "must", message)
-    for words, plain_words in _PLAIN_WORDS.items():
-        message = message.replace(words, plain_words)
-    if kind != "missing" and isinstance(first["input"], str | int | float | None):
-        message += f", not {first['input']!r:.40}"
-    return f"{name[:80]!r} {message}"
-
-
-_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
-_PLAIN_WORDS = {
-    "Value error, ": "",
-    "Field required": "is missing",
-    "Extra inputs are not permitted": "is unknown",
-    "Unexpected keyword argument": "is unknown",
-    "greater than or equal to": "at least",
-    "less than or equal to": "at most",
-    ", unable to parse string as an integer": "",
-    ", unable to parse string as a number": "",
-    " after validation": "",
-}
-"""Replacements for pydantic's words in a sentence that begins with the name of a field."""

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tape_arith.arith.data.bucket import Bucket
 from tape_arith.arith.data.dataset import Dataset, Manifest
 from tape_arith.arith.data.write_dataset import Unfinished, generate
+from tape_arith.arith.documents import read_content, read_document, write_document
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.files import read_content, read_document, write_document
 from tape_arith.arith.runs import record
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord, load_preset

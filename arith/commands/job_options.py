@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.files import MOST_INTEGER
 from tape_arith.arith.terminal import say
 from tape_arith.models.names import AttentionChoice
 

@@ -14,8 +14,8 @@ from typing import Annotated
 
 import typer
 
+from tape_arith.arith.documents import MOST_INTEGER
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.arith.files import MOST_INTEGER
 from tape_arith.models.locate import known_names
 from tape_arith.models.names import BACKENDS, known_backend
 

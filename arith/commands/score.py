@@ -4,7 +4,7 @@ import json
 
 from tape_arith.arith.commands import option
 from tape_arith.arith.commands.job_options import leave, stopper_for, use_threads
-from tape_arith.arith.files import with_checksum
+from tape_arith.arith.documents import with_checksum
 from tape_arith.models.names import AttentionChoice, parse_extrapolation
 
 EXAMPLE = "tape-arith score runs/mini/rope/seed-0 --with yarn"

@@ -12,17 +12,17 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
-from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.files import (
+from tape_arith.arith.documents import (
     Count,
     Part,
     Positive,
     Sha256,
     Text,
     read_document,
-    sha256,
     write_document,
 )
+from tape_arith.arith.errors import Failure, UsageError
+from tape_arith.arith.files import sha256
 from tape_arith.arith.tasks.families.numbers import Int64, UInt8
 from tape_arith.arith.tasks.families.tokens import DIGIT_ZERO, SYMBOLS
 from tape_arith.arith.tasks.registry import load_task

@@ -20,14 +20,9 @@ import numpy as np
 
 from tape_arith.arith.data.bucket import LENGTH_TYPE, Bucket
 from tape_arith.arith.data.dataset import FILE, HEADER_BYTES, REMEDY, Identity, Manifest, Shard
+from tape_arith.arith.documents import read_document, write_document
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.files import (
-    atomic,
-    read_document,
-    remove_stale_temporaries,
-    sha256,
-    write_document,
-)
+from tape_arith.arith.files import atomic, remove_stale_temporaries, sha256
 from tape_arith.arith.lock import NAME as LOCK
 from tape_arith.arith.lock import lock_folder
 from tape_arith.arith.tasks.registry import load_task

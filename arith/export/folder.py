@@ -7,14 +7,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from tape_arith.arith.documents import read_content, write_document
 from tape_arith.arith.errors import Failure, UsageError
-from tape_arith.arith.files import (
-    read_content,
-    remove,
-    remove_stale_temporaries,
-    temporary_beside,
-    write_document,
-)
+from tape_arith.arith.files import remove, remove_stale_temporaries, temporary_beside
 
 _MARK = "tape-arith.json"
 """The file of an exported folder that names its run or problems."""

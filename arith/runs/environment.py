@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tape_arith.arith.files import write_document
+from tape_arith.arith.documents import write_document
 from tape_arith.arith.machine import commit, own_version
 from tape_arith.arith.runs.cost import training_flops
 from tape_arith.arith.runs.folder import RunFolder

@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from tape_arith.arith.data.bucket import EVALUATION
+from tape_arith.arith.documents import read_document, write_document
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
-from tape_arith.arith.files import append_line, read_document, slug, write_document, write_text
+from tape_arith.arith.files import append_line, slug, write_text
 from tape_arith.arith.lock import activity
 from tape_arith.arith.runs.metrics import read_lines
 from tape_arith.arith.runs.record import TASK, Environment, RunRecord, Timings

@@ -14,17 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
 
+from tape_arith.arith.documents import Count, NonNegative, Part, Share, Text, validated
 from tape_arith.arith.errors import UsageError, unknown
-from tape_arith.arith.files import (
-    Count,
-    NonNegative,
-    Part,
-    Share,
-    Text,
-    parse_json,
-    read_text,
-    validated,
-)
+from tape_arith.arith.files import parse_json, read_text
 from tape_arith.arith.terminal import say
 
 if TYPE_CHECKING:

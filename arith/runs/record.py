@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from tape_arith.arith.errors import Failure, UsageError, unknown
-from tape_arith.arith.files import (
+from tape_arith.arith.documents import (
     Count,
     NonNegative,
     Part,
@@ -21,10 +20,10 @@ from tape_arith.arith.files import (
     Sha256,
     Strict,
     Text,
-    parse_toml,
-    read_text,
     validated,
 )
+from tape_arith.arith.errors import Failure, UsageError, unknown
+from tape_arith.arith.files import parse_toml, read_text
 from tape_arith.arith.scoring.grid import Grid
 from tape_arith.arith.tasks.registry import load_task, locate_task, parse_task, task_hash
 from tape_arith.arith.training.config import Config, Policy, Schedule

@@ -16,8 +16,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tape_arith.arith.documents import SCHEMA, check_schema
 from tape_arith.arith.errors import Corrupt, Failure, UsageError
-from tape_arith.arith.files import SCHEMA, atomic, check_schema, parse_json, remove
+from tape_arith.arith.files import atomic, parse_json, remove
 from tape_arith.arith.lock import check_lock
 from tape_arith.arith.runs.build import blueprint, decoder_for, resolve_attention
 from tape_arith.arith.runs.command_lines import how_to_restore_weights, why_no_weights

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tape_arith.arith.data.bucket import EVALUATION
-from tape_arith.arith.files import read_document, with_checksum, write_text
+from tape_arith.arith.documents import read_document, with_checksum
+from tape_arith.arith.files import write_text
 from tape_arith.arith.scoring.axes import (
     Axes,
     Bools,

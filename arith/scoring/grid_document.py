@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from tape_arith.arith.data.bucket import MOST_PER_CELL
-from tape_arith.arith.files import Count, NonNegative, Part, Positive, Sha256, Share, Text
+from tape_arith.arith.documents import Count, NonNegative, Part, Positive, Sha256, Share, Text
 from tape_arith.arith.scoring.axes import Axes, ScoredAxis, digit_pairs, shape
 
 CELLS = ("exact", "total", "right_share", "first_wrong")

@@ -34,8 +34,9 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field
 
 from tape_arith.arith.data.bucket import EVALUATION, known_split
+from tape_arith.arith.documents import Count, InvalidValue, Part, validated
 from tape_arith.arith.errors import Failure, UsageError, unknown
-from tape_arith.arith.files import Count, InvalidValue, Part, parse_toml, slug, validated
+from tape_arith.arith.files import parse_toml, slug
 from tape_arith.arith.runs.record import known_preset, load_preset, preset_of
 from tape_arith.arith.runs.run import Run
 from tape_arith.arith.training.config import Config

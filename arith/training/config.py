@@ -16,8 +16,9 @@ from tape_arith.arith.data.bucket import (
     Bucket,
     check_covers,
 )
+from tape_arith.arith.documents import Count, Strict, validated
 from tape_arith.arith.errors import UsageError
-from tape_arith.arith.files import Count, Strict, slug, validated
+from tape_arith.arith.files import slug
 from tape_arith.arith.tasks.registry import parse_task, task_hash
 
 Policy = Literal["stop", "skip"]

@@ -15,8 +15,8 @@ from pydantic import ConfigDict, Field
 from torch import Tensor
 
 from tape_arith.arith.data.bucket import Bucket
+from tape_arith.arith.documents import Count, InvalidValue, NonNegative, Part, Positive, validated
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.files import Count, InvalidValue, NonNegative, Part, Positive, validated
 from tape_arith.arith.scoring.score import score
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.training.config import Config, Policy

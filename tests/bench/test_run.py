@@ -8,8 +8,8 @@ import pytest
 
 from tape_arith.arith.bench import STAGES, run
 from tape_arith.arith.bench.measure import Options, Result
+from tape_arith.arith.documents import read_content
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.files import read_content
 from tape_arith.arith.machine import ROOT
 from tests.helpers.tiny_runs import call, contents, done
 

@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tape_arith.arith.documents import write_document
 from tape_arith.arith.figures.labels import display_names
-from tape_arith.arith.files import slug, write_document
+from tape_arith.arith.files import slug
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord, load_preset
 from tape_arith.arith.scoring.axes import digit_pairs

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tape_arith.arith.files import checksum
+from tape_arith.arith.documents import checksum
 
 # Content of environment.json, and a line of metrics.jsonl.
 ENVIRONMENT: dict[str, Any] = {

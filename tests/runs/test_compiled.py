@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from tape_arith.arith.documents import write_document
 from tape_arith.arith.errors import Failure
-from tape_arith.arith.files import write_document
 from tape_arith.arith.runs import build, environment
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import Environment, RunRecord, load_preset
