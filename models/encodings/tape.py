@@ -245,7 +245,7 @@ class TAPE(ContextualRotary):
         is_vector = form == "vector"
         self.state, self.rows = (VectorState, (1,)) if is_vector else (TapeState, (2,))
         self.query = 1 + is_vector
-        super().__init__(setting, width=width, start=start, context=context, clamp=clamp)
+        super().__init__(setting, "tape", width=width, start=start, context=context, clamp=clamp)
 
     def updating_layer(self) -> ContextualLayer:
         if self.context == "no-mlp":

@@ -111,7 +111,9 @@ class TapeHeads(ContextualRotary):
         context: Literal["full", "no-attention", "no-mlp"] = "full",
         clamp: float = 0,
     ) -> None:
-        super().__init__(setting, width=width, start=start, context=context, clamp=clamp)
+        super().__init__(
+            setting, "tape-heads", width=width, start=start, context=context, clamp=clamp
+        )
 
     def updating_layer(self) -> ContextualLayer:
         if self.context == "no-mlp":

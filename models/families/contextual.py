@@ -123,11 +123,12 @@ class ContextualRotary(Rotary, ABC):
     copies = 1
 
     def __init__(
-        self, setting: Setting, *, width: int, start: str, context: str, clamp: float
+        self, setting: Setting, name: str, *, width: int, start: str, context: str, clamp: float
     ) -> None:
-        name = type(self).__name__
+        """Build the encoding that the command line calls `name`."""
         check_least(name, 1, width=width)
-        if context == "no-mlp" and width != 48:
+        defaults = type(self).__init__.__kwdefaults__ or {}
+        if context == "no-mlp" and width != defaults.get("width", width):
             raise UsageError(
                 f"{name}: width={width} does nothing with context=no-mlp: leave it out"
             )

@@ -40,9 +40,9 @@ RESCALINGS = ("pi", "ntk", "ntk-dynamic", "yarn", "yarn:ramp=paper")
         ("bipe:rows=0", "bipe: rows must be 1 or more, not 0"),
         ("bipe:k=-1", "bipe: k must be 0 or more, not -1"),
         ("learned:rows=51", r"rows=51 is less than .* 52 tokens; choose rows >= 52"),
-        ("tape:context=no-mlp:width=12", "width=12 does nothing with context=no-mlp"),
+        ("tape:context=no-mlp:width=12", "tape: width=12 does nothing with context=no-mlp"),
         ("tape:context=no-mlp:form=non-equivariant", "context=no-mlp has none"),
-        ("tape-heads:clamp=-0.5", "clamp must be above 0, or 0 for none, not -0.5"),
+        ("tape-heads:clamp=-0.5", "tape-heads: clamp must be above 0, or 0 for none, not -0.5"),
         ("tape:form=flat", "one of tensor, non-equivariant, vector"),
         ("tape-heads:form=vector", "unknown option of tape-heads 'form'"),
         # Changes at test time that have nothing to change, or whose formula does not fit.
