@@ -150,7 +150,8 @@ class PositionalEncoding(nn.Module):
 
     #: Name in figures; if empty, the class's name.
     label: ClassVar[str] = ""
-    #: One of: none, absolute, relative bias, rotary, randomized, content.
+    #: One of: none, absolute, relative bias, rotary, "rotary, contextual", randomized, content,
+    #: task-structured.
     kind: ClassVar[str] = "none"
     #: Author, year and arXiv number.
     paper: ClassVar[str] = ""
