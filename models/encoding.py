@@ -156,11 +156,11 @@ class PositionalEncoding(nn.Module):
     #: Author, year and arXiv number.
     paper: ClassVar[str] = ""
     #: Name suffixes of parameters that cannot act, kept because the paper's formula has them.
-    inert: ClassVar[tuple[str, ...]] = ()
+    inert: tuple[str, ...] = ()
     #: Name suffixes of matrices (tables) that get no weight decay; scalars and biases never do.
     no_decay: ClassVar[tuple[str, ...]] = ()
     #: Requirements on the attention backend.
-    needs: ClassVar[Needs] = Needs()
+    needs: Needs = Needs()
 
     def __init__(self, setting: Setting) -> None:
         super().__init__()
@@ -241,17 +241,15 @@ class Combination(PositionalEncoding):
         self.setting = attending.setting
         self.parts = nn.ModuleList(self.each)
         # Set past torch's registry: a checkpoint names each parameter once, under `parts`.
-        vars(self).update(
-            attending=attending,
-            layers=attending.layers,
-            needs=attending.needs._replace(packed=all(part.needs.packed for part in self.each)),
-            # Whole names, since a suffix may match a parameter of another part.
-            inert=tuple(
-                f"parts.{i}.{name}"
-                for i, part in enumerate(self.each)
-                for name, _ in part.named_parameters()
-                if name.endswith(part.inert)
-            ),
+        vars(self).update(attending=attending, layers=attending.layers)
+        packed = all(part.needs.packed for part in self.each)
+        self.needs = attending.needs._replace(packed=packed)
+        # Whole names, since a suffix may match a parameter of another part.
+        self.inert = tuple(
+            f"parts.{i}.{name}"
+            for i, part in enumerate(self.each)
+            for name, _ in part.named_parameters()
+            if name.endswith(part.inert)
         )
 
     def indices(self, seqs: Sequences) -> Tensor:

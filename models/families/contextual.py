@@ -145,8 +145,7 @@ class ContextualRotary(Rotary, ABC):
             identity = torch.eye(2).repeat_interleave(setting.head_dim // 2, -1)
             self.table = nn.Parameter(entries + identity[: math.prod(self.rows)].reshape(shape))
         gathered = 0 if context == "no-attention" else len(self.state._fields)
-        # Set on the instance, since it depends on options.
-        vars(self)["needs"] = Needs(values=1 + gathered, query=self.query)
+        self.needs = Needs(values=1 + gathered, query=self.query)
 
     def layer(self, i: int) -> PositionalLayer:
         if i == self.setting.applied_layers - 1:

@@ -45,7 +45,7 @@ def test_modes_and_names_and_copies() -> None:
 def test_needs_are_those_of_the_last_part() -> None:
     assert joined("abacus+tape").needs == decoder_for("tape").pe.needs
     abacus, rope = decoder_for("abacus").pe, decoder_for("rope").pe
-    vars(abacus)["needs"] = abacus.needs._replace(packed=False)
+    abacus.needs = abacus.needs._replace(packed=False)
     assert Combination({"abacus": abacus, "rope": rope}).needs.packed is False
 
 
