@@ -243,7 +243,8 @@ class TAPE(ContextualRotary):
             )
         self.form = form
         is_vector = form == "vector"
-        self.state, self.rows = (VectorState, (1,)) if is_vector else (TapeState, (2,))
+        self.state_type = VectorState if is_vector else TapeState
+        self.leading_shape = (1,) if is_vector else (2,)
         self.query = 1 + is_vector
         super().__init__(setting, "tape", width=width, start=start, context=context, clamp=clamp)
 

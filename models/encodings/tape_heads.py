@@ -98,8 +98,8 @@ class TapeHeads(ContextualRotary):
     label = "TAPE-heads"
     kind = "rotary, contextual"
     paper = "Zhu et al. 2025, arXiv 2501.00712 (VITA-Group/TAPE)"
-    state = TapeHeadsState
-    rows = ()
+    state_type = TapeHeadsState
+    leading_shape = ()
     copies = 2
 
     def __init__(

@@ -102,6 +102,9 @@ class ShareLayer(ContextualLayer):
 class ContextualRotary(Rotary, ABC):
     """Base: the option `start` chooses what e is at first, `context` what rewrites it.
 
+    With `full`, attention gathers e and the block's activations update it; with `no-attention`
+    nothing is gathered; with `no-mlp` a share of what is gathered is added, as in `ShareLayer`.
+
     - `rope`: the rotation of the index by theta_f = 10000^(-f/F).
     - `fourier`: the same with frequencies from |N(0, 1)| radians per token (random Fourier features
       of exp(-distance^2 / 2)). A checkpoint holds the key of the draw: an integer, which no change
@@ -113,10 +116,10 @@ class ContextualRotary(Rotary, ABC):
     """
 
     no_decay = ("table",)
-    #: The state's type, a NamedTuple with `from_angles`, `from_matrix` and `apply`.
-    state: Any
+    #: A NamedTuple with `from_angles`, `from_matrix` and `apply`.
+    state_type: Any
     #: Shape of one state of the table, without the last axis.
-    rows: tuple[int, ...]
+    leading_shape: tuple[int, ...]
     #: Width of queries after `apply`, as a multiple of values'.
     query = 1
     #: How often e contains each number of the state.
@@ -134,17 +137,19 @@ class ContextualRotary(Rotary, ABC):
             )
         if clamp < 0:
             raise UsageError(f"{name}: clamp must be above 0, or 0 for none, not {clamp:g}")
-        self.width, self.first, self.context, self.clamp = width, start, context, clamp
+        self.width, self.start_option, self.context, self.clamp = width, start, context, clamp
         super().__init__(setting)
         if start == "fourier":
             self.register_buffer("fourier_key", torch.randint(2**62, (1,)))
         if start == "learned":
-            shape = (*self.rows, setting.head_dim)
+            shape = (*self.leading_shape, setting.head_dim)
             entries = torch.randn(setting.max_length, *shape) * INITIAL_STD
             # Halves of the last axis are e's columns.
             identity = torch.eye(2).repeat_interleave(setting.head_dim // 2, -1)
-            self.table = nn.Parameter(entries + identity[: math.prod(self.rows)].reshape(shape))
-        gathered = 0 if context == "no-attention" else len(self.state._fields)
+            self.table = nn.Parameter(
+                entries + identity[: math.prod(self.leading_shape)].reshape(shape)
+            )
+        gathered = 0 if context == "no-attention" else len(self.state_type._fields)
         self.needs = Needs(values=1 + gathered, query=self.query)
 
     def layer(self, i: int) -> PositionalLayer:
@@ -161,9 +166,9 @@ class ContextualRotary(Rotary, ABC):
 
     def frequencies(self) -> Tensor:
         """Return the frequencies of `rope` or `fourier`; a learned start has none."""
-        if self.first == "rope":
+        if self.start_option == "rope":
             return super().frequencies()
-        if self.first == "learned":
+        if self.start_option == "learned":
             return torch.zeros(0, dtype=torch.float64)
         assert isinstance(self.fourier_key, Tensor)
         count = self.setting.head_dim // 2
@@ -173,15 +178,15 @@ class ContextualRotary(Rotary, ABC):
         return normal.abs().sort(descending=True).values
 
     def start(self, x: Tensor, index: Tensor, seqs: Sequences) -> State:
-        if self.first != "learned":
-            return self.state.from_angles(*self.cos_sin(index, seqs, x.dtype))
+        if self.start_option != "learned":
+            return self.state_type.from_angles(*self.cos_sin(index, seqs, x.dtype))
         if (end := seqs.width + seqs.offset) > len(self.table):
             raise UsageError(
                 f"start=learned has a table of {len(self.table)} states, too short for index "
                 f"{end - 1}; take start=rope, which has no end"
             )
         table = self.table.to(torch.promote_types(torch.float32, x.dtype))
-        return self.state.from_matrix(table[index][:, :, None])
+        return self.state_type.from_matrix(table[index][:, :, None])
 
     def products(self, extent: Workload) -> Iterable[MatMul]:
         """List wider scores for each applied layer; A e and the update for each but the last."""
@@ -193,7 +198,7 @@ class ContextualRotary(Rotary, ABC):
             layer = self.layers[i % len(self.layers)]
             assert isinstance(layer, ContextualLayer)
             # The first e depends on no parameter, unless a table is learned.
-            known = not i and self.first != "learned"
+            known = not i and self.start_option != "learned"
             yield MatMul(pairs * (self.needs.values - 1), gradients=1 if known else 2)
             yield from layer.products(extent.tokens, heads, known and not layer.gathers)
 
