@@ -5,8 +5,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tape_arith.models.encoding import PositionalLayer, Setting, Workload, check_least
-from tape_arith.models.families.scores import AdditiveBias, distances
+from tape_arith.models.attention import Needs
+from tape_arith.models.encoding import (
+    PositionalEncoding,
+    PositionalLayer,
+    Setting,
+    Workload,
+    check_least,
+)
+from tape_arith.models.families.scores import distances
 from tape_arith.models.sequences import Sequences
 
 
@@ -36,7 +43,7 @@ class ShawLayer(PositionalLayer):
         return attended, state
 
 
-class Shaw(AdditiveBias):
+class Shaw(PositionalEncoding):
     """A learned key for each distance, added to the token's own key.
 
     score(t, i) = q_t . (k_i + a[min(t - i, kmax)]) / sqrt(K) (Eq. 4 of the paper, causal). Each
@@ -48,6 +55,7 @@ class Shaw(AdditiveBias):
     kind = "relative bias"
     paper = "Shaw et al. 2018, arXiv 1803.02155"
     no_decay = ("keys",)
+    needs = Needs(bias="learned", packed=False)
 
     def __init__(self, setting: Setting, *, kmax: int | None = None) -> None:
         check_least("shaw", 1, kmax=kmax)
