@@ -21,7 +21,8 @@ def scaled_scores(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor
 
     q, k [B, T, H, K]; `scale` defaults to K^-1/2. The product is taken in the type of q and k.
     """
-    scale = scale or q.shape[-1] ** -0.5
+    if scale is None:
+        scale = q.shape[-1] ** -0.5
     scores = (q * scale).transpose(1, 2) @ k.permute(0, 2, 3, 1)
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
@@ -51,7 +52,7 @@ def attention_weights(
 ) -> Tensor:
     """Compute softmax(scale q k^T + bias) over the keys up to each query, [B, H, T, T].
 
-    q, k [B, T, H, K]; bias [H, T, T] or [B, H, T, T], added after scaling and before the mask.
+    q, k [B, T, H, K]; bias [B or 1, H, T, T], added after scaling and before the mask.
     The softmax is computed in float32 or wider: bfloat16 numbers near 12 are 0.06 apart.
     """
     scores = scaled_scores(q, k, scale=scale)
@@ -99,7 +100,9 @@ class Backend(ABC):
         q, k [B, T, H, K]; each value [B or 1, T, H or 1, V] (V may differ from K); bias
         [B or 1, H, T, T]; returns one [B, T, H, V] for each value. `scale` defaults to K^-1/2.
         """
-        return self.attend(q, k, values, seqs, scale or q.shape[-1] ** -0.5, bias)
+        if scale is None:
+            scale = q.shape[-1] ** -0.5
+        return self.attend(q, k, values, seqs, scale, bias)
 
     @abstractmethod
     def why_unsupported(self, needs: Needs, hardware: Hardware) -> str | None:
