@@ -30,7 +30,7 @@ class XPosLayer(PositionalLayer):
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, state: XPosState, seqs: Sequences
     ) -> tuple[Tensor, XPosState]:
         # Only eager attention, in float64, can apply a decay that float32 cannot hold.
-        wide = state.query.diagonal.dtype == torch.float64 != q.dtype
+        wide = state.query.diagonal.dtype == torch.float64 and q.dtype != torch.float64
         if wide:
             q, k = q.double(), k.double()
         attention = _EAGER if wide else self.attention
