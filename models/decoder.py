@@ -15,9 +15,9 @@ The authors' code of TAPE (zhuconv/arithmetic) and that of McLeish et al. (mclei
 
 Looped decoders are those of McLeish et al. 2024, 2405.17399: the layers are applied `loops` times
 with the same weights. An encoding's state goes on from loop to loop. `input_injection` adds the
-embedded input x0 at the start of each loop ("add" in their code). Their first loop starts from
-N(0, 0.02) in place of x0 and adds x0, normalized; ours starts from x0, to which nothing is added.
-Every loop has its gradient; they train on a random number of loops.
+embedded input x0 at the start of each further loop. Theirs ("add" in their code) adds x0,
+normalized, at the start of each; the first starts from N(0, 0.02), where ours starts from x0. Every
+loop has its gradient; they train on a random number of loops.
 
 Legend: B batch, T tokens, D hidden, H heads, K head dim, M MLP, V vocabulary.
 """
