@@ -72,7 +72,7 @@ def _interrupt(number: int, *_: object) -> None:
     raise _Interrupted(EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_AGAIN)
 
 
-def _say_all() -> None:
+def _flush_stdout() -> None:
     """Flush stdout. Raises Failure, but only once: Python does not flush again when it exits."""
     try:
         sys.stdout.flush()
@@ -84,7 +84,7 @@ def _say_all() -> None:
 
 def _failed(error: Exception) -> NoReturn:
     try:
-        _say_all()
+        _flush_stdout()
     except Failure as unsaid:
         error = error if isinstance(error, Failure) else unsaid
     if not isinstance(error.__cause__, BrokenPipeError):  # else the reader closed the pipe
@@ -115,7 +115,7 @@ def main() -> None:
     install_handler(_interrupt)
     try:
         code = app(_arguments(), standalone_mode=False)
-        _say_all()
+        _flush_stdout()
         sys.exit(code)
     except (UsageError, typer.TyperException) as error:
         from tape_arith.arith.commands.hints import hint

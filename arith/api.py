@@ -101,7 +101,7 @@ class Run:
         with _stopping() as should_stop:
             return score_run(
                 self._folder,
-                _way(extrapolation),
+                _parsed_extrapolation(extrapolation),
                 evaluation_set=problems,
                 fresh=fresh,
                 should_stop=should_stop,
@@ -111,7 +111,7 @@ class Run:
         """Return the run's greedy answer to a problem that is written as in "123+45"."""
         from tape_arith.arith.runs.answer import answer
 
-        return answer(self._folder, problem, _way(extrapolation))
+        return answer(self._folder, problem, _parsed_extrapolation(extrapolation))
 
     def decoder(self, extrapolation: str | None = None) -> "Decoder":
         """Return the trained decoder, a torch.nn.Module that is ready to evaluate."""
@@ -119,7 +119,7 @@ class Run:
         from tape_arith.models.build import prepare
 
         record = trained_record(self._folder)
-        name = Name(record.name.encoding, _way(extrapolation))
+        name = Name(record.name.encoding, _parsed_extrapolation(extrapolation))
         decoder, hardware = trained_decoder(self._folder, name, record)
         return prepare(decoder, hardware.in_float32()).eval()
 
@@ -161,7 +161,7 @@ def train(
 
 
 def find_runs(runs: str | Path = "runs") -> list[Run]:
-    """Return the runs below a folder, sorted by preset, encoding and seed."""
+    """Return the runs below a folder, sorted by path."""
     return [Run(folder.path) for folder in folders.find_runs(Path(runs))]
 
 
@@ -275,7 +275,7 @@ def _joined(pe: str | Sequence[object]) -> str:
     return pe if isinstance(pe, str) else ",".join(map(str, pe))
 
 
-def _way(extrapolation: str | None) -> NamePart | None:
+def _parsed_extrapolation(extrapolation: str | None) -> NamePart | None:
     return None if extrapolation is None else parse_extrapolation(extrapolation)
 
 

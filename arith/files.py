@@ -141,7 +141,7 @@ def open_file(path: Path) -> Iterator[BufferedReader]:
         with open(descriptor, "rb") as file:
             yield file
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        raise Failure(f"cannot read {path}: {getattr(error, 'strerror', error)}") from error
+        raise Failure(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def read_text(path: Path, limit: int = _MOST_BYTES) -> str:

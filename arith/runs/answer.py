@@ -52,7 +52,7 @@ class Answer:
 
     def content(self) -> dict[str, Any]:
         """Return plain Python for JSON."""
-        digits = [
+        tokens = [
             {"token": token, "probability": probability}
             for token, probability in zip(self.tokens, self.probabilities, strict=True)
         ]
@@ -64,7 +64,7 @@ class Answer:
             "answer": self.text,
             "expected": _written(self.task, self.expected),
             "right": self.right,
-            "tokens": digits,
+            "tokens": tokens,
         }
 
     def __repr__(self) -> str:

@@ -42,13 +42,13 @@ def resume_command(folder: RunFolder) -> str:
 def score_command(root: Path, preset: str, name: Name, evaluation_set: EvaluationSet) -> str:
     """Return the next command for a missing grid: to train, resume or score the first run."""
     encoding = run_folder(root, preset, name.encoding, 0).path.parent
-    for record in sorted(encoding.glob("seed-*/run.json")):
-        folder = RunFolder(record.parent)
+    first = min(encoding.glob("seed-*/run.json"), default=None)
+    if first is not None:
+        folder = RunFolder(first.parent)
         if folder.unfinished():
             return resume_command(folder)
         if folder.finished() or folder.has_results():
             return _scoring(folder, name.extrapolation, evaluation_set)
-        break
     return train_command(name, preset, root)
 
 

@@ -267,7 +267,7 @@ def find_grids(
             complete = [grid for grid in grids if grid.complete]
             standard = {grid.name: grid for grid in _on_set(DEFAULT_SET, folder, complete)}
             for grid in selected:
-                grid.usual = standard.get(grid.name)
+                grid.standard = standard.get(grid.name)
         result += selected
     return result
 

@@ -75,7 +75,7 @@ class Run:
         if grid is None or not grid.complete:
             return None
         if evaluation_set != DEFAULT_SET:
-            grid.usual = self.complete_grid(DEFAULT_SET)
+            grid.standard = self.complete_grid(DEFAULT_SET)
         return grid
 
     def _grid(self, evaluation_set: EvaluationSet) -> Grid | None:

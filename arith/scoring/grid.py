@@ -72,7 +72,7 @@ class Grid:
     """float64: sum over problems of the share of right answer tokens."""
     first_wrong_sum: Ints
     """int64: sum over wrong answers of `Outcome.first_wrong`."""
-    usual: "Grid | None" = None
+    standard: "Grid | None" = None
     """For a grid of another split, the run's grid on the split EVALUATION; None if not known."""
 
     @classmethod
@@ -213,7 +213,7 @@ class Grid:
 
         On another split than EVALUATION, `usual` decides; None if that is not known.
         """
-        grid = self if self.split == EVALUATION else self.usual
+        grid = self if self.split == EVALUATION else self.standard
         value = None if grid is None else grid.mean("in_distribution")
         return None if value is None else value >= CONVERGED - SLACK
 

@@ -205,5 +205,5 @@ def choices(
 
 def _in_distribution(panel: Sequence[Grid]) -> float:
     """Return the mean on the standard problems, even if `panel` holds grids of a hard split."""
-    standard = [grid if grid.split == EVALUATION else grid.usual for grid in panel]
+    standard = [grid if grid.split == EVALUATION else grid.standard for grid in panel]
     return fmean(grid.mean("in_distribution") or 0.0 for grid in standard if grid is not None)

@@ -38,7 +38,7 @@ class Batches:
         self.bucket = bucket
         self.config = config
         self.skip = skip
-        self._even: dict[tuple[int, int], int] = {}
+        self._group_tokens: dict[tuple[int, int], int] = {}
 
     def problems(self, step: int) -> tuple[Problems, NDArray[np.int64]]:
         """Return the problems of a step, with leading [BOS] if the config says so, and their keys.
@@ -79,7 +79,7 @@ class Batches:
 
     def _tokens_a_group(self, rows: int, count: int) -> int:
         """Return the tokens per group, padding included, if `count` equal groups take `rows`."""
-        if (rows, count) not in self._even:
+        if (rows, count) not in self._group_tokens:
             typical = np.quantile(self._lengths, (np.arange(rows, 0, -1) - 0.5) / rows)
             lengths = typical.round().astype(np.int64)
             tokens, last = int(lengths.sum()) // count, np.inf
@@ -87,8 +87,8 @@ class Batches:
                 tokens += 1 + tokens // 100
                 *_, (left, width) = few_shapes(lengths, count, tokens, self._widths)
                 last = (left.stop - left.start) * width
-            self._even[rows, count] = tokens
-        return self._even[rows, count]
+            self._group_tokens[rows, count] = tokens
+        return self._group_tokens[rows, count]
 
     @cached_property
     def _widths(self) -> NDArray[np.int64]:

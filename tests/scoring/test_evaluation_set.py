@@ -45,6 +45,6 @@ def test_longer_hard_sums_are_judged_by_the_usual_ones(comparison: Path) -> None
     done("score", FIRE, "--split", CARRY, *TO_4)
     [grid] = find_grids(Path("runs"), evaluation_set=EvaluationSet(CARRY, 4))
     assert (grid.split, grid.max_digits) == (CARRY, 4)
-    assert grid.usual is not None
-    assert grid.usual.content() == Grid.load(FIRE / "grid.json").content()
+    assert grid.standard is not None
+    assert grid.standard.content() == Grid.load(FIRE / "grid.json").content()
     assert find_grids(Path("runs"), evaluation_set=EvaluationSet(CARRY)) == []
