@@ -22,7 +22,6 @@ loop has its gradient; they train on a random number of loops.
 Legend: B batch, T tokens, D hidden, H heads, K head dim, M MLP, V vocabulary.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -31,14 +30,7 @@ from torch.nn import functional as F
 
 from tape_arith.models.attention import Backend, Needs
 from tape_arith.models.cpu_kernels import rms_norm, use_custom_backward
-from tape_arith.models.encoding import (
-    INITIAL_STD,
-    MatMul,
-    PositionalEncoding,
-    PositionalLayer,
-    State,
-    Workload,
-)
+from tape_arith.models.encoding import INITIAL_STD, PositionalEncoding, PositionalLayer, State
 from tape_arith.models.sequences import Sequences
 
 NORM_EPSILON = 1e-6
@@ -223,67 +215,3 @@ class Decoder(nn.Module):
 
     def num_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())
-
-
-def shapes(tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """Describe type and shape of each tensor.
-
-    >>> shapes({"head.weight": torch.zeros(2, 3)})
-    {'head.weight': 'float32 [2, 3]'}
-    """
-    return {
-        name: f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
-        for name, tensor in tensors.items()
-    }
-
-
-# ---- FLOPs: a multiply-add of a matrix product counts as two, as in torch.utils.flop_counter;
-# norms, softmax, rotations and the optimizer count as none -----------------------------------
-
-
-def causal(lengths: Sequence[int]) -> Workload:
-    """Compute the least work for these lengths: no padding, only the keys up to each query.
-
-    >>> causal([1, 3])
-    Workload(tokens=4, pairs=7, distances=6)
-    """
-    pairs = [length * (length + 1) // 2 for length in lengths]
-    return Workload(sum(lengths), sum(pairs), max(pairs, default=0))
-
-
-def matmuls(
-    config: DecoderConfig,
-    encoding: PositionalEncoding,
-    workload: Workload,
-    answers: int | None = None,
-) -> Iterator[MatMul]:
-    """Yield every matrix product of a forward, those of `encoding` included.
-
-    Logits are computed for `answers` tokens (None: for all). What the last block does after
-    attention is computed for these alone.
-    """
-    answers = workload.tokens if answers is None else answers
-    width = config.num_heads * config.head_dim
-    after = width * config.hidden_size + 3 * config.hidden_size * config.mlp_size
-    for block in range(config.applied_layers):
-        last = block == config.applied_layers - 1
-        yield MatMul(workload.tokens * config.hidden_size * 3 * width)
-        yield MatMul(workload.pairs * width)  # scores
-        yield MatMul(workload.pairs * width)  # weights times values
-        yield MatMul((answers if last else workload.tokens) * after)
-    yield MatMul(answers * config.hidden_size * config.vocabulary_size)
-    yield from encoding.products(workload)
-
-
-def useful_training_flops(
-    config: DecoderConfig,
-    encoding: PositionalEncoding,
-    lengths: Sequence[int],
-    answers: int | None = None,
-) -> int:
-    """Count the FLOPs that a training step needs, for MFU: no padding, no repeated work.
-
-    `lengths` are those of the sequences that the decoder reads: without the end token, which is
-    never an input.
-    """
-    return sum(p.useful for p in matmuls(config, encoding, causal(lengths), answers))

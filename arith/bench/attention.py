@@ -20,8 +20,8 @@ from tape_arith.arith.runs.build import blueprint
 from tape_arith.arith.training.config import Config
 from tape_arith.models.attention import Backend, Needs
 from tape_arith.models.build import load_backend
-from tape_arith.models.decoder import causal
 from tape_arith.models.encoding import MatMul
+from tape_arith.models.flops import causal_workload
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names import BACKENDS
 from tape_arith.models.sequences import Sequences
@@ -137,5 +137,5 @@ def _make_step(
 def _useful_flops(needs: Needs, rows: int, length: int, config: Config) -> int:
     """Count FLOPs of scores and values, forward and backward, over the keys up to each query."""
     width = config.num_heads * config.head_dim
-    product = MatMul(causal([length] * rows).pairs * width)
+    product = MatMul(causal_workload([length] * rows).pairs * width)
     return (needs.query + needs.values) * product.training

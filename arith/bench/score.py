@@ -26,7 +26,8 @@ from tape_arith.arith.tasks.families.tokens import EOS, PAD
 from tape_arith.arith.tasks.registry import load_task
 from tape_arith.arith.tasks.task import Problems, concatenate, take
 from tape_arith.models.build import prepare
-from tape_arith.models.decoder import Decoder, causal, matmuls
+from tape_arith.models.decoder import Decoder
+from tape_arith.models.flops import causal_workload, matmuls
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names import Name
 from tape_arith.models.sequences import Sequences
@@ -107,7 +108,7 @@ def _compare(
     one_pass = Result.of("score", f"{label}: one pass", rates["pass"], "rows/s", note=note)
     yield one_pass.beside(loop, "token by token")
     answers = int((problems.lengths - problems.prompt_lengths).sum())
-    workload = causal((problems.lengths - 1).tolist())
+    workload = causal_workload((problems.lengths - 1).tolist())
     flops = sum(p.forward for p in matmuls(decoder.config, decoder.pe, workload, answers))
     useful = [flops / seconds for seconds in times["pass"]]
     note = "by formula; rows in float32 are not counted again"

@@ -10,8 +10,8 @@ from tape_arith.arith.runs.build import blueprint, user_errors
 from tape_arith.arith.runs.record import load_preset
 from tape_arith.arith.tasks.task import Problems
 from tape_arith.arith.training.config import Config
-from tape_arith.models.decoder import useful_training_flops
 from tape_arith.models.encoding import Workload
+from tape_arith.models.flops import useful_training_flops
 from tape_arith.models.hardware import detect
 from tape_arith.models.names import Name, parse
 

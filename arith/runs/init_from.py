@@ -9,11 +9,10 @@ from tape_arith.arith.files import sha256
 from tape_arith.arith.runs.build import blueprint, decoder_for
 from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import InitFrom, RunRecord
-from tape_arith.arith.runs.weights import final_weights, identity, save
+from tape_arith.arith.runs.weights import final_weights, identity, save, shapes
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.config import Config
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.decoder import shapes
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names import Name, Origin
 

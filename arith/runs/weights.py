@@ -26,7 +26,7 @@ from tape_arith.arith.runs.folder import RunFolder
 from tape_arith.arith.runs.record import RunRecord, check_can_continue
 from tape_arith.arith.terminal import say
 from tape_arith.arith.training.trainer import Trainer
-from tape_arith.models.decoder import Decoder, shapes
+from tape_arith.models.decoder import Decoder
 from tape_arith.models.hardware import Hardware, detect
 from tape_arith.models.names import AUTO, AttentionChoice, Name
 
@@ -144,6 +144,18 @@ def final_weights(folder: RunFolder, record: RunRecord, device: str) -> dict[str
                 f"{how_to_restore_weights(folder)}"
             )
     return weights
+
+
+def shapes(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Describe type and shape of each tensor.
+
+    >>> shapes({"head.weight": torch.zeros(2, 3)})
+    {'head.weight': 'float32 [2, 3]'}
+    """
+    return {
+        name: f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+        for name, tensor in tensors.items()
+    }
 
 
 def trained_record(folder: RunFolder) -> RunRecord:

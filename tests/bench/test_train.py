@@ -8,7 +8,7 @@ from tape_arith.arith.bench.measure import Options
 from tape_arith.arith.bench.train import Candidate, measure, warm_up
 from tape_arith.models import build
 from tape_arith.models.build import MOST_GRAPHS
-from tape_arith.models.decoder import useful_training_flops
+from tape_arith.models.flops import useful_training_flops
 from tape_arith.models.hardware import Hardware
 from tape_arith.models.names import AttentionChoice, parse
 from tests.helpers.small_training import cpu, small

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from tape_arith.models.build import build, build_decoder
-from tape_arith.models.decoder import DecoderConfig, causal, matmuls, useful_training_flops
+from tape_arith.models.decoder import DecoderConfig
 from tape_arith.models.encoding import MatMul, Setting
+from tape_arith.models.flops import causal_workload, matmuls, useful_training_flops
 from tape_arith.models.locate import known_names
 from tape_arith.models.sequences import Sequences
 from tests.helpers.small_decoders import counted, padded_workload, setting_of
@@ -107,8 +108,8 @@ def test_by_hand() -> None:
     pairs = 1 + 2 + 1 + 2 + 3
     attention = 2 * 2 * pairs * 4  # layers, scores and values, width
     multiply_adds = 5 * weights + attention + 5 * 4 * 5
-    assert causal([2, 3]) == (5, pairs, 6)
-    assert forward_flops(matmuls(config, rope, causal([2, 3]))) == 2 * multiply_adds
+    assert causal_workload([2, 3]) == (5, pairs, 6)
+    assert forward_flops(matmuls(config, rope, causal_workload([2, 3]))) == 2 * multiply_adds
     assert useful_training_flops(config, rope, [2, 3]) == 6 * multiply_adds
     # Four answers: the output projection and the MLP of the last block miss one token.
     fewer = (4 * 4 + 4 * 6 + 3 * 4) + 4 * 5
